@@ -1,0 +1,2 @@
+//! Benchmarks against the limit, as ratios of one run.
+fn main() {}

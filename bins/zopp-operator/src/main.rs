@@ -1,0 +1,2 @@
+//! The drop-in zopp-operator.
+fn main() {}

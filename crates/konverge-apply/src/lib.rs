@@ -1,0 +1,1 @@
+//! Writing to the cluster: server-side apply, field ownership, events.

@@ -1,0 +1,1 @@
+//! The engine: manager, work queue, controllers, metadata watches, leases, health, metrics, shutdown.

@@ -1,0 +1,1 @@
+//! Pull: zopp environments into Kubernetes Secrets.

@@ -1,0 +1,1 @@
+//! The zopp command line.

@@ -1,0 +1,1 @@
+//! A zopp client: connection, identity, authenticated calls, decrypted environments.

@@ -1,0 +1,1 @@
+//! The zopp key hierarchy, envelopes and request signatures.

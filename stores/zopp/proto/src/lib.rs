@@ -1,0 +1,1 @@
+//! The zopp wire schema.

@@ -1,0 +1,1 @@
+//! The zopp server: storage, permissions, gRPC service.

@@ -1,0 +1,1 @@
+//! End to end: server, command line, operator and control plane together.
