@@ -1,1 +1,33 @@
 //! The zopp key hierarchy, envelopes and request signatures.
+//!
+//! A principal holds two key pairs: an Ed25519 pair signs its requests, an X25519 pair opens what was wrapped for it.
+//! Everything else hangs on the second:
+//!
+//! ```text
+//! X25519Private ──opens──▶ Kek (one per workspace) ──opens──▶ Dek (one per environment) ──opens──▶ secret values
+//! InviteSecret  ──opens──▶ Kek, once, for someone who joins by an invite code
+//! Passphrase    ──opens──▶ the export of a principal that moves to another device
+//! ```
+//!
+//! The server never sees a private key, a KEK, a DEK or a value; it stores envelopes.
+//!
+//! # Guarantees
+//! - Private keys, KEKs, DEKs, invite secrets and passphrases have no `Debug`, `Display`, `Clone` or `Serialize`, and
+//!   their memory is overwritten when they are dropped.
+//! - Bytes that come from outside (wire, file) may have any length and content: the answer is an error, never a panic.
+//! - Each envelope is bound to the names it belongs to, so a server cannot answer one secret with another one's bytes.
+//!
+//! # What it does not do
+//! - An envelope is not bound to a version: a server can answer with an older value of the same key unnoticed.
+//! - Public keys are not authenticated: whoever wraps a KEK trusts the server to name the right recipient.
+//!
+//! # Reading order
+//! [`keys`] → [`signature`].
+
+pub mod keys;
+pub mod signature;
+
+pub use keys::{
+    Dek, EntropyError, InviteSecret, Kek, KeyError, SigningPublic, SigningSeed, X25519Private, X25519Public,
+};
+pub use signature::{Profile, Signed};
