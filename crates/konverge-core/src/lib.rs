@@ -1,1 +1,13 @@
-//! What every job shares and nobody needs IO for: secret values, keyed digests, error classes, backoff.
+//! What every job shares and nobody needs IO for.
+//!
+//! Read in this order: [`SecretValue`], the one type that carries a secret; [`digest`], how change is noticed without keeping
+//! values; [`error`], what a failure means for the next attempt; [`backoff`], how long to wait for it.
+//!
+//! This crate imports no runtime, no client and no clock; randomness is handed in.
+
+pub mod backoff;
+pub mod digest;
+pub mod error;
+mod secret;
+
+pub use secret::SecretValue;
