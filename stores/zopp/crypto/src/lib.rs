@@ -22,11 +22,17 @@
 //! - Public keys are not authenticated: whoever wraps a KEK trusts the server to name the right recipient.
 //!
 //! # Reading order
-//! [`keys`] → [`signature`].
+//! [`keys`] → [`signature`] → [`envelope`] → [`hierarchy`] → [`invite`] → [`export`].
 
+pub mod envelope;
+pub mod export;
+pub mod hierarchy;
+pub mod invite;
 pub mod keys;
 pub mod signature;
 
+pub use envelope::{OpenError, SealError, Sealed};
+pub use hierarchy::{EnvironmentName, WrappedKek};
 pub use keys::{
     Dek, EntropyError, InviteSecret, Kek, KeyError, SigningPublic, SigningSeed, X25519Private, X25519Public,
 };
