@@ -1,0 +1,142 @@
+//! `~/.zopp/config.json`: the principals of this device with their private keys.
+//!
+//! Two generations of programs read and write this file. It is read in either shape and written as the union of both, so
+//! that either can read it; keys of later programs are kept. Writing replaces the file in one step: a reader sees the
+//! old content or the new, never a part, and two writers at once leave the content of one of them.
+//!
+//! ```text
+//! {"principals": [{"id", "name", "user_id", "email", "private_key", "public_key",
+//!                  "x25519_private_key", "x25519_public_key"}],
+//!  "current_principal": "…", "user_id": "…", "email": "…"}
+//! ```
+//! The last two repeat those of the current principal, for the first generation, and are empty for a service principal.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+mod read;
+mod write;
+
+pub use write::save;
+
+/// The principals of this device.
+#[derive(Default)]
+pub struct ConfigFile {
+    /// In the order of the file; names are unique in it.
+    pub principals: Vec<Principal>,
+    /// Name of the principal that is used; without it, the first.
+    pub current_principal: Option<String>,
+    /// Top-level keys of other programs.
+    pub other: Map<String, Value>,
+}
+
+/// One principal. Keys are text here, so that a malformed one does not make the others unusable.
+pub struct Principal {
+    /// UUID at the server.
+    pub id: String,
+    /// Local name, unique in the file.
+    pub name: String,
+    /// `None` for a service principal.
+    pub user_id: Option<String>,
+    /// `None` for a service principal.
+    pub email: Option<String>,
+    /// Ed25519 seed in hexadecimal.
+    pub private_key: Zeroizing<String>,
+    /// Its public half in hexadecimal.
+    pub public_key: String,
+    /// X25519 scalar in hexadecimal; missing in principals of the first generation.
+    pub x25519_private_key: Option<Zeroizing<String>>,
+    /// Its public half in hexadecimal.
+    pub x25519_public_key: Option<String>,
+    /// Keys of other programs.
+    pub other: Map<String, Value>,
+}
+
+/// The file cannot be used. Tells the place and never quotes the content, which may be a key.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// There is no home directory to look in.
+    #[error("no home directory is known: set HOME, or name the credentials file")]
+    NoHome,
+    /// It does not exist.
+    #[error("{} does not exist; run \"zopp join\" first, or name another credentials file", file.display())]
+    Missing {
+        /// The file.
+        file: PathBuf,
+    },
+    /// It cannot be read.
+    #[error("{} cannot be read", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not JSON, for instance because it was cut off.
+    #[error("{} is not valid JSON: {what} at line {line}, column {column}", file.display())]
+    NotJson {
+        /// The file.
+        file: PathBuf,
+        /// "ends too early" or "unexpected character".
+        what: &'static str,
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+    },
+    /// A field is missing or of another type.
+    #[error("{}: {field}: {expected}", file.display())]
+    Shape {
+        /// The file.
+        file: PathBuf,
+        /// The field, such as `principals[0].private_key`.
+        field: String,
+        /// What should be there.
+        expected: &'static str,
+    },
+    /// It cannot be written; the old content is still there.
+    #[error("{} cannot be written; its content is unchanged", file.display())]
+    Unwritable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// `~/.zopp/config.json`, with `HOME` as the home directory.
+pub fn default_path() -> Result<PathBuf, FileError> {
+    let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty()).ok_or(FileError::NoHome)?;
+    Ok(home.join(".zopp").join("config.json"))
+}
+
+/// Reads a file of either generation.
+pub fn load(file: &Path) -> Result<ConfigFile, FileError> {
+    let content = match fs::read(file) {
+        Ok(content) => Zeroizing::new(content),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(FileError::Missing { file: file.to_owned() });
+        }
+        Err(source) => return Err(FileError::Unreadable { file: file.to_owned(), source }),
+    };
+    read::parse(&content, file)
+}
+
+impl ConfigFile {
+    /// The principal in use: the one named as current, or the first.
+    pub fn current(&self) -> Option<&Principal> {
+        match &self.current_principal {
+            None => self.principals.first(),
+            Some(name) => self.principals.iter().find(|principal| principal.name == *name),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "config_file_tests.rs"]
+mod tests;

@@ -1,0 +1,102 @@
+//! From [`ConfigFile`] to bytes on disk, readable by the owner only, in one step.
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::Path,
+};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+use super::{ConfigFile, FileError, Principal};
+
+const OWNER_ONLY_DIRECTORY: u32 = 0o700;
+const OWNER_ONLY_FILE: u32 = 0o600;
+
+/// Enough for one principal, so that the buffer with the keys is never moved while it grows.
+const BYTES_PER_PRINCIPAL: usize = 4096;
+
+/// The union of both generations' shapes.
+#[derive(Serialize)]
+struct Union<'a> {
+    principals: Vec<UnionPrincipal<'a>>,
+    current_principal: Option<&'a str>,
+    user_id: &'a str,
+    email: &'a str,
+    #[serde(flatten)]
+    other: &'a Map<String, Value>,
+}
+
+#[derive(Serialize)]
+struct UnionPrincipal<'a> {
+    id: &'a str,
+    name: &'a str,
+    user_id: Option<&'a str>,
+    email: Option<&'a str>,
+    private_key: &'a str,
+    public_key: &'a str,
+    x25519_private_key: Option<&'a str>,
+    x25519_public_key: Option<&'a str>,
+    #[serde(flatten)]
+    other: &'a Map<String, Value>,
+}
+
+impl<'a> From<&'a Principal> for UnionPrincipal<'a> {
+    fn from(principal: &'a Principal) -> Self {
+        Self {
+            id: &principal.id,
+            name: &principal.name,
+            user_id: principal.user_id.as_deref(),
+            email: principal.email.as_deref(),
+            private_key: &principal.private_key,
+            public_key: &principal.public_key,
+            x25519_private_key: principal.x25519_private_key.as_ref().map(|key| key.as_str()),
+            x25519_public_key: principal.x25519_public_key.as_deref(),
+            other: &principal.other,
+        }
+    }
+}
+
+/// Writes the file with mode 0600, its directory with 0700 if there is none yet. A symbolic link stays one: the file it
+/// leads to is replaced.
+pub fn save(file: &Path, content: &ConfigFile) -> Result<(), FileError> {
+    let unwritable = |source| FileError::Unwritable { file: file.to_owned(), source };
+    let current = content.current();
+    let union = Union {
+        principals: content.principals.iter().map(UnionPrincipal::from).collect(),
+        current_principal: content.current_principal.as_deref(),
+        user_id: current.and_then(|principal| principal.user_id.as_deref()).unwrap_or_default(),
+        email: current.and_then(|principal| principal.email.as_deref()).unwrap_or_default(),
+        other: &content.other,
+    };
+    let capacity = BYTES_PER_PRINCIPAL * (content.principals.len() + 1);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
+    serde_json::to_writer_pretty(&mut *bytes, &union).map_err(|error| unwritable(error.into()))?;
+    bytes.push(b'\n');
+    replace(file, &bytes).map_err(unwritable)
+}
+
+fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let target = match fs::canonicalize(file) {
+        Ok(target) => target,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => file.to_owned(),
+        Err(error) => return Err(error),
+    };
+    let directory = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    fs::DirBuilder::new().recursive(true).mode(OWNER_ONLY_DIRECTORY).create(directory)?;
+    // A file in the same directory, so that the rename cannot cross file systems; it is removed if anything fails.
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".config-")
+        .permissions(fs::Permissions::from_mode(OWNER_ONLY_FILE))
+        .tempfile_in(directory)?;
+    temporary.write_all(bytes)?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(&target)?;
+    Ok(())
+}

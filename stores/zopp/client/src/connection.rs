@@ -1,0 +1,219 @@
+//! A lazy connection to one server, and what was learnt about it.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use http::uri::PathAndQuery;
+use konverge_zopp_crypto::{
+    Profile,
+    signature::{PRINCIPAL_ID_KEY, REQUEST_HASH_KEY, SIGNATURE_KEY, Signed, TIMESTAMP_KEY},
+};
+use prost::Message;
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+use tonic::{
+    Request, Status,
+    client::Grpc,
+    metadata::{Ascii, MetadataValue},
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint},
+};
+
+use crate::{
+    codec::BytesCodec,
+    config::{ClientConfig, ConfigError, parse_address},
+    error::CallError,
+};
+
+/// Environments of tens of thousands of values arrive in one message; stock servers and clients stop at 4 MiB.
+const DECODE_LIMIT: usize = 64 * 1024 * 1024;
+
+/// A connection to one server. Clones share it. Dials at the first call and again after a loss.
+///
+/// ```
+/// # #[tokio::main] async fn main() {
+/// use konverge_zopp_client::{ClientConfig, Connection};
+///
+/// assert!(Connection::new(&ClientConfig::new("http://127.0.0.1:50051")).is_ok(), "nobody needs to listen there yet");
+/// let error = Connection::new(&ClientConfig::new("zopp:50051")).unwrap_err();
+/// assert!(error.to_string().contains("http://zopp:50051"));
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Connection {
+    channel: Channel,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: Arc<str>,
+    call_timeout: Duration,
+    profile_override: Option<Profile>,
+    /// The server's answer to which generation it is of.
+    profile: Mutex<Option<Profile>>,
+}
+
+/// One call: the name for error texts and the full method path, which is part of what is signed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rpc {
+    pub(crate) name: &'static str,
+    pub(crate) path: &'static str,
+}
+
+/// Who calls: the principal's id and its signature over the call.
+pub(crate) struct Authentication {
+    pub(crate) principal_id: MetadataValue<Ascii>,
+    pub(crate) signed: Signed,
+}
+
+impl Connection {
+    /// Checks the configuration and reads the CA file, but does not dial. Must be called within a tokio runtime.
+    pub fn new(config: &ClientConfig) -> Result<Self, ConfigError> {
+        let uri = parse_address(&config.server)?;
+        let uses_tls = uri.scheme_str() == Some("https");
+        let server = Arc::from(uri.to_string().trim_end_matches('/'));
+        let mut endpoint = Endpoint::from(uri)
+            .connect_timeout(config.connect_timeout)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(config.keepalive_interval)
+            .keep_alive_timeout(config.keepalive_timeout)
+            // A watch that is quiet for hours is the normal case, and its death must be noticed.
+            .keep_alive_while_idle(true);
+        if uses_tls {
+            let tls = tls(config)?;
+            let failed = |source| ConfigError::Tls { address: config.server.clone(), source };
+            endpoint = endpoint.tls_config(tls).map_err(failed)?;
+        } else if let Some(file) = &config.ca_certificate {
+            return Err(ConfigError::CertificateWithoutTls { file: file.clone(), address: config.server.clone() });
+        }
+        Ok(Self {
+            channel: endpoint.connect_lazy(),
+            shared: Arc::new(Shared {
+                server,
+                call_timeout: config.call_timeout,
+                profile_override: config.profile,
+                profile: Mutex::new(None),
+            }),
+        })
+    }
+
+    /// The server's address, as dialled.
+    pub fn server(&self) -> &str {
+        &self.shared.server
+    }
+
+    pub(crate) fn known_profile(&self) -> Option<Profile> {
+        self.shared.profile_override.or(*self.shared.profile.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn learn_profile(&self, profile: Option<Profile>) {
+        *self.shared.profile.lock().unwrap_or_else(PoisonError::into_inner) = profile;
+    }
+
+    pub(crate) async fn unary<A: Message + Default>(
+        &self,
+        rpc: Rpc,
+        body: Bytes,
+        authentication: Option<Authentication>,
+    ) -> Result<A, CallError> {
+        let mut grpc = self.grpc();
+        let request = self.request(body, authentication, Some(self.shared.call_timeout));
+        let call = async {
+            grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
+            grpc.unary(request, PathAndQuery::from_static(rpc.path), BytesCodec).await
+        };
+        let answer = self.within_deadline(rpc, call).await?;
+        self.decode(rpc, answer.into_inner())
+    }
+
+    /// Opens a stream of answers. The deadline is for the opening only.
+    pub(crate) async fn server_streaming<A: Message + Default>(
+        &self,
+        rpc: Rpc,
+        body: Bytes,
+        authentication: Option<Authentication>,
+    ) -> Result<impl Stream<Item = Result<A, CallError>> + Send + use<A>, CallError> {
+        let mut grpc = self.grpc();
+        let request = self.request(body, authentication, None);
+        let call = async {
+            grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
+            grpc.server_streaming(request, PathAndQuery::from_static(rpc.path), BytesCodec).await
+        };
+        let stream = self.within_deadline(rpc, call).await?.into_inner();
+        let connection = self.clone();
+        Ok(stream.map(move |item| match item {
+            Ok(bytes) => connection.decode(rpc, bytes),
+            Err(status) => Err(CallError::from_status(rpc.name, &connection.shared.server, status)),
+        }))
+    }
+
+    fn grpc(&self) -> Grpc<Channel> {
+        Grpc::new(self.channel.clone()).max_decoding_message_size(DECODE_LIMIT)
+    }
+
+    fn request(
+        &self,
+        body: Bytes,
+        authentication: Option<Authentication>,
+        timeout: Option<Duration>,
+    ) -> Request<Bytes> {
+        let mut request = Request::new(body);
+        if let Some(timeout) = timeout {
+            request.set_timeout(timeout);
+        }
+        if let Some(Authentication { principal_id, signed }) = authentication {
+            let metadata = request.metadata_mut();
+            metadata.insert(PRINCIPAL_ID_KEY, principal_id);
+            metadata.insert(TIMESTAMP_KEY, signed.timestamp.into());
+            insert_hex(metadata, SIGNATURE_KEY, &signed.signature_hex());
+            if let Some(hash) = signed.request_hash_hex() {
+                insert_hex(metadata, REQUEST_HASH_KEY, &hash);
+            }
+        }
+        request
+    }
+
+    async fn within_deadline<T>(
+        &self,
+        rpc: Rpc,
+        call: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, CallError> {
+        let (server, timeout) = (&self.shared.server, self.shared.call_timeout);
+        match tokio::time::timeout(timeout, call).await {
+            Ok(answer) => answer.map_err(|status| CallError::from_status(rpc.name, server, status)),
+            Err(_) => Err(CallError::Deadline { rpc: rpc.name, server: Arc::clone(server), timeout }),
+        }
+    }
+
+    fn decode<A: Message + Default>(&self, rpc: Rpc, bytes: Bytes) -> Result<A, CallError> {
+        A::decode(bytes).map_err(|error| CallError::Garbage {
+            rpc: rpc.name,
+            server: Arc::clone(&self.shared.server),
+            code: tonic::Code::Internal,
+            reason: error.to_string(),
+        })
+    }
+}
+
+fn insert_hex(metadata: &mut tonic::metadata::MetadataMap, key: &'static str, hexadecimal: &str) {
+    // Hexadecimal is always valid header text.
+    if let Ok(value) = MetadataValue::try_from(hexadecimal) {
+        metadata.insert(key, value);
+    }
+}
+
+fn tls(config: &ClientConfig) -> Result<ClientTlsConfig, ConfigError> {
+    let Some(file) = &config.ca_certificate else {
+        return Ok(ClientTlsConfig::new().with_native_roots());
+    };
+    let pem =
+        std::fs::read(file).map_err(|source| ConfigError::CertificateUnreadable { file: file.clone(), source })?;
+    let mut certificates = CertificateDer::pem_slice_iter(&pem).peekable();
+    if certificates.peek().is_none() || certificates.any(|certificate| certificate.is_err()) {
+        return Err(ConfigError::CertificateNotPem { file: file.clone() });
+    }
+    Ok(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)))
+}

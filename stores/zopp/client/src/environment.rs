@@ -1,0 +1,205 @@
+//! One environment's values, decrypted: fetch all, and watch for changes.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::{Stream, StreamExt};
+use konverge_core::SecretValue;
+use konverge_zopp_crypto::{Dek, EnvironmentName, Kek};
+use konverge_zopp_proto::{
+    Environment, GetEnvironmentRequest, GetWorkspaceKeysRequest, ListSecretsRequest, WatchSecretsRequest,
+    WatchSecretsResponse, secret_change_event::EventType, watch_secrets_response::Response,
+};
+use tokio::sync::Mutex;
+
+use crate::{
+    client::Client,
+    error::{CallError, FetchError},
+};
+
+/// All values of an environment at one version.
+pub struct Snapshot {
+    /// The environment's id. Another id under the same name means that it was deleted and made again.
+    pub environment_id: String,
+    /// The version the server stated: the values are at least as new.
+    pub version: i64,
+    /// Key to value.
+    pub values: BTreeMap<String, SecretValue>,
+    /// Keys whose values cannot be decrypted, and why; the texts hold no value. They exist upstream all the same.
+    pub failed: Vec<(String, String)>,
+}
+
+/// One message of a watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatchEvent {
+    /// Changes were missed: fetch everything. The server may end the stream after it.
+    Resync {
+        /// The environment's version now.
+        version: i64,
+    },
+    /// One key changed.
+    Changed {
+        /// The key.
+        key: String,
+        /// The environment's version after the change.
+        version: i64,
+        /// Whether it is gone.
+        deleted: bool,
+    },
+}
+
+/// Reads one environment. Clones share the cached key, which is fetched again when it no longer fits.
+#[derive(Clone)]
+pub struct EnvironmentReader {
+    client: Client,
+    name: EnvironmentName,
+    cache: Arc<Mutex<Option<CachedKey>>>,
+}
+
+/// A data key and what it was unwrapped from: a re-created environment has another id, a rewrapped key other bytes.
+struct CachedKey {
+    environment_id: String,
+    wrapped: Vec<u8>,
+    nonce: Vec<u8>,
+    dek: Dek,
+    /// The newest version seen under this key; one that goes back means another environment under the same name.
+    version: i64,
+}
+
+impl EnvironmentReader {
+    /// Nothing is sent before the first fetch or watch.
+    pub fn new(client: Client, name: EnvironmentName) -> Self {
+        Self { client, name, cache: Arc::new(Mutex::new(None)) }
+    }
+
+    /// The environment's name.
+    pub fn name(&self) -> &EnvironmentName {
+        &self.name
+    }
+
+    /// All values, at least as new as the version it states. One call when the key is known and still fits, else up to
+    /// four more. A value that cannot be decrypted is reported beside the others and fails nothing.
+    pub async fn fetch(&self) -> Result<Snapshot, FetchError> {
+        let mut cache = self.cache.lock().await;
+        let mut key = match cache.take() {
+            Some(key) => key,
+            None => self.unwrap_key(self.environment().await?).await?,
+        };
+        let mut snapshot = self.snapshot(&key).await?;
+        if !snapshot.failed.is_empty() || snapshot.version < key.version {
+            // Either values are damaged, or it is another environment than the key is for.
+            let environment = self.environment().await?;
+            if !key.fits(&environment) {
+                key = self.unwrap_key(environment).await?;
+                snapshot = self.snapshot(&key).await?;
+            }
+        }
+        key.version = snapshot.version;
+        *cache = Some(key);
+        Ok(snapshot)
+    }
+
+    /// The changes from now on. With `since_version`, servers say [`WatchEvent::Resync`] if there were changes since;
+    /// not all do, so whoever needs every change fetches after the watch is open.
+    pub async fn watch(
+        &self,
+        since_version: Option<i64>,
+    ) -> Result<impl Stream<Item = Result<WatchEvent, FetchError>> + Send + use<>, FetchError> {
+        let name = self.name.clone();
+        let request = WatchSecretsRequest {
+            workspace_name: name.workspace.clone(),
+            project_name: name.project.clone(),
+            environment_name: name.environment.clone(),
+            since_version,
+        };
+        let stream = self.client.watch_secrets(request).await.map_err(|error| FetchError::from_call(&name, error))?;
+        Ok(stream.filter_map(move |answer| {
+            let event = match answer {
+                Ok(answer) => event(answer).map(Ok),
+                Err(error) => Some(Err(FetchError::from_call(&name, error))),
+            };
+            std::future::ready(event)
+        }))
+    }
+
+    async fn environment(&self) -> Result<Environment, FetchError> {
+        let request = GetEnvironmentRequest {
+            workspace_name: self.name.workspace.clone(),
+            project_name: self.name.project.clone(),
+            environment_name: self.name.environment.clone(),
+        };
+        self.client.get_environment(request).await.map_err(|error| self.failed(error))
+    }
+
+    async fn unwrap_key(&self, environment: Environment) -> Result<CachedKey, FetchError> {
+        let kek = workspace_kek(&self.client, &self.name).await?;
+        let dek = Dek::unwrap_with(&kek, &environment.dek_nonce, &environment.dek_wrapped, &self.name)
+            .map_err(|source| FetchError::Key { environment: self.name.clone(), what: "environment key", source })?;
+        Ok(CachedKey {
+            environment_id: environment.id,
+            wrapped: environment.dek_wrapped,
+            nonce: environment.dek_nonce,
+            dek,
+            version: i64::MIN,
+        })
+    }
+
+    async fn snapshot(&self, key: &CachedKey) -> Result<Snapshot, FetchError> {
+        let request = ListSecretsRequest {
+            workspace_name: self.name.workspace.clone(),
+            project_name: self.name.project.clone(),
+            environment_name: self.name.environment.clone(),
+        };
+        let list = self.client.list_secrets(request).await.map_err(|error| self.failed(error))?;
+        let mut snapshot = Snapshot {
+            environment_id: key.environment_id.clone(),
+            version: list.version,
+            values: BTreeMap::new(),
+            failed: Vec::new(),
+        };
+        for secret in list.secrets {
+            match key.dek.decrypt(&self.name, &secret.key, &secret.nonce, &secret.ciphertext) {
+                Ok(value) => {
+                    snapshot.values.insert(secret.key, value);
+                }
+                Err(error) => snapshot.failed.push((secret.key, error.to_string())),
+            }
+        }
+        Ok(snapshot)
+    }
+
+    fn failed(&self, error: CallError) -> FetchError {
+        FetchError::from_call(&self.name, error)
+    }
+}
+
+impl CachedKey {
+    fn fits(&self, environment: &Environment) -> bool {
+        self.environment_id == environment.id
+            && self.wrapped == environment.dek_wrapped
+            && self.nonce == environment.dek_nonce
+    }
+}
+
+/// The key of the environment's workspace, unwrapped with the client's own private key.
+async fn workspace_kek(client: &Client, name: &EnvironmentName) -> Result<Kek, FetchError> {
+    let private = client.identity().exchange_key().ok_or_else(|| FetchError::NoExchangeKey {
+        environment: name.clone(),
+        principal: client.identity().name().to_owned(),
+    })?;
+    let request = GetWorkspaceKeysRequest { workspace_name: name.workspace.clone() };
+    let keys = client.get_workspace_keys(request).await.map_err(|error| FetchError::from_call(name, error))?;
+    Kek::unwrap_with(private, &keys.ephemeral_pub, &keys.kek_nonce, &keys.kek_wrapped, &keys.workspace_id)
+        .map_err(|source| FetchError::Key { environment: name.clone(), what: "workspace key", source })
+}
+
+/// Messages of later servers that are no known event are skipped.
+fn event(answer: WatchSecretsResponse) -> Option<WatchEvent> {
+    Some(match answer.response? {
+        Response::Resync(resync) => WatchEvent::Resync { version: resync.current_version },
+        Response::Event(event) => WatchEvent::Changed {
+            deleted: event.event_type() == EventType::Deleted,
+            key: event.key,
+            version: event.version,
+        },
+    })
+}

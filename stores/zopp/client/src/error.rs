@@ -1,0 +1,228 @@
+//! What can go wrong with a call and with reading an environment, sorted by what helps against it.
+
+use std::{sync::Arc, time::Duration};
+
+use konverge_core::error::{Classify, ErrorClass};
+use konverge_zopp_crypto::{EnvironmentName, OpenError};
+use tonic::{Code, Status};
+
+/// How long to leave a server alone that has said no: short enough that a role granted meanwhile is soon noticed.
+const REFUSED_RETRY: Duration = Duration::from_secs(30);
+
+/// A call that gave no usable answer. Its text names the call, the server and the gRPC code.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// No connection, or it broke before the answer was complete.
+    #[error("{rpc}: server {server} cannot be reached (Unavailable): {reason}")]
+    Unreachable {
+        /// The call.
+        rpc: &'static str,
+        /// The server's address.
+        server: Arc<str>,
+        /// The innermost cause, such as "connection refused" or a certificate that is not trusted.
+        reason: String,
+        /// What the transport reported.
+        source: Box<Status>,
+    },
+    /// No answer in time.
+    #[error("{rpc}: server {server} did not answer within {} s (DeadlineExceeded)", timeout.as_secs_f32())]
+    Deadline {
+        /// The call.
+        rpc: &'static str,
+        /// The server's address.
+        server: Arc<str>,
+        /// How long it had.
+        timeout: Duration,
+    },
+    /// Whatever listens there, it does not speak zopp's protocol.
+    #[error("{rpc}: {server} gave an answer that is not zopp's ({code:?}): {reason}")]
+    Garbage {
+        /// The call.
+        rpc: &'static str,
+        /// The server's address.
+        server: Arc<str>,
+        /// The code the answer amounts to.
+        code: Code,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The server understood and said no.
+    #[error("{rpc}: refused by {server} ({:?}): {}", status.code(), status.message())]
+    Refused {
+        /// The call.
+        rpc: &'static str,
+        /// The server's address.
+        server: Arc<str>,
+        /// Its answer.
+        status: Box<Status>,
+    },
+}
+
+impl CallError {
+    /// The gRPC code it amounts to.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Unreachable { .. } => Code::Unavailable,
+            Self::Deadline { .. } => Code::DeadlineExceeded,
+            Self::Garbage { code, .. } => *code,
+            Self::Refused { status, .. } => status.code(),
+        }
+    }
+
+    /// The server's own words, if it is the server that said no.
+    pub fn server_message(&self) -> Option<&str> {
+        match self {
+            Self::Refused { status, .. } => Some(status.message()),
+            _ => None,
+        }
+    }
+
+    /// Sorts a failed answer: broken transport, foreign protocol, or a refusal.
+    pub(crate) fn from_status(rpc: &'static str, server: &Arc<str>, status: Status) -> Self {
+        let server = Arc::clone(server);
+        if std::error::Error::source(&status).is_some() {
+            let reason = innermost(&status);
+            return Self::Unreachable { rpc, server, reason, source: Box::new(status) };
+        }
+        if is_foreign(&status) {
+            return Self::Garbage { rpc, server, code: status.code(), reason: status.message().to_owned() };
+        }
+        Self::Refused { rpc, server, status: Box::new(status) }
+    }
+}
+
+/// Statuses that tonic makes up itself, because the peer sent none or sent bytes that are no gRPC frame.
+fn is_foreign(status: &Status) -> bool {
+    const MADE_UP: [&str; 6] = [
+        "grpc-status header missing",
+        "protocol error:",
+        "Unexpected EOF",
+        "Unexpected compression flag",
+        "Message is compressed",
+        "Missing response message",
+    ];
+    MADE_UP.iter().any(|beginning| status.message().starts_with(beginning))
+        || status.message().contains("error decoding a call")
+        || status.message().contains("protocol error: received message with invalid compression flag")
+}
+
+/// The end of the chain of sources is what an operator can act on; the links before it only repeat the layer's name.
+fn innermost(status: &Status) -> String {
+    let mut error: &dyn std::error::Error = status;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+/// An environment could not be read. Names the environment and never a value.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The server is away, slow, or the way to it is broken.
+    #[error("cannot read {environment}: {source}")]
+    Unreachable {
+        /// The environment.
+        environment: EnvironmentName,
+        /// The call that failed.
+        source: CallError,
+    },
+    /// The server does not accept the identity: unknown principal, wrong key, or clocks that differ.
+    #[error("cannot read {environment}: the server does not accept this principal: {source}")]
+    Unauthenticated {
+        /// The environment.
+        environment: EnvironmentName,
+        /// The call that failed.
+        source: CallError,
+    },
+    /// The principal lacks the READ role.
+    #[error("cannot read {environment}: the principal may not; grant it READ: {source}")]
+    PermissionDenied {
+        /// The environment.
+        environment: EnvironmentName,
+        /// The call that failed.
+        source: CallError,
+    },
+    /// Workspace, project or environment do not exist, or the principal was given no key to the workspace.
+    #[error("cannot read {environment}: not found, or the principal has no access to its workspace: {source}")]
+    NotFound {
+        /// The environment.
+        environment: EnvironmentName,
+        /// The call that failed.
+        source: CallError,
+    },
+    /// The answer cannot be understood.
+    #[error("cannot read {environment}: {source}")]
+    Garbage {
+        /// The environment.
+        environment: EnvironmentName,
+        /// The call that failed.
+        source: CallError,
+    },
+    /// Any other refusal by the server.
+    #[error("cannot read {environment}: {source}")]
+    Refused {
+        /// The environment.
+        environment: EnvironmentName,
+        /// The call that failed.
+        source: CallError,
+    },
+    /// The principal has no X25519 key, so that nothing can have been wrapped for it.
+    #[error("cannot read {environment}: principal {principal:?} has no X25519 key, so no workspace key can be opened")]
+    NoExchangeKey {
+        /// The environment.
+        environment: EnvironmentName,
+        /// The principal's name.
+        principal: String,
+    },
+    /// The workspace's or the environment's key cannot be opened.
+    #[error("cannot read {environment}: the {what} cannot be opened by this principal's key: {source}")]
+    Key {
+        /// The environment.
+        environment: EnvironmentName,
+        /// Which key.
+        what: &'static str,
+        /// Why.
+        source: OpenError,
+    },
+}
+
+impl FetchError {
+    pub(crate) fn from_call(environment: &EnvironmentName, source: CallError) -> Self {
+        let environment = environment.clone();
+        match (&source, source.code()) {
+            (CallError::Unreachable { .. } | CallError::Deadline { .. }, _) => {
+                Self::Unreachable { environment, source }
+            }
+            (CallError::Garbage { .. }, _) => Self::Garbage { environment, source },
+            (_, Code::Unavailable | Code::DeadlineExceeded) => Self::Unreachable { environment, source },
+            (_, Code::Unauthenticated) => Self::Unauthenticated { environment, source },
+            (_, Code::PermissionDenied) => Self::PermissionDenied { environment, source },
+            (_, Code::NotFound) => Self::NotFound { environment, source },
+            _ => Self::Refused { environment, source },
+        }
+    }
+}
+
+impl Classify for FetchError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Unreachable { .. } | Self::Garbage { .. } | Self::Refused { .. } => ErrorClass::Transient,
+            Self::Unauthenticated { .. } | Self::PermissionDenied { .. } | Self::NotFound { .. } | Self::Key { .. } => {
+                ErrorClass::After(REFUSED_RETRY)
+            }
+            Self::NoExchangeKey { .. } => ErrorClass::Permanent,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Unreachable { .. } => "ServerUnreachable",
+            Self::Unauthenticated { .. } => "Unauthenticated",
+            Self::PermissionDenied { .. } => "PermissionDenied",
+            Self::NotFound { .. } => "EnvironmentNotFound",
+            Self::Garbage { .. } => "InvalidAnswer",
+            Self::Refused { .. } => "ServerRefused",
+            Self::NoExchangeKey { .. } | Self::Key { .. } => "CredentialsInvalid",
+        }
+    }
+}
