@@ -138,7 +138,8 @@ pub(crate) fn parse_address(address: &str) -> Result<Uri, ConfigError> {
     if scheme != "http" && scheme != "https" {
         return Err(ConfigError::Scheme { address: owned(), scheme });
     }
-    if authority.host().is_empty() || (authority.port().is_some() && authority.port_u16().is_none()) {
+    let has_port_text = host.len() > authority.host().len();
+    if authority.host().is_empty() || (has_port_text && authority.port_u16().is_none()) {
         return Err(malformed(address));
     }
     let corrected = format!("{scheme}://{host}");

@@ -120,7 +120,7 @@ impl Connection {
         authentication: Option<Authentication>,
     ) -> Result<A, CallError> {
         let mut grpc = self.grpc();
-        let request = self.request(body, authentication, Some(self.shared.call_timeout));
+        let request = request(body, authentication, Some(self.shared.call_timeout));
         let call = async {
             grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
             grpc.unary(request, PathAndQuery::from_static(rpc.path), BytesCodec).await
@@ -137,7 +137,7 @@ impl Connection {
         authentication: Option<Authentication>,
     ) -> Result<impl Stream<Item = Result<A, CallError>> + Send + use<A>, CallError> {
         let mut grpc = self.grpc();
-        let request = self.request(body, authentication, None);
+        let request = request(body, authentication, None);
         let call = async {
             grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
             grpc.server_streaming(request, PathAndQuery::from_static(rpc.path), BytesCodec).await
@@ -152,28 +152,6 @@ impl Connection {
 
     fn grpc(&self) -> Grpc<Channel> {
         Grpc::new(self.channel.clone()).max_decoding_message_size(DECODE_LIMIT)
-    }
-
-    fn request(
-        &self,
-        body: Bytes,
-        authentication: Option<Authentication>,
-        timeout: Option<Duration>,
-    ) -> Request<Bytes> {
-        let mut request = Request::new(body);
-        if let Some(timeout) = timeout {
-            request.set_timeout(timeout);
-        }
-        if let Some(Authentication { principal_id, signed }) = authentication {
-            let metadata = request.metadata_mut();
-            metadata.insert(PRINCIPAL_ID_KEY, principal_id);
-            metadata.insert(TIMESTAMP_KEY, signed.timestamp.into());
-            insert_hex(metadata, SIGNATURE_KEY, &signed.signature_hex());
-            if let Some(hash) = signed.request_hash_hex() {
-                insert_hex(metadata, REQUEST_HASH_KEY, &hash);
-            }
-        }
-        request
     }
 
     async fn within_deadline<T>(
@@ -196,6 +174,23 @@ impl Connection {
             reason: error.to_string(),
         })
     }
+}
+
+fn request(body: Bytes, authentication: Option<Authentication>, timeout: Option<Duration>) -> Request<Bytes> {
+    let mut request = Request::new(body);
+    if let Some(timeout) = timeout {
+        request.set_timeout(timeout);
+    }
+    if let Some(Authentication { principal_id, signed }) = authentication {
+        let metadata = request.metadata_mut();
+        metadata.insert(PRINCIPAL_ID_KEY, principal_id);
+        metadata.insert(TIMESTAMP_KEY, signed.timestamp.into());
+        insert_hex(metadata, SIGNATURE_KEY, &signed.signature_hex());
+        if let Some(hash) = signed.request_hash_hex() {
+            insert_hex(metadata, REQUEST_HASH_KEY, &hash);
+        }
+    }
+    request
 }
 
 fn insert_hex(metadata: &mut tonic::metadata::MetadataMap, key: &'static str, hexadecimal: &str) {

@@ -29,6 +29,7 @@ pub mod connection;
 pub mod environment;
 pub mod error;
 pub mod identity;
+pub mod private_file;
 mod profile;
 
 pub use client::Client;

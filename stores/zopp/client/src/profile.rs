@@ -1,5 +1,5 @@
 //! Which generation a server is of. Nothing in its answers says so; but the first generation does not know
-//! `GetPrincipalExport`, and the second answers NOT_FOUND to a code nobody was given.
+//! `GetPrincipalExport`, and the second answers `NOT_FOUND` to a code nobody was given.
 
 use bytes::Bytes;
 use konverge_zopp_crypto::Profile;
@@ -36,7 +36,7 @@ impl Connection {
     }
 }
 
-/// Only the server's own refusal counts. A proxy's 404 also amounts to UNIMPLEMENTED, and taking it for a first
+/// Only the server's own refusal counts. A proxy's 404 also amounts to `UNIMPLEMENTED`, and taking it for a first
 /// generation server would hand out a signature that covers nothing but the clock.
 fn profile_from(error: CallError) -> Result<Profile, CallError> {
     match (&error, error.code()) {

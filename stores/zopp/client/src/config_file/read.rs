@@ -29,13 +29,27 @@ impl Fields<'_> {
         }
     }
 
-    /// The outer `None` means that the field is not there at all.
-    fn optional_text(&mut self, field: &str) -> Result<Option<Option<String>>, FileError> {
+    fn optional_text(&mut self, field: &str) -> Result<OptionalText, FileError> {
         match self.map.remove(field) {
-            None => Ok(None),
-            Some(Value::Null) => Ok(Some(None)),
-            Some(Value::String(text)) => Ok(Some(Some(text))),
+            None => Ok(OptionalText::Absent),
+            Some(Value::Null) => Ok(OptionalText::Null),
+            Some(Value::String(text)) => Ok(OptionalText::Text(text)),
             Some(_) => Err(self.error(field, TEXT_OR_NULL)),
+        }
+    }
+}
+
+enum OptionalText {
+    Absent,
+    Null,
+    Text(String),
+}
+
+impl OptionalText {
+    fn into_option(self) -> Option<String> {
+        match self {
+            Self::Absent | Self::Null => None,
+            Self::Text(text) => Some(text),
         }
     }
 }
@@ -53,9 +67,9 @@ pub(super) fn parse(content: &[u8], file: &Path) -> Result<ConfigFile, FileError
     };
     let mut top = Fields { file, prefix: String::new(), map };
     // The identity that the first generation states once for all principals.
-    let user_id = top.optional_text("user_id")?.flatten().filter(|text| !text.is_empty());
-    let email = top.optional_text("email")?.flatten().filter(|text| !text.is_empty());
-    let current_principal = top.optional_text("current_principal")?.flatten();
+    let user_id = top.optional_text("user_id")?.into_option().filter(|text| !text.is_empty());
+    let email = top.optional_text("email")?.into_option().filter(|text| !text.is_empty());
+    let current_principal = top.optional_text("current_principal")?.into_option();
     let Some(Value::Array(principals)) = top.map.remove("principals") else {
         return Err(top.error("principals", "a list is expected"));
     };
@@ -80,12 +94,12 @@ fn principal(
     inherited_email: Option<&String>,
 ) -> Result<Principal, FileError> {
     let private_key = Zeroizing::new(fields.text("private_key")?);
-    let x25519_private_key = fields.optional_text("x25519_private_key")?.flatten().map(Zeroizing::new);
+    let x25519_private_key = fields.optional_text("x25519_private_key")?.into_option().map(Zeroizing::new);
     let (user_id, email) = (fields.optional_text("user_id")?, fields.optional_text("email")?);
     // An explicit null marks a service principal; only a file that does not say leaves it to the top level.
     let (user_id, email) = match (user_id, email) {
-        (None, None) => (inherited_user_id.cloned(), inherited_email.cloned()),
-        (user_id, email) => (user_id.flatten(), email.flatten()),
+        (OptionalText::Absent, OptionalText::Absent) => (inherited_user_id.cloned(), inherited_email.cloned()),
+        (user_id, email) => (user_id.into_option(), email.into_option()),
     };
     Ok(Principal {
         id: fields.text("id")?,
@@ -95,7 +109,7 @@ fn principal(
         private_key,
         public_key: fields.text("public_key")?,
         x25519_private_key,
-        x25519_public_key: fields.optional_text("x25519_public_key")?.flatten(),
+        x25519_public_key: fields.optional_text("x25519_public_key")?.into_option(),
         other: fields.map,
     })
 }

@@ -1,20 +1,15 @@
 //! From [`ConfigFile`] to bytes on disk, readable by the owner only, in one step.
 
-use std::{
-    fs,
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
-    path::Path,
-};
+use std::{fs, io, os::unix::fs::DirBuilderExt, path::Path};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::{ConfigFile, FileError, Principal};
+use crate::private_file;
 
 const OWNER_ONLY_DIRECTORY: u32 = 0o700;
-const OWNER_ONLY_FILE: u32 = 0o600;
 
 /// Enough for one principal, so that the buffer with the keys is never moved while it grows.
 const BYTES_PER_PRINCIPAL: usize = 4096;
@@ -76,27 +71,14 @@ pub fn save(file: &Path, content: &ConfigFile) -> Result<(), FileError> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
     serde_json::to_writer_pretty(&mut *bytes, &union).map_err(|error| unwritable(error.into()))?;
     bytes.push(b'\n');
-    replace(file, &bytes).map_err(unwritable)
+    create_directory(file).and_then(|()| private_file::replace(file, &bytes)).map_err(unwritable)
 }
 
-fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let target = match fs::canonicalize(file) {
-        Ok(target) => target,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => file.to_owned(),
-        Err(error) => return Err(error),
-    };
-    let directory = match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    fs::DirBuilder::new().recursive(true).mode(OWNER_ONLY_DIRECTORY).create(directory)?;
-    // A file in the same directory, so that the rename cannot cross file systems; it is removed if anything fails.
-    let mut temporary = tempfile::Builder::new()
-        .prefix(".config-")
-        .permissions(fs::Permissions::from_mode(OWNER_ONLY_FILE))
-        .tempfile_in(directory)?;
-    temporary.write_all(bytes)?;
-    temporary.as_file().sync_all()?;
-    temporary.persist(&target)?;
-    Ok(())
+fn create_directory(file: &Path) -> io::Result<()> {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => {
+            fs::DirBuilder::new().recursive(true).mode(OWNER_ONLY_DIRECTORY).create(parent)
+        }
+        _ => Ok(()),
+    }
 }
