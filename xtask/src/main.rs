@@ -1,2 +1,103 @@
-//! Every developer command.
-fn main() {}
+//! Every developer command. `cargo xtask help` lists them; CI calls the same ones.
+
+mod ci;
+mod paths;
+mod recipes;
+mod step;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+/// Every developer command of Konverge.
+#[derive(Parser)]
+#[command(name = "cargo xtask", max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the main job on real parts, and tell what happened and after how many milliseconds
+    Demo {
+        #[command(flatten)]
+        cluster: Cluster,
+        /// Leave everything running until Ctrl-C, and print how to talk to it
+        #[arg(long)]
+        keep: bool,
+    },
+    /// Everything a developer must pass, against real parts
+    Test {
+        #[command(flatten)]
+        cluster: Cluster,
+        /// Unit tests only: seconds after a build
+        #[arg(long)]
+        quick: bool,
+        /// Only tests whose name contains this
+        filter: Option<String>,
+    },
+    /// Figures, as ratios of one run, from an optimised build
+    Bench {
+        /// Handed to the benchmark; see `cargo xtask bench -- --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// All that CI asks for: fmt, lint, tidy, deny, unused, test
+    Ci,
+    /// Build the test control plane into the cache; the other commands do it when it is missing
+    Setup,
+    /// Format the code
+    Fmt {
+        /// Change nothing; fail if something would change
+        #[arg(long)]
+        check: bool,
+    },
+    /// Clippy with warnings denied, and the docs
+    Lint,
+    /// Walls between the rooms, and file sizes
+    Tidy,
+    /// Licences, bans and sources of what we depend on
+    Deny,
+    /// Known vulnerabilities of what we depend on; fetches a database
+    Advisories,
+    /// Dependencies that nobody uses
+    Unused,
+}
+
+#[derive(Args)]
+struct Cluster {
+    /// Use the cluster of this kubeconfig instead of starting one; your current context is never used unasked
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<std::path::PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nError: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Demo { cluster, keep } => recipes::demo(cluster.kubeconfig.as_deref(), keep),
+        Command::Test { quick: true, filter, .. } => recipes::quick_tests(filter.as_deref()),
+        Command::Test { cluster, filter, .. } => recipes::all_tests(cluster.kubeconfig.as_deref(), filter.as_deref()),
+        Command::Bench { arguments } => recipes::bench(&arguments),
+        Command::Ci => ci::run(),
+        Command::Setup => recipes::setup(),
+        Command::Fmt { check } => recipes::fmt(check),
+        Command::Lint => recipes::lint(),
+        Command::Tidy => tidy::run(),
+        Command::Deny => recipes::deny(),
+        Command::Advisories => recipes::advisories(),
+        Command::Unused => recipes::unused(),
+    }
+}

@@ -1,0 +1,32 @@
+//! What CI runs: the cheap checks first, then the tests, and at the end how long each took.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::{recipes, tidy};
+
+type Recipe = fn() -> Result<()>;
+
+pub(crate) fn run() -> Result<()> {
+    let recipes: [(&str, Recipe); 6] = [
+        ("tidy", tidy::run),
+        ("fmt", || recipes::fmt(true)),
+        ("unused", recipes::unused),
+        ("deny", recipes::deny),
+        ("lint", recipes::lint),
+        ("test", || recipes::all_tests(None, None)),
+    ];
+    let mut times = Vec::new();
+    for (name, recipe) in recipes {
+        let began = Instant::now();
+        recipe()?;
+        times.push((name, began.elapsed()));
+    }
+    eprintln!("\nAll passed.");
+    for (name, took) in &times {
+        eprintln!("  {name:8} {:5.0} s", took.as_secs_f32());
+    }
+    eprintln!("  {:8} {:5.0} s", "all", times.iter().map(|(_, took)| *took).sum::<Duration>().as_secs_f32());
+    Ok(())
+}

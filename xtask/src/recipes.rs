@@ -1,0 +1,113 @@
+//! The recipes, one function a command.
+
+use std::{path::Path, process::Command};
+
+use anyhow::Result;
+
+use crate::{
+    paths,
+    step::{cargo, program, run},
+    tools::{self, Tool},
+};
+
+/// By this variable the test kit is told to use a cluster that exists.
+const KUBECONFIG_VARIABLE: &str = "KONVERGE_TEST_KUBECONFIG";
+
+const READ_ABOVE: &str = "What failed, and why, is above.";
+
+pub(crate) fn demo(kubeconfig: Option<&Path>, keep: bool) -> Result<()> {
+    build_binaries()?;
+    let mut demo = program(&paths::built("debug", "demo"));
+    if keep {
+        demo.arg("--keep");
+    }
+    on_cluster(&mut demo, kubeconfig);
+    run("demo", demo, READ_ABOVE).map(drop)
+}
+
+pub(crate) fn quick_tests(filter: Option<&str>) -> Result<()> {
+    let mut tests = cargo(["test", "--workspace", "--lib", "--bins"]);
+    tests.args(filter);
+    run("unit tests", tests, READ_ABOVE).map(drop)
+}
+
+pub(crate) fn all_tests(kubeconfig: Option<&Path>, filter: Option<&str>) -> Result<()> {
+    if kubeconfig.is_none() {
+        setup()?;
+    }
+    // Tests look for our servers beside themselves, so they are built before, and with the tests' features.
+    run("build", cargo(["build", "--workspace", "--all-targets"]), READ_ABOVE)?;
+    for (what, arguments) in [
+        ("unit and integration tests", ["test", "--workspace", "--all-targets"].as_slice()),
+        ("examples in the docs", ["test", "--workspace", "--doc"].as_slice()),
+    ] {
+        let mut tests = cargo(arguments.iter().copied());
+        tests.args(filter);
+        on_cluster(&mut tests, kubeconfig);
+        run(what, tests, "The logs of the servers are where the failed test says.")?;
+    }
+    Ok(())
+}
+
+pub(crate) fn bench(arguments: &[String]) -> Result<()> {
+    run("build", cargo(["build", "--release", "--workspace", "--bins"]), READ_ABOVE)?;
+    let mut bench = program(&paths::built("release", "konverge-bench"));
+    bench.args(arguments);
+    run("benchmarks", bench, READ_ABOVE).map(drop)
+}
+
+pub(crate) fn setup() -> Result<()> {
+    let build = cargo(["build", "--package", "konverge-testkit", "--bins"]);
+    run("build of the test kit", build, READ_ABOVE)?;
+    let mut control_plane = program(&paths::built("debug", "konverge-control-plane"));
+    control_plane.arg("setup");
+    run("control plane", control_plane, READ_ABOVE).map(drop)
+}
+
+pub(crate) fn fmt(check: bool) -> Result<()> {
+    let mut fmt = cargo(["fmt", "--all"]);
+    if check {
+        fmt.arg("--check");
+    }
+    run("format", fmt, "`cargo xtask fmt` mends it.").map(drop)
+}
+
+pub(crate) fn lint() -> Result<()> {
+    let clippy = cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]);
+    run("clippy", clippy, "Mend what it names, or say why not with #[expect(…, reason = …)].")?;
+    let mut doc = cargo(["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    doc.env("RUSTDOCFLAGS", "--deny warnings");
+    run("docs", doc, "Mend the link or the text it names.").map(drop)
+}
+
+pub(crate) fn deny() -> Result<()> {
+    let mut deny = with_tool(&tools::DENY)?;
+    deny.args(["--workspace", "check", "bans", "licenses", "sources"]);
+    run("licences, bans and sources", deny, "deny.toml says what may enter and why.").map(drop)
+}
+
+pub(crate) fn advisories() -> Result<()> {
+    let mut deny = with_tool(&tools::DENY)?;
+    deny.args(["--workspace", "check", "advisories"]);
+    run("advisories", deny, "The database is fetched from the network; without it this cannot run.").map(drop)
+}
+
+pub(crate) fn unused() -> Result<()> {
+    let machete = with_tool(&tools::MACHETE)?;
+    run("unused dependencies", machete, "Remove what it names from that Cargo.toml.").map(drop)
+}
+
+fn build_binaries() -> Result<()> {
+    run("build", cargo(["build", "--workspace", "--bins"]), READ_ABOVE).map(drop)
+}
+
+fn on_cluster(command: &mut Command, kubeconfig: Option<&Path>) {
+    if let Some(path) = kubeconfig {
+        // The command runs in the workspace's root, so a relative path is made whole before.
+        command.env(KUBECONFIG_VARIABLE, std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    }
+}
+
+fn with_tool(tool: &Tool) -> Result<Command> {
+    Ok(program(&tools::ensure(tool)?))
+}

@@ -1,0 +1,41 @@
+//! Running another program as one step of a recipe: said before, timed after, named when it fails.
+
+use std::{
+    env,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::paths;
+
+/// A cargo command in the workspace's root, by the cargo that runs us.
+pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = program(Path::new(&env::var_os("CARGO").unwrap_or_else(|| "cargo".into())));
+    command.args(arguments);
+    command
+}
+
+/// Another program in the workspace's root.
+pub(crate) fn program(path: &Path) -> Command {
+    let mut command = Command::new(path);
+    command.current_dir(paths::workspace());
+    command
+}
+
+/// Runs the step to its end. `next` is what to do when it fails.
+pub(crate) fn run(what: &str, mut command: Command, next: &str) -> Result<Duration> {
+    eprintln!("\n== {what}");
+    let began = Instant::now();
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start {}; is it installed?", Path::new(command.get_program()).display()))?;
+    if !status.success() {
+        bail!("{what} failed ({status}). {next}");
+    }
+    let took = began.elapsed();
+    eprintln!("== {what}: {:.0} s", took.as_secs_f32());
+    Ok(took)
+}
