@@ -1,1 +1,5 @@
 //! Pull: zopp environments into Kubernetes Secrets.
+
+pub mod allow;
+pub mod annotations;
+pub mod plan;

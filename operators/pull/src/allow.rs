@@ -1,0 +1,131 @@
+//! Which namespaces may pull which environments.
+//!
+//! Whoever may annotate a Secret would otherwise read every environment that the operator's principal can.
+
+use std::str::FromStr;
+
+use konverge_zopp_client::EnvironmentName;
+
+/// One permission: `<namespace>=<workspace>/<project>/<environment>`, where `*` stands for any run of characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    namespace: String,
+    workspace: String,
+    project: String,
+    environment: String,
+}
+
+/// The text is not a rule.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{text:?} is not of the form <namespace>=<workspace>/<project>/<environment>, such as team-a=acme/backend/*")]
+pub struct RuleError {
+    text: String,
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let error = || RuleError { text: text.to_owned() };
+        let (namespace, path) = text.split_once('=').ok_or_else(error)?;
+        let [workspace, project, environment] = path.split('/').collect::<Vec<_>>()[..] else { return Err(error()) };
+        if [namespace, workspace, project, environment].iter().any(|part| part.trim().is_empty()) {
+            return Err(error());
+        }
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            workspace: workspace.to_owned(),
+            project: project.to_owned(),
+            environment: environment.to_owned(),
+        })
+    }
+}
+
+impl Rule {
+    fn permits(&self, namespace: &str, name: &EnvironmentName) -> bool {
+        matches(&self.namespace, namespace)
+            && matches(&self.workspace, &name.workspace)
+            && matches(&self.project, &name.project)
+            && matches(&self.environment, &name.environment)
+    }
+}
+
+/// Whether any rule permits it; without rules everything is permitted, as it was with the original operator.
+pub fn is_allowed(rules: &[Rule], namespace: &str, name: &EnvironmentName) -> bool {
+    rules.is_empty() || rules.iter().any(|rule| rule.permits(namespace, name))
+}
+
+/// `*` in the pattern matches any run of characters, also an empty one. Takes time linear in the text for each star.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut text) = text.strip_prefix(head) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let tail = parts.pop().unwrap_or_default();
+    for part in parts {
+        // The earliest place leaves the most for what follows.
+        let Some(at) = text.find(part) else { return false };
+        text = &text[at + part.len()..];
+    }
+    text.ends_with(tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, expected) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("*", "", true),
+            ("*", "anything", true),
+            ("a*", "abc", true),
+            ("a*", "ba", false),
+            ("*c", "abc", true),
+            ("a*c", "abc", true),
+            ("a*c", "ac", true),
+            ("ab*ba", "aba", false),
+            ("a*b*c", "aXbYc", true),
+            ("a*b*c", "aXc", false),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
+        }
+    }
+
+    #[test]
+    fn rules_are_a_union_and_none_allow_all() {
+        let name = EnvironmentName::new("acme", "backend", "production");
+        let rules = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Rule>>();
+        for (texts, namespace, expected) in [
+            (&[][..], "team-a", true),
+            (&["team-a=acme/backend/production"], "team-a", true),
+            (&["team-a=acme/backend/production"], "team-b", false),
+            (&["team-a=acme/frontend/*", "team-*=acme/*/prod*"], "team-b", true),
+            (&["*=other/*/*"], "team-a", false),
+        ] {
+            assert_eq!(is_allowed(&rules(texts), namespace, &name), expected, "{texts:?} {namespace}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused() {
+        for text in
+            ["", "team-a", "team-a=", "team-a=acme", "team-a=acme/backend", "=acme/backend/x", "a=b/c/d/e", "a=b//d"]
+        {
+            assert!(text.parse::<Rule>().is_err(), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_matches_any_pattern_made_by_cutting_pieces_out(text in "[ab]{0,8}", from in 0..9_usize, to in 0..9_usize) {
+            let (from, to) = (from.min(text.len()), to.min(text.len()));
+            let (from, to) = (from.min(to), from.max(to));
+            let pattern = format!("{}*{}", &text[..from], &text[to..]);
+            prop_assert!(matches(&pattern, &text), "{} on {}", pattern, text);
+        }
+    }
+}

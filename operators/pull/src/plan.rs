@@ -1,0 +1,210 @@
+//! What to do with a Secret, decided without IO, clock or client.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use konverge_core::{
+    SecretValue,
+    digest::{ContentDigest, DigestKey},
+};
+
+/// A Secret's data may be this many bytes in all: `MaxSecretSize` of the Kubernetes API.
+pub const SECRET_SIZE_LIMIT: usize = 1 << 20;
+
+/// A key of a Secret's data is at most this long: the API's rule for config map keys.
+const KEY_LENGTH_LIMIT: usize = 253;
+
+/// The environment as it was fetched.
+pub struct Upstream<'a> {
+    /// Its id: another one under the same name is another environment.
+    pub environment_id: &'a str,
+    /// Its version; counts up with each change and begins at 0.
+    pub version: i64,
+    /// The values that could be decrypted.
+    pub values: &'a BTreeMap<String, SecretValue>,
+    /// Keys that exist and could not be decrypted.
+    pub failed: &'a [(String, String)],
+}
+
+/// What this process last saw to be in the Secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// The environment it came from.
+    pub environment_id: String,
+    /// The environment's version then.
+    pub version: i64,
+    /// Digest of our keys and their values.
+    pub digest: ContentDigest,
+}
+
+/// What the Secret holds now.
+pub enum Observed<'a> {
+    /// Nobody wrote to it since it was verified, so it holds what it held then.
+    Unchanged(&'a Verified),
+    /// It was read.
+    Read(&'a Contents, Option<&'a Verified>),
+}
+
+/// A Secret's data and whose it is.
+pub struct Contents {
+    /// All keys with their values.
+    pub data: BTreeMap<String, SecretValue>,
+    /// Those that our field manager owns.
+    pub owned: BTreeSet<String>,
+    /// Whether the API server refuses any change of the data.
+    pub immutable: bool,
+}
+
+/// What to do.
+pub enum Action<'a> {
+    /// The Secret is right.
+    Nothing,
+    /// Make exactly these keys ours, with these values.
+    Apply(BTreeMap<&'a str, &'a SecretValue>),
+    /// Leave the Secret as it is; the problem says why.
+    Keep,
+    /// Read the environment once more before its emptiness is believed.
+    ConfirmEmpty,
+    /// The Secret has to be read before this can be decided.
+    ReadFirst,
+}
+
+/// Something that its owner should know, whatever was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// Keys that no Secret may have; they were left out.
+    InvalidKeys(Vec<String>),
+    /// Keys that could not be decrypted; they keep what the Secret has.
+    Undecryptable(Vec<String>),
+    /// All the data together is larger than a Secret may be.
+    TooLarge {
+        /// Bytes of all values.
+        size: usize,
+    },
+    /// The Secret is marked immutable and holds something else.
+    Immutable,
+    /// The environment has never had a key, so nothing is taken away for its sake.
+    NeverFilled,
+    /// The server states an older version than was applied before.
+    WentBack {
+        /// What was applied.
+        applied: i64,
+        /// What the server states now.
+        stated: i64,
+    },
+}
+
+/// The decision: what to do, what to remember when it is done, and what to say.
+pub struct Plan<'a> {
+    /// What to do.
+    pub action: Action<'a>,
+    /// True of the Secret once the action is done; `None` where nothing was established.
+    pub verified: Option<Verified>,
+    /// What to say.
+    pub problems: Vec<Problem>,
+}
+
+/// Decides. `confirmed` says that an empty environment was seen empty by two separate reads.
+pub fn plan<'a>(upstream: &Upstream<'a>, observed: &Observed<'a>, key: &DigestKey, confirmed: bool) -> Plan<'a> {
+    let before = match observed {
+        Observed::Unchanged(verified) => Some(*verified),
+        Observed::Read(_, verified) => *verified,
+    };
+    if let Some(before) = before
+        && before.environment_id == upstream.environment_id
+        && before.version > upstream.version
+    {
+        return keep(vec![Problem::WentBack { applied: before.version, stated: upstream.version }]);
+    }
+    if upstream.version == 0 && upstream.values.is_empty() && upstream.failed.is_empty() {
+        return keep(vec![Problem::NeverFilled]);
+    }
+    let (mut desired, mut problems) = sort_out(upstream);
+    if !upstream.failed.is_empty() {
+        let Observed::Read(contents, _) = observed else {
+            return Plan { action: Action::ReadFirst, verified: None, problems: Vec::new() };
+        };
+        carry_forward(&mut desired, contents, upstream);
+    }
+    if desired.is_empty() && !confirmed && holds_ours(observed, key) {
+        return Plan { action: Action::ConfirmEmpty, verified: None, problems };
+    }
+    let size = desired.values().map(|value| value.len()).sum();
+    if size > SECRET_SIZE_LIMIT {
+        problems.push(Problem::TooLarge { size });
+        return keep(problems);
+    }
+    let digest = key.digest(desired.iter().map(|(name, value)| (*name, value.expose())));
+    let verified = Verified { environment_id: upstream.environment_id.to_owned(), version: upstream.version, digest };
+    let right = match observed {
+        Observed::Unchanged(before) => before.digest == digest,
+        Observed::Read(contents, _) => contents.hold_exactly(&desired),
+    };
+    if right {
+        return Plan { action: Action::Nothing, verified: Some(verified), problems };
+    }
+    if matches!(observed, Observed::Read(Contents { immutable: true, .. }, _)) {
+        problems.push(Problem::Immutable);
+        return keep(problems);
+    }
+    Plan { action: Action::Apply(desired), verified: Some(verified), problems }
+}
+
+fn keep<'a>(problems: Vec<Problem>) -> Plan<'a> {
+    Plan { action: Action::Keep, verified: None, problems }
+}
+
+/// Whether the Secret has keys of ours that an environment without any would take away.
+fn holds_ours(observed: &Observed<'_>, key: &DigestKey) -> bool {
+    match observed {
+        Observed::Unchanged(before) => before.digest != key.digest([]),
+        Observed::Read(contents, _) => !contents.owned.is_empty(),
+    }
+}
+
+/// The keys that a Secret may have, and a word about those that it may not.
+fn sort_out<'a>(upstream: &Upstream<'a>) -> (BTreeMap<&'a str, &'a SecretValue>, Vec<Problem>) {
+    let (valid, invalid): (Vec<_>, Vec<_>) = upstream.values.iter().partition(|(name, _)| is_valid_key(name));
+    let mut problems = Vec::new();
+    if !invalid.is_empty() {
+        problems.push(Problem::InvalidKeys(invalid.into_iter().map(|(name, _)| name.clone()).collect()));
+    }
+    if !upstream.failed.is_empty() {
+        problems.push(Problem::Undecryptable(upstream.failed.iter().map(|(name, _)| name.clone()).collect()));
+    }
+    (valid.into_iter().map(|(name, value)| (name.as_str(), value)).collect(), problems)
+}
+
+/// What cannot be decrypted keeps the value that the Secret has, if we put it there.
+fn carry_forward<'a>(
+    desired: &mut BTreeMap<&'a str, &'a SecretValue>,
+    contents: &'a Contents,
+    upstream: &Upstream<'a>,
+) {
+    for (name, _) in upstream.failed {
+        if contents.owned.contains(name)
+            && let Some(value) = contents.data.get(name)
+        {
+            desired.insert(name, value);
+        }
+    }
+}
+
+impl Contents {
+    /// Whether our keys are exactly these, and hold these values.
+    fn hold_exactly(&self, desired: &BTreeMap<&str, &SecretValue>) -> bool {
+        self.owned.iter().map(String::as_str).eq(desired.keys().copied())
+            && desired.iter().all(|(name, value)| self.data.get(*name) == Some(*value))
+    }
+}
+
+/// Whether Kubernetes allows the key in a Secret's data: `[-._a-zA-Z0-9]{1,253}`, not `.`, and not beginning with `..`.
+pub fn is_valid_key(key: &str) -> bool {
+    (1..=KEY_LENGTH_LIMIT).contains(&key.len())
+        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+        && key != "."
+        && !key.starts_with("..")
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

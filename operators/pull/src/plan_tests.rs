@@ -1,0 +1,214 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const ENVIRONMENT: &str = "environment-1";
+
+fn digest_key() -> DigestKey {
+    DigestKey::new([1; 32])
+}
+
+fn values(pairs: &[(&str, &str)]) -> BTreeMap<String, SecretValue> {
+    pairs.iter().map(|&(key, value)| (key.to_owned(), SecretValue::from(value.to_owned()))).collect()
+}
+
+fn contents(data: &[(&str, &str)], owned: &[&str]) -> Contents {
+    Contents { data: values(data), owned: owned.iter().map(|&key| key.to_owned()).collect(), immutable: false }
+}
+
+fn verified(version: i64, pairs: &[(&str, &str)]) -> Verified {
+    let digest = digest_key().digest(pairs.iter().map(|&(key, value)| (key, value.as_bytes())));
+    Verified { environment_id: ENVIRONMENT.into(), version, digest }
+}
+
+/// What a plan comes to, in a form that a table can hold.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Nothing,
+    Apply(Vec<(String, String)>),
+    Keep,
+    ConfirmEmpty,
+    ReadFirst,
+}
+
+fn apply(pairs: &[(&str, &str)]) -> Outcome {
+    Outcome::Apply(pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect())
+}
+
+fn decide(
+    version: i64,
+    upstream: &[(&str, &str)],
+    failed: &[&str],
+    observed: &Observed<'_>,
+    confirmed: bool,
+) -> (Outcome, Vec<Problem>) {
+    let values = values(upstream);
+    let failed: Vec<_> = failed.iter().map(|&key| (key.to_owned(), "wrong tag".to_owned())).collect();
+    let upstream = Upstream { environment_id: ENVIRONMENT, version, values: &values, failed: &failed };
+    let plan = plan(&upstream, observed, &digest_key(), confirmed);
+    let outcome = match plan.action {
+        Action::Nothing => Outcome::Nothing,
+        Action::Apply(desired) => Outcome::Apply(
+            desired
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), String::from_utf8_lossy(value.expose()).into_owned()))
+                .collect(),
+        ),
+        Action::Keep => Outcome::Keep,
+        Action::ConfirmEmpty => Outcome::ConfirmEmpty,
+        Action::ReadFirst => Outcome::ReadFirst,
+    };
+    (outcome, plan.problems)
+}
+
+#[test]
+fn a_secret_that_was_read_is_made_to_hold_exactly_the_environment() {
+    for (name, data, owned, upstream, expected) in [
+        ("new", &[][..], &[][..], &[("A", "1")][..], apply(&[("A", "1")])),
+        ("right", &[("A", "1")], &["A"], &[("A", "1")], Outcome::Nothing),
+        ("value changed", &[("A", "1")], &["A"], &[("A", "2")], apply(&[("A", "2")])),
+        ("key removed upstream", &[("A", "1"), ("B", "2")], &["A", "B"], &[("A", "1")], apply(&[("A", "1")])),
+        ("key removed in the Secret", &[], &["A"], &[("A", "1")], apply(&[("A", "1")])),
+        ("foreign key stays", &[("A", "1"), ("F", "x")], &["A"], &[("A", "1")], Outcome::Nothing),
+        ("foreign key of the same name", &[("A", "1")], &[], &[("A", "1")], apply(&[("A", "1")])),
+    ] {
+        let contents = contents(data, owned);
+        let (outcome, problems) = decide(3, upstream, &[], &Observed::Read(&contents, None), false);
+        assert_eq!((outcome, problems), (expected, vec![]), "{name}");
+    }
+}
+
+#[test]
+fn a_secret_that_nobody_touched_is_compared_by_digest() {
+    let before = verified(3, &[("A", "1")]);
+    let observed = Observed::Unchanged(&before);
+    assert_eq!(decide(4, &[("A", "1")], &[], &observed, false).0, Outcome::Nothing);
+    assert_eq!(decide(4, &[("A", "2")], &[], &observed, false).0, apply(&[("A", "2")]));
+}
+
+#[test]
+fn an_empty_environment_takes_nothing_away_before_it_is_confirmed() {
+    let held = contents(&[("A", "1")], &["A"]);
+    let foreign = contents(&[("F", "x")], &[]);
+    let before = verified(3, &[("A", "1")]);
+    for (name, version, observed, confirmed, expected) in [
+        ("first look", 4, Observed::Read(&held, None), false, Outcome::ConfirmEmpty),
+        ("second look", 4, Observed::Read(&held, None), true, apply(&[])),
+        ("first look, known", 4, Observed::Unchanged(&before), false, Outcome::ConfirmEmpty),
+        ("second look, known", 4, Observed::Unchanged(&before), true, apply(&[])),
+        ("nothing of ours", 4, Observed::Read(&foreign, None), false, Outcome::Nothing),
+        ("never filled", 0, Observed::Read(&held, None), true, Outcome::Keep),
+    ] {
+        assert_eq!(decide(version, &[], &[], &observed, confirmed).0, expected, "{name}");
+    }
+    assert_eq!(decide(0, &[], &[], &Observed::Read(&held, None), true).1, [Problem::NeverFilled]);
+}
+
+#[test]
+fn a_version_that_goes_back_is_refused_for_the_same_environment_only() {
+    let before = verified(5, &[("A", "1")]);
+    let (outcome, problems) = decide(4, &[("A", "0")], &[], &Observed::Unchanged(&before), false);
+    assert_eq!((outcome, problems), (Outcome::Keep, vec![Problem::WentBack { applied: 5, stated: 4 }]));
+
+    let recreated = Verified { environment_id: "environment-0".into(), ..before };
+    assert_eq!(decide(1, &[("A", "0")], &[], &Observed::Unchanged(&recreated), false).0, apply(&[("A", "0")]));
+}
+
+#[test]
+fn a_key_that_cannot_be_decrypted_keeps_the_value_we_put_there() {
+    let before = verified(3, &[("A", "1"), ("B", "2")]);
+    assert_eq!(decide(4, &[("A", "9")], &["B"], &Observed::Unchanged(&before), false).0, Outcome::ReadFirst);
+
+    let held = contents(&[("A", "1"), ("B", "2"), ("F", "x")], &["A", "B"]);
+    let (outcome, problems) = decide(4, &[("A", "9")], &["B", "F"], &Observed::Read(&held, Some(&before)), false);
+    assert_eq!(outcome, apply(&[("A", "9"), ("B", "2")]));
+    assert_eq!(problems, [Problem::Undecryptable(vec!["B".into(), "F".into()])]);
+
+    let (outcome, _) = decide(4, &[], &["A", "B"], &Observed::Read(&held, Some(&before)), false);
+    assert_eq!(outcome, Outcome::Nothing, "all damaged: all keep their values");
+}
+
+#[test]
+fn keys_that_kubernetes_refuses_are_left_out_and_named() {
+    let empty = contents(&[], &[]);
+    let upstream = [("A", "1"), ("no space", "2"), ("..", "3")];
+    let (outcome, problems) = decide(1, &upstream, &[], &Observed::Read(&empty, None), false);
+    assert_eq!(outcome, apply(&[("A", "1")]));
+    assert_eq!(problems, [Problem::InvalidKeys(vec!["..".into(), "no space".into()])]);
+}
+
+#[test]
+fn too_much_data_and_immutable_secrets_are_left_alone() {
+    let empty = contents(&[], &[]);
+    let large = "x".repeat(SECRET_SIZE_LIMIT + 1);
+    let (outcome, problems) = decide(1, &[("A", &large)], &[], &Observed::Read(&empty, None), false);
+    assert_eq!((outcome, problems), (Outcome::Keep, vec![Problem::TooLarge { size: SECRET_SIZE_LIMIT + 1 }]));
+
+    let locked = Contents { immutable: true, ..contents(&[("A", "1")], &["A"]) };
+    assert_eq!(decide(2, &[("A", "1")], &[], &Observed::Read(&locked, None), false).0, Outcome::Nothing);
+    let (outcome, problems) = decide(2, &[("A", "2")], &[], &Observed::Read(&locked, None), false);
+    assert_eq!((outcome, problems), (Outcome::Keep, vec![Problem::Immutable]));
+}
+
+#[test]
+fn which_keys_kubernetes_allows() {
+    for (key, valid) in [
+        ("A", true),
+        ("a-b.c_9", true),
+        (".hidden", true),
+        ("", false),
+        (".", false),
+        ("..", false),
+        ("..data", false),
+        ("a b", false),
+        ("a/b", false),
+        ("ä", false),
+    ] {
+        assert_eq!(is_valid_key(key), valid, "{key:?}");
+    }
+    assert!(is_valid_key(&"k".repeat(253)));
+    assert!(!is_valid_key(&"k".repeat(254)));
+}
+
+fn pairs() -> impl Strategy<Value = BTreeMap<String, String>> {
+    proptest::collection::btree_map("[AB ]{1,2}", "[xy]{0,2}", 0..4)
+}
+
+fn borrowed(map: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
+    map.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+}
+
+proptest! {
+    /// Whatever a plan applies is, once applied, right: planning again does nothing.
+    #[test]
+    fn applying_a_plan_settles(upstream in pairs(), data in pairs(), version in 1..9_i64) {
+        let before = contents(&borrowed(&data), &data.keys().map(String::as_str).collect::<Vec<_>>());
+        let (outcome, _) = decide(version, &borrowed(&upstream), &[], &Observed::Read(&before, None), true);
+        let applied = match outcome {
+            Outcome::Apply(applied) => applied,
+            Outcome::Nothing => return Ok(()),
+            other => return Err(TestCaseError::fail(format!("{other:?}"))),
+        };
+        let applied: Vec<(&str, &str)> = applied.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let after = contents(&applied, &applied.iter().map(|(key, _)| *key).collect::<Vec<_>>());
+        let again = decide(version, &borrowed(&upstream), &[], &Observed::Read(&after, None), true);
+        prop_assert_eq!(again.0, Outcome::Nothing);
+        let known = verified(version, &applied);
+        let again = decide(version, &borrowed(&upstream), &[], &Observed::Unchanged(&known), true);
+        prop_assert_eq!(again.0, Outcome::Nothing);
+    }
+
+    /// Without confirmation no plan leaves a Secret of ours without any key.
+    #[test]
+    fn nothing_is_blanked_unconfirmed(
+        upstream in pairs(),
+        data in pairs(),
+        version in 0..9_i64,
+        damaged in proptest::collection::btree_set("[AB]", 0..2),
+    ) {
+        let before = contents(&borrowed(&data), &data.keys().map(String::as_str).collect::<Vec<_>>());
+        let damaged: Vec<&str> = damaged.iter().map(String::as_str).collect();
+        let (outcome, _) = decide(version, &borrowed(&upstream), &damaged, &Observed::Read(&before, None), false);
+        prop_assert!(data.is_empty() || outcome != apply(&[]));
+    }
+}
