@@ -1,1 +1,14 @@
-//! Writing to the cluster: server-side apply, field ownership, events.
+//! Writing to the cluster so that a repetition, a crash or a second writer does no harm.
+//!
+//! Read in this order: [`secret`], server-side apply of exactly the keys that are wanted; [`field_ownership`], which keys are
+//! ours and how those that an older program wrote become ours; [`error`], what a refusal means for the next attempt;
+//! [`events`], telling people without ever holding up the work.
+
+mod body;
+pub mod error;
+pub mod events;
+pub mod field_ownership;
+pub mod secret;
+
+pub use error::ApplyError;
+pub use secret::{Outcome, SecretApplier, SecretTarget};

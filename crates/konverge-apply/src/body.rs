@@ -1,0 +1,94 @@
+//! The request body of a Secret, built so that values have as few copies as possible.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use konverge_core::SecretValue;
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use crate::secret::SecretTarget;
+
+/// The apply configuration as JSON. The buffer is allocated once at its final size, since a growing one leaves unwiped copies
+/// behind, and it is wiped when the last handle to it goes.
+pub(crate) fn apply_configuration(
+    target: &SecretTarget<'_>,
+    annotations: &BTreeMap<String, String>,
+    data: &BTreeMap<String, SecretValue>,
+) -> Bytes {
+    let mut metadata = json!({ "name": target.name, "namespace": target.namespace, "uid": target.uid });
+    if !annotations.is_empty() {
+        metadata["annotations"] = json!(annotations);
+    }
+    let head = format!(r#"{{"apiVersion":"v1","kind":"Secret","metadata":{metadata},"data":{{"#);
+    let names: Vec<String> = data.keys().map(|name| format!("{}:", json!(name))).collect();
+    let length =
+        head.len() + names.iter().map(String::len).sum::<usize>() + data.values().map(quoted_length).sum::<usize>();
+    // One comma per value, one too many, and two closing braces.
+    let mut body = Zeroizing::new(Vec::with_capacity(length + data.len() + 2));
+    let allocated = body.capacity();
+    body.extend_from_slice(head.as_bytes());
+    for (position, (name, value)) in names.iter().zip(data.values()).enumerate() {
+        if position > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(name.as_bytes());
+        push_quoted(&mut body, value);
+    }
+    body.extend_from_slice(b"}}");
+    debug_assert_eq!(body.capacity(), allocated, "the buffer of a secret must not move");
+    Bytes::from_owner(body)
+}
+
+fn quoted_length(value: &SecretValue) -> usize {
+    value.len().div_ceil(3) * 4 + 2
+}
+
+/// Appends the value in base64 between quotes, encoded in place.
+fn push_quoted(body: &mut Vec<u8>, value: &SecretValue) {
+    body.push(b'"');
+    let start = body.len();
+    body.resize(start + value.len().div_ceil(3) * 4, 0);
+    #[expect(clippy::expect_used, reason = "the slice has exactly the length of the encoding")]
+    STANDARD.encode_slice(value.expose(), &mut body[start..]).expect("the slice has the length of the encoding");
+    body.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    const TARGET: SecretTarget<'static> =
+        SecretTarget { namespace: "shop", name: "db", uid: "u-1", resource_version: None };
+
+    fn decoded(annotations: &BTreeMap<String, String>, data: &BTreeMap<String, SecretValue>) -> Value {
+        serde_json::from_slice(&apply_configuration(&TARGET, annotations, data)).expect("the body is JSON")
+    }
+
+    #[test]
+    fn no_keys_make_an_empty_map() {
+        assert_eq!(
+            decoded(&BTreeMap::new(), &BTreeMap::new()),
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "shop", "uid": "u-1"}, "data": {}})
+        );
+    }
+
+    #[test]
+    fn annotations_are_escaped() {
+        let annotations = BTreeMap::from([("a/b".to_owned(), "say \"hi\"\n".to_owned())]);
+        assert_eq!(decoded(&annotations, &BTreeMap::new())["metadata"]["annotations"], json!({"a/b": "say \"hi\"\n"}));
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_comes_back(data in proptest::collection::btree_map("[-._a-zA-Z0-9]{1,12}", proptest::collection::vec(any::<u8>(), 0..50), 0..8)) {
+            let expected: BTreeMap<_, _> = data.iter().map(|(name, value)| (name.clone(), json!(STANDARD.encode(value)))).collect();
+            let secrets = data.into_iter().map(|(name, value)| (name, SecretValue::new(value))).collect();
+            prop_assert_eq!(&decoded(&BTreeMap::new(), &secrets)["data"], &json!(expected));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Kubernetes events, off the hot path.
+//!
+//! A reconcile hands an event to [`EventSink::send`] and goes on; a task of its own writes it. When the API server is slow or
+//! away, when permissions lack, or when one object has too much to say, events are dropped and counted, never waited for.
+
+mod bucket;
+
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{
+    Client,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
+use tokio::sync::mpsc;
+
+use bucket::Buckets;
+
+/// Events waiting to be written; more are dropped.
+const CAPACITY: usize = 1024;
+/// What the API server allows for a note, in bytes.
+const NOTE_LIMIT: usize = 1024;
+
+/// Something to tell the readers of an object's events.
+#[derive(Debug, Clone)]
+pub struct Notice {
+    /// The object it is about, made with `Resource::object_ref`. A resource version in it would defeat the counting of repeats.
+    pub regarding: ObjectReference,
+    /// Whether somebody should look.
+    pub kind: EventType,
+    /// `CamelCase`, from a fixed list.
+    pub reason: &'static str,
+    /// What was being done, `CamelCase`, from a fixed list.
+    pub action: &'static str,
+    /// For people. Cut to 1024 bytes. Never a secret value.
+    pub note: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Fate {
+    result: &'static str,
+}
+
+/// Where reconcilers leave events. Cloning is cheap.
+#[derive(Clone)]
+pub struct EventSink {
+    sender: mpsc::Sender<Notice>,
+    fates: Family<Fate, Counter>,
+}
+
+impl EventSink {
+    /// A sink that reports as `controller`, and the task that writes the events.
+    ///
+    /// The task ends when all sinks are dropped and what was left is written; dropping the task drops what is left.
+    pub fn new(client: Client, controller: &str) -> (Self, impl Future<Output = ()> + Send + use<>) {
+        let (sender, receiver) = mpsc::channel(CAPACITY);
+        let fates = Family::<Fate, Counter>::default();
+        let recorder = Recorder::new(client, Reporter::from(controller));
+        (Self { sender, fates: fates.clone() }, write(recorder, receiver, fates))
+    }
+
+    /// Leaves an event. Returns at once; the event is lost when too many wait already.
+    pub fn send(&self, notice: Notice) {
+        if self.sender.try_send(notice).is_err() {
+            count(&self.fates, "dropped");
+        }
+    }
+
+    /// Adds `konverge_events_total{result}`: `published`, `limited` (one object said too much), `dropped` (the queue was full),
+    /// `forbidden` and `failed`.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register("konverge_events", "Kubernetes events by what became of them", self.fates.clone());
+    }
+}
+
+async fn write(recorder: Recorder, mut receiver: mpsc::Receiver<Notice>, fates: Family<Fate, Counter>) {
+    let mut buckets = Buckets::default();
+    let mut told_forbidden = false;
+    while let Some(notice) = receiver.recv().await {
+        if !buckets.take(&notice.regarding, Instant::now()) {
+            count(&fates, "limited");
+            continue;
+        }
+        match recorder.publish(&event(&notice), &notice.regarding).await {
+            Ok(()) => count(&fates, "published"),
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                count(&fates, "forbidden");
+                if !std::mem::replace(&mut told_forbidden, true) {
+                    tracing::warn!(
+                        cause = status.message,
+                        "may not write events; allow create and patch on events.events.k8s.io to see them (said once)"
+                    );
+                }
+            }
+            Err(error) => {
+                count(&fates, "failed");
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    reason = notice.reason,
+                    "could not write an event"
+                );
+            }
+        }
+    }
+}
+
+fn event(notice: &Notice) -> Event {
+    Event {
+        type_: notice.kind,
+        reason: notice.reason.to_owned(),
+        note: Some(cut(&notice.note).to_owned()),
+        action: notice.action.to_owned(),
+        secondary: None,
+    }
+}
+
+/// The longest beginning that the API server takes, ending between two characters.
+fn cut(note: &str) -> &str {
+    &note[..note.floor_char_boundary(NOTE_LIMIT)]
+}
+
+fn count(fates: &Family<Fate, Counter>, result: &'static str) {
+    fates.get_or_create(&Fate { result }).inc();
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_note_is_cut_between_characters(note in "\\PC{0,1500}") {
+            let shortened = cut(&note);
+            prop_assert!(note.starts_with(shortened));
+            prop_assert!(shortened.len() <= NOTE_LIMIT);
+            prop_assert!(shortened.len() == note.len() || shortened.len() > NOTE_LIMIT - 4);
+        }
+    }
+}
