@@ -1,1 +1,41 @@
 //! The zopp command line.
+//!
+//! A command reads its arguments, calls the server in the name of the current principal, and returns one answer, which
+//! is printed as text or as JSON. Keys and values are encrypted and decrypted here; the server sees neither.
+//!
+//! # Contract
+//! - Standard output carries the answer only, standard error everything else.
+//! - Exit code 0 for success, 1 for a failure (a line that begins with `Error:`, then what to do next), 2 for arguments
+//!   that make no sense. `zopp run` becomes the command it runs and ends with that one's code.
+//! - A flag counts more than its environment variable, which counts more than the project file.
+//! - Nothing waits longer than the client's deadlines.
+//!
+//! # Reading order
+//! [`arguments`] → [`commands`] → [`context`] and [`scope`] (what they work with) → [`output`] and [`failure`] (what
+//! they give back) → [`value`], [`dotenv`] and [`project_file`].
+
+use std::process::ExitCode;
+
+pub mod arguments;
+pub mod commands;
+pub mod context;
+pub mod dotenv;
+pub mod failure;
+pub mod output;
+pub mod project_file;
+pub mod scope;
+pub mod value;
+
+/// Runs the command of this process's arguments.
+pub fn main() -> ExitCode {
+    let (arguments, format) = arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(source) => return failure::Failure::new("no asynchronous runtime can be started").because(source).report(),
+    };
+    let answer = runtime.block_on(commands::execute(arguments));
+    match answer.and_then(|answer| output::print(answer.as_ref(), format)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

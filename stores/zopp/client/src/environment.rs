@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{Stream, StreamExt};
 use konverge_core::SecretValue;
-use konverge_zopp_crypto::{Dek, EnvironmentName, Kek};
+use konverge_zopp_crypto::{Dek, EnvironmentName};
 use konverge_zopp_proto::{
-    Environment, GetEnvironmentRequest, GetWorkspaceKeysRequest, ListSecretsRequest, WatchSecretsRequest,
-    WatchSecretsResponse, secret_change_event::EventType, watch_secrets_response::Response,
+    Environment, GetEnvironmentRequest, ListSecretsRequest, WatchSecretsRequest, WatchSecretsResponse,
+    secret_change_event::EventType, watch_secrets_response::Response,
 };
 use tokio::sync::Mutex;
 
@@ -131,9 +131,8 @@ impl EnvironmentReader {
     }
 
     async fn unwrap_key(&self, environment: Environment) -> Result<CachedKey, FetchError> {
-        let kek = workspace_kek(&self.client, &self.name).await?;
-        let dek = Dek::unwrap_with(&kek, &environment.dek_nonce, &environment.dek_wrapped, &self.name)
-            .map_err(|source| FetchError::Key { environment: self.name.clone(), what: "environment key", source })?;
+        let dek = self.client.unwrap_environment_key(&self.name, &environment).await;
+        let dek = dek.map_err(|error| FetchError::from_key_access(&self.name, error))?;
         Ok(CachedKey {
             environment_id: environment.id,
             wrapped: environment.dek_wrapped,
@@ -178,18 +177,6 @@ impl CachedKey {
             && self.wrapped == environment.dek_wrapped
             && self.nonce == environment.dek_nonce
     }
-}
-
-/// The key of the environment's workspace, unwrapped with the client's own private key.
-async fn workspace_kek(client: &Client, name: &EnvironmentName) -> Result<Kek, FetchError> {
-    let private = client.identity().exchange_key().ok_or_else(|| FetchError::NoExchangeKey {
-        environment: name.clone(),
-        principal: client.identity().name().to_owned(),
-    })?;
-    let request = GetWorkspaceKeysRequest { workspace_name: name.workspace.clone() };
-    let keys = client.get_workspace_keys(request).await.map_err(|error| FetchError::from_call(name, error))?;
-    Kek::unwrap_with(private, &keys.ephemeral_pub, &keys.kek_nonce, &keys.kek_wrapped, &keys.workspace_id)
-        .map_err(|source| FetchError::Key { environment: name.clone(), what: "workspace key", source })
 }
 
 /// Messages of later servers that are no known event are skipped.

@@ -6,6 +6,8 @@ use konverge_core::error::{Classify, ErrorClass};
 use konverge_zopp_crypto::{EnvironmentName, OpenError};
 use tonic::{Code, Status};
 
+use crate::keys::KeyAccessError;
+
 /// How long to leave a server alone that has said no: short enough that a role granted meanwhile is soon noticed.
 const REFUSED_RETRY: Duration = Duration::from_secs(30);
 
@@ -199,6 +201,17 @@ impl FetchError {
             (_, Code::PermissionDenied) => Self::PermissionDenied { environment, source },
             (_, Code::NotFound) => Self::NotFound { environment, source },
             _ => Self::Refused { environment, source },
+        }
+    }
+
+    pub(crate) fn from_key_access(environment: &EnvironmentName, error: KeyAccessError) -> Self {
+        let environment_name = environment.clone();
+        match error {
+            KeyAccessError::Call(source) => Self::from_call(environment, source),
+            KeyAccessError::NoExchangeKey { principal } => {
+                Self::NoExchangeKey { environment: environment_name, principal }
+            }
+            KeyAccessError::Open { what, source } => Self::Key { environment: environment_name, what, source },
         }
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! # Reading order
 //! [`config`] → [`connection`] → [`identity`] and [`config_file`] → [`client`] and its table of [`calls`] →
-//! [`environment`].
+//! [`keys`] → [`environment`].
 
 pub mod calls;
 pub mod client;
@@ -29,6 +29,7 @@ pub mod connection;
 pub mod environment;
 pub mod error;
 pub mod identity;
+pub mod keys;
 pub mod private_file;
 mod profile;
 

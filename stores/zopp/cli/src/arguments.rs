@@ -1,0 +1,133 @@
+//! The command line.
+//!
+//! `--output text|json` is accepted at every place, except where a command has an `--output` of its own (`secret
+//! export`); there it stands before the command: `zopp --output json secret export`.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, builder::EnumValueParser};
+use konverge_zopp_client::config::DEFAULT_SERVER;
+
+use crate::{commands::Command, output::Format};
+
+const EXAMPLES: &str = "\
+Examples:
+  zopp join <invite> alice@example.com          become somebody on this device
+  zopp workspace create acme
+  zopp secret set DATABASE_URL -w acme -p backend -e dev    asks for the value
+  zopp secret list --output json
+  zopp run -- ./server                          with all secrets in its environment
+
+Workspace, project and environment come from the flags -w, -p and -e, else from ZOPP_WORKSPACE, ZOPP_PROJECT and
+ZOPP_ENVIRONMENT, else from the nearest zopp.toml (zopp.yaml, zopp.yml, zopp.json) at or above the working directory:
+  [defaults]
+  workspace = \"acme\"
+
+Principals and their keys are in ~/.zopp/config.json.";
+
+const FORMAT: &str = "output-format";
+
+/// Secrets that only their owners can read.
+#[derive(Debug, Parser)]
+#[command(name = "zopp", version, about, after_help = EXAMPLES, propagate_version = false)]
+pub struct Arguments {
+    /// Where the server is.
+    #[command(flatten)]
+    pub server: ServerArguments,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Where the server is.
+#[derive(Debug, Args)]
+pub struct ServerArguments {
+    /// Address of the server; https:// for TLS
+    #[arg(long, global = true, value_name = "URL", env = "ZOPP_SERVER", default_value = DEFAULT_SERVER)]
+    pub server: String,
+    /// PEM file of the certificate authority to trust in place of the system's
+    #[arg(long, global = true, value_name = "PATH", env = "ZOPP_TLS_CA_CERT")]
+    pub tls_ca_cert: Option<PathBuf>,
+}
+
+/// Parses this process's arguments; ends the process with code 2 if they make no sense.
+pub fn parse() -> (Arguments, Format) {
+    let matches = command().get_matches();
+    let format = chosen_format(&matches);
+    match Arguments::from_arg_matches(&matches) {
+        Ok(arguments) => (arguments, format),
+        Err(error) => error.exit(),
+    }
+}
+
+fn command() -> clap::Command {
+    accept_format(Arguments::command())
+}
+
+/// Adds `--output` to a command and all below it.
+fn accept_format(command: clap::Command) -> clap::Command {
+    let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    let command = names.into_iter().fold(command, |command, name| command.mut_subcommand(name, accept_format));
+    let has_own = command.get_arguments().any(|argument| argument.get_long() == Some("output"));
+    // Everything behind "run" belongs to the command that is run.
+    if has_own || command.get_name() == "run" {
+        return command;
+    }
+    command.arg(
+        Arg::new(FORMAT)
+            .long("output")
+            .value_name("FORMAT")
+            .value_parser(EnumValueParser::<Format>::new())
+            .help("How to print the answer [default: text]"),
+    )
+}
+
+/// The innermost one given.
+fn chosen_format(matches: &ArgMatches) -> Format {
+    let here = matches.try_get_one::<Format>(FORMAT).ok().flatten().copied().unwrap_or_default();
+    match matches.subcommand() {
+        Some((_, below)) if chosen_format(below) != Format::default() => chosen_format(below),
+        _ => here,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<(Arguments, Format), clap::Error> {
+        let matches = command().try_get_matches_from(line.split(' '))?;
+        Ok((Arguments::from_arg_matches(&matches)?, chosen_format(&matches)))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn the_format_is_accepted_everywhere() {
+        let format = |line: &str| parse(line).unwrap().1;
+        assert_eq!(format("zopp workspace list"), Format::Text);
+        assert_eq!(format("zopp workspace list --output json"), Format::Json);
+        assert_eq!(format("zopp workspace --output json list"), Format::Json);
+        assert_eq!(format("zopp --output json workspace list"), Format::Json);
+        assert_eq!(format("zopp --output json secret export --output file"), Format::Json);
+        assert_eq!(format("zopp secret export --output json"), Format::Text);
+        assert!(parse("zopp workspace list --output yaml").is_err());
+    }
+
+    #[test]
+    fn what_is_behind_run_belongs_to_the_command() {
+        let (arguments, format) = parse("zopp run -w acme kubectl --output json -w --server x").unwrap();
+        let Command::Run(run) = arguments.command else { panic!("not run") };
+        assert_eq!(format, Format::Text);
+        assert_eq!(run.command, ["kubectl", "--output", "json", "-w", "--server", "x"]);
+    }
+
+    #[test]
+    fn globals_may_stand_before_and_behind() {
+        assert_eq!(parse("zopp --server http://a:1 workspace list").unwrap().0.server.server, "http://a:1");
+        assert_eq!(parse("zopp workspace list --server http://a:1").unwrap().0.server.server, "http://a:1");
+    }
+}

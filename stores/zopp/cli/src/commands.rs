@@ -1,0 +1,64 @@
+//! One module per noun. Each reads its arguments, makes its calls and gives back one answer.
+
+use clap::Subcommand;
+
+use crate::{arguments::Arguments, context::Context, failure::Failure, output::Answer};
+
+pub mod environment;
+pub mod invite;
+pub mod join;
+pub mod permission;
+pub mod principal;
+pub mod project;
+pub mod run;
+pub mod secret;
+pub mod workspace;
+
+/// What a command ends with.
+pub type Outcome = Result<Box<dyn Answer>, Failure>;
+
+/// The nouns.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Join a server or a workspace with an invite
+    Join(join::JoinArguments),
+    /// Workspaces: people and projects that share keys
+    #[command(subcommand)]
+    Workspace(workspace::WorkspaceCommand),
+    /// Principals: the identities of this device and of services
+    #[command(subcommand)]
+    Principal(principal::PrincipalCommand),
+    /// Projects of a workspace
+    #[command(subcommand)]
+    Project(project::ProjectCommand),
+    /// Environments of a project
+    #[command(subcommand)]
+    Environment(environment::EnvironmentCommand),
+    /// Secrets of an environment
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
+    /// Invites to a workspace
+    #[command(subcommand)]
+    Invite(invite::InviteCommand),
+    /// Roles of principals
+    #[command(subcommand)]
+    Permission(permission::PermissionCommand),
+    /// Run a command with an environment's secrets in its environment
+    Run(run::RunArguments),
+}
+
+/// Runs one command.
+pub async fn execute(arguments: Arguments) -> Outcome {
+    let context = Context::new(arguments.server);
+    match arguments.command {
+        Command::Join(arguments) => join::execute(&context, arguments).await,
+        Command::Workspace(command) => workspace::execute(&context, command).await,
+        Command::Principal(command) => principal::execute(&context, command).await,
+        Command::Project(command) => project::execute(&context, command).await,
+        Command::Environment(command) => environment::execute(&context, command).await,
+        Command::Secret(command) => secret::execute(&context, command).await,
+        Command::Invite(command) => invite::execute(&context, command).await,
+        Command::Permission(command) => permission::execute(&context, command).await,
+        Command::Run(arguments) => run::execute(&context, arguments).await,
+    }
+}

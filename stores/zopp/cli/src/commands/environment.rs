@@ -1,0 +1,164 @@
+//! `zopp environment`.
+
+use clap::Subcommand;
+use konverge_zopp_client::{Client, EnvironmentName};
+use konverge_zopp_crypto::Dek;
+use konverge_zopp_proto::{
+    CreateEnvironmentRequest, DeleteEnvironmentRequest, Environment, GetEnvironmentRequest, ListEnvironmentsRequest,
+};
+use serde::Serialize;
+
+use super::Outcome;
+use crate::{
+    context::Context,
+    failure::{Failure, failed},
+    output::{listing, plain, time},
+    scope::{Place, ProjectArguments},
+};
+
+/// `zopp environment`
+#[derive(Debug, Subcommand)]
+pub enum EnvironmentCommand {
+    /// List the environments of a project
+    List(ProjectArguments),
+    /// Create an environment
+    #[command(after_help = "Example:\n  zopp environment create production -w acme -p backend")]
+    Create(Named),
+    /// Show an environment
+    Get(Named),
+    /// Delete an environment with its secrets
+    Delete(Named),
+}
+
+/// An environment by name.
+#[derive(Debug, clap::Args)]
+pub struct Named {
+    /// Name of the environment
+    name: String,
+    #[command(flatten)]
+    project: ProjectArguments,
+}
+
+impl Named {
+    fn resolve(self) -> Result<EnvironmentName, Failure> {
+        let (workspace, project) = self.project.resolve()?;
+        Ok(EnvironmentName { workspace, project, environment: self.name })
+    }
+}
+
+/// An environment. The wrapped key is useless without the workspace's.
+#[derive(Serialize)]
+struct EnvironmentObject {
+    id: String,
+    project_id: String,
+    name: String,
+    /// Hexadecimal.
+    dek_wrapped: String,
+    /// Hexadecimal.
+    dek_nonce: String,
+    created_at: String,
+    updated_at: String,
+}
+
+impl From<Environment> for EnvironmentObject {
+    fn from(environment: Environment) -> Self {
+        Self {
+            id: environment.id,
+            project_id: environment.project_id,
+            name: environment.name,
+            dek_wrapped: hex::encode(environment.dek_wrapped),
+            dek_nonce: hex::encode(environment.dek_nonce),
+            created_at: time(environment.created_at),
+            updated_at: time(environment.updated_at),
+        }
+    }
+}
+
+/// `environment list`
+#[derive(Serialize)]
+struct Environments {
+    environments: Vec<EnvironmentObject>,
+}
+
+/// `environment delete`
+#[derive(Serialize)]
+struct Deleted {
+    workspace: String,
+    project: String,
+    name: String,
+}
+
+pub(super) async fn execute(context: &Context, command: EnvironmentCommand) -> Outcome {
+    let client = context.client()?;
+    match command {
+        EnvironmentCommand::List(project) => {
+            let (workspace, project) = project.resolve()?;
+            list(&client, workspace, project).await
+        }
+        EnvironmentCommand::Create(named) => create(&client, named.resolve()?).await,
+        EnvironmentCommand::Get(named) => get(&client, named.resolve()?).await,
+        EnvironmentCommand::Delete(named) => delete(&client, named.resolve()?).await,
+    }
+}
+
+async fn list(client: &Client, workspace: String, project: String) -> Outcome {
+    let what = format!("cannot list the environments of project '{workspace}/{project}'");
+    let need = Place::Project { workspace: workspace.clone(), project: project.clone() }.need("read", client);
+    let request = ListEnvironmentsRequest { workspace_name: workspace, project_name: project };
+    let answer = client.list_environments(request).await.map_err(failed(what, need))?;
+    let environments: Vec<_> = answer.environments.into_iter().map(EnvironmentObject::from).collect();
+    let lines = environments.iter().map(|environment| format!("  {}", environment.name));
+    let text = listing("Environments:", "No environments found", lines);
+    Ok(plain(Environments { environments }, text))
+}
+
+async fn create(client: &Client, name: EnvironmentName) -> Outcome {
+    let what = format!("cannot create environment '{name}'");
+    let place = Place::Project { workspace: name.workspace.clone(), project: name.project.clone() };
+    let need = place.need("admin", client);
+    let workspace = client.workspace_key(&name.workspace).await.map_err(failed(what.clone(), need.clone()))?;
+    let dek = Dek::generate().map_err(|source| Failure::new(what.clone()).because(source))?;
+    let sealed = dek.wrap(&workspace.kek, &name).map_err(|source| Failure::new(what.clone()).because(source))?;
+    let request = CreateEnvironmentRequest {
+        workspace_name: name.workspace,
+        project_name: name.project,
+        name: name.environment,
+        dek_wrapped: sealed.ciphertext,
+        dek_nonce: sealed.nonce.to_vec(),
+    };
+    let environment = client.create_environment(request).await.map_err(failed(what, need))?;
+    let text = format!("Environment '{}' created (ID: {})", environment.name, environment.id);
+    Ok(plain(EnvironmentObject::from(environment), text))
+}
+
+async fn get(client: &Client, name: EnvironmentName) -> Outcome {
+    let what = format!("cannot show environment '{name}'");
+    let need = Place::Environment(name.clone()).need("read", client);
+    let request = GetEnvironmentRequest {
+        workspace_name: name.workspace,
+        project_name: name.project,
+        environment_name: name.environment,
+    };
+    let environment = EnvironmentObject::from(client.get_environment(request).await.map_err(failed(what, need))?);
+    let EnvironmentObject { id, project_id, name, dek_wrapped, dek_nonce, created_at, updated_at } = &environment;
+    let text = format!(
+        "Name:        {name}\nID:          {id}\nProject ID:  {project_id}\nDEK wrapped: {dek_wrapped}\nDEK nonce:   \
+         {dek_nonce}\nCreated:     {created_at}\nUpdated:     {updated_at}"
+    );
+    Ok(plain(environment, text))
+}
+
+async fn delete(client: &Client, name: EnvironmentName) -> Outcome {
+    let what = format!("cannot delete environment '{name}'");
+    let place = Place::Project { workspace: name.workspace.clone(), project: name.project.clone() };
+    let need = place.need("admin", client);
+    let request = DeleteEnvironmentRequest {
+        workspace_name: name.workspace.clone(),
+        project_name: name.project.clone(),
+        environment_name: name.environment.clone(),
+    };
+    client.delete_environment(request).await.map_err(failed(what, need))?;
+    let EnvironmentName { workspace, project, environment } = name;
+    let text = format!("Environment '{environment}' deleted");
+    Ok(plain(Deleted { workspace, project, name: environment }, text))
+}

@@ -1,0 +1,185 @@
+//! `zopp invite`.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use konverge_zopp_client::Client;
+use konverge_zopp_crypto::{InviteSecret, invite::CODE_PREFIX};
+use konverge_zopp_proto::{CreateInviteRequest, Empty, InviteToken, RevokeInviteRequest};
+use serde::Serialize;
+use zeroize::Zeroizing;
+
+use super::Outcome;
+use crate::{
+    context::Context,
+    failure::{Failure, failed},
+    output::{Answer, plain, time},
+    scope::{Place, WorkspaceArguments},
+};
+
+/// `zopp invite`
+#[derive(Debug, Subcommand)]
+pub enum InviteCommand {
+    /// Create an invite to a workspace
+    #[command(
+        after_help = "Example:\n  zopp invite create -w acme --expires-hours 24\n\nWho has the code can read the \
+                            workspace's keys; a role is granted separately."
+    )]
+    Create(CreateArguments),
+    /// List your invites
+    List,
+    /// Revoke an invite
+    Revoke {
+        /// The code, or the token that "zopp invite list" shows
+        code: String,
+    },
+}
+
+/// `zopp invite create`
+#[derive(Debug, Args)]
+pub struct CreateArguments {
+    #[command(flatten)]
+    workspace: WorkspaceArguments,
+    /// For how many hours the invite can be used
+    #[arg(long, value_name = "HOURS", default_value_t = 168, value_parser = clap::value_parser!(u32).range(1..))]
+    expires_hours: u32,
+    /// Print the code only
+    #[arg(long)]
+    plain: bool,
+}
+
+/// `invite create`. Holds the code, hence printed from here and not cloned into an object.
+struct Created {
+    code: Zeroizing<String>,
+    token: String,
+    workspace: String,
+    expires_at: String,
+    code_only: bool,
+}
+
+impl Answer for Created {
+    fn text(&self, text: &mut Vec<u8>) -> Result<(), Failure> {
+        let Self { code, token, workspace, expires_at, code_only } = self;
+        if !code_only {
+            text.extend_from_slice(format!("Invite to workspace {workspace}\n\n  ").as_bytes());
+        }
+        text.extend_from_slice(code.as_bytes());
+        text.push(b'\n');
+        if !code_only {
+            text.extend_from_slice(format!("\nToken:   {token}\nExpires: {expires_at}\n").as_bytes());
+        }
+        Ok(())
+    }
+
+    fn json(&self, text: &mut Vec<u8>) -> serde_json::Result<()> {
+        #[derive(Serialize)]
+        struct Object<'a> {
+            code: &'a str,
+            token: &'a str,
+            workspace: &'a str,
+            expires_at: &'a str,
+        }
+        let Self { code, token, workspace, expires_at, .. } = self;
+        serde_json::to_writer_pretty(text, &Object { code, token, workspace, expires_at })
+    }
+}
+
+/// An invite as the server knows it, without its code.
+#[derive(Serialize)]
+struct InviteObject {
+    id: String,
+    token: String,
+    workspace_ids: Vec<String>,
+    created_at: String,
+    expires_at: String,
+}
+
+impl From<InviteToken> for InviteObject {
+    fn from(invite: InviteToken) -> Self {
+        Self {
+            id: invite.id,
+            token: invite.token,
+            workspace_ids: invite.workspace_ids,
+            created_at: time(invite.created_at),
+            expires_at: time(invite.expires_at),
+        }
+    }
+}
+
+/// `invite list`
+#[derive(Serialize)]
+struct Invites {
+    invites: Vec<InviteObject>,
+}
+
+/// `invite revoke`
+#[derive(Serialize)]
+struct Revoked {
+    token: String,
+}
+
+pub(super) async fn execute(context: &Context, command: InviteCommand) -> Outcome {
+    let client = context.client()?;
+    match command {
+        InviteCommand::Create(CreateArguments { workspace, expires_hours, plain }) => {
+            create(&client, workspace.resolve()?, expires_hours, plain).await
+        }
+        InviteCommand::List => list(&client).await,
+        InviteCommand::Revoke { code } => revoke(&client, &code).await,
+    }
+}
+
+async fn create(client: &Client, workspace: String, expires_hours: u32, code_only: bool) -> Outcome {
+    let what = format!("cannot create an invite to workspace '{workspace}'");
+    let need = Place::Workspace { workspace: workspace.clone() }.need("admin", client);
+    let key = client.workspace_key(&workspace).await.map_err(failed(what.clone(), need.clone()))?;
+    let secret = InviteSecret::generate().map_err(|source| Failure::new(what.clone()).because(source))?;
+    let sealed = secret.encrypt_kek(&key.kek, &key.id).map_err(|source| Failure::new(what.clone()).because(source))?;
+    let expires_at = now().saturating_add(i64::from(expires_hours) * 3600);
+    let request = CreateInviteRequest {
+        workspace_ids: vec![key.id],
+        expires_at,
+        token: secret.token(),
+        kek_encrypted: sealed.ciphertext,
+        kek_nonce: sealed.nonce.to_vec(),
+    };
+    let invite = client.create_invite(request).await.map_err(failed(what, need))?;
+    Ok(Box::new(Created {
+        code: secret.to_code(),
+        token: invite.token,
+        workspace,
+        expires_at: time(expires_at),
+        code_only,
+    }))
+}
+
+async fn list(client: &Client) -> Outcome {
+    let answer = client.list_invites(Empty {}).await.map_err(failed("cannot list invites", None))?;
+    let invites: Vec<_> = answer.invites.into_iter().map(InviteObject::from).collect();
+    let block = |InviteObject { id, token, expires_at, .. }: &InviteObject| {
+        format!("ID:      {id}\nToken:   {token}\nExpires: {expires_at}")
+    };
+    let text = if invites.is_empty() {
+        "No invites found".to_owned()
+    } else {
+        invites.iter().map(block).collect::<Vec<_>>().join("\n\n")
+    };
+    Ok(plain(Invites { invites }, text))
+}
+
+async fn revoke(client: &Client, code: &str) -> Outcome {
+    let token = if code.starts_with(CODE_PREFIX) {
+        InviteSecret::from_code(code).map_err(|error| Failure::usage(error.to_string()))?.token()
+    } else {
+        code.to_owned()
+    };
+    let request = RevokeInviteRequest { token: token.clone() };
+    client.revoke_invite(request).await.map_err(failed("cannot revoke the invite", None))?;
+    Ok(plain(Revoked { token }, "Invite revoked"))
+}
+
+/// Unix seconds.
+fn now() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,176 @@
+//! `zopp join`: make keys, present an invite, remember who one is.
+
+use std::process::Command;
+
+use clap::Args;
+use konverge_zopp_client::{ConfigFile, Connection};
+use konverge_zopp_crypto::{InviteSecret, SigningSeed, WrappedKek, X25519Private, X25519Public, invite::CODE_PREFIX};
+use konverge_zopp_proto::{GetInviteRequest, JoinRequest};
+use serde::Serialize;
+
+use super::{Outcome, principal::new_principal, workspace::WorkspaceObject};
+use crate::{
+    context::Context,
+    failure::{Failure, failed},
+    output::plain,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  zopp join 5f0c…e1 alice@example.com                  with the server's first invite
+  zopp join inv_77ab…09 bob@example.com --principal laptop";
+
+/// `zopp join`
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct JoinArguments {
+    /// Invite: 64 hexadecimal digits from the server's operator, or inv_… from a workspace
+    #[arg(value_name = "INVITE")]
+    token: String,
+    /// Your e-mail address
+    email: String,
+    /// Name for this device's principal [default: the host's name]
+    #[arg(long)]
+    principal: Option<String>,
+}
+
+/// Who one has become.
+#[derive(Serialize)]
+struct Joined {
+    user_id: String,
+    principal_id: String,
+    principal: String,
+    workspaces: Vec<WorkspaceObject>,
+    config_file: String,
+}
+
+/// The KEK of the inviting workspace, wrapped for the one who joins.
+struct Invited {
+    token: String,
+    kek: Option<WrappedKek>,
+}
+
+pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outcome {
+    let JoinArguments { token, email, principal } = arguments;
+    let name = principal.map_or_else(host_name, Ok)?;
+    // Before anything is sent: a file that cannot be read would lose the identity that the server is about to know.
+    let mut config = Context::config_or_empty()?;
+    refuse_duplicate(&config, &name)?;
+
+    let connection = context.connection()?;
+    let (seed, exchange) = generate_keys()?;
+    let invited = open_invite(&connection, &token, &exchange.public()).await?;
+    let WrappedFields { ephemeral_pub, kek_nonce, kek_wrapped } =
+        invited.kek.map(WrappedFields::from).unwrap_or_default();
+    let request = JoinRequest {
+        invite_token: invited.token,
+        email: email.clone(),
+        principal_name: name.clone(),
+        public_key: seed.public().to_bytes().to_vec(),
+        x25519_public_key: exchange.public().to_bytes().to_vec(),
+        ephemeral_pub,
+        kek_wrapped,
+        kek_nonce,
+    };
+    let answer = connection.join(request).await.map_err(failed("cannot join", None))?;
+
+    let mut principal = new_principal(answer.principal_id.clone(), name.clone(), &seed, &exchange);
+    principal.user_id = Some(answer.user_id.clone());
+    principal.email = Some(email);
+    config.principals.push(principal);
+    config.current_principal = Some(name.clone());
+    Context::save(&config)?;
+
+    let joined = Joined {
+        user_id: answer.user_id,
+        principal_id: answer.principal_id,
+        principal: name,
+        workspaces: answer.workspaces.into_iter().map(WorkspaceObject::from).collect(),
+        config_file: Context::config_path()?.display().to_string(),
+    };
+    let text = text(&joined);
+    Ok(plain(joined, text))
+}
+
+fn text(joined: &Joined) -> String {
+    let mut lines = vec![
+        "Joined.".to_owned(),
+        String::new(),
+        format!("User ID:      {}", joined.user_id),
+        format!("Principal ID: {}", joined.principal_id),
+        format!("Principal:    {}", joined.principal),
+    ];
+    if !joined.workspaces.is_empty() {
+        lines.push("Workspaces:".to_owned());
+        lines.extend(joined.workspaces.iter().map(|workspace| format!("  - {} ({})", workspace.name, workspace.id)));
+    }
+    lines.extend([String::new(), format!("Configuration saved to {}", joined.config_file)]);
+    lines.join("\n")
+}
+
+/// A server invite is sent as it is; of a workspace invite only the hash of its secret is, and the KEK it carries is
+/// wrapped anew for the one who joins.
+async fn open_invite(connection: &Connection, code: &str, recipient: &X25519Public) -> Result<Invited, Failure> {
+    if !code.starts_with(CODE_PREFIX) {
+        return Ok(Invited { token: code.to_owned(), kek: None });
+    }
+    let secret = InviteSecret::from_code(code).map_err(|error| Failure::usage(error.to_string()))?;
+    let token = secret.token();
+    let invite = connection
+        .get_invite(GetInviteRequest { token: token.clone() })
+        .await
+        .map_err(failed("cannot look the invite up", None))?;
+    let Some(workspace_id) = invite.workspace_ids.first().filter(|_| !invite.kek_encrypted.is_empty()) else {
+        return Ok(Invited { token, kek: None });
+    };
+    let kek = secret
+        .decrypt_kek(&invite.kek_nonce, &invite.kek_encrypted, workspace_id)
+        .map_err(|source| Failure::new("the workspace key in the invite cannot be opened").because(source))?;
+    let wrapped = kek
+        .wrap_for(recipient, workspace_id)
+        .map_err(|source| Failure::new("the workspace key cannot be wrapped").because(source))?;
+    Ok(Invited { token, kek: Some(wrapped) })
+}
+
+/// Both key pairs of a new principal.
+pub(super) fn generate_keys() -> Result<(SigningSeed, X25519Private), Failure> {
+    let keys = SigningSeed::generate().and_then(|seed| Ok((seed, X25519Private::generate()?)));
+    keys.map_err(|source| Failure::new("no keys can be made").because(source))
+}
+
+/// A wrapped workspace key as it goes over the wire; empty if there is none.
+#[derive(Default)]
+pub(super) struct WrappedFields {
+    pub(super) ephemeral_pub: Vec<u8>,
+    pub(super) kek_nonce: Vec<u8>,
+    pub(super) kek_wrapped: Vec<u8>,
+}
+
+impl From<WrappedKek> for WrappedFields {
+    fn from(wrapped: WrappedKek) -> Self {
+        Self {
+            ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
+            kek_nonce: wrapped.sealed.nonce.to_vec(),
+            kek_wrapped: wrapped.sealed.ciphertext,
+        }
+    }
+}
+
+pub(super) fn refuse_duplicate(config: &ConfigFile, name: &str) -> Result<(), Failure> {
+    if name.is_empty() {
+        return Err(Failure::usage("the principal's name is empty"));
+    }
+    if config.principals.iter().any(|principal| principal.name == name) {
+        return Err(Failure::new(format!("this device already has a principal named '{name}'"))
+            .next("Choose another name; \"zopp principal list\" shows those there are."));
+    }
+    Ok(())
+}
+
+/// `uname -n`: the host's name has no place in the standard library.
+fn host_name() -> Result<String, Failure> {
+    let failure = || Failure::new("the host's name cannot be found").next("Name the principal with --principal.");
+    let output = Command::new("uname").arg("-n").output().map_err(|source| failure().because(source))?;
+    let name = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if name.is_empty() { Err(failure()) } else { Ok(name) }
+}

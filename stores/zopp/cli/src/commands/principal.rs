@@ -1,0 +1,98 @@
+//! `zopp principal`: the identities of this device, and those of services in a workspace.
+
+use clap::Subcommand;
+use konverge_zopp_client::config_file::Principal;
+use konverge_zopp_crypto::{SigningSeed, X25519Private};
+
+use super::Outcome;
+use crate::{context::Context, scope::WorkspaceArguments};
+
+mod create;
+mod local;
+mod remote;
+
+/// `zopp principal`
+#[derive(Debug, Subcommand)]
+pub enum PrincipalCommand {
+    /// List the principals of this device
+    List,
+    /// Print the name of the principal in use
+    Current,
+    /// Create a principal: another device of yours, or a service
+    #[command(after_help = create::EXAMPLES)]
+    Create(create::CreateArguments),
+    /// Use another principal of this device
+    Use {
+        /// Its name
+        name: String,
+    },
+    /// Rename a principal, here and on the server
+    Rename {
+        /// Its name
+        name: String,
+        /// The new one
+        new_name: String,
+    },
+    /// Forget a principal of this device; the server still knows it
+    Delete {
+        /// Its name
+        name: String,
+    },
+    /// List the service principals of a workspace with their roles
+    ServiceList {
+        /// The workspace
+        #[command(flatten)]
+        workspace: WorkspaceArguments,
+    },
+    /// Take a principal's key to a workspace and all its roles there away
+    WorkspaceRemove {
+        /// The workspace
+        #[command(flatten)]
+        workspace: WorkspaceArguments,
+        /// The principal's ID
+        #[arg(long, value_name = "UUID")]
+        principal: String,
+    },
+    /// Take all roles in a workspace away from a principal
+    RevokeAll {
+        /// The workspace
+        #[command(flatten)]
+        workspace: WorkspaceArguments,
+        /// The principal's ID
+        #[arg(long, value_name = "UUID")]
+        principal: String,
+    },
+}
+
+pub(super) async fn execute(context: &Context, command: PrincipalCommand) -> Outcome {
+    match command {
+        PrincipalCommand::List => local::list(),
+        PrincipalCommand::Current => local::current(),
+        PrincipalCommand::Use { name } => local::switch_to(&name),
+        PrincipalCommand::Delete { name } => local::delete(&name),
+        PrincipalCommand::Rename { name, new_name } => remote::rename(context, &name, new_name).await,
+        PrincipalCommand::Create(arguments) => create::execute(context, arguments).await,
+        PrincipalCommand::ServiceList { workspace } => remote::service_list(context, workspace.resolve()?).await,
+        PrincipalCommand::WorkspaceRemove { workspace, principal } => {
+            remote::workspace_remove(context, workspace.resolve()?, principal).await
+        }
+        PrincipalCommand::RevokeAll { workspace, principal } => {
+            remote::revoke_all(context, workspace.resolve()?, principal).await
+        }
+    }
+}
+
+/// A principal as it is kept on this device, not yet of any user.
+pub(super) fn new_principal(id: String, name: String, seed: &SigningSeed, exchange: &X25519Private) -> Principal {
+    Principal {
+        id,
+        name,
+        user_id: None,
+        email: None,
+        private_key: seed.to_hex(),
+        public_key: hex::encode(seed.public().to_bytes()),
+        x25519_private_key: Some(exchange.to_hex()),
+        x25519_public_key: Some(hex::encode(exchange.public().to_bytes())),
+        other: serde_json::Map::new(),
+    }
+}

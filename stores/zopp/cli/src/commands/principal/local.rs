@@ -1,0 +1,109 @@
+//! The verbs that only read or change this device's file.
+
+use konverge_zopp_client::{ConfigFile, config_file::Principal};
+use serde::Serialize;
+
+use crate::{
+    commands::Outcome,
+    context::Context,
+    failure::Failure,
+    output::{listing, plain},
+};
+
+/// A principal of this device, without its keys.
+#[derive(Serialize)]
+struct PrincipalObject {
+    id: String,
+    name: String,
+    current: bool,
+    /// `null` for a service principal.
+    email: Option<String>,
+    user_id: Option<String>,
+}
+
+/// `principal list`
+#[derive(Serialize)]
+struct Principals {
+    principals: Vec<PrincipalObject>,
+}
+
+pub(super) fn list() -> Outcome {
+    let config = Context::config_or_empty()?;
+    let current = config.current().map(|principal| principal.name.clone());
+    let principals: Vec<_> =
+        config.principals.into_iter().map(|principal| object(principal, current.as_deref())).collect();
+    let lines = principals.iter().map(|PrincipalObject { id, name, current, email, .. }| {
+        let mark = if *current { '*' } else { ' ' };
+        format!("{mark} {name} (ID: {id}, User: {})", email.as_deref().unwrap_or("service principal"))
+    });
+    let text = listing("Principals:", "No principals found", lines);
+    Ok(plain(Principals { principals }, text))
+}
+
+pub(super) fn current() -> Outcome {
+    let mut config = Context::config()?;
+    let name = current_name(&config)?;
+    let index = config.principals.iter().position(|principal| principal.name == name).unwrap_or_default();
+    Ok(plain(object(config.principals.swap_remove(index), Some(&name)), name))
+}
+
+pub(super) fn switch_to(name: &str) -> Outcome {
+    let mut config = Context::config()?;
+    let index = find(&config, name)?;
+    config.current_principal = Some(name.to_owned());
+    Context::save(&config)?;
+    Ok(plain(object(config.principals.swap_remove(index), Some(name)), format!("Now using principal '{name}'")))
+}
+
+pub(super) fn delete(name: &str) -> Outcome {
+    let mut config = Context::config()?;
+    let index = find(&config, name)?;
+    if config.principals.len() == 1 {
+        return Err(Failure::new(format!(
+            "'{name}' is the only principal of this device and its keys exist nowhere else"
+        ))
+        .next("Join or create another principal first."));
+    }
+    let was_current = config.current().is_none_or(|current| current.name == name);
+    let deleted = config.principals.remove(index);
+    if was_current {
+        config.current_principal = config.principals.first().map(|first| first.name.clone());
+    }
+    Context::save(&config)?;
+    let current = config.current().map(|current| current.name.clone());
+    let text = format!(
+        "Principal '{name}' deleted from this device; now using '{}'\nThe server still knows it: take its access away \
+         with zopp principal workspace-remove --principal {}",
+        current.as_deref().unwrap_or_default(),
+        deleted.id
+    );
+    Ok(plain(object(deleted, current.as_deref()), text))
+}
+
+fn object(principal: Principal, current: Option<&str>) -> PrincipalObject {
+    let current = current == Some(principal.name.as_str());
+    PrincipalObject {
+        id: principal.id,
+        name: principal.name,
+        current,
+        email: principal.email,
+        user_id: principal.user_id,
+    }
+}
+
+fn current_name(config: &ConfigFile) -> Result<String, Failure> {
+    config.current().map(|principal| principal.name.clone()).ok_or_else(|| match &config.current_principal {
+        Some(name) => unknown(config, name),
+        None => Failure::new("this device has no principal").next("Join a server first: zopp join <invite> <email>"),
+    })
+}
+
+/// The position of a principal in the file.
+pub(super) fn find(config: &ConfigFile, name: &str) -> Result<usize, Failure> {
+    config.principals.iter().position(|principal| principal.name == name).ok_or_else(|| unknown(config, name))
+}
+
+fn unknown(config: &ConfigFile, name: &str) -> Failure {
+    let names: Vec<_> = config.principals.iter().map(|principal| principal.name.as_str()).collect();
+    Failure::new(format!("this device has no principal named '{name}'")).next(format!("It has: {}.", names.join(", ")))
+}

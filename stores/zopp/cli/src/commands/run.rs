@@ -1,0 +1,61 @@
+//! `zopp run`: become another command, with an environment's secrets in its environment.
+//!
+//! This process is replaced, so that signals, terminal and exit code are the command's own and no process with keys in
+//! its memory stays behind.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::{ffi::OsStrExt, process::CommandExt},
+    process::Command,
+};
+
+use clap::Args;
+
+use super::{Outcome, secret::snapshot};
+use crate::{context::Context, failure::Failure, scope::EnvironmentArguments};
+
+const EXAMPLES: &str = "\
+Examples:
+  zopp run -e dev -- ./server --port 8080
+  zopp run -w acme -p backend -e dev env";
+
+/// `zopp run`
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct RunArguments {
+    #[command(flatten)]
+    environment: EnvironmentArguments,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
+}
+
+pub(super) async fn execute(context: &Context, arguments: RunArguments) -> Outcome {
+    let RunArguments { environment, command } = arguments;
+    let name = environment.resolve()?;
+    let snapshot = snapshot(&context.client()?, &name).await?;
+    let [program, arguments @ ..] = command.as_slice() else {
+        return Err(Failure::usage("no command is given"));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for (key, value) in &snapshot.values {
+        refuse_impossible(key, value.expose())?;
+        command.env(key, OsStr::from_bytes(value.expose()));
+    }
+    // Returns only if it failed.
+    let source = command.exec();
+    Err(Failure::new(format!("cannot run {}", program.display())).because(source))
+}
+
+/// What no process can have in its environment.
+fn refuse_impossible(key: &str, value: &[u8]) -> Result<(), Failure> {
+    let what = if key.is_empty() || key.contains(['=', '\0']) {
+        "its name cannot be that of an environment variable"
+    } else if value.contains(&0) {
+        "its value contains a zero byte"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(format!("secret '{key}' cannot be put into the environment: {what}")))
+}

@@ -1,0 +1,210 @@
+//! `zopp secret`.
+
+use clap::{Args, Subcommand};
+use konverge_zopp_client::{Client, EnvironmentName};
+use konverge_zopp_proto::{DeleteSecretRequest, GetSecretRequest, ListSecretsRequest};
+use serde::Serialize;
+
+use super::Outcome;
+use crate::{
+    context::Context,
+    failure::{Failure, failed},
+    output::{Answer, JsonValue, listing, plain},
+    scope::{EnvironmentArguments, Place},
+    value,
+};
+
+mod export;
+mod import;
+
+pub(super) use export::snapshot;
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  zopp secret set API_KEY                      asks for the value without showing it
+  printf %s \"$key\" | zopp secret set API_KEY   takes standard input, byte for byte
+  zopp secret set TLS_CERT - < server.pem      the same
+  zopp secret set GREETING hello               visible to others in the list of processes
+
+A value that begins with a dash stands behind \"--\", or comes from standard input.";
+
+/// `zopp secret`
+#[derive(Debug, Subcommand)]
+pub enum SecretCommand {
+    /// Set a secret
+    #[command(after_help = SET_EXAMPLES)]
+    Set(SetArguments),
+    /// Print a secret's value
+    #[command(after_help = "Examples:\n  zopp secret get API_KEY\n  zopp secret get TLS_CERT --raw > server.pem")]
+    Get(GetArguments),
+    /// List the keys of an environment
+    List(EnvironmentArguments),
+    /// Delete a secret
+    Delete {
+        /// Its key
+        key: String,
+        /// The environment
+        #[command(flatten)]
+        environment: EnvironmentArguments,
+    },
+    /// Print all secrets in dotenv format
+    #[command(after_help = export::EXAMPLES)]
+    Export(export::ExportArguments),
+    /// Set secrets from a file in dotenv format
+    #[command(after_help = import::EXAMPLES)]
+    Import(import::ImportArguments),
+}
+
+/// `zopp secret set`
+#[derive(Debug, Args)]
+pub struct SetArguments {
+    /// Its key
+    key: String,
+    /// Its value; "-" for standard input, left out to be asked for it
+    value: Option<String>,
+    /// Read the value from standard input, byte for byte
+    #[arg(long, conflicts_with = "value")]
+    stdin: bool,
+    #[command(flatten)]
+    environment: EnvironmentArguments,
+}
+
+/// `zopp secret get`
+#[derive(Debug, Args)]
+pub struct GetArguments {
+    /// Its key
+    key: String,
+    /// Print the exact bytes, without a newline behind them
+    #[arg(long)]
+    raw: bool,
+    #[command(flatten)]
+    environment: EnvironmentArguments,
+}
+
+/// `secret set`, `secret delete`
+#[derive(Serialize)]
+struct Changed {
+    key: String,
+    environment: EnvironmentObject,
+}
+
+/// Where a secret is.
+#[derive(Serialize)]
+struct EnvironmentObject {
+    workspace: String,
+    project: String,
+    environment: String,
+}
+
+impl From<EnvironmentName> for EnvironmentObject {
+    fn from(EnvironmentName { workspace, project, environment }: EnvironmentName) -> Self {
+        Self { workspace, project, environment }
+    }
+}
+
+/// `secret get`: `{"key", "value"}`
+struct Got {
+    key: String,
+    value: konverge_core::SecretValue,
+    raw: bool,
+}
+
+impl Answer for Got {
+    fn text(&self, text: &mut Vec<u8>) -> Result<(), Failure> {
+        // In one piece: a buffer that grows would leave a copy of the value behind.
+        text.reserve_exact(self.value.len() + 1);
+        text.extend_from_slice(self.value.expose());
+        if !self.raw {
+            text.push(b'\n');
+        }
+        Ok(())
+    }
+
+    fn json(&self, text: &mut Vec<u8>) -> serde_json::Result<()> {
+        #[derive(Serialize)]
+        struct Object<'a> {
+            key: &'a str,
+            value: JsonValue<'a>,
+        }
+        serde_json::to_writer_pretty(text, &Object { key: &self.key, value: JsonValue(self.value.expose()) })
+    }
+}
+
+/// `secret list`
+#[derive(Serialize)]
+struct Keys {
+    /// Of the environment; grows with every change.
+    version: i64,
+    secrets: Vec<String>,
+}
+
+pub(super) async fn execute(context: &Context, command: SecretCommand) -> Outcome {
+    match command {
+        SecretCommand::Set(arguments) => set(context, arguments).await,
+        SecretCommand::Get(GetArguments { key, raw, environment }) => {
+            get(&context.client()?, environment.resolve()?, key, raw).await
+        }
+        SecretCommand::List(environment) => list(&context.client()?, environment.resolve()?).await,
+        SecretCommand::Delete { key, environment } => delete(&context.client()?, environment.resolve()?, key).await,
+        SecretCommand::Export(arguments) => export::execute(&context.client()?, arguments).await,
+        SecretCommand::Import(arguments) => import::execute(&context.client()?, arguments).await,
+    }
+}
+
+async fn set(context: &Context, arguments: SetArguments) -> Outcome {
+    let SetArguments { key, value, stdin, environment } = arguments;
+    let (client, name) = (context.client()?, environment.resolve()?);
+    let value = value::obtain(if stdin { Some("-".to_owned()) } else { value }, &key)?;
+    let what = format!("cannot set secret '{key}' in {name}");
+    let need = Place::Environment(name.clone()).need("write", &client);
+    let dek = client.environment_key(&name).await.map_err(failed(what.clone(), need.clone()))?;
+    let request = import::encrypted(&dek, &name, &key, &value)?;
+    client.upsert_secret(request).await.map_err(failed(what, need))?;
+    let text = format!("Secret '{key}' set");
+    Ok(plain(Changed { key, environment: name.into() }, text))
+}
+
+async fn get(client: &Client, name: EnvironmentName, key: String, raw: bool) -> Outcome {
+    let what = format!("cannot get secret '{key}' of {name}");
+    let need = Place::Environment(name.clone()).need("read", client);
+    let request = GetSecretRequest {
+        workspace_name: name.workspace.clone(),
+        project_name: name.project.clone(),
+        environment_name: name.environment.clone(),
+        key: key.clone(),
+    };
+    let secret = client.get_secret(request).await.map_err(failed(what.clone(), need.clone()))?;
+    let dek = client.environment_key(&name).await.map_err(failed(what.clone(), need))?;
+    let value = dek
+        .decrypt(&name, &key, &secret.nonce, &secret.ciphertext)
+        .map_err(|source| Failure::new(what).because(source))?;
+    Ok(Box::new(Got { key, value, raw }))
+}
+
+async fn list(client: &Client, name: EnvironmentName) -> Outcome {
+    let what = format!("cannot list the secrets of {name}");
+    let need = Place::Environment(name.clone()).need("read", client);
+    let request = ListSecretsRequest {
+        workspace_name: name.workspace,
+        project_name: name.project,
+        environment_name: name.environment,
+    };
+    let answer = client.list_secrets(request).await.map_err(failed(what, need))?;
+    let secrets: Vec<_> = answer.secrets.into_iter().map(|secret| secret.key).collect();
+    let text = listing("Secrets:", "No secrets found", secrets.iter().map(|key| format!("  {key}")));
+    Ok(plain(Keys { version: answer.version, secrets }, text))
+}
+
+async fn delete(client: &Client, name: EnvironmentName, key: String) -> Outcome {
+    let what = format!("cannot delete secret '{key}' of {name}");
+    let need = Place::Environment(name.clone()).need("write", client);
+    let request = DeleteSecretRequest {
+        workspace_name: name.workspace.clone(),
+        project_name: name.project.clone(),
+        environment_name: name.environment.clone(),
+        key: key.clone(),
+    };
+    client.delete_secret(request).await.map_err(failed(what, need))?;
+    let text = format!("Secret '{key}' deleted");
+    Ok(plain(Changed { key, environment: name.into() }, text))
+}

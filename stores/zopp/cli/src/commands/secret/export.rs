@@ -1,0 +1,113 @@
+//! `zopp secret export`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use konverge_zopp_client::{Client, EnvironmentName, EnvironmentReader, Snapshot, private_file};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use zeroize::Zeroizing;
+
+use crate::{
+    commands::Outcome,
+    dotenv,
+    failure::{Failure, failed},
+    output::{Answer, JsonValue, plain},
+    scope::{EnvironmentArguments, Place},
+};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  zopp secret export -e dev                    to standard output
+  zopp secret export -e dev -o .env            to a file that only you can read
+  zopp --output json secret export -e dev      as one JSON object; --output before the command is the format
+
+\"zopp secret import\" reads the text back byte for byte.";
+
+/// `zopp secret export`
+#[derive(Debug, Args)]
+pub struct ExportArguments {
+    #[command(flatten)]
+    environment: EnvironmentArguments,
+    /// File to write, readable by you only [default: standard output]
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+}
+
+/// `secret export -o`
+#[derive(Serialize)]
+struct Written {
+    file: String,
+    count: usize,
+}
+
+/// `secret export`: `{"KEY": "value", …}`
+struct Exported {
+    name: EnvironmentName,
+    snapshot: Snapshot,
+}
+
+impl Exported {
+    fn dotenv(&self) -> Result<Zeroizing<String>, Failure> {
+        let values = self.snapshot.values.iter().map(|(key, value)| (key.as_str(), value.expose()));
+        dotenv::format(values).map_err(|source| {
+            Failure::new(format!("cannot export {}", self.name))
+                .because(source)
+                .next("JSON holds all values: zopp --output json secret export")
+        })
+    }
+}
+
+impl Answer for Exported {
+    fn text(&self, text: &mut Vec<u8>) -> Result<(), Failure> {
+        let dotenv = self.dotenv()?;
+        text.reserve_exact(dotenv.len() + 1);
+        text.extend_from_slice(dotenv.as_bytes());
+        text.push(b'\n');
+        Ok(())
+    }
+
+    fn json(&self, text: &mut Vec<u8>) -> serde_json::Result<()> {
+        // Enough for every byte escaped, so that the buffer with the values is not moved while it grows.
+        text.reserve_exact(self.snapshot.values.iter().map(|(key, value)| key.len() + 6 * value.len() + 16).sum());
+        let mut serializer = serde_json::Serializer::pretty(text);
+        let mut map = serializer.serialize_map(Some(self.snapshot.values.len()))?;
+        for (key, value) in &self.snapshot.values {
+            map.serialize_entry(key, &JsonValue(value.expose()))?;
+        }
+        map.end()
+    }
+}
+
+pub(super) async fn execute(client: &Client, arguments: ExportArguments) -> Outcome {
+    let name = arguments.environment.resolve()?;
+    let snapshot = snapshot(client, &name).await?;
+    if snapshot.values.is_empty() {
+        return Err(Failure::new(format!("there are no secrets in {name} to export")));
+    }
+    let exported = Exported { name, snapshot };
+    match arguments.output {
+        None => Ok(Box::new(exported)),
+        Some(file) => write(&file, &exported),
+    }
+}
+
+/// All values of an environment; an error that names those which cannot be decrypted.
+pub(in crate::commands) async fn snapshot(client: &Client, name: &EnvironmentName) -> Result<Snapshot, Failure> {
+    let what = format!("cannot read the secrets of {name}");
+    let need = Place::Environment(name.clone()).need("read", client);
+    let reader = EnvironmentReader::new(client.clone(), name.clone());
+    let snapshot = reader.fetch().await.map_err(failed(what.clone(), need))?;
+    if snapshot.failed.is_empty() {
+        return Ok(snapshot);
+    }
+    let reasons: Vec<_> = snapshot.failed.iter().map(|(key, reason)| format!("'{key}': {reason}")).collect();
+    Err(Failure::new(what).because(reasons.join("; ")).next("Set these again, or delete them."))
+}
+
+fn write(file: &Path, exported: &Exported) -> Outcome {
+    private_file::replace(file, exported.dotenv()?.as_bytes())
+        .map_err(|source| Failure::new(format!("cannot write {}", file.display())).because(source))?;
+    let (file, count) = (file.display().to_string(), exported.snapshot.values.len());
+    let text = format!("Exported {count} secrets to {file}");
+    Ok(plain(Written { file, count }, text))
+}

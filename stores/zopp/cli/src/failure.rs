@@ -1,0 +1,218 @@
+//! What a user reads when a command fails: what failed, why, and what to do next.
+
+use std::{error::Error, fmt::Write, process::ExitCode};
+
+use konverge_zopp_client::{
+    CallError, ConfigError, CredentialsError, FetchError, config_file::FileError, keys::KeyAccessError,
+};
+use tonic::Code;
+
+use crate::project_file::ProjectFileError;
+
+const RUNTIME: u8 = 1;
+const USAGE: u8 = 2;
+
+/// A failed command.
+#[derive(Debug)]
+pub struct Failure {
+    what: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+    next: Option<String>,
+    exit_code: u8,
+}
+
+impl Failure {
+    /// What failed, lower case and without a full stop.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), source: None, next: None, exit_code: RUNTIME }
+    }
+
+    /// Arguments that make no sense: exit code 2.
+    pub fn usage(what: impl Into<String>) -> Self {
+        Self { exit_code: USAGE, ..Self::new(what) }
+    }
+
+    /// Why it failed.
+    #[must_use]
+    pub fn because(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { source: Some(source.into()), ..self }
+    }
+
+    /// What to do next, a sentence.
+    #[must_use]
+    pub fn next(self, next: impl Into<String>) -> Self {
+        Self { next: Some(next.into()), ..self }
+    }
+
+    /// The text, without the leading `Error:`.
+    pub fn text(&self) -> String {
+        let mut text = self.what.clone();
+        let mut source = self.source.as_ref().map(|source| source.as_ref() as &dyn Error);
+        while let Some(error) = source {
+            let reason = error.to_string();
+            // Errors that quote their source would say everything twice.
+            if !text.contains(&reason) {
+                let _ = write!(text, ": {reason}");
+            }
+            source = error.source();
+        }
+        if let Some(next) = &self.next {
+            let _ = write!(text, "\n  {next}");
+        }
+        text
+    }
+
+    /// Writes it to standard error and gives the exit code.
+    pub fn report(&self) -> ExitCode {
+        eprintln!("Error: {}", self.text());
+        ExitCode::from(self.exit_code)
+    }
+}
+
+/// For calls: `client.list_projects(request).await.map_err(failed("cannot list projects", &needs))`.
+pub fn failed<E: Refusal>(what: impl Into<String>, need: Option<Need>) -> impl FnOnce(E) -> Failure {
+    move |error| {
+        let next = error.call().and_then(|call| next_step(call, need.as_ref()));
+        Failure { next, ..Failure::new(what).because(error) }
+    }
+}
+
+/// Errors that may be a failed call.
+pub trait Refusal: Error + Send + Sync + 'static {
+    /// The call, if it is one.
+    fn call(&self) -> Option<&CallError>;
+}
+
+impl Refusal for CallError {
+    fn call(&self) -> Option<&CallError> {
+        Some(self)
+    }
+}
+
+impl Refusal for KeyAccessError {
+    fn call(&self) -> Option<&CallError> {
+        match self {
+            Self::Call(call) => Some(call),
+            Self::NoExchangeKey { .. } | Self::Open { .. } => None,
+        }
+    }
+}
+
+impl Refusal for FetchError {
+    fn call(&self) -> Option<&CallError> {
+        self.source().and_then(|source| source.downcast_ref())
+    }
+}
+
+/// The role that a command needs, for the sentence that says who can grant it and how.
+#[derive(Debug, Clone)]
+pub struct Need {
+    /// `read`, `write` or `admin`.
+    pub role: &'static str,
+    /// Workspace name.
+    pub workspace: String,
+    /// Project name, if the role is needed in one.
+    pub project: Option<String>,
+    /// Environment name, if the role is needed in one.
+    pub environment: Option<String>,
+    /// The caller, whom an admin would name.
+    pub principal_id: String,
+    /// Whether the caller is a person, whose role does not come from principal permissions.
+    pub is_human: bool,
+}
+
+impl Need {
+    fn sentence(&self) -> String {
+        let Self { role, workspace, project, environment, principal_id, is_human } = self;
+        if *is_human {
+            return format!("Ask the owner or an admin of workspace '{workspace}' for the {role} role.");
+        }
+        let (verb, place) = match (project, environment) {
+            (Some(project), Some(environment)) => ("env-set", format!("-w {workspace} -p {project} -e {environment}")),
+            (Some(project), None) => ("project-set", format!("-w {workspace} -p {project}")),
+            _ => ("set", format!("-w {workspace}")),
+        };
+        format!("An admin can grant it: zopp permission {verb} {place} --principal {principal_id} --role {role}")
+    }
+}
+
+fn next_step(error: &CallError, need: Option<&Need>) -> Option<String> {
+    let text = match (error, error.code()) {
+        (CallError::Unreachable { reason, .. }, _) if reason.contains("certificate") || reason.contains("tls") => {
+            "Name the certificate authority of the server with --tls-ca-cert or ZOPP_TLS_CA_CERT."
+        }
+        (CallError::Unreachable { .. } | CallError::Deadline { .. }, _) => {
+            "Is zopp-server running there? --server or ZOPP_SERVER names another address."
+        }
+        (CallError::Garbage { .. }, _) => {
+            "Is this the address of a zopp-server, and does it use TLS exactly if the address begins with https?"
+        }
+        (_, Code::Unauthenticated) => {
+            "The server does not know this principal, or the clocks differ; \"zopp principal list\" shows who you are."
+        }
+        (_, Code::PermissionDenied) => return need.map(Need::sentence),
+        (_, Code::NotFound) => "See what there is: zopp workspace list, zopp project list, zopp environment list.",
+        (_, Code::Unimplemented) => "This server does not know the command; it may be of an older version.",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+macro_rules! plain {
+    ($($error:ty),*) => {
+        $(
+            impl From<$error> for Failure {
+                fn from(error: $error) -> Self {
+                    // The text of these errors already says what failed and what to do.
+                    let source = error.source().map(ToString::to_string);
+                    match source {
+                        Some(source) if !error.to_string().contains(&source) => {
+                            Self::new(format!("{error}: {source}"))
+                        }
+                        _ => Self::new(error.to_string()),
+                    }
+                }
+            }
+        )*
+    };
+}
+
+plain!(ConfigError, CredentialsError, FileError, ProjectFileError);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn need(is_human: bool, environment: Option<&str>) -> Need {
+        Need {
+            role: "write",
+            workspace: "acme".to_owned(),
+            project: Some("backend".to_owned()),
+            environment: environment.map(str::to_owned),
+            principal_id: "id".to_owned(),
+            is_human,
+        }
+    }
+
+    #[test]
+    fn a_missing_role_names_the_command_that_grants_it() {
+        assert_eq!(
+            need(false, Some("dev")).sentence(),
+            "An admin can grant it: zopp permission env-set -w acme -p backend -e dev --principal id --role write"
+        );
+        assert_eq!(
+            need(false, None).sentence(),
+            "An admin can grant it: zopp permission project-set -w acme -p backend --principal id --role write"
+        );
+        assert_eq!(need(true, None).sentence(), "Ask the owner or an admin of workspace 'acme' for the write role.");
+    }
+
+    #[test]
+    fn the_chain_of_reasons_is_one_line_and_says_nothing_twice() {
+        let io = std::io::Error::other("disk full");
+        let failure = Failure::new("cannot write x: disk full").because(io).next("Make room.");
+        assert_eq!(failure.text(), "cannot write x: disk full\n  Make room.");
+        let failure = Failure::new("cannot write x").because(std::io::Error::other("disk full"));
+        assert_eq!(failure.text(), "cannot write x: disk full");
+    }
+}

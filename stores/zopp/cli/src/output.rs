@@ -1,0 +1,122 @@
+//! How answers are printed.
+//!
+//! Each command gives one [`Answer`]: a text for people and a JSON object for programs (`--output json`). The shape of
+//! the object is that of the answer's fields, documented on each answer; a listing is an object with one array, so that
+//! fields can be added later. Times are RFC 3339 in both. A value that is not UTF-8 text is `{"base64": "…"}`.
+
+use std::io::{ErrorKind, Write};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use clap::ValueEnum;
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use zeroize::Zeroizing;
+
+use crate::failure::Failure;
+
+/// `--output`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one JSON object.
+    Json,
+}
+
+/// What a command gives back.
+pub trait Answer {
+    /// Appends the text for people, with its newline.
+    fn text(&self, text: &mut Vec<u8>) -> Result<(), Failure>;
+
+    /// Appends the JSON object, without a newline.
+    fn json(&self, text: &mut Vec<u8>) -> serde_json::Result<()>;
+}
+
+/// An answer made of a serialisable object and a text.
+pub struct Plain<T> {
+    /// The JSON object.
+    pub object: T,
+    /// The text, without its last newline.
+    pub text: String,
+}
+
+impl<T: Serialize> Answer for Plain<T> {
+    fn text(&self, text: &mut Vec<u8>) -> Result<(), Failure> {
+        text.extend_from_slice(self.text.as_bytes());
+        text.push(b'\n');
+        Ok(())
+    }
+
+    fn json(&self, text: &mut Vec<u8>) -> serde_json::Result<()> {
+        serde_json::to_writer_pretty(text, &self.object)
+    }
+}
+
+/// A boxed answer, as commands return it.
+pub fn plain<T: Serialize + 'static>(object: T, text: impl Into<String>) -> Box<dyn Answer> {
+    Box::new(Plain { object, text: text.into() })
+}
+
+/// Prints the answer in one write. A reader that went away (`zopp secret list | head -1`) is no failure.
+pub fn print(answer: &dyn Answer, format: Format) -> Result<(), Failure> {
+    let mut text = Zeroizing::new(Vec::new());
+    match format {
+        Format::Text => answer.text(&mut text)?,
+        Format::Json => {
+            answer
+                .json(&mut text)
+                .map_err(|source| Failure::new("the answer cannot be written as JSON").because(source))?;
+            text.push(b'\n');
+        }
+    }
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(&text).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new("standard output cannot be written").because(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A value in JSON: a string if it is text, else an object with its base64 form.
+pub struct JsonValue<'a>(pub &'a [u8]);
+
+impl Serialize for JsonValue<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Ok(text) = std::str::from_utf8(self.0) {
+            serializer.serialize_str(text)
+        } else {
+            let mut map = serializer.serialize_map(Some(1))?;
+            map.serialize_entry("base64", Zeroizing::new(BASE64_STANDARD.encode(self.0)).as_str())?;
+            map.end()
+        }
+    }
+}
+
+/// A heading and the lines below it, or a sentence if there are none.
+pub fn listing(heading: &str, none: &str, lines: impl Iterator<Item = String>) -> String {
+    let lines: Vec<String> = std::iter::once(heading.to_owned()).chain(lines).collect();
+    if lines.len() == 1 { none.to_owned() } else { lines.join("\n") }
+}
+
+/// RFC 3339 of Unix seconds; the number itself if there is no such date.
+pub fn time(seconds: i64) -> String {
+    jiff::Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |time| time.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_text_or_base64() {
+        assert_eq!(serde_json::to_string(&JsonValue(b"a\"b")).unwrap(), r#""a\"b""#);
+        assert_eq!(serde_json::to_string(&JsonValue(&[0xff, 0])).unwrap(), r#"{"base64":"/wA="}"#);
+    }
+
+    #[test]
+    fn times_are_rfc_3339() {
+        assert_eq!(time(1_700_000_000), "2023-11-14T22:13:20Z");
+        assert_eq!(time(i64::MAX), i64::MAX.to_string());
+    }
+}

@@ -1,0 +1,214 @@
+//! Which workspace, project and environment a command is about: flag, else variable, else project file.
+
+use clap::Args;
+use konverge_zopp_client::{Client, EnvironmentName};
+
+use crate::{
+    failure::{Failure, Need},
+    project_file::{self, Defaults},
+};
+
+/// `-w`.
+#[derive(Debug, Args)]
+pub struct WorkspaceArguments {
+    /// Workspace [env: `ZOPP_WORKSPACE`]
+    #[arg(short, long)]
+    pub workspace: Option<String>,
+}
+
+/// `-w -p`.
+#[derive(Debug, Args)]
+pub struct ProjectArguments {
+    /// Workspace [env: `ZOPP_WORKSPACE`]
+    #[arg(short, long)]
+    pub workspace: Option<String>,
+    /// Project [env: `ZOPP_PROJECT`]
+    #[arg(short, long)]
+    pub project: Option<String>,
+}
+
+/// `-w -p -e`.
+#[derive(Debug, Args)]
+pub struct EnvironmentArguments {
+    /// Workspace [env: `ZOPP_WORKSPACE`]
+    #[arg(short, long)]
+    pub workspace: Option<String>,
+    /// Project [env: `ZOPP_PROJECT`]
+    #[arg(short, long)]
+    pub project: Option<String>,
+    /// Environment [env: `ZOPP_ENVIRONMENT`]
+    #[arg(short, long)]
+    pub environment: Option<String>,
+}
+
+/// A workspace, a project in it, or an environment in that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A workspace.
+    Workspace {
+        /// Its name.
+        workspace: String,
+    },
+    /// A project.
+    Project {
+        /// The workspace's name.
+        workspace: String,
+        /// Its name.
+        project: String,
+    },
+    /// An environment.
+    Environment(EnvironmentName),
+}
+
+impl WorkspaceArguments {
+    /// The workspace's name.
+    pub fn resolve(self) -> Result<String, Failure> {
+        Sources::of_process().workspace(self.workspace)
+    }
+}
+
+impl ProjectArguments {
+    /// The names of workspace and project.
+    pub fn resolve(self) -> Result<(String, String), Failure> {
+        let mut sources = Sources::of_process();
+        Ok((sources.workspace(self.workspace)?, sources.project(self.project)?))
+    }
+}
+
+impl EnvironmentArguments {
+    /// The three names.
+    pub fn resolve(self) -> Result<EnvironmentName, Failure> {
+        let mut sources = Sources::of_process();
+        Ok(EnvironmentName {
+            workspace: sources.workspace(self.workspace)?,
+            project: sources.project(self.project)?,
+            environment: sources.environment(self.environment)?,
+        })
+    }
+}
+
+impl Place {
+    /// What the command needs there, for when it is refused.
+    pub fn need(&self, role: &'static str, client: &Client) -> Option<Need> {
+        let (workspace, project, environment) = match self {
+            Self::Workspace { workspace } => (workspace, None, None),
+            Self::Project { workspace, project } => (workspace, Some(project), None),
+            Self::Environment(name) => (&name.workspace, Some(&name.project), Some(&name.environment)),
+        };
+        Some(Need {
+            role,
+            workspace: workspace.clone(),
+            project: project.cloned(),
+            environment: environment.cloned(),
+            principal_id: client.identity().principal_id().to_owned(),
+            is_human: client.identity().user_id().is_some(),
+        })
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Workspace { workspace } => write!(f, "workspace {workspace}"),
+            Self::Project { workspace, project } => write!(f, "project {workspace}/{project}"),
+            Self::Environment(name) => write!(f, "environment {name}"),
+        }
+    }
+}
+
+/// Where a name comes from when there is no flag. The project file is read only when it is needed.
+struct Sources<V, F> {
+    variable: V,
+    find_file: F,
+    file: Option<Defaults>,
+}
+
+impl Sources<fn(&'static str) -> Option<String>, fn() -> Result<Defaults, Failure>> {
+    fn of_process() -> Self {
+        Self { variable: |name| std::env::var(name).ok(), find_file: nearest_file, file: None }
+    }
+}
+
+fn nearest_file() -> Result<Defaults, Failure> {
+    let directory = std::env::current_dir()
+        .map_err(|source| Failure::new("the working directory cannot be found").because(source))?;
+    Ok(project_file::find(&directory)?)
+}
+
+impl<V: Fn(&'static str) -> Option<String>, F: Fn() -> Result<Defaults, Failure>> Sources<V, F> {
+    fn workspace(&mut self, flag: Option<String>) -> Result<String, Failure> {
+        self.resolve(flag, "workspace", "-w", "ZOPP_WORKSPACE", |file| file.workspace.as_ref())
+    }
+
+    fn project(&mut self, flag: Option<String>) -> Result<String, Failure> {
+        self.resolve(flag, "project", "-p", "ZOPP_PROJECT", |file| file.project.as_ref())
+    }
+
+    fn environment(&mut self, flag: Option<String>) -> Result<String, Failure> {
+        self.resolve(flag, "environment", "-e", "ZOPP_ENVIRONMENT", |file| file.environment.as_ref())
+    }
+
+    fn resolve(
+        &mut self,
+        flag: Option<String>,
+        what: &str,
+        short: &str,
+        variable: &'static str,
+        field: impl Fn(&Defaults) -> Option<&String>,
+    ) -> Result<String, Failure> {
+        // An empty variable is one that a script left unset.
+        if let Some(name) = flag.or_else(|| (self.variable)(variable).filter(|name| !name.is_empty())) {
+            return Ok(name);
+        }
+        if self.file.is_none() {
+            self.file = Some((self.find_file)()?);
+        }
+        self.file.as_ref().and_then(field).cloned().ok_or_else(|| {
+            Failure::usage(format!("no {what} is given"))
+                .next(format!("Use {short}/--{what}, or set {variable}, or write it into zopp.toml under [defaults]."))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn file() -> Defaults {
+        Defaults { workspace: Some("from file".to_owned()), ..Defaults::default() }
+    }
+
+    #[test]
+    fn flag_then_variable_then_file() {
+        let resolve = |flag: Option<&str>, variable: Option<&str>| {
+            let variable = variable.map(str::to_owned);
+            let mut sources = Sources { variable: |_| variable.clone(), find_file: || Ok(file()), file: None };
+            sources.workspace(flag.map(str::to_owned)).unwrap()
+        };
+        assert_eq!(resolve(Some("flag"), Some("variable")), "flag");
+        assert_eq!(resolve(None, Some("variable")), "variable");
+        assert_eq!(resolve(None, Some("")), "from file");
+        assert_eq!(resolve(None, None), "from file");
+    }
+
+    #[test]
+    fn the_file_is_read_once_and_only_when_needed() {
+        let reads = Cell::new(0);
+        let find_file = || {
+            reads.set(reads.get() + 1);
+            Ok(file())
+        };
+        let mut sources = Sources { variable: |_| None, find_file, file: None };
+        sources.workspace(Some("flag".to_owned())).unwrap();
+        assert_eq!(reads.get(), 0);
+        sources.workspace(None).unwrap();
+        let text = sources.project(None).unwrap_err().text();
+        assert_eq!(reads.get(), 1);
+        assert_eq!(
+            text,
+            "no project is given\n  Use -p/--project, or set ZOPP_PROJECT, or write it into zopp.toml under [defaults]."
+        );
+    }
+}

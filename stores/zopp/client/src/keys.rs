@@ -1,0 +1,71 @@
+//! From the client's private key to the keys of a workspace and of an environment.
+
+use konverge_zopp_crypto::{Dek, EnvironmentName, Kek, OpenError};
+use konverge_zopp_proto::{Environment, GetEnvironmentRequest, GetWorkspaceKeysRequest};
+
+use crate::{client::Client, error::CallError};
+
+/// A workspace's id and its key.
+pub struct WorkspaceKey {
+    /// The workspace's UUID, to which wrapped keys are bound.
+    pub id: String,
+    /// Opens the keys of the workspace's environments.
+    pub kek: Kek,
+}
+
+/// A key could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyAccessError {
+    /// The server did not hand out the wrapped key.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The principal has no X25519 key, so that nothing can have been wrapped for it.
+    #[error("principal {principal:?} has no X25519 key, so no workspace key can be opened")]
+    NoExchangeKey {
+        /// The principal's name.
+        principal: String,
+    },
+    /// The wrapped key is not for this principal, or damaged.
+    #[error("the {what} cannot be opened by this principal's key: {source}")]
+    Open {
+        /// Which key.
+        what: &'static str,
+        /// Why.
+        source: OpenError,
+    },
+}
+
+impl Client {
+    /// The workspace's key, unwrapped with the client's own private key.
+    pub async fn workspace_key(&self, workspace: &str) -> Result<WorkspaceKey, KeyAccessError> {
+        let no_key = || KeyAccessError::NoExchangeKey { principal: self.identity().name().to_owned() };
+        let private = self.identity().exchange_key().ok_or_else(no_key)?;
+        let request = GetWorkspaceKeysRequest { workspace_name: workspace.to_owned() };
+        let keys = self.get_workspace_keys(request).await?;
+        let kek =
+            Kek::unwrap_with(private, &keys.ephemeral_pub, &keys.kek_nonce, &keys.kek_wrapped, &keys.workspace_id)
+                .map_err(|source| KeyAccessError::Open { what: "workspace key", source })?;
+        Ok(WorkspaceKey { id: keys.workspace_id, kek })
+    }
+
+    /// The environment's key, unwrapped with the workspace's.
+    pub async fn environment_key(&self, name: &EnvironmentName) -> Result<Dek, KeyAccessError> {
+        let request = GetEnvironmentRequest {
+            workspace_name: name.workspace.clone(),
+            project_name: name.project.clone(),
+            environment_name: name.environment.clone(),
+        };
+        let environment = self.get_environment(request).await?;
+        self.unwrap_environment_key(name, &environment).await
+    }
+
+    pub(crate) async fn unwrap_environment_key(
+        &self,
+        name: &EnvironmentName,
+        environment: &Environment,
+    ) -> Result<Dek, KeyAccessError> {
+        let workspace = self.workspace_key(&name.workspace).await?;
+        Dek::unwrap_with(&workspace.kek, &environment.dek_nonce, &environment.dek_wrapped, name)
+            .map_err(|source| KeyAccessError::Open { what: "environment key", source })
+    }
+}
