@@ -2,4 +2,8 @@
 
 pub mod allow;
 pub mod annotations;
+pub mod hub;
+pub mod messages;
+pub mod metrics;
 pub mod plan;
+pub mod reasons;

@@ -1,0 +1,156 @@
+//! The operator's settings: flags, each with a variable of its own.
+
+use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Parser, ValueEnum};
+use konverge_zopp_client::{ClientConfig, config::DEFAULT_SERVER};
+
+use crate::allow::Rule;
+
+/// Keeps annotated Kubernetes Secrets equal to zopp environments.
+///
+/// Credentials are the current principal of the credentials file, or, if `ZOPP_PRINCIPAL_ID` is set, that variable together with
+/// `ZOPP_PRINCIPAL_NAME`, `ZOPP_PRIVATE_KEY`, `ZOPP_PUBLIC_KEY`, `ZOPP_X25519_PRIVATE_KEY` and `ZOPP_X25519_PUBLIC_KEY` in hexadecimal.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "zopp-operator", version)]
+pub struct Config {
+    /// Address of the zopp server, with scheme
+    #[arg(long, env = "ZOPP_SERVER", default_value = DEFAULT_SERVER, value_name = "URL")]
+    pub server: String,
+    /// Credentials file [default: ~/.zopp/config.json]
+    #[arg(long, env = "ZOPP_CREDENTIALS", value_name = "FILE")]
+    pub credentials: Option<PathBuf>,
+    /// The only namespace to look at [default: all namespaces]
+    #[arg(long, env = "ZOPP_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Where /healthz, /readyz and /metrics are served
+    #[arg(long, env = "ZOPP_HEALTH_ADDR", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    pub health_addr: SocketAddr,
+    /// PEM file with the CA that signed the server's certificate [default: the system's roots]
+    #[arg(long, env = "ZOPP_TLS_CA_CERT", value_name = "FILE")]
+    pub tls_ca_cert: Option<PathBuf>,
+    /// How often each environment is asked for changes that its stream did not tell, in seconds, or with a unit: 90s, 5m
+    #[arg(long, env = "ZOPP_POLL_INTERVAL", default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
+    pub poll_interval: Duration,
+    /// Only look at Secrets with these labels, such as team=a,tier!=test
+    #[arg(long, env = "ZOPP_SELECTOR", value_name = "LABELS")]
+    pub selector: Option<String>,
+    /// Which namespaces may have which environments; may be repeated; * stands for anything [default: no restriction]
+    #[arg(long = "allow", env = "ZOPP_ALLOW", value_delimiter = ',', value_name = "NAMESPACE=WORKSPACE/PROJECT/ENVIRONMENT")]
+    pub allow: Vec<Rule>,
+    /// How many Secrets are worked on at the same time
+    #[arg(long, env = "ZOPP_WORKERS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: u16,
+    /// Form of the log lines; RUST_LOG says which
+    #[arg(long, env = "ZOPP_LOG_FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+    /// Let one of several replicas work while the others stand by
+    #[arg(long, env = "ZOPP_LEADER_ELECTION")]
+    pub leader_election: bool,
+    /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
+    #[arg(long, env = "ZOPP_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// Form of the log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines: one JSON object a line.
+    Json,
+}
+
+impl Config {
+    /// How to reach the zopp server.
+    pub fn client(&self) -> ClientConfig {
+        ClientConfig { ca_certificate: self.tls_ca_cert.clone(), ..ClientConfig::new(&self.server) }
+    }
+}
+
+/// The settings in force, in one line. There is no secret among them: credentials are a file's name or are not shown.
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Taken apart so that a new setting is not forgotten here.
+        let Self {
+            server,
+            credentials,
+            namespace,
+            health_addr,
+            tls_ca_cert,
+            poll_interval,
+            selector,
+            allow,
+            workers,
+            log_format,
+            leader_election,
+            kubeconfig,
+        } = self;
+        let path = |path: &Option<PathBuf>| path.as_ref().map_or("default".to_owned(), |path| path.display().to_string());
+        let rules: Vec<String> = allow.iter().map(ToString::to_string).collect();
+        write!(f, "server={server} credentials={} ", path(credentials))?;
+        write!(f, "namespace={} ", namespace.as_deref().unwrap_or("all"))?;
+        write!(f, "health-addr={health_addr} tls-ca-cert={} ", path(tls_ca_cert))?;
+        write!(f, "poll-interval={}s ", poll_interval.as_secs_f64())?;
+        write!(f, "selector={} ", selector.as_deref().unwrap_or("none"))?;
+        write!(f, "allow={} ", if rules.is_empty() { "everything".to_owned() } else { rules.join(",") })?;
+        write!(f, "workers={workers} log-format={log_format:?} ")?;
+        write!(f, "leader-election={leader_election} kubeconfig={}", path(kubeconfig))
+    }
+}
+
+/// The shortest poll: below it, the net costs more than the stream that it secures.
+const SHORTEST_POLL: Duration = Duration::from_secs(1);
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        unit => return Err(format!("{unit:?} is no unit of time: use s, m or h")),
+    };
+    let number: u64 = digits.parse().map_err(|_| "a whole number of seconds is expected, such as 60 or 60s".to_owned())?;
+    let duration = Duration::from_secs(number.checked_mul(unit).ok_or("too long")?);
+    if duration < SHORTEST_POLL {
+        return Err(format!("it must be at least {} s", SHORTEST_POLL.as_secs()));
+    }
+    Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Config, clap::Error> {
+        Config::try_parse_from([&["zopp-operator"], arguments].concat())
+    }
+
+    #[test]
+    fn durations() {
+        for (text, seconds) in [("60", 60), ("1s", 1), ("5m", 300), ("2h", 7200)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "s", "1.5s", "-1", "1d", "0", "99999999999999999999", "18446744073709551615h"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_original() {
+        let config = parse(&[]).unwrap();
+        assert_eq!(config.server, "http://127.0.0.1:50051");
+        assert_eq!(config.health_addr.to_string(), "0.0.0.0:8080");
+        assert_eq!((config.namespace, config.credentials, config.tls_ca_cert), (None, None, None));
+        assert_eq!(config.poll_interval, Duration::from_secs(60));
+    }
+
+    #[test]
+    fn rules_are_repeated_or_separated_by_commas() {
+        let config = parse(&["--allow", "a=w/p/e,b=w/*/*", "--allow", "c=*/*/*"]).unwrap();
+        assert_eq!(config.allow.len(), 3);
+        assert!(config.to_string().contains("allow=a=w/p/e,b=w/*/*,c=*/*/*"), "{config}");
+        let error = parse(&["--allow", "team-a"]).unwrap_err().to_string();
+        assert!(error.contains("<namespace>=<workspace>/<project>/<environment>"), "{error}");
+    }
+}

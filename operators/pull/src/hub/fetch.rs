@@ -1,0 +1,136 @@
+//! Fetching once for all who ask at the same time.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared, WeakShared},
+};
+use konverge_zopp_client::{EnvironmentReader, FetchError, Snapshot};
+use tokio::{sync::Notify, time::Instant};
+
+type Answer = Result<Arc<Snapshot>, Arc<FetchError>>;
+type Fetch = Shared<BoxFuture<'static, Answer>>;
+
+/// Which environment the server has under the name, and its version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stated {
+    /// The environment's id.
+    pub environment_id: String,
+    /// Its version.
+    pub version: i64,
+    /// When the process learned of this version.
+    pub since: Instant,
+}
+
+impl Stated {
+    /// Whether it says the same of the environment; when that was learned does not matter.
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        self.environment_id == other.environment_id && self.version == other.version
+    }
+}
+
+/// Reads one environment, one call at a time, and remembers what the server stated, but no value.
+pub(super) struct Fetcher {
+    reader: EnvironmentReader,
+    state: Mutex<State>,
+    /// Told when a fetch failed, so that the hub tries again.
+    pub(super) failed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Counts what makes earlier fetches outdated.
+    era: u64,
+    stated: Option<Stated>,
+    /// The call under way and its era. Weak, so that its answer goes with the last who waits for it.
+    under_way: Option<(u64, WeakShared<BoxFuture<'static, Answer>>)>,
+    /// The last answer while somebody still uses it.
+    last: Option<(u64, Weak<Snapshot>)>,
+}
+
+impl Fetcher {
+    pub(super) fn new(reader: EnvironmentReader) -> Self {
+        Self { reader, state: Mutex::default(), failed: Notify::new() }
+    }
+
+    pub(super) fn reader(&self) -> &EnvironmentReader {
+        &self.reader
+    }
+
+    pub(super) fn stated(&self) -> Option<Stated> {
+        self.state().stated.clone()
+    }
+
+    /// What was fetched before now is not new enough.
+    pub(super) fn outdate(&self) {
+        self.state().era += 1;
+    }
+
+    /// The stream told of a change.
+    pub(super) fn changed(&self, version: i64) {
+        let mut state = self.state();
+        state.era += 1;
+        if let Some(stated) = &mut state.stated {
+            stated.version = version;
+            stated.since = Instant::now();
+        }
+    }
+
+    pub(super) async fn snapshot(self: &Arc<Self>) -> Answer {
+        let fetch = {
+            let mut state = self.state();
+            let era = state.era;
+            if let Some((of, last)) = &state.last
+                && *of == era
+                && let Some(snapshot) = last.upgrade()
+            {
+                return Ok(snapshot);
+            }
+            let under_way = state.under_way.as_ref().filter(|(of, _)| *of == era);
+            under_way.and_then(|(_, fetch)| fetch.upgrade()).unwrap_or_else(|| {
+                let fetch: Fetch = Arc::clone(self).fetch(era).boxed().shared();
+                state.under_way = fetch.downgrade().map(|weak| (era, weak));
+                fetch
+            })
+        };
+        fetch.await
+    }
+
+    async fn fetch(self: Arc<Self>, era: u64) -> Answer {
+        match self.reader.fetch().await {
+            Ok(snapshot) => {
+                let snapshot = Arc::new(snapshot);
+                let mut state = self.state();
+                // A change that was heard of meanwhile knows better.
+                if state.era == era {
+                    state.last = Some((era, Arc::downgrade(&snapshot)));
+                    state.learn(&snapshot);
+                }
+                Ok(snapshot)
+            }
+            Err(error) => {
+                self.state().stated = None;
+                self.failed.notify_one();
+                Err(Arc::new(error))
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn learn(&mut self, snapshot: &Snapshot) {
+        let stated = Stated {
+            environment_id: snapshot.environment_id.clone(),
+            version: snapshot.version,
+            since: Instant::now(),
+        };
+        if !self.stated.as_ref().is_some_and(|before| before.agrees_with(&stated)) {
+            self.stated = Some(stated);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What the owner of a Secret is told: the object, the cause and the next step; never a value.
+
+use konverge_apply::ApplyError;
+use konverge_core::error::Classify;
+use konverge_zopp_client::{EnvironmentName, FetchError};
+
+use crate::{
+    plan::{Problem, SECRET_SIZE_LIMIT},
+    reasons,
+};
+
+/// Key names beyond this many are counted, so that an event stays readable.
+const NAMES_AT_MOST: usize = 5;
+
+/// A message about a Secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// One of [`reasons`].
+    pub reason: &'static str,
+    /// The sentence.
+    pub text: String,
+}
+
+impl Message {
+    fn new(reason: &'static str, text: String) -> Self {
+        Self { reason, text }
+    }
+
+    /// Whether it reports that all is well.
+    pub fn is_good(&self) -> bool {
+        self.reason == reasons::SYNCED
+    }
+
+    /// The Secret holds the environment.
+    pub fn synced(name: &EnvironmentName, keys: usize, version: i64) -> Self {
+        Self::new(reasons::SYNCED, format!("holds the {keys} keys of {name} at version {version}"))
+    }
+
+    /// The Secret asks to be synced but not from where.
+    pub fn incomplete(missing: &[&'static str]) -> Self {
+        let missing = missing.join(", ");
+        Self::new(
+            reasons::INVALID_ANNOTATION,
+            format!("annotation missing or empty: {missing}. The data stays as it is; set it, or remove zopp.dev/sync"),
+        )
+    }
+
+    /// The platform's rules do not let this namespace read this environment.
+    pub fn not_allowed(namespace: &str, name: &EnvironmentName) -> Self {
+        Self::new(
+            reasons::NOT_ALLOWED,
+            format!(
+                "namespace {namespace} may not read {name}. The data stays as it is; the operator's administrator can \
+                 permit it with --allow '{namespace}={name}'"
+            ),
+        )
+    }
+
+    /// The environment could not be read.
+    pub fn fetch_failed(principal: &str, error: &FetchError) -> Self {
+        let next = match error {
+            FetchError::Unreachable { .. } => {
+                "the operator goes on trying; check the server, its address and its certificate".to_owned()
+            }
+            FetchError::Unauthenticated { .. } => {
+                "check the operator's credentials and the clocks of both sides".to_owned()
+            }
+            FetchError::PermissionDenied { environment, .. } => format!(
+                "grant it with: zopp permission env-set -w {} -p {} -e {} --principal {principal} --role read",
+                environment.workspace, environment.project, environment.environment
+            ),
+            FetchError::NotFound { .. } => {
+                "check the three annotations, and that the operator's principal was given access to the workspace"
+                    .to_owned()
+            }
+            FetchError::Garbage { .. } | FetchError::Refused { .. } => {
+                "check that the address is a zopp server's and see its log".to_owned()
+            }
+            FetchError::NoExchangeKey { .. } | FetchError::Key { .. } => {
+                "give the operator the credentials of a principal that was granted access to the workspace".to_owned()
+            }
+        };
+        let reason = match error {
+            FetchError::Unreachable { .. } => reasons::SERVER_UNREACHABLE,
+            FetchError::Unauthenticated { .. } | FetchError::NoExchangeKey { .. } | FetchError::Key { .. } => {
+                reasons::CREDENTIALS_INVALID
+            }
+            FetchError::PermissionDenied { .. } => reasons::ACCESS_DENIED,
+            FetchError::NotFound { .. } => reasons::ENVIRONMENT_NOT_FOUND,
+            FetchError::Garbage { .. } | FetchError::Refused { .. } => reasons::BAD_SERVER_ANSWER,
+        };
+        Self::new(reason, format!("{error}. The data stays as it is; {next}"))
+    }
+
+    /// The API server did not take the write.
+    pub fn apply_failed(error: &ApplyError) -> Self {
+        if error.is_immutable() {
+            return Self::problem(&Problem::Immutable);
+        }
+        Self::new(reasons::SYNC_FAILED, format!("{error}. The data stays as it is ({})", error.reason()))
+    }
+
+    /// A problem that the plan found.
+    pub fn problem(problem: &Problem) -> Self {
+        match problem {
+            Problem::InvalidKeys(keys) => Self::new(
+                reasons::INVALID_KEY_NAME,
+                format!(
+                    "left out, because Kubernetes does not allow the name: {}. The other keys are in step; rename with \
+                     letters, digits, '-', '_' and '.'",
+                    names(keys)
+                ),
+            ),
+            Problem::Undecryptable(keys) => Self::new(
+                reasons::DECRYPTION_FAILED,
+                format!(
+                    "cannot decrypt {}: they keep the value they have here. The other keys are in step; set them again with: \
+                     zopp secret set",
+                    names(keys)
+                ),
+            ),
+            Problem::TooLarge { size } => Self::new(
+                reasons::TOO_LARGE,
+                format!(
+                    "the environment holds {size} bytes and a Secret at most {SECRET_SIZE_LIMIT}. The data stays as it is; \
+                     move keys to another environment"
+                ),
+            ),
+            Problem::Immutable => Self::new(
+                reasons::IMMUTABLE,
+                "the Secret is marked immutable and differs from the environment. Delete and create it again, without \
+                 'immutable' if it is to follow"
+                    .to_owned(),
+            ),
+            Problem::NeverFilled => Self::new(
+                reasons::ENVIRONMENT_EMPTY,
+                "the environment has never held a key, so it may have been made anew. The data stays as it is until it \
+                 holds one"
+                    .to_owned(),
+            ),
+            Problem::WentBack { applied, stated } => Self::new(
+                reasons::SOURCE_WENT_BACK,
+                format!(
+                    "the server states version {stated} of the environment and {applied} was applied before. The data stays \
+                     as it is; if the server was restored from a backup on purpose, restart the operator"
+                ),
+            ),
+        }
+    }
+}
+
+/// Names as a list that stays short.
+fn names(keys: &[String]) -> String {
+    let shown: Vec<String> = keys.iter().take(NAMES_AT_MOST).map(|key| format!("{key:?}")).collect();
+    match keys.len().saturating_sub(NAMES_AT_MOST) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_of_names_are_counted() {
+        let keys: Vec<String> = (0..7).map(|number| format!("K{number}")).collect();
+        assert_eq!(names(&keys[..2]), r#""K0", "K1""#);
+        assert!(names(&keys).ends_with(r#""K4" and 2 more"#));
+    }
+
+    #[test]
+    fn every_problem_says_what_becomes_of_the_data_or_the_next_step() {
+        for problem in [
+            Problem::InvalidKeys(vec!["a b".into()]),
+            Problem::Undecryptable(vec!["A".into()]),
+            Problem::TooLarge { size: 2_000_000 },
+            Problem::Immutable,
+            Problem::NeverFilled,
+            Problem::WentBack { applied: 4, stated: 2 },
+        ] {
+            let message = Message::problem(&problem);
+            assert!(reasons::ALL.contains(&message.reason), "{problem:?}");
+            assert!(message.text.contains('.'), "{problem:?}");
+            assert!(!message.is_good());
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What the operator counts. No label carries the name of an object.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+/// Bucket bounds in seconds: the promise is well under one, the poll is at sixty.
+const PROPAGATION_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+/// The operator's metrics. Clones count into the same ones.
+#[derive(Clone)]
+pub struct Metrics {
+    bindings: Family<Reason, Gauge>,
+    syncs: Family<ResultLabel, Counter>,
+    propagation: Histogram,
+    streams: Gauge,
+    stream_ends: Counter,
+    polls: Counter,
+    missed_events: Counter,
+}
+
+impl Metrics {
+    /// Makes the metrics and registers them under the prefix `konverge_pull`.
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            bindings: Family::default(),
+            syncs: Family::default(),
+            propagation: Histogram::new(PROPAGATION_BUCKETS),
+            streams: Gauge::default(),
+            stream_ends: Counter::default(),
+            polls: Counter::default(),
+            missed_events: Counter::default(),
+        };
+        let registry = registry.sub_registry_with_prefix("konverge_pull");
+        registry.register("bindings", "Annotated Secrets, by what was last said of them", metrics.bindings.clone());
+        registry.register("syncs", "Reconciliations of a Secret, by result", metrics.syncs.clone());
+        registry.register(
+            "propagation_seconds",
+            "From the moment a change was heard of until the Secret held it",
+            metrics.propagation.clone(),
+        );
+        registry.register("streams", "Open streams; one for each distinct environment", metrics.streams.clone());
+        registry.register("stream_ends", "Streams that ended or could not be opened", metrics.stream_ends.clone());
+        registry.register("polls", "Polls beneath the streams", metrics.polls.clone());
+        registry.register(
+            "missed_events",
+            "Changes that a poll found and the stream had not told",
+            metrics.missed_events.clone(),
+        );
+        metrics
+    }
+
+    /// A binding's last word changed, from one reason to another; `None` is before the first and after the last.
+    pub fn rebound(&self, from: Option<&'static str>, to: Option<&'static str>) {
+        if let Some(reason) = from {
+            self.bindings.get_or_create(&Reason { reason }).dec();
+        }
+        if let Some(reason) = to {
+            self.bindings.get_or_create(&Reason { reason }).inc();
+        }
+    }
+
+    /// A reconciliation ended: `changed`, `unchanged`, `kept`, `gone` or `failed`.
+    pub fn synced(&self, result: &'static str) {
+        self.syncs.get_or_create(&ResultLabel { result }).inc();
+    }
+
+    /// A change was in the Secret this long after it was heard of.
+    pub fn propagated(&self, after: Duration) {
+        self.propagation.observe(after.as_secs_f64());
+    }
+
+    /// A stream opened; it counts as open until the guard is dropped, which is also when its task is cancelled.
+    pub(crate) fn stream_opened(&self) -> StreamGuard {
+        self.streams.inc();
+        StreamGuard(self.streams.clone())
+    }
+
+    pub(crate) fn stream_ended(&self) {
+        self.stream_ends.inc();
+    }
+
+    pub(crate) fn polled(&self) {
+        self.polls.inc();
+    }
+
+    pub(crate) fn missed_event(&self) {
+        self.missed_events.inc();
+    }
+}
+
+/// An open stream.
+pub(crate) struct StreamGuard(Gauge);
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

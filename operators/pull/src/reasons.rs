@@ -1,0 +1,51 @@
+//! Every reason an event or a metric of this operator can carry.
+
+/// The Secret holds the environment.
+pub const SYNCED: &str = "Synced";
+/// An annotation is missing or empty.
+pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
+/// The platform's `--allow` rules do not cover it.
+pub const NOT_ALLOWED: &str = "NotAllowed";
+/// Workspace, project or environment does not exist for the operator's principal.
+pub const ENVIRONMENT_NOT_FOUND: &str = "EnvironmentNotFound";
+/// The operator's principal lacks the READ role.
+pub const ACCESS_DENIED: &str = "AccessDenied";
+/// The server is away, slow, or not trusted.
+pub const SERVER_UNREACHABLE: &str = "ServerUnreachable";
+/// The server does not accept the operator's principal, or its keys open nothing.
+pub const CREDENTIALS_INVALID: &str = "CredentialsInvalid";
+/// What answers is not a zopp server, or is broken.
+pub const BAD_SERVER_ANSWER: &str = "BadServerAnswer";
+/// Some values could not be decrypted.
+pub const DECRYPTION_FAILED: &str = "DecryptionFailed";
+/// Some keys have names that Kubernetes does not allow.
+pub const INVALID_KEY_NAME: &str = "InvalidKeyName";
+/// The environment does not fit into a Secret.
+pub const TOO_LARGE: &str = "TooLarge";
+/// The Secret is immutable.
+pub const IMMUTABLE: &str = "Immutable";
+/// The environment never held a key.
+pub const ENVIRONMENT_EMPTY: &str = "EnvironmentEmpty";
+/// The server states an older version than was applied.
+pub const SOURCE_WENT_BACK: &str = "SourceWentBack";
+/// The API server did not take the write.
+pub const SYNC_FAILED: &str = "SyncFailed";
+
+/// All of them, for the reference and the tests.
+pub const ALL: [&str; 15] = [
+    SYNCED,
+    INVALID_ANNOTATION,
+    NOT_ALLOWED,
+    ENVIRONMENT_NOT_FOUND,
+    ACCESS_DENIED,
+    SERVER_UNREACHABLE,
+    CREDENTIALS_INVALID,
+    BAD_SERVER_ANSWER,
+    DECRYPTION_FAILED,
+    INVALID_KEY_NAME,
+    TOO_LARGE,
+    IMMUTABLE,
+    ENVIRONMENT_EMPTY,
+    SOURCE_WENT_BACK,
+    SYNC_FAILED,
+];
