@@ -48,6 +48,10 @@ pub struct ServerArguments {
     /// PEM file of the certificate authority to trust in place of the system's
     #[arg(long, global = true, value_name = "PATH", env = "ZOPP_TLS_CA_CERT")]
     pub tls_ca_cert: Option<PathBuf>,
+    /// How long the server may take to answer
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: u64,
 }
 
 /// Parses this process's arguments; ends the process with code 2 if they make no sense.
@@ -94,6 +98,7 @@ fn chosen_format(matches: &ArgMatches) -> Format {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::secret::SecretCommand;
 
     fn parse(line: &str) -> Result<(Arguments, Format), clap::Error> {
         let matches = command().try_get_matches_from(line.split(' '))?;
@@ -123,6 +128,20 @@ mod tests {
         let Command::Run(run) = arguments.command else { panic!("not run") };
         assert_eq!(format, Format::Text);
         assert_eq!(run.command, ["kubectl", "--output", "json", "-w", "--server", "x"]);
+    }
+
+    #[test]
+    fn values_may_begin_with_a_dash_and_flags_stay_flags() {
+        let set = |line: &str| {
+            let Command::Secret(SecretCommand::Set(set)) = parse(line).unwrap().0.command else { panic!("not set") };
+            (set.value, set.environment.workspace)
+        };
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(set("zopp secret set K -secret"), (text("-secret"), None));
+        assert_eq!(set("zopp secret set K --secret -w acme"), (text("--secret"), text("acme")));
+        assert_eq!(set("zopp secret set K -w acme"), (None, text("acme")));
+        assert_eq!(set("zopp secret set -w acme K -"), (text("-"), text("acme")));
+        assert_eq!(set("zopp secret set K -- -w"), (text("-w"), None));
     }
 
     #[test]

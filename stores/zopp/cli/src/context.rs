@@ -1,6 +1,6 @@
 //! What every command works with: the server's address and the principals of this device.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use konverge_zopp_client::{
     Client, ClientConfig, ConfigFile, Connection, Identity,
@@ -24,6 +24,7 @@ impl Context {
     pub fn connection(&self) -> Result<Connection, Failure> {
         let mut config = ClientConfig::new(self.server.server.as_str());
         config.ca_certificate.clone_from(&self.server.tls_ca_cert);
+        config.call_timeout = Duration::from_secs(self.server.timeout);
         Ok(Connection::new(&config)?)
     }
 

@@ -24,7 +24,7 @@ use tonic::{
 use crate::{
     codec::BytesCodec,
     config::{ClientConfig, ConfigError, parse_address},
-    error::CallError,
+    error::{CallError, is_deadline},
 };
 
 /// Environments of tens of thousands of values arrive in one message; stock servers and clients stop at 4 MiB.
@@ -161,8 +161,9 @@ impl Connection {
     ) -> Result<T, CallError> {
         let (server, timeout) = (&self.shared.server, self.shared.call_timeout);
         match tokio::time::timeout(timeout, call).await {
-            Ok(answer) => answer.map_err(|status| CallError::from_status(rpc.name, server, status)),
-            Err(_) => Err(CallError::Deadline { rpc: rpc.name, server: Arc::clone(server), timeout }),
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(status)) if !is_deadline(&status) => Err(CallError::from_status(rpc.name, server, status)),
+            Ok(Err(_)) | Err(_) => Err(CallError::Deadline { rpc: rpc.name, server: Arc::clone(server), timeout }),
         }
     }
 

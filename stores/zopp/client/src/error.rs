@@ -23,8 +23,8 @@ pub enum CallError {
         server: Arc<str>,
         /// The innermost cause, such as "connection refused" or a certificate that is not trusted.
         reason: String,
-        /// What the transport reported.
-        source: Box<Status>,
+        /// What the transport reported; its text would repeat the reason between the names of layers.
+        status: Box<Status>,
     },
     /// No answer in time.
     #[error("{rpc}: server {server} did not answer within {} s (DeadlineExceeded)", timeout.as_secs_f32())]
@@ -84,7 +84,7 @@ impl CallError {
         let server = Arc::clone(server);
         if std::error::Error::source(&status).is_some() {
             let reason = innermost(&status);
-            return Self::Unreachable { rpc, server, reason, source: Box::new(status) };
+            return Self::Unreachable { rpc, server, reason, status: Box::new(status) };
         }
         if is_foreign(&status) {
             return Self::Garbage { rpc, server, code: status.code(), reason: status.message().to_owned() };
@@ -106,6 +106,18 @@ fn is_foreign(status: &Status) -> bool {
     MADE_UP.iter().any(|beginning| status.message().starts_with(beginning))
         || status.message().contains("error decoding a call")
         || status.message().contains("protocol error: received message with invalid compression flag")
+}
+
+/// The same deadline is kept by tonic, which may notice a moment earlier.
+pub(crate) fn is_deadline(status: &Status) -> bool {
+    let mut error: Option<&dyn std::error::Error> = Some(status);
+    while let Some(link) = error {
+        if link.is::<tonic::TimeoutExpired>() {
+            return true;
+        }
+        error = link.source();
+    }
+    false
 }
 
 /// The end of the chain of sources is what an operator can act on; the links before it only repeat the layer's name.

@@ -26,7 +26,7 @@ Examples:
   zopp secret set TLS_CERT - < server.pem      the same
   zopp secret set GREETING hello               visible to others in the list of processes
 
-A value that begins with a dash stands behind \"--\", or comes from standard input.";
+A value that looks like one of the flags below stands behind \"--\".";
 
 /// `zopp secret`
 #[derive(Debug, Subcommand)]
@@ -61,12 +61,14 @@ pub struct SetArguments {
     /// Its key
     key: String,
     /// Its value; "-" for standard input, left out to be asked for it
-    value: Option<String>,
+    #[arg(allow_hyphen_values = true)]
+    pub value: Option<String>,
     /// Read the value from standard input, byte for byte
     #[arg(long, conflicts_with = "value")]
     stdin: bool,
+    /// The environment
     #[command(flatten)]
-    environment: EnvironmentArguments,
+    pub environment: EnvironmentArguments,
 }
 
 /// `zopp secret get`

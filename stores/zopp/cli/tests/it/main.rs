@@ -1,0 +1,7 @@
+//! Drives the real `zopp` binary: without a server, and against the real one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod bad_input;
+mod device;
+mod home;
+mod unreachable;
