@@ -2,7 +2,7 @@
 //!
 //! Whoever may annotate a Secret would otherwise read every environment that the operator's principal can.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use konverge_zopp_client::EnvironmentName;
 
@@ -38,6 +38,12 @@ impl FromStr for Rule {
             project: project.to_owned(),
             environment: environment.to_owned(),
         })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}/{}/{}", self.namespace, self.workspace, self.project, self.environment)
     }
 }
 
