@@ -36,7 +36,12 @@ pub struct Config {
     #[arg(long, env = "ZOPP_SELECTOR", value_name = "LABELS")]
     pub selector: Option<String>,
     /// Which namespaces may have which environments; may be repeated; * stands for anything [default: no restriction]
-    #[arg(long = "allow", env = "ZOPP_ALLOW", value_delimiter = ',', value_name = "NAMESPACE=WORKSPACE/PROJECT/ENVIRONMENT")]
+    #[arg(
+        long = "allow",
+        env = "ZOPP_ALLOW",
+        value_delimiter = ',',
+        value_name = "NAMESPACE=WORKSPACE/PROJECT/ENVIRONMENT"
+    )]
     pub allow: Vec<Rule>,
     /// How many Secrets are worked on at the same time
     #[arg(long, env = "ZOPP_WORKERS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -86,7 +91,8 @@ impl fmt::Display for Config {
             leader_election,
             kubeconfig,
         } = self;
-        let path = |path: &Option<PathBuf>| path.as_ref().map_or("default".to_owned(), |path| path.display().to_string());
+        let path =
+            |path: &Option<PathBuf>| path.as_ref().map_or("default".to_owned(), |path| path.display().to_string());
         let rules: Vec<String> = allow.iter().map(ToString::to_string).collect();
         write!(f, "server={server} credentials={} ", path(credentials))?;
         write!(f, "namespace={} ", namespace.as_deref().unwrap_or("all"))?;
@@ -110,7 +116,8 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         "h" => 3600,
         unit => return Err(format!("{unit:?} is no unit of time: use s, m or h")),
     };
-    let number: u64 = digits.parse().map_err(|_| "a whole number of seconds is expected, such as 60 or 60s".to_owned())?;
+    let number: u64 =
+        digits.parse().map_err(|_| "a whole number of seconds is expected, such as 60 or 60s".to_owned())?;
     let duration = Duration::from_secs(number.checked_mul(unit).ok_or("too long")?);
     if duration < SHORTEST_POLL {
         return Err(format!("it must be at least {} s", SHORTEST_POLL.as_secs()));

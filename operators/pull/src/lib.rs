@@ -2,6 +2,7 @@
 
 pub mod allow;
 pub mod annotations;
+pub mod config;
 pub mod hub;
 pub mod messages;
 pub mod metrics;

@@ -28,6 +28,7 @@ pub mod config_file;
 pub mod connection;
 pub mod environment;
 pub mod error;
+mod health;
 pub mod identity;
 pub mod keys;
 pub mod private_file;

@@ -1,0 +1,227 @@
+//! One Secret from what it declares to what it holds: observe, plan, apply, report.
+
+mod apply;
+mod observe;
+mod report;
+
+use std::{sync::Arc, time::Duration};
+
+use konverge_apply::{ApplyError, SecretApplier, events::EventSink};
+use konverge_core::{
+    digest::DigestKey,
+    error::{Classify, ErrorClass},
+};
+use konverge_runtime::{Action as Next, Reconciler, Request};
+use kube::Client;
+use tokio::time::Instant;
+
+use crate::{
+    bindings::{Binding, Bindings, SecretRef, Source},
+    hub::Hub,
+    messages::Message,
+    metrics::Metrics,
+    plan::{Action, Observed, Plan, Upstream, plan},
+};
+
+/// The field manager of every write, and that of the original operator, whose keys are thereby ours.
+pub const FIELD_MANAGER: &str = "zopp-operator";
+
+/// After a write the Secret is left alone this long, so that a burst of changes becomes one more write and not many.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// Between the two reads that confirm an empty environment.
+const CONFIRM_AFTER: Duration = Duration::from_millis(500);
+
+/// Brings one annotated Secret in step.
+pub struct Pull {
+    client: Client,
+    applier: SecretApplier,
+    events: EventSink,
+    bindings: Arc<Bindings>,
+    metrics: Metrics,
+    digest_key: DigestKey,
+    /// The operator's principal, for messages that say what to grant.
+    principal: String,
+}
+
+/// The API server stood in the way. What stands in zopp's way is no error here: the hub tries again.
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    /// The Secret could not be read.
+    #[error("cannot read secret {secret}: {source}")]
+    Read {
+        /// Which one.
+        secret: SecretRef,
+        /// What the client said.
+        source: Box<kube::Error>,
+    },
+    /// The Secret could not be written.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl Classify for PullError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Read { source, .. } => match &**source {
+                kube::Error::Api(status) if status.code == 403 => ErrorClass::Permanent,
+                _ => ErrorClass::Transient,
+            },
+            Self::Apply(error) => error.class(),
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "SecretUnreadable",
+            Self::Apply(error) => error.reason(),
+        }
+    }
+}
+
+impl Pull {
+    /// Reads and writes with `client`; `digest_key` is this process's own.
+    pub fn new(
+        client: Client,
+        events: EventSink,
+        bindings: Arc<Bindings>,
+        metrics: Metrics,
+        digest_key: DigestKey,
+        principal: String,
+    ) -> Self {
+        let applier = SecretApplier::new(client.clone(), FIELD_MANAGER);
+        Self { client, applier, events, bindings, metrics, digest_key, principal }
+    }
+
+    /// Brings the Secret in step with its environment.
+    async fn sync(&self, key: &SecretRef, binding: &Binding, hub: &Hub) -> Result<Next, PullError> {
+        if is_in_step(binding, hub) {
+            return Ok(Next::Done);
+        }
+        if let Some(wait) = binding.written_at.and_then(|at| QUIET.checked_sub(at.elapsed())) {
+            return Ok(Next::After(wait));
+        }
+        let confirming = binding.empty_since.is_some_and(|since| since.elapsed() >= CONFIRM_AFTER);
+        let fetched = if confirming { hub.second_look().await } else { hub.snapshot().await };
+        let snapshot = match fetched {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                self.metrics.synced("failed");
+                self.say(key, binding, vec![Message::fetch_failed(&self.principal, &error)]);
+                return Ok(Next::Done);
+            }
+        };
+        let upstream = Upstream {
+            environment_id: &snapshot.environment_id,
+            version: snapshot.version,
+            values: &snapshot.values,
+            failed: &snapshot.failed,
+        };
+        if !binding.touched
+            && let Some(verified) = &binding.verified
+        {
+            let plan = plan(&upstream, &Observed::Unchanged(verified), &self.digest_key, confirming);
+            if !matches!(plan.action, Action::ReadFirst) {
+                return self.carry_out(key, binding, hub, plan, None).await;
+            }
+        }
+        let Some(read) = observe::read(&self.client, &self.applier, key, &binding.uid).await? else {
+            self.metrics.synced("gone");
+            return Ok(Next::Done);
+        };
+        let observed = Observed::Read(&read.contents, binding.verified.as_ref());
+        let plan = plan(&upstream, &observed, &self.digest_key, confirming);
+        self.carry_out(key, binding, hub, plan, Some(read.resource_version.clone())).await
+    }
+
+    /// Applies and reports. `read` is the resource version that the plan was made for, if the Secret was read.
+    async fn carry_out(
+        &self,
+        key: &SecretRef,
+        binding: &Binding,
+        hub: &Hub,
+        plan: Plan<'_>,
+        read: Option<String>,
+    ) -> Result<Next, PullError> {
+        let mut known: Vec<String> = read.clone().into_iter().collect();
+        let desired = match plan.action {
+            Action::Apply(desired) => desired,
+            Action::ConfirmEmpty => {
+                let since = *binding.empty_since.as_ref().unwrap_or(&Instant::now());
+                self.bindings.settle(key, binding, |binding| binding.empty_since = Some(since));
+                return Ok(Next::After(CONFIRM_AFTER));
+            }
+            Action::Nothing | Action::Keep | Action::ReadFirst => {
+                let kept = !matches!(plan.action, Action::Nothing);
+                self.metrics.synced(if kept { "kept" } else { "unchanged" });
+                let verified = plan.verified;
+                self.bindings.settle(key, binding, |now| {
+                    now.empty_since = None;
+                    if !known.is_empty() {
+                        now.knows(known, &binding.seen);
+                    }
+                    if verified.is_some() {
+                        now.verified = verified;
+                    }
+                });
+                let version = hub.stated().map_or(0, |stated| stated.version);
+                self.report(key, binding, plan.problems, None, version);
+                return Ok(Next::Done);
+            }
+        };
+        let keys = desired.len();
+        let Some(resource_version) = apply::apply(&self.applier, key, binding, read.as_deref(), &desired)
+            .await
+            .inspect_err(|error| {
+                self.metrics.synced("failed");
+                self.say(key, binding, vec![Message::apply_failed(error)]);
+            })?
+        else {
+            self.metrics.synced("gone");
+            return Ok(Next::Done);
+        };
+        self.metrics.synced("changed");
+        let stated = hub.stated();
+        if let Some(stated) = &stated {
+            self.metrics.propagated(stated.since.elapsed());
+        }
+        known.push(resource_version);
+        let verified = plan.verified;
+        let version = verified.as_ref().map_or(0, |verified| verified.version);
+        self.bindings.settle(key, binding, |now| {
+            now.empty_since = None;
+            now.written_at = Some(Instant::now());
+            now.knows(known, &binding.seen);
+            now.verified = verified;
+        });
+        self.report(key, binding, plan.problems, Some(keys), version);
+        Ok(Next::Done)
+    }
+}
+
+/// Whether the Secret holds what the server stated last, and nobody else wrote to it.
+fn is_in_step(binding: &Binding, hub: &Hub) -> bool {
+    let (Some(verified), Some(stated)) = (&binding.verified, hub.stated()) else { return false };
+    !binding.touched
+        && binding.empty_since.is_none()
+        && verified.environment_id == stated.environment_id
+        && verified.version == stated.version
+        && binding.said.iter().all(|message| !message.is_about_upstream_access())
+}
+
+impl Reconciler for Pull {
+    type Key = SecretRef;
+    type Error = PullError;
+
+    async fn reconcile(&self, request: Request<SecretRef>) -> Result<Next, PullError> {
+        let key = &request.key;
+        // Not bound any more: whoever asked did so before the watch showed that.
+        let Some(binding) = self.bindings.get(key) else { return Ok(Next::Done) };
+        match &binding.source {
+            Source::Incomplete(missing) => self.say(key, &binding, vec![Message::incomplete(missing)]),
+            Source::NotAllowed(name) => self.say(key, &binding, vec![Message::not_allowed(&key.namespace, name)]),
+            Source::Environment(_, hub) => return self.sync(key, &binding, hub).await,
+        }
+        Ok(Next::Done)
+    }
+}

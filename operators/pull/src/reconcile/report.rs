@@ -1,0 +1,68 @@
+//! Telling the owner: an event when there is something new to say, a log line, the gauge of bindings.
+
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use konverge_apply::events::Notice;
+use kube::{Resource, runtime::events::EventType};
+use tracing::{info, warn};
+
+use super::Pull;
+use crate::{
+    bindings::{Binding, SecretRef, Source},
+    messages::Message,
+    plan::Problem,
+};
+
+/// The `action` of every event of this operator.
+const ACTION: &str = "Pull";
+
+impl Pull {
+    /// Says what the plan found. `written` is the number of keys if the Secret was written.
+    pub(super) fn report(
+        &self,
+        key: &SecretRef,
+        binding: &Binding,
+        problems: Vec<Problem>,
+        written: Option<usize>,
+        version: i64,
+    ) {
+        let Source::Environment(name, _) = &binding.source else { return };
+        if !problems.is_empty() {
+            return self.say(key, binding, problems.iter().map(Message::problem).collect());
+        }
+        let was_good = !binding.said.is_empty() && binding.said.iter().all(Message::is_good);
+        // At rest, and when only a version moved, there is no news.
+        if written.is_some() || !was_good {
+            self.say(key, binding, vec![Message::synced(name, written, version)]);
+        }
+    }
+
+    /// Says these messages, each once until something else is said.
+    pub(super) fn say(&self, key: &SecretRef, binding: &Binding, messages: Vec<Message>) {
+        for message in messages.iter().filter(|message| !binding.said.contains(message)) {
+            if message.is_good() {
+                info!(secret = %key, reason = message.reason, "{}", message.text);
+            } else {
+                warn!(secret = %key, reason = message.reason, "{}", message.text);
+            }
+            self.events.send(Notice {
+                regarding: reference(key, &binding.uid),
+                kind: if message.is_good() { EventType::Normal } else { EventType::Warning },
+                reason: message.reason,
+                action: ACTION,
+                note: message.text.clone(),
+            });
+        }
+        self.bindings.settle(key, binding, |binding| binding.said = messages);
+    }
+}
+
+fn reference(key: &SecretRef, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(Secret::api_version(&()).into_owned()),
+        kind: Some(Secret::kind(&()).into_owned()),
+        name: Some(key.name.clone()),
+        namespace: Some(key.namespace.clone()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}
