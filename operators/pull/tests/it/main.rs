@@ -1,0 +1,6 @@
+//! What the pull operator does with real parts around it; a scripted server only where a real one cannot be made to fail.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod hub;
+mod scripted;
