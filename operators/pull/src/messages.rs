@@ -31,9 +31,31 @@ impl Message {
         self.reason == reasons::SYNCED
     }
 
-    /// The Secret holds the environment.
-    pub fn synced(name: &EnvironmentName, keys: usize, version: i64) -> Self {
-        Self::new(reasons::SYNCED, format!("holds the {keys} keys of {name} at version {version}"))
+    /// Whether it can be over although neither the Secret nor the environment changed, because something between them was wrong.
+    pub fn is_passing(&self) -> bool {
+        matches!(
+            self.reason,
+            reasons::SERVER_UNREACHABLE
+                | reasons::CREDENTIALS_INVALID
+                | reasons::ACCESS_DENIED
+                | reasons::ENVIRONMENT_NOT_FOUND
+                | reasons::BAD_SERVER_ANSWER
+                | reasons::SYNC_FAILED
+        )
+    }
+
+    /// Whether saying it after `other` would be no news: the same words, or the same trouble in other words.
+    pub fn repeats(&self, other: &Self) -> bool {
+        self == other || (self.is_passing() && self.reason == other.reason)
+    }
+
+    /// The Secret holds the environment. `written` is the number of its keys if it had to be written.
+    pub fn synced(name: &EnvironmentName, written: Option<usize>, version: i64) -> Self {
+        let text = match written {
+            Some(keys) => format!("holds the {keys} keys of {name} at version {version}"),
+            None => format!("holds {name} at version {version}"),
+        };
+        Self::new(reasons::SYNCED, text)
     }
 
     /// The Secret asks to be synced but not from where.

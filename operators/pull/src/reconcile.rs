@@ -206,7 +206,7 @@ fn is_in_step(binding: &Binding, hub: &Hub) -> bool {
         && binding.empty_since.is_none()
         && verified.environment_id == stated.environment_id
         && verified.version == stated.version
-        && binding.said.iter().all(|message| !message.is_about_upstream_access())
+        && !binding.said.iter().any(Message::is_passing)
 }
 
 impl Reconciler for Pull {

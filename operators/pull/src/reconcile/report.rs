@@ -38,7 +38,7 @@ impl Pull {
 
     /// Says these messages, each once until something else is said.
     pub(super) fn say(&self, key: &SecretRef, binding: &Binding, messages: Vec<Message>) {
-        for message in messages.iter().filter(|message| !binding.said.contains(message)) {
+        for message in messages.iter().filter(|message| !binding.said.iter().any(|said| message.repeats(said))) {
             if message.is_good() {
                 info!(secret = %key, reason = message.reason, "{}", message.text);
             } else {
