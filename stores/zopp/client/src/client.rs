@@ -18,6 +18,11 @@ use crate::{
     identity::Identity,
 };
 
+/// Two equal changes within a second (set, remove, set again) have equal signatures, and the second one looks like a
+/// replay of the first. Dated back by a second it is told apart. A third of a signature's life leaves room for clocks that
+/// differ.
+const MAXIMUM_BACKDATE_SECONDS: i64 = signature::MAXIMUM_AGE_SECONDS / 3;
+
 /// A connection used in the name of one identity. Clones share both. The calls are in [`crate::calls`].
 #[derive(Clone)]
 pub struct Client {
@@ -48,21 +53,27 @@ impl Client {
     ) -> Result<impl Stream<Item = Result<WatchSecretsResponse, CallError>> + Send + use<>, CallError> {
         const WATCH: Rpc = Rpc { name: "WatchSecrets", path: "/zopp.ZoppService/WatchSecrets" };
         let body = Bytes::from(request.encode_to_vec());
-        let authentication = self.authenticate(WATCH, &body).await?;
+        let authentication = self.authenticate(WATCH, &body, 0).await?;
         let opened = self.connection.server_streaming(WATCH, body, Some(authentication)).await;
         self.forget_profile_if_unauthenticated(opened)
     }
 
     pub(crate) async fn call<A: Message + Default>(&self, rpc: Rpc, request: &impl Message) -> Result<A, CallError> {
         let body = Bytes::from(request.encode_to_vec());
-        let authentication = self.authenticate(rpc, &body).await?;
-        let answer = self.connection.unary(rpc, body, Some(authentication)).await;
-        self.forget_profile_if_unauthenticated(answer)
+        let mut backdate = 0;
+        loop {
+            let authentication = self.authenticate(rpc, &body, backdate).await?;
+            let answer = self.connection.unary(rpc, body.clone(), Some(authentication)).await;
+            match answer {
+                Err(error) if is_taken_for_replay(&error) && backdate < MAXIMUM_BACKDATE_SECONDS => backdate += 1,
+                answer => return self.forget_profile_if_unauthenticated(answer),
+            }
+        }
     }
 
-    async fn authenticate(&self, rpc: Rpc, body: &[u8]) -> Result<Authentication, CallError> {
+    async fn authenticate(&self, rpc: Rpc, body: &[u8], backdate: i64) -> Result<Authentication, CallError> {
         let profile = self.connection.profile().await?;
-        let signed = signature::sign(profile, self.identity.signing_seed(), rpc.path, body, now());
+        let signed = signature::sign(profile, self.identity.signing_seed(), rpc.path, body, now() - backdate);
         Ok(Authentication { principal_id: self.identity.principal_id_metadata(), signed })
     }
 
@@ -75,6 +86,12 @@ impl Client {
         }
         answer
     }
+}
+
+/// By the server's words, since the code is that of every other doubt about a signature.
+fn is_taken_for_replay(error: &CallError) -> bool {
+    error.code() == Code::Unauthenticated
+        && error.server_message().is_some_and(|message| message.starts_with("this very request was received before"))
 }
 
 /// Unix seconds. A clock before 1970 counts as 1970; the server will say that it is wrong.

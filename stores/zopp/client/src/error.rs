@@ -11,6 +11,9 @@ use crate::keys::KeyAccessError;
 /// How long to leave a server alone that has said no: short enough that a role granted meanwhile is soon noticed.
 const REFUSED_RETRY: Duration = Duration::from_secs(30);
 
+/// How the HTTP/2 layer begins its complaint about a peer's bytes; a peer that merely goes away is reported otherwise.
+const NOT_HTTP2: &str = "connection error detected";
+
 /// A call that gave no usable answer. Its text names the call, the server and the gRPC code.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
@@ -84,6 +87,9 @@ impl CallError {
         let server = Arc::clone(server);
         if std::error::Error::source(&status).is_some() {
             let reason = innermost(&status);
+            if reason.starts_with(NOT_HTTP2) {
+                return Self::Garbage { rpc, server, code: Code::Internal, reason };
+            }
             return Self::Unreachable { rpc, server, reason, status: Box::new(status) };
         }
         if is_foreign(&status) {

@@ -107,7 +107,7 @@ async fn a_failed_fetch_spoils_nothing() {
 async fn a_watch_gives_changes_and_resyncs() {
     let server = Server::start().await;
     let mut stream = Box::pin(server.reader().watch(Some(7)).await.unwrap());
-    assert_eq!(server.state().last_since_version, Some(Some(7)));
+    assert_eq!(server.state().last_watch.as_ref().unwrap().since_version, Some(7));
     let change = |key: &str, version, event_type: EventType| WatchSecretsResponse {
         response: Some(Response::Event(SecretChangeEvent {
             event_type: event_type.into(),

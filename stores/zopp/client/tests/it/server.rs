@@ -1,7 +1,7 @@
 //! One environment behind a real socket. Its state can be changed in ways no honest server would.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -36,7 +36,10 @@ pub(crate) struct State {
     /// What every call but the question for the generation is answered with, if set.
     pub(crate) refusal: Option<Status>,
     pub(crate) calls: Vec<&'static str>,
-    pub(crate) last_since_version: Option<Option<i64>>,
+    /// Whether a signature counts once only.
+    pub(crate) refuse_repeats: bool,
+    signatures: HashSet<[u8; 64]>,
+    pub(crate) last_watch: Option<WatchSecretsRequest>,
     dek: Dek,
 }
 
@@ -65,7 +68,9 @@ impl Server {
                 secrets: BTreeMap::new(),
                 refusal: None,
                 calls: Vec::new(),
-                last_since_version: None,
+                refuse_repeats: false,
+                signatures: HashSet::new(),
+                last_watch: None,
                 dek: Dek::generate().unwrap(),
             })),
             kek: Arc::new(Kek::generate().unwrap()),
@@ -146,6 +151,9 @@ impl Server {
         assert_eq!(text(signature::PRINCIPAL_ID_KEY), Some(PRINCIPAL_ID));
         assert!(request.metadata().contains_key("grpc-timeout") || call == "WatchSecrets");
         let body = request.get_ref().encode_to_vec();
+        if state.refuse_repeats && !state.signatures.insert(signed.signature) {
+            return Err(Status::unauthenticated("this very request was received before; to repeat it, sign it again"));
+        }
         signature::verify(state.generation, &self.seed.public(), &method_path(call), &body, &signed)
             .map_err(|error| Status::unauthenticated(error.to_string()))
     }
@@ -162,7 +170,7 @@ impl State {
     /// Deletes the environment and makes it again under the same name.
     pub(crate) fn recreate(&mut self) {
         self.dek = Dek::generate().unwrap();
-        self.environment_id = "second".to_owned();
+        "second".clone_into(&mut self.environment_id);
         self.secrets.clear();
         self.version = 0;
     }
@@ -219,7 +227,7 @@ impl ZoppService for Server {
         request: Request<WatchSecretsRequest>,
     ) -> Result<Response<BoxStream<WatchSecretsResponse>>, Status> {
         self.admit("WatchSecrets", &request)?;
-        self.state().last_since_version = Some(request.get_ref().since_version);
+        self.state().last_watch = Some(request.into_inner());
         let events = BroadcastStream::new(self.events.subscribe());
         Ok(Response::new(Box::pin(events.map(|event| event.map_err(|_| Status::data_loss("lagged"))))))
     }
