@@ -1,1 +1,26 @@
-//! A real Kubernetes control plane for tests, built from pinned Go modules.
+//! A real Kubernetes control plane for the tests of an operator: etcd and kube-apiserver, and kube-controller-manager on demand.
+//!
+//! Read in this order: [`ControlPlane`], what a test starts; [`Assets`], where its programs come from; [`Process`], how a server
+//! under test is started, killed and started again; [`eventually`], how a test waits; [`AuditLog`], how it proves what was
+//! asked of the API server.
+//!
+//! Guarantees: what is started ends with the test process, however that ends; the user's own cluster is never used unasked; a
+//! control plane that cannot be had is an error, never a skipped test. Does not: run pods, as there is no kubelet.
+
+mod assets;
+mod build;
+mod control_plane;
+mod guard;
+mod logs;
+mod process;
+mod wait;
+
+pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary};
+pub use build::BuildError;
+pub use control_plane::{
+    AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, ControlPlane, KUBECONFIG_VARIABLE, NotOurs, Options,
+    StartError, client_for,
+};
+pub use guard::RunDirectory;
+pub use process::{Process, ProcessError, ProcessSpec, free_port};
+pub use wait::{NotInTime, eventually};

@@ -4,7 +4,6 @@ pub mod allow;
 pub mod annotations;
 pub mod bindings;
 pub mod config;
-pub mod config;
 pub mod hub;
 pub mod messages;
 pub mod metrics;

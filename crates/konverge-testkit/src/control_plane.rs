@@ -1,0 +1,231 @@
+//! A Kubernetes control plane: one that is started for the test, or one that the user names.
+
+mod audit;
+mod credentials;
+mod servers;
+
+use std::{
+    env, io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::{Namespace, ServiceAccount},
+};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use serde_json::json;
+
+pub use self::audit::{AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser};
+use self::servers::Servers;
+use crate::{
+    assets::{Assets, AssetsError, Binary},
+    guard::RunDirectory,
+    process::ProcessError,
+};
+
+/// Names a kubeconfig of a cluster to use instead of starting one.
+pub const KUBECONFIG_VARIABLE: &str = "KONVERGE_TEST_KUBECONFIG";
+
+/// How long the token of a service account's kubeconfig is good for: longer than any test.
+const TOKEN_SECONDS: i64 = 4 * 60 * 60;
+
+/// What to start.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Use the cluster of this kubeconfig; else that of `KONVERGE_TEST_KUBECONFIG`; else start one. `KUBECONFIG` and the current
+    /// context of the user are never looked at.
+    pub kubeconfig: Option<PathBuf>,
+    /// Start kube-controller-manager too.
+    pub controller_manager: bool,
+}
+
+/// No control plane could be had.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its programs are missing.
+    #[error(transparent)]
+    Assets(#[from] AssetsError),
+    /// One of its servers did not come up.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// A file could not be written.
+    #[error("cannot prepare the control plane's files: {0}")]
+    File(#[from] io::Error),
+    /// A certificate could not be made.
+    #[error("cannot make the control plane's certificates: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// The kubeconfig is not usable.
+    #[error("cannot use kubeconfig {}: {source}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<KubeconfigError>,
+    },
+    /// The API server refused something that every test needs.
+    #[error("the cluster refused to {what}: {source}")]
+    Api {
+        /// What was asked of it.
+        what: &'static str,
+        /// What it said.
+        source: Box<kube::Error>,
+    },
+}
+
+/// The cluster was named by the user, so its servers are not ours to stop or to look into.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{what} needs a control plane that the test kit started, and this cluster was named by {KUBECONFIG_VARIABLE} or by the test"
+)]
+pub struct NotOurs {
+    what: &'static str,
+}
+
+/// A control plane. Dropping it ends what was started.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use konverge_testkit::{ControlPlane, Options};
+///
+/// let control_plane = ControlPlane::start(Options::default()).await?;
+/// let namespace = control_plane.namespace("shop").await?;
+/// let secrets: kube::Api<k8s_openapi::api::core::v1::Secret> =
+///     kube::Api::namespaced(control_plane.admin_client().await?, &namespace);
+/// assert!(secrets.list(&Default::default()).await?.items.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+pub struct ControlPlane {
+    run: RunDirectory,
+    kubeconfig: PathBuf,
+    servers: Option<Servers>,
+    kubectl: Option<PathBuf>,
+}
+
+impl ControlPlane {
+    /// Starts etcd and kube-apiserver, or reaches the cluster that is named, and waits until it answers.
+    pub async fn start(options: Options) -> Result<Self, StartError> {
+        let named = options.kubeconfig.or_else(|| env::var_os(KUBECONFIG_VARIABLE).map(PathBuf::from));
+        let run = RunDirectory::new()?;
+        if let Some(kubeconfig) = named {
+            let this = Self { run, kubeconfig, servers: None, kubectl: None };
+            let version = this.admin_client().await?.apiserver_version().await;
+            version.map_err(|source| StartError::Api { what: "tell its version", source: Box::new(source) })?;
+            return Ok(this);
+        }
+        let mut needed = vec![Binary::Etcd, Binary::ApiServer];
+        needed.extend(options.controller_manager.then_some(Binary::ControllerManager));
+        // The build blocks for minutes, once per machine.
+        let assets = tokio::task::spawn_blocking(move || Assets::find(&needed)).await.map_err(io::Error::other)??;
+        let kubectl = Some(assets.path(Binary::Kubectl)).filter(|path| path.is_file());
+        let servers = Servers::start(&run, &assets, options.controller_manager).await?;
+        let kubeconfig = run.path().join("kubeconfig");
+        Ok(Self { kubeconfig, servers: Some(servers), kubectl, run })
+    }
+
+    /// Kubeconfig of an administrator.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The folder of this run; what is started in it ends with it. Logs are in `<name>.log`.
+    pub fn run_directory(&self) -> &RunDirectory {
+        &self.run
+    }
+
+    /// kubectl of the cluster's version, if it came with the control plane.
+    pub fn kubectl(&self) -> Option<&Path> {
+        self.kubectl.as_deref()
+    }
+
+    /// A new client of an administrator, with its own connections.
+    pub async fn admin_client(&self) -> Result<Client, StartError> {
+        client_for(&self.kubeconfig).await
+    }
+
+    /// Makes a namespace whose name begins with `prefix` and that no other test uses.
+    pub async fn namespace(&self, prefix: &str) -> Result<String, StartError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{prefix}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
+        let api = Api::<Namespace>::all(self.admin_client().await?);
+        let created = api.create(&PostParams::default(), &Namespace { metadata, ..Namespace::default() }).await;
+        created.map_err(|source| StartError::Api { what: "make a namespace", source: Box::new(source) })?;
+        Ok(name)
+    }
+
+    /// Deletes a namespace that [`ControlPlane::namespace`] made; only a cluster that outlives the test needs it.
+    pub async fn delete_namespace(&self, name: &str) -> Result<(), StartError> {
+        let api = Api::<Namespace>::all(self.admin_client().await?);
+        let deleted = api.delete(name, &DeleteParams::default()).await;
+        deleted.map_err(|source| StartError::Api { what: "delete a namespace", source: Box::new(source) })?;
+        Ok(())
+    }
+
+    /// Kubeconfig of a service account, which is made if it is not there. It may do what RBAC grants it and no more.
+    pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf, StartError> {
+        let failed = |what| move |source| StartError::Api { what, source: Box::new(source) };
+        let client = self.admin_client().await?;
+        let accounts = Api::<ServiceAccount>::namespaced(client, namespace);
+        let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name } });
+        let parameters = PatchParams::apply("konverge-testkit");
+        accounts.patch(name, &parameters, &Patch::Apply(&account)).await.map_err(failed("make a service account"))?;
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() }),
+            ..TokenRequest::default()
+        };
+        let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
+        let token = answer.map_err(failed("make a service account's token"))?.status.unwrap_or_default().token;
+        let administrator = Kubeconfig::read_from(&self.kubeconfig).map_err(|source| self.unusable(source))?;
+        let path = self.run.path().join(format!("kubeconfig-{namespace}-{name}"));
+        let mut copy = administrator;
+        for user in &mut copy.auth_infos {
+            user.auth_info = Some(serde_json::from_value(json!({ "token": token })).map_err(io::Error::from)?);
+        }
+        std::fs::write(&path, serde_json::to_vec_pretty(&copy).map_err(io::Error::from)?)?;
+        Ok(path)
+    }
+
+    /// The audit log.
+    pub fn audit_log(&self) -> Result<AuditLog, NotOurs> {
+        self.servers.as_ref().map(Servers::audit_log).ok_or(NotOurs { what: "reading the audit log" })
+    }
+
+    /// Kills the API server. Its data stays.
+    pub fn kill_api_server(&mut self) -> Result<(), NotOurs> {
+        self.servers_mut("killing the API server").map(|servers| servers.kill_api_server())
+    }
+
+    /// Starts the API server again, on the same port, and waits until it is ready.
+    pub async fn start_api_server(&mut self) -> Result<Result<(), StartError>, NotOurs> {
+        let servers = self.servers_mut("starting the API server")?;
+        Ok(servers.start_api_server().await)
+    }
+
+    fn servers_mut(&mut self, what: &'static str) -> Result<&mut Servers, NotOurs> {
+        self.servers.as_mut().ok_or(NotOurs { what })
+    }
+
+    fn unusable(&self, source: KubeconfigError) -> StartError {
+        StartError::Kubeconfig { path: self.kubeconfig.clone(), source: Box::new(source) }
+    }
+}
+
+/// A client with the current context of a kubeconfig.
+pub async fn client_for(kubeconfig: &Path) -> Result<Client, StartError> {
+    let unusable = |source| StartError::Kubeconfig { path: kubeconfig.to_owned(), source: Box::new(source) };
+    let content = Kubeconfig::read_from(kubeconfig).map_err(unusable)?;
+    let mut config =
+        kube::Config::from_custom_kubeconfig(content, &KubeConfigOptions::default()).await.map_err(unusable)?;
+    // A test would rather fail than wait for a server that does not answer.
+    config.connect_timeout = Some(Duration::from_secs(5));
+    Client::try_from(config)
+        .map_err(|source| StartError::Api { what: "be a client's server", source: Box::new(source) })
+}

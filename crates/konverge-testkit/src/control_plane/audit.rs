@@ -1,0 +1,115 @@
+//! The API server's audit log: who did what to which object, in the order in which it was done.
+
+use std::{fs, io, path::PathBuf};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// What the API server writes down: requests that have ended, without bodies, and not its own.
+pub(super) const POLICY: &str = r#"{
+  "apiVersion": "audit.k8s.io/v1",
+  "kind": "Policy",
+  "omitStages": ["RequestReceived"],
+  "rules": [
+    { "level": "None", "users": ["system:apiserver", "system:anonymous"] },
+    { "level": "Metadata" }
+  ]
+}"#;
+
+/// One request that the API server has answered, or a watch that it has begun to answer.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditEntry {
+    /// `ResponseStarted` for watches, `ResponseComplete` for all that ended.
+    pub stage: String,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` and the like.
+    pub verb: String,
+    /// Path and query.
+    #[serde(rename = "requestURI")]
+    pub request_uri: String,
+    /// Who asked.
+    pub user: AuditUser,
+    /// What was asked for; requests such as `/version` are about no object.
+    #[serde(default)]
+    pub object_ref: AuditObject,
+    /// How it was answered.
+    #[serde(default)]
+    pub response_status: AuditStatus,
+    /// When this stage was reached.
+    pub stage_timestamp: Timestamp,
+}
+
+/// Who asked.
+#[derive(Debug, Clone, Deserialize)]
+pub struct AuditUser {
+    /// The user name; a service account's is `system:serviceaccount:<namespace>:<name>`.
+    pub username: String,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct AuditObject {
+    /// Plural name of the kind.
+    pub resource: String,
+    /// Such as `status`.
+    pub subresource: String,
+    /// Empty for lists over all namespaces and for kinds without.
+    pub namespace: String,
+    /// Empty for collections.
+    pub name: String,
+}
+
+/// How it was answered.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct AuditStatus {
+    /// HTTP status code.
+    pub code: u16,
+}
+
+impl AuditEntry {
+    /// Whether it asked for a change.
+    pub fn is_mutating(&self) -> bool {
+        !matches!(self.verb.as_str(), "get" | "list" | "watch")
+    }
+}
+
+/// A reader of the audit log, from a place in it.
+#[derive(Debug, Clone)]
+pub struct AuditLog {
+    path: PathBuf,
+    from: usize,
+}
+
+impl AuditLog {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, from: 0 }
+    }
+
+    /// A reader of what is written from now on.
+    pub fn from_now(&self) -> io::Result<Self> {
+        Ok(Self { path: self.path.clone(), from: self.content()?.len() })
+    }
+
+    /// All entries since its place. The log is written after the answer is sent, so the newest may be missing for a moment.
+    pub fn entries(&self) -> io::Result<Vec<AuditEntry>> {
+        let content = self.content()?;
+        let new = content.get(self.from..).unwrap_or_default();
+        // The last line may be half written.
+        let whole = new.rfind('\n').map_or("", |end| &new[..end]);
+        whole.lines().map(|line| serde_json::from_str(line).map_err(io::Error::from)).collect()
+    }
+
+    /// The entries of one user.
+    pub fn entries_of(&self, username: &str) -> io::Result<Vec<AuditEntry>> {
+        Ok(self.entries()?.into_iter().filter(|entry| entry.user.username == username).collect())
+    }
+
+    fn content(&self) -> io::Result<String> {
+        match fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            content => content,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The servers of a control plane that is ours.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::{
+    StartError,
+    audit::{self, AuditLog},
+    client_for,
+    credentials::Credentials,
+};
+use crate::{
+    assets::{Assets, Binary},
+    guard::RunDirectory,
+    process::{Process, ProcessError, ProcessSpec, free_port},
+};
+
+/// On two busy cores a cold API server takes some ten seconds.
+const READY_WITHIN: Duration = Duration::from_secs(90);
+
+/// Between the choice of a port and its use somebody else may take it; so often another one is tried.
+const ATTEMPTS: usize = 3;
+
+pub(super) struct Servers {
+    // In the order in which they are to end.
+    _controller_manager: Option<Process>,
+    api_server: Process,
+    _etcd: Process,
+    kubeconfig: PathBuf,
+    audit_log: PathBuf,
+}
+
+impl Servers {
+    pub(super) async fn start(
+        run: &RunDirectory,
+        assets: &Assets,
+        controller_manager: bool,
+    ) -> Result<Self, StartError> {
+        let credentials = Credentials::create(run.path())?;
+        let audit_policy = run.path().join("audit-policy.json");
+        fs::write(&audit_policy, audit::POLICY)?;
+        let (etcd, etcd_url) = again_if_busy(async || start_etcd(run, assets).await).await?;
+        let kubeconfig = run.path().join("kubeconfig");
+        let audit_log = run.path().join("audit.json");
+        let api_server = again_if_busy(async || {
+            let port = free_port()?;
+            credentials.write_administrator(&kubeconfig, &format!("https://127.0.0.1:{port}"))?;
+            let spec = api_server(run, assets, port, &etcd_url).arg(flag("audit-log-path", &audit_log));
+            let mut process = Process::start(run, spec)?;
+            ready(&mut process, &kubeconfig).await?;
+            Ok(process)
+        })
+        .await?;
+        let controller_manager = match controller_manager {
+            true => Some(Process::start(run, controller_manager_spec(run, assets, &kubeconfig))?),
+            false => None,
+        };
+        Ok(Self { _controller_manager: controller_manager, api_server, _etcd: etcd, kubeconfig, audit_log })
+    }
+
+    pub(super) fn audit_log(&self) -> AuditLog {
+        AuditLog::new(self.audit_log.clone())
+    }
+
+    pub(super) fn kill_api_server(&mut self) {
+        self.api_server.kill();
+    }
+
+    pub(super) async fn start_api_server(&mut self) -> Result<(), StartError> {
+        self.api_server.start_again()?;
+        ready(&mut self.api_server, &self.kubeconfig).await
+    }
+}
+
+/// Repeats a start that found its port taken.
+async fn again_if_busy<T>(start: impl AsyncFn() -> Result<T, StartError>) -> Result<T, StartError> {
+    for _ in 1..ATTEMPTS {
+        match start().await {
+            Err(StartError::Process(ProcessError::Ended { log, .. }))
+                if fs::read_to_string(&log).unwrap_or_default().contains("address already in use") => {}
+            outcome => return outcome,
+        }
+    }
+    start().await
+}
+
+async fn start_etcd(run: &RunDirectory, assets: &Assets) -> Result<(Process, String), StartError> {
+    let (client, peer) = (free_port()?, free_port()?);
+    let url = format!("http://127.0.0.1:{client}");
+    let peer = format!("http://127.0.0.1:{peer}");
+    let spec =
+        ProcessSpec::new("etcd", assets.path(Binary::Etcd)).arg(flag("data-dir", &run.path().join("etcd"))).args([
+            format!("--listen-client-urls={url}"),
+            format!("--advertise-client-urls={url}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=default={peer}"),
+            // The data is gone with the run, so it need not survive a power cut.
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=warn".to_owned(),
+        ]);
+    let mut process = Process::start(run, spec)?;
+    process.ready("get healthy", READY_WITHIN, || is_healthy(client)).await?;
+    Ok((process, url))
+}
+
+/// Whether etcd answers `GET /health` with 200.
+async fn is_healthy(port: u16) -> bool {
+    let ask = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.write_all(b"GET /health HTTP/1.0\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    ask.await.is_ok_and(|answer| answer.contains(" 200 ") && answer.contains("true"))
+}
+
+fn api_server(run: &RunDirectory, assets: &Assets, port: u16, etcd_url: &str) -> ProcessSpec {
+    let file = |name: &str| run.path().join(name);
+    ProcessSpec::new("kube-apiserver", assets.path(Binary::ApiServer))
+        .args([
+            flag("audit-policy-file", &file("audit-policy.json")),
+            flag("cert-dir", run.path()),
+            flag("client-ca-file", &file("ca.crt")),
+            flag("service-account-key-file", &file("service-accounts.pub")),
+            flag("service-account-signing-key-file", &file("service-accounts.key")),
+            flag("tls-cert-file", &file("server.crt")),
+            flag("tls-private-key-file", &file("server.key")),
+        ])
+        .args([
+            "--authorization-mode=RBAC".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            // It would wait for every namespace's default service account, which nobody makes here.
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            format!("--etcd-servers={etcd_url}"),
+            format!("--secure-port={port}"),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        ])
+}
+
+fn controller_manager_spec(run: &RunDirectory, assets: &Assets, kubeconfig: &std::path::Path) -> ProcessSpec {
+    ProcessSpec::new("kube-controller-manager", assets.path(Binary::ControllerManager))
+        .args([
+            flag("kubeconfig", kubeconfig),
+            flag("root-ca-file", &run.path().join("ca.crt")),
+            flag("service-account-private-key-file", &run.path().join("service-accounts.key")),
+        ])
+        .args(["--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false"])
+}
+
+/// Waits until the API server says that it is ready.
+async fn ready(process: &mut Process, kubeconfig: &std::path::Path) -> Result<(), StartError> {
+    let client = client_for(kubeconfig).await?;
+    let asks = || {
+        let client = client.clone();
+        async move {
+            let request = http::Request::get("/readyz").body(Vec::new());
+            match request {
+                Ok(request) => client.request_text(request).await.is_ok_and(|answer| answer == "ok"),
+                Err(_) => false,
+            }
+        }
+    };
+    Ok(process.ready("get ready", READY_WITHIN, asks).await?)
+}
+
+fn flag(name: &str, path: &std::path::Path) -> String {
+    format!("--{name}={}", path.display())
+}

@@ -1,0 +1,256 @@
+//! A server under test: started, killed, started again, and gone when we are.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io,
+    net::TcpListener,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{guard::RunDirectory, logs, wait::eventually};
+
+/// How to start a program. What it prints is appended to `<name>.log` in the run's folder.
+#[derive(Debug, Clone)]
+pub struct ProcessSpec {
+    /// Names the log and the errors.
+    pub name: String,
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Variables added to our environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Variables taken out of our environment.
+    pub without: Vec<OsString>,
+}
+
+impl ProcessSpec {
+    /// A program without arguments.
+    pub fn new(name: impl Into<String>, program: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            without: Vec::new(),
+        }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds a variable.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Takes a variable out.
+    #[must_use]
+    pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
+        self.without.push(name.into());
+        self
+    }
+}
+
+/// What went wrong with a program.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// It could not be started.
+    #[error("cannot start {name} ({}): {source}", program.display())]
+    Start {
+        /// The process's name.
+        name: String,
+        /// The program.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It ended while it was needed.
+    #[error("{name} ended ({status}); the end of its log {}:\n{tail}", log.display())]
+    Ended {
+        /// The process's name.
+        name: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// Its log.
+        log: PathBuf,
+        /// The log's last lines.
+        tail: String,
+    },
+    /// It did not do in time what was waited for.
+    #[error("{name} did not {what} within {} s; the end of its log {}:\n{tail}", limit.as_secs(), log.display())]
+    TooSlow {
+        /// The process's name.
+        name: String,
+        /// What was waited for.
+        what: &'static str,
+        /// For how long.
+        limit: Duration,
+        /// Its log.
+        log: PathBuf,
+        /// The log's last lines.
+        tail: String,
+    },
+}
+
+/// A running program. Dropping it kills it.
+pub struct Process {
+    spec: ProcessSpec,
+    directory: RunDirectory,
+    child: Option<Child>,
+}
+
+impl Process {
+    /// Starts the program. It is killed with this process, however that ends.
+    pub fn start(directory: &RunDirectory, spec: ProcessSpec) -> Result<Self, ProcessError> {
+        let mut process = Self { spec, directory: directory.clone(), child: None };
+        process.start_again()?;
+        Ok(process)
+    }
+
+    /// Starts it again with the same arguments; nothing happens if it runs.
+    pub fn start_again(&mut self) -> Result<(), ProcessError> {
+        if self.status().is_none() && self.child.is_some() {
+            return Ok(());
+        }
+        let spawn = || -> io::Result<Child> {
+            let log = File::options().create(true).append(true).open(self.log())?;
+            let mut command = Command::new(&self.spec.program);
+            command.args(&self.spec.arguments).envs(self.spec.environment.iter().map(|(name, value)| (name, value)));
+            for name in &self.spec.without {
+                command.env_remove(name);
+            }
+            let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+            self.directory.watch(child.id())?;
+            Ok(child)
+        };
+        let child = spawn().map_err(|source| ProcessError::Start {
+            name: self.spec.name.clone(),
+            program: self.spec.program.clone(),
+            source,
+        })?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// Where it logs.
+    pub fn log(&self) -> PathBuf {
+        self.directory.log(&self.spec.name)
+    }
+
+    /// All that it has logged.
+    pub fn logged(&self) -> String {
+        std::fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    /// Its number, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// How to start it; changes count from the next start.
+    pub fn spec_mut(&mut self) -> &mut ProcessSpec {
+        &mut self.spec
+    }
+
+    /// How it ended; nothing while it runs.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
+    }
+
+    /// SIGKILL, and waits for its end.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+            self.directory.forget(child.id());
+        }
+    }
+
+    /// SIGTERM, and waits for its end. It is killed when it takes longer than `limit`, which is an error.
+    pub async fn terminate(&mut self, limit: Duration) -> Result<ExitStatus, ProcessError> {
+        if let Some(pid) = self.child.as_ref().and_then(|child| i32::try_from(child.id()).ok()).and_then(Pid::from_raw)
+        {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let status = self.ended(limit).await;
+        self.kill();
+        status
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self, limit: Duration) -> Result<ExitStatus, ProcessError> {
+        let waited = eventually(limit, || {
+            let status = self.status();
+            async move { status }
+        })
+        .await;
+        waited.map_err(|_| self.too_slow("end", limit))
+    }
+
+    /// Waits until `ready` says so, or until the program ends.
+    pub async fn ready<F: Future<Output = bool>>(
+        &mut self,
+        what: &'static str,
+        limit: Duration,
+        mut ready: impl FnMut() -> F,
+    ) -> Result<(), ProcessError> {
+        let outcome = eventually(limit, || {
+            let status = self.status();
+            let ready = status.is_none().then(&mut ready);
+            async move {
+                match (status, ready) {
+                    (Some(status), _) => Some(Err(status)),
+                    (None, Some(ready)) => ready.await.then_some(Ok(())),
+                    (None, None) => None,
+                }
+            }
+        })
+        .await;
+        match outcome {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(status)) => {
+                let log = self.log();
+                let tail = logs::tail(&log);
+                Err(ProcessError::Ended { name: self.spec.name.clone(), status, log, tail })
+            }
+            Err(_) => Err(self.too_slow(what, limit)),
+        }
+    }
+
+    fn too_slow(&self, what: &'static str, limit: Duration) -> ProcessError {
+        let log = self.log();
+        let tail = logs::tail(&log);
+        ProcessError::TooSlow { name: self.spec.name.clone(), what, limit, log, tail }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A port of the loopback interface that was free a moment ago. Somebody else may take it before it is used, so whoever uses it tries
+/// again with another one.
+pub fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
