@@ -1,0 +1,88 @@
+//! The operator's process, under its own service account.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context, Result};
+use konverge_testkit::{Process, ProcessSpec, RunDirectory, eventually, free_port};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::binary;
+
+/// How long it may take to answer on its health port.
+const UP_WITHIN: Duration = Duration::from_secs(30);
+
+/// An operator process.
+pub struct Operator {
+    process: Process,
+    port: u16,
+}
+
+impl Operator {
+    /// Starts an operator; it need not be able to reach anything. `arguments` are added to the necessary ones.
+    pub fn start(
+        run: &RunDirectory,
+        name: &str,
+        kubeconfig: &Path,
+        server: &str,
+        credentials: &Path,
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let port = free_port()?;
+        let spec = ProcessSpec::new(name, binary("zopp-operator")?)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["--server", server])
+            .arg("--credentials")
+            .arg(credentials)
+            .args(["--health-addr".to_owned(), format!("127.0.0.1:{port}")])
+            .args(arguments.iter().copied());
+        Ok(Self { process: Process::start(run, spec)?, port })
+    }
+
+    /// Waits until `/readyz` answers 200.
+    pub async fn ready(&mut self) -> Result<()> {
+        let port = self.port;
+        let asks = || async move { get(port, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+        Ok(self.process.ready("get ready", UP_WITHIN, asks).await?)
+    }
+
+    /// Status code and body of a path on its health port.
+    pub async fn get(&self, path: &str) -> Result<(u16, String)> {
+        get(self.port, path).await
+    }
+
+    /// The sum of a metric over all its label sets that contain `label`; zero if there is none yet.
+    pub async fn metric(&self, name: &str, label: &str) -> Result<f64> {
+        let (_, text) = self.get("/metrics").await?;
+        let lines = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name) && line.contains(label));
+        Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+    }
+
+    /// Waits until a metric is as it should be.
+    pub async fn metric_becomes(&self, name: &str, label: &str, right: impl Fn(f64) -> bool) -> Result<f64> {
+        let found = eventually(UP_WITHIN, || async {
+            self.metric(name, label).await.ok().filter(|value| right(*value))
+        });
+        found.await.with_context(|| format!("metric {name}{{{label}}}"))
+    }
+
+    /// Its process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
+
+/// A request as small as can be, so that no client library is needed for it.
+async fn get(port: u16, path: &str) -> Result<(u16, String)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).context("no status line")?;
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
+    Ok((code, body))
+}
