@@ -84,8 +84,7 @@ impl SecretApplier {
     ) -> Result<Outcome, ApplyError> {
         let parameters = PatchParams::apply(&self.manager).force().validation_strict();
         // The body of this request is a placeholder: kube would keep a copy of the values while serialising.
-        let request =
-            self.requests(target).patch_metadata(target.name, &parameters, &Patch::Apply(serde_json::json!({})));
+        let request = requests(target).patch_metadata(target.name, &parameters, &Patch::Apply(serde_json::json!({})));
         self.write(target, request, apply_configuration(&target, annotations, data)).await
     }
 
@@ -111,12 +110,8 @@ impl SecretApplier {
             "metadata": { "managedFields": entries, "resourceVersion": resource_version, "uid": uid }
         });
         let parameters = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
-        let request = self.requests(target).patch_metadata(&name, &parameters, &Patch::Merge(&patch));
+        let request = requests(target).patch_metadata(&name, &parameters, &Patch::Merge(&patch));
         self.write(target, request, Bytes::from(patch.to_string())).await
-    }
-
-    fn requests(&self, target: SecretTarget<'_>) -> request::Request {
-        request::Request::new(Secret::url_path(&(), Some(target.namespace)))
     }
 
     async fn write(
@@ -136,7 +131,7 @@ impl SecretApplier {
 
     /// Whether the object with this uid is no longer there. A uid precondition that fails and a lost race both answer 409.
     async fn is_gone(&self, target: SecretTarget<'_>) -> Result<bool, ApplyError> {
-        let request = self.requests(target).get_metadata(target.name, &kube::api::GetParams::default());
+        let request = requests(target).get_metadata(target.name, &kube::api::GetParams::default());
         let (code, headers, answer) = self.send(target, request, Body::empty()).await?;
         match code {
             StatusCode::NOT_FOUND => Ok(true),
@@ -165,6 +160,10 @@ impl SecretApplier {
         let answer = body.collect_bytes().await.map_err(transport)?;
         Ok((head.status, head.headers, answer))
     }
+}
+
+fn requests(target: SecretTarget<'_>) -> request::Request {
+    request::Request::new(Secret::url_path(&(), Some(target.namespace)))
 }
 
 fn metadata(target: SecretTarget<'_>, answer: &[u8]) -> Result<PartialObjectMeta<Secret>, ApplyError> {
