@@ -1,6 +1,6 @@
 //! The request body of a Secret, built so that values have as few copies as possible.
 
-use std::collections::BTreeMap;
+use std::{borrow::Borrow, collections::BTreeMap};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -12,17 +12,17 @@ use crate::secret::SecretTarget;
 
 /// The apply configuration as JSON. The buffer is allocated once at its final size, since a growing one leaves unwiped copies
 /// behind, and it is wiped when the last handle to it goes.
-pub(crate) fn apply_configuration(
+pub(crate) fn apply_configuration<Key: AsRef<str>, Value: Borrow<SecretValue>>(
     target: &SecretTarget<'_>,
     annotations: &BTreeMap<String, String>,
-    data: &BTreeMap<String, SecretValue>,
+    data: &BTreeMap<Key, Value>,
 ) -> Bytes {
     let mut metadata = json!({ "name": target.name, "namespace": target.namespace, "uid": target.uid });
     if !annotations.is_empty() {
         metadata["annotations"] = json!(annotations);
     }
     let head = format!(r#"{{"apiVersion":"v1","kind":"Secret","metadata":{metadata},"data":{{"#);
-    let names: Vec<String> = data.keys().map(|name| format!("{}:", json!(name))).collect();
+    let names: Vec<String> = data.keys().map(|name| format!("{}:", json!(name.as_ref()))).collect();
     let length =
         head.len() + names.iter().map(String::len).sum::<usize>() + data.values().map(quoted_length).sum::<usize>();
     // One comma per value, one too many, and two closing braces.
@@ -34,7 +34,7 @@ pub(crate) fn apply_configuration(
             body.push(b',');
         }
         body.extend_from_slice(name.as_bytes());
-        push_quoted(&mut body, value);
+        push_quoted(&mut body, value.borrow());
     }
     body.extend_from_slice(b"}}");
     debug_assert_eq!(body.capacity(), allocated, "the buffer of a secret must not move");

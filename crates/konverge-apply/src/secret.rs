@@ -1,6 +1,6 @@
 //! Server-side apply of a Secret that already exists.
 
-use std::collections::BTreeMap;
+use std::{borrow::Borrow, collections::BTreeMap};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
@@ -76,11 +76,11 @@ impl SecretApplier {
     /// Makes `data` the exact set of keys that this manager owns, and `annotations` its exact set of annotations.
     ///
     /// Takes keys over from other managers where they differ in value (`force`).
-    pub async fn apply(
+    pub async fn apply<Key: AsRef<str>, Value: Borrow<SecretValue>>(
         &self,
         target: SecretTarget<'_>,
         annotations: &BTreeMap<String, String>,
-        data: &BTreeMap<String, SecretValue>,
+        data: &BTreeMap<Key, Value>,
     ) -> Result<Outcome, ApplyError> {
         let parameters = PatchParams::apply(&self.manager).force().validation_strict();
         // The body of this request is a placeholder: kube would keep a copy of the values while serialising.

@@ -8,7 +8,15 @@ pub mod checks;
 pub mod client;
 pub mod controller;
 pub mod http_server;
+pub mod lease;
+pub mod manager;
 pub mod metrics;
 pub mod queue;
 pub mod telemetry;
 pub mod watch;
+
+pub use controller::{Action, Controller, Reconciler};
+pub use lease::LeaseOptions;
+pub use manager::Manager;
+pub use metrics::Metrics;
+pub use queue::{Priority, Queue, Request};
