@@ -23,8 +23,8 @@ pub(crate) fn apply_configuration<Key: AsRef<str>, Value: Borrow<SecretValue>>(
     }
     let head = format!(r#"{{"apiVersion":"v1","kind":"Secret","metadata":{metadata},"data":{{"#);
     let names: Vec<String> = data.keys().map(|name| format!("{}:", json!(name.as_ref()))).collect();
-    let length =
-        head.len() + names.iter().map(String::len).sum::<usize>() + data.values().map(quoted_length).sum::<usize>();
+    let quoted: usize = data.values().map(|value| quoted_length(value.borrow())).sum();
+    let length = head.len() + names.iter().map(String::len).sum::<usize>() + quoted;
     // One comma per value, one too many, and two closing braces.
     let mut body = Zeroizing::new(Vec::with_capacity(length + data.len() + 2));
     let allocated = body.capacity();
