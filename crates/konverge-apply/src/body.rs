@@ -1,26 +1,27 @@
 //! The request body of a Secret, built so that values have as few copies as possible.
 
-use std::{borrow::Borrow, collections::BTreeMap};
+use std::{borrow::Borrow, collections::BTreeMap, fmt::Write};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use konverge_core::SecretValue;
-use serde_json::json;
+use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use crate::secret::SecretTarget;
 
 /// The apply configuration as JSON. The buffer is allocated once at its final size, since a growing one leaves unwiped copies
 /// behind, and it is wiped when the last handle to it goes.
-pub(crate) fn apply_configuration<Key: AsRef<str>, Value: Borrow<SecretValue>>(
+pub(crate) fn apply_configuration<Key: AsRef<str>, Content: Borrow<SecretValue>>(
     target: &SecretTarget<'_>,
     annotations: &BTreeMap<String, String>,
-    data: &BTreeMap<Key, Value>,
+    data: &BTreeMap<Key, Content>,
 ) -> Bytes {
     let mut metadata = json!({ "name": target.name, "namespace": target.namespace, "uid": target.uid });
     if !annotations.is_empty() {
         metadata["annotations"] = json!(annotations);
     }
+    let metadata = escaped(&metadata);
     let head = format!(r#"{{"apiVersion":"v1","kind":"Secret","metadata":{metadata},"data":{{"#);
     let names: Vec<String> = data.keys().map(|name| format!("{}:", json!(name.as_ref()))).collect();
     let quoted: usize = data.values().map(|value| quoted_length(value.borrow())).sum();
@@ -41,6 +42,22 @@ pub(crate) fn apply_configuration<Key: AsRef<str>, Value: Borrow<SecretValue>>(
     Bytes::from_owner(body)
 }
 
+/// JSON that is YAML too, which is what the API server reads here: YAML refuses some characters and takes others for ends of
+/// lines, unless they are escaped.
+fn escaped(value: &Value) -> String {
+    let mut text = String::new();
+    for character in value.to_string().chars() {
+        match character {
+            '\u{7f}'..='\u{a0}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "\\u{:04x}", u32::from(character));
+            }
+            other => text.push(other),
+        }
+    }
+    text
+}
+
 fn quoted_length(value: &SecretValue) -> usize {
     value.len().div_ceil(3) * 4 + 2
 }
@@ -58,7 +75,6 @@ fn push_quoted(body: &mut Vec<u8>, value: &SecretValue) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::Value;
 
     use super::*;
 
@@ -79,8 +95,8 @@ mod tests {
 
     #[test]
     fn annotations_are_escaped() {
-        let annotations = BTreeMap::from([("a/b".to_owned(), "say \"hi\"\n".to_owned())]);
-        assert_eq!(decoded(&annotations, &BTreeMap::new())["metadata"]["annotations"], json!({"a/b": "say \"hi\"\n"}));
+        let annotations = BTreeMap::from([("a/b".to_owned(), "say \"hi\"\n\u{7f}\u{2028}ä".to_owned())]);
+        assert_eq!(decoded(&annotations, &BTreeMap::new())["metadata"]["annotations"], json!(annotations));
     }
 
     proptest! {

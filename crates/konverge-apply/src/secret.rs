@@ -123,13 +123,14 @@ impl SecretApplier {
         let (code, headers, answer) = self.send(target, request, Body::from(body)).await?;
         match code {
             StatusCode::NOT_FOUND => Ok(Outcome::Gone),
-            StatusCode::CONFLICT if self.is_gone(target).await? => Ok(Outcome::Gone),
+            StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY if self.is_gone(target).await? => Ok(Outcome::Gone),
             code if code.is_success() => outcome(target, &answer),
             code => Err(refusal(target.namespace, target.name, code, &headers, &answer)),
         }
     }
 
-    /// Whether the object with this uid is no longer there. A uid precondition that fails and a lost race both answer 409.
+    /// Whether the object with this uid is no longer there. The API server answers 409 for a deleted object as for a lost race,
+    /// and 422 for one that was made anew as for a key that is not allowed.
     async fn is_gone(&self, target: SecretTarget<'_>) -> Result<bool, ApplyError> {
         let request = requests(target).get_metadata(target.name, &kube::api::GetParams::default());
         let (code, headers, answer) = self.send(target, request, Body::empty()).await?;
