@@ -1,30 +1,31 @@
 //! The request body of a Secret, built so that values have as few copies as possible.
 
-use std::collections::BTreeMap;
+use std::{borrow::Borrow, collections::BTreeMap, fmt::Write};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use konverge_core::SecretValue;
-use serde_json::json;
+use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use crate::secret::SecretTarget;
 
 /// The apply configuration as JSON. The buffer is allocated once at its final size, since a growing one leaves unwiped copies
 /// behind, and it is wiped when the last handle to it goes.
-pub(crate) fn apply_configuration(
+pub(crate) fn apply_configuration<Key: AsRef<str>, Content: Borrow<SecretValue>>(
     target: &SecretTarget<'_>,
     annotations: &BTreeMap<String, String>,
-    data: &BTreeMap<String, SecretValue>,
+    data: &BTreeMap<Key, Content>,
 ) -> Bytes {
     let mut metadata = json!({ "name": target.name, "namespace": target.namespace, "uid": target.uid });
     if !annotations.is_empty() {
         metadata["annotations"] = json!(annotations);
     }
+    let metadata = escaped(&metadata);
     let head = format!(r#"{{"apiVersion":"v1","kind":"Secret","metadata":{metadata},"data":{{"#);
-    let names: Vec<String> = data.keys().map(|name| format!("{}:", json!(name))).collect();
-    let length =
-        head.len() + names.iter().map(String::len).sum::<usize>() + data.values().map(quoted_length).sum::<usize>();
+    let names: Vec<String> = data.keys().map(|name| format!("{}:", json!(name.as_ref()))).collect();
+    let quoted: usize = data.values().map(|value| quoted_length(value.borrow())).sum();
+    let length = head.len() + names.iter().map(String::len).sum::<usize>() + quoted;
     // One comma per value, one too many, and two closing braces.
     let mut body = Zeroizing::new(Vec::with_capacity(length + data.len() + 2));
     let allocated = body.capacity();
@@ -34,11 +35,27 @@ pub(crate) fn apply_configuration(
             body.push(b',');
         }
         body.extend_from_slice(name.as_bytes());
-        push_quoted(&mut body, value);
+        push_quoted(&mut body, value.borrow());
     }
     body.extend_from_slice(b"}}");
     debug_assert_eq!(body.capacity(), allocated, "the buffer of a secret must not move");
     Bytes::from_owner(body)
+}
+
+/// JSON that is YAML too, which is what the API server reads here: YAML refuses some characters and takes others for ends of
+/// lines, unless they are escaped.
+fn escaped(value: &Value) -> String {
+    let mut text = String::new();
+    for character in value.to_string().chars() {
+        match character {
+            '\u{7f}'..='\u{a0}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "\\u{:04x}", u32::from(character));
+            }
+            other => text.push(other),
+        }
+    }
+    text
 }
 
 fn quoted_length(value: &SecretValue) -> usize {
@@ -58,7 +75,6 @@ fn push_quoted(body: &mut Vec<u8>, value: &SecretValue) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::Value;
 
     use super::*;
 
@@ -79,8 +95,8 @@ mod tests {
 
     #[test]
     fn annotations_are_escaped() {
-        let annotations = BTreeMap::from([("a/b".to_owned(), "say \"hi\"\n".to_owned())]);
-        assert_eq!(decoded(&annotations, &BTreeMap::new())["metadata"]["annotations"], json!({"a/b": "say \"hi\"\n"}));
+        let annotations = BTreeMap::from([("a/b".to_owned(), "say \"hi\"\n\u{7f}\u{2028}ä".to_owned())]);
+        assert_eq!(decoded(&annotations, &BTreeMap::new())["metadata"]["annotations"], json!(annotations));
     }
 
     proptest! {

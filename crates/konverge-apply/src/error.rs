@@ -71,10 +71,9 @@ impl Classify for ApplyError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Transport { .. } | Self::Answer { .. } => ErrorClass::Transient,
-            Self::Request { .. } => ErrorClass::Permanent,
             Self::Refused { retry_after: Some(delay), code, .. } if is_transient(*code) => ErrorClass::After(*delay),
             Self::Refused { code, .. } if is_transient(*code) => ErrorClass::Transient,
-            Self::Refused { .. } => ErrorClass::Permanent,
+            Self::Request { .. } | Self::Refused { .. } => ErrorClass::Permanent,
         }
     }
 

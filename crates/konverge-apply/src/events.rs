@@ -5,7 +5,7 @@
 
 mod bucket;
 
-use std::time::Instant;
+use std::{pin::pin, time::Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
@@ -56,12 +56,19 @@ pub struct EventSink {
 impl EventSink {
     /// A sink that reports as `controller`, and the task that writes the events.
     ///
-    /// The task ends when all sinks are dropped and what was left is written; dropping the task drops what is left.
-    pub fn new(client: Client, controller: &str) -> (Self, impl Future<Output = ()> + Send + use<>) {
+    /// The task ends when `stop` does or all sinks are dropped, after writing what was left until then.
+    pub fn new<Stop>(
+        client: Client,
+        controller: &str,
+        stop: Stop,
+    ) -> (Self, impl Future<Output = ()> + Send + use<Stop>)
+    where
+        Stop: Future<Output = ()> + Send,
+    {
         let (sender, receiver) = mpsc::channel(CAPACITY);
         let fates = Family::<Fate, Counter>::default();
         let recorder = Recorder::new(client, Reporter::from(controller));
-        (Self { sender, fates: fates.clone() }, write(recorder, receiver, fates))
+        (Self { sender, fates: fates.clone() }, write(recorder, receiver, fates, stop))
     }
 
     /// Leaves an event. Returns at once; the event is lost when too many wait already.
@@ -78,10 +85,25 @@ impl EventSink {
     }
 }
 
-async fn write(recorder: Recorder, mut receiver: mpsc::Receiver<Notice>, fates: Family<Fate, Counter>) {
+async fn write(
+    recorder: Recorder,
+    mut receiver: mpsc::Receiver<Notice>,
+    fates: Family<Fate, Counter>,
+    stop: impl Future<Output = ()> + Send,
+) {
     let mut buckets = Buckets::default();
     let mut told_forbidden = false;
-    while let Some(notice) = receiver.recv().await {
+    let mut stop = pin!(stop);
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = &mut stop, if !receiver.is_closed() => {
+                receiver.close();
+                continue;
+            }
+            next = receiver.recv() => next,
+        };
+        let Some(notice) = next else { return };
         if !buckets.take(&notice.regarding, Instant::now()) {
             count(&fates, "limited");
             continue;

@@ -1,6 +1,6 @@
 //! Server-side apply of a Secret that already exists.
 
-use std::collections::BTreeMap;
+use std::{borrow::Borrow, collections::BTreeMap};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
@@ -76,16 +76,15 @@ impl SecretApplier {
     /// Makes `data` the exact set of keys that this manager owns, and `annotations` its exact set of annotations.
     ///
     /// Takes keys over from other managers where they differ in value (`force`).
-    pub async fn apply(
+    pub async fn apply<Key: AsRef<str>, Value: Borrow<SecretValue>>(
         &self,
         target: SecretTarget<'_>,
         annotations: &BTreeMap<String, String>,
-        data: &BTreeMap<String, SecretValue>,
+        data: &BTreeMap<Key, Value>,
     ) -> Result<Outcome, ApplyError> {
         let parameters = PatchParams::apply(&self.manager).force().validation_strict();
         // The body of this request is a placeholder: kube would keep a copy of the values while serialising.
-        let request =
-            self.requests(target).patch_metadata(target.name, &parameters, &Patch::Apply(serde_json::json!({})));
+        let request = requests(target).patch_metadata(target.name, &parameters, &Patch::Apply(serde_json::json!({})));
         self.write(target, request, apply_configuration(&target, annotations, data)).await
     }
 
@@ -111,12 +110,8 @@ impl SecretApplier {
             "metadata": { "managedFields": entries, "resourceVersion": resource_version, "uid": uid }
         });
         let parameters = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
-        let request = self.requests(target).patch_metadata(&name, &parameters, &Patch::Merge(&patch));
+        let request = requests(target).patch_metadata(&name, &parameters, &Patch::Merge(&patch));
         self.write(target, request, Bytes::from(patch.to_string())).await
-    }
-
-    fn requests(&self, target: SecretTarget<'_>) -> request::Request {
-        request::Request::new(Secret::url_path(&(), Some(target.namespace)))
     }
 
     async fn write(
@@ -128,15 +123,16 @@ impl SecretApplier {
         let (code, headers, answer) = self.send(target, request, Body::from(body)).await?;
         match code {
             StatusCode::NOT_FOUND => Ok(Outcome::Gone),
-            StatusCode::CONFLICT if self.is_gone(target).await? => Ok(Outcome::Gone),
+            StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY if self.is_gone(target).await? => Ok(Outcome::Gone),
             code if code.is_success() => outcome(target, &answer),
             code => Err(refusal(target.namespace, target.name, code, &headers, &answer)),
         }
     }
 
-    /// Whether the object with this uid is no longer there. A uid precondition that fails and a lost race both answer 409.
+    /// Whether the object with this uid is no longer there. The API server answers 409 for a deleted object as for a lost race,
+    /// and 422 for one that was made anew as for a key that is not allowed.
     async fn is_gone(&self, target: SecretTarget<'_>) -> Result<bool, ApplyError> {
-        let request = self.requests(target).get_metadata(target.name, &kube::api::GetParams::default());
+        let request = requests(target).get_metadata(target.name, &kube::api::GetParams::default());
         let (code, headers, answer) = self.send(target, request, Body::empty()).await?;
         match code {
             StatusCode::NOT_FOUND => Ok(true),
@@ -165,6 +161,10 @@ impl SecretApplier {
         let answer = body.collect_bytes().await.map_err(transport)?;
         Ok((head.status, head.headers, answer))
     }
+}
+
+fn requests(target: SecretTarget<'_>) -> request::Request {
+    request::Request::new(Secret::url_path(&(), Some(target.namespace)))
 }
 
 fn metadata(target: SecretTarget<'_>, answer: &[u8]) -> Result<PartialObjectMeta<Secret>, ApplyError> {

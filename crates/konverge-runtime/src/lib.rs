@@ -1,1 +1,22 @@
-//! The engine: manager, work queue, controllers, metadata watches, leases, health, metrics, shutdown.
+//! The engine of an operator.
+//!
+//! Read in this order: [`manager`], what a program is made of and how it starts and stops; [`watch`], where events come from;
+//! [`queue`], which object is next; [`controller`], who works on it and what happens when that fails. Around them: [`client`],
+//! [`lease`], [`checks`], [`metrics`], [`http_server`] and [`telemetry`].
+
+pub mod checks;
+pub mod client;
+pub mod controller;
+pub mod http_server;
+pub mod lease;
+pub mod manager;
+pub mod metrics;
+pub mod queue;
+pub mod telemetry;
+pub mod watch;
+
+pub use controller::{Action, Controller, Reconciler};
+pub use lease::LeaseOptions;
+pub use manager::Manager;
+pub use metrics::Metrics;
+pub use queue::{Priority, Queue, Request};

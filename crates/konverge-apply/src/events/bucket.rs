@@ -57,9 +57,9 @@ mod tests {
         let passed = (0..100).filter(|_| buckets.take(&object("a"), start)).count();
         assert_eq!(passed, 25);
         assert!(buckets.take(&object("b"), start));
-        assert!(!buckets.take(&object("a"), start + Duration::from_secs(299)));
-        assert!(buckets.take(&object("a"), start + Duration::from_secs(300)));
-        assert!(!buckets.take(&object("a"), start + Duration::from_secs(300)));
+        assert!(!buckets.take(&object("a"), start + REFILL / 2));
+        assert!(buckets.take(&object("a"), start + REFILL));
+        assert!(!buckets.take(&object("a"), start + REFILL));
     }
 
     #[test]

@@ -1,0 +1,124 @@
+//! Named checks: whether the process is alive, and whether it is ready.
+//!
+//! Liveness fails only when a restart would help. Readiness fails while the process does not do its work, such as before its
+//! caches are filled and while it shuts down. Being a standby is not a reason to be unready.
+
+use std::{
+    fmt::Write,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// The checks of a process. Clones are handles to the same ones.
+#[derive(Clone, Default)]
+pub struct Checks {
+    liveness: CheckList,
+    readiness: CheckList,
+}
+
+#[derive(Clone, Default)]
+struct CheckList(Arc<RwLock<Vec<(String, Check)>>>);
+
+/// What a list of checks says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Whether all checks passed.
+    pub passed: bool,
+    /// One line per check, in the words of Kubernetes components.
+    pub text: String,
+}
+
+/// A check that is a switch. Off at first.
+#[derive(Clone, Default)]
+pub struct Flag(Arc<AtomicBool>);
+
+impl Flag {
+    /// Makes the check pass or fail from now on.
+    pub fn set(&self, passes: bool) {
+        self.0.store(passes, Ordering::Release);
+    }
+
+    /// Whether it passes.
+    pub fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Checks {
+    /// Adds a check that fails when only a restart helps. It says why; it must not wait.
+    pub fn liveness(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.liveness.add(name.into(), Arc::new(check));
+    }
+
+    /// Adds a check that fails while the work is not done. It says why; it must not wait.
+    pub fn readiness(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.readiness.add(name.into(), Arc::new(check));
+    }
+
+    /// Adds a readiness check that fails with `unless` until the flag is set.
+    pub fn readiness_flag(&self, name: impl Into<String>, unless: &'static str) -> Flag {
+        let flag = Flag::default();
+        let seen = flag.clone();
+        self.readiness(name, move || if seen.get() { Ok(()) } else { Err(unless.to_owned()) });
+        flag
+    }
+
+    /// Whether a restart would help.
+    pub fn live(&self) -> Report {
+        self.liveness.report("healthz")
+    }
+
+    /// Whether the work is done.
+    pub fn ready(&self) -> Report {
+        self.readiness.report("readyz")
+    }
+}
+
+impl CheckList {
+    fn add(&self, name: String, check: Check) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push((name, check));
+    }
+
+    fn report(&self, endpoint: &str) -> Report {
+        let (mut passed, mut text) = (true, String::new());
+        for (name, check) in self.0.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            // Writing to a string cannot fail.
+            let _ = match check() {
+                Ok(()) => writeln!(text, "[+]{name} ok"),
+                Err(why) => {
+                    passed = false;
+                    writeln!(text, "[-]{name} failed: {why}")
+                }
+            };
+        }
+        let _ = writeln!(text, "{endpoint} check {}", if passed { "passed" } else { "failed" });
+        Report { passed, text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failing_check_fails_the_report_and_says_why() {
+        let checks = Checks::default();
+        assert!(checks.live().passed);
+        let flag = checks.readiness_flag("cache", "the first list is not complete");
+        checks.readiness("always", || Ok(()));
+        assert_eq!(
+            checks.ready(),
+            Report {
+                passed: false,
+                text: "[-]cache failed: the first list is not complete\n[+]always ok\nreadyz check failed\n".to_owned()
+            }
+        );
+        flag.set(true);
+        assert!(checks.ready().passed);
+        assert!(checks.live().passed);
+    }
+}

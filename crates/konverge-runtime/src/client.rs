@@ -1,0 +1,103 @@
+//! The client of the API server.
+//!
+//! Building it reads files and talks to nobody, so a program starts while the API server is away. Every call has a deadline,
+//! and every request is counted.
+
+mod deadline;
+
+use std::{path::PathBuf, time::Duration};
+
+use kube::{
+    Client, Config,
+    client::ClientBuilder,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+use crate::metrics::ClientMetrics;
+use deadline::DeadlineLayer;
+
+/// Which API server, and how patiently.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// A kubeconfig file; without one, what every Kubernetes program looks at: `KUBECONFIG`, `~/.kube/config`, the pod's own
+    /// service account.
+    pub kubeconfig: Option<PathBuf>,
+    /// For connecting.
+    pub connect_timeout: Duration,
+    /// From sending a request to the beginning of its answer, with repetitions. The body of a watch may take for ever.
+    pub call_timeout: Duration,
+    /// Whether requests that the server was too busy for are repeated within the call timeout. Not for leases.
+    pub retry: bool,
+}
+
+impl Default for ClientOptions {
+    /// Default discovery, 5 seconds to connect, 30 seconds for a call, with repetitions.
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            connect_timeout: Duration::from_secs(5),
+            call_timeout: Duration::from_secs(30),
+            retry: true,
+        }
+    }
+}
+
+impl ClientOptions {
+    /// The same API server for calls that must be over soon or not be made at all, such as renewing a lease.
+    #[must_use]
+    pub fn impatient(&self) -> Self {
+        Self { call_timeout: Duration::from_secs(5), retry: false, ..self.clone() }
+    }
+}
+
+/// A client could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The named kubeconfig is missing or wrong.
+    #[error("cannot use kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: kube::config::KubeconfigError,
+    },
+    /// No configuration was found anywhere.
+    #[error("found no Kubernetes configuration; set KUBECONFIG or name a file, or run in a pod with a service account")]
+    Discover(#[source] Box<kube::config::InferConfigError>),
+    /// The configuration holds something unusable, such as a broken certificate.
+    #[error("cannot make a client from the Kubernetes configuration")]
+    Build(#[source] Box<kube::Error>),
+}
+
+/// Makes a client. No request is sent.
+pub async fn build(options: &ClientOptions, metrics: &ClientMetrics) -> Result<Client, ClientError> {
+    let mut config = config(options).await?;
+    config.connect_timeout = Some(options.connect_timeout);
+    config.default_retry = options.retry;
+    let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
+    let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build(Box::new(error)))?;
+    Ok(builder.with_layer(&metrics.for_host(&host)).with_layer(&DeadlineLayer(options.call_timeout)).build())
+}
+
+async fn config(options: &ClientOptions) -> Result<Config, ClientError> {
+    let Some(path) = &options.kubeconfig else {
+        return Config::infer().await.map_err(|error| ClientError::Discover(Box::new(error)));
+    };
+    let named = |source| ClientError::Kubeconfig { path: path.clone(), source };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(named)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+
+    #[tokio::test]
+    async fn a_missing_kubeconfig_is_named() {
+        let options = ClientOptions { kubeconfig: Some("/nowhere/config".into()), ..ClientOptions::default() };
+        let error = build(&options, Metrics::new("test", "0").client()).await.err().expect("an error");
+        assert_eq!(error.to_string(), "cannot use kubeconfig /nowhere/config");
+    }
+}

@@ -1,0 +1,179 @@
+//! Workers that take keys from a queue and bring each object to where it should be.
+//!
+//! A run that fails, hangs or panics concerns its own key only: it is counted, logged and repeated with growing pauses, while
+//! the other workers go on.
+
+use std::{
+    any::Any,
+    fmt::{Debug, Display},
+    hash::Hash,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::FutureExt;
+use konverge_core::{
+    backoff::Backoff,
+    error::{Classify, ErrorClass},
+};
+use tokio::{task::JoinSet, time::Instant};
+use tracing::Instrument;
+
+use crate::{
+    metrics::{ControllerMetrics, controller::RunResult},
+    queue::{Completion, Queue, Request},
+};
+
+/// Brings one object to where it should be.
+///
+/// Level based: it is told which object and not what happened, looks at both sides and does what is missing. Implementations
+/// write `async fn reconcile`.
+pub trait Reconciler: Send + Sync + 'static {
+    /// Names the object; shown in logs.
+    type Key: Clone + Eq + Hash + Display + Send + Sync + 'static;
+    /// What can go wrong. Its class decides when the next attempt is made.
+    type Error: std::error::Error + Classify + Send + Sync + 'static;
+
+    /// One run. It may be dropped at any await when it takes too long, so every write in it must be safe to repeat.
+    fn reconcile(&self, request: Request<Self::Key>) -> impl Future<Output = Result<Action, Self::Error>> + Send;
+}
+
+/// When to look at an object again that is as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// When something changes.
+    Done,
+    /// When something changes, but no later than after this long.
+    After(Duration),
+}
+
+/// Workers for one queue.
+pub struct Controller<R: Reconciler> {
+    reconciler: Arc<R>,
+    queue: Queue<R::Key>,
+    metrics: ControllerMetrics,
+    workers: usize,
+    time_limit: Duration,
+    backoff: Backoff,
+    permanent_retry: Duration,
+}
+
+impl<R: Reconciler> Controller<R> {
+    /// Eight workers, 60 seconds for a run, transient errors repeated after 1 s to 5 min and permanent ones after 30 min.
+    /// Named after its queue in logs and metrics.
+    pub fn new(reconciler: Arc<R>, queue: Queue<R::Key>, metrics: &ControllerMetrics) -> Self {
+        Self {
+            reconciler,
+            queue,
+            metrics: metrics.clone(),
+            workers: 8,
+            time_limit: Duration::from_mins(1),
+            backoff: Backoff::default(),
+            permanent_retry: Duration::from_mins(30),
+        }
+    }
+
+    /// How many objects are worked on at once; at least one.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers.max(1);
+        self
+    }
+
+    /// How long one run may take before it is dropped and counted as failed.
+    #[must_use]
+    pub fn time_limit(mut self, time_limit: Duration) -> Self {
+        self.time_limit = time_limit;
+        self
+    }
+
+    /// The pauses after transient errors.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// The pause after a permanent error: the event that mends it may have been missed, so it is not for ever.
+    #[must_use]
+    pub fn permanent_retry(mut self, pause: Duration) -> Self {
+        self.permanent_retry = pause;
+        self
+    }
+
+    /// Its queue.
+    pub fn queue(&self) -> &Queue<R::Key> {
+        &self.queue
+    }
+
+    /// Works until the queue is closed, and then until the runs in flight have ended. Dropping it drops them where they are.
+    pub async fn run(self) {
+        self.metrics.configured(self.queue.name(), self.workers);
+        let (workers, controller) = (self.workers, Arc::new(self));
+        let mut running = JoinSet::new();
+        for _ in 0..workers {
+            let controller = Arc::clone(&controller);
+            running.spawn(async move { controller.work().await });
+        }
+        running.join_all().await;
+    }
+
+    async fn work(&self) {
+        while let Some(request) = self.queue.next().await {
+            let key = request.key.clone();
+            let span = tracing::info_span!("reconcile", controller = self.queue.name(), object = %key, attempt = request.attempt);
+            let completion = self.reconcile(request).instrument(span).await;
+            self.queue.complete(&key, completion);
+        }
+    }
+
+    async fn reconcile(&self, request: Request<R::Key>) -> Completion {
+        tracing::debug!(reasons = ?request.reasons, "starting");
+        let (controller, attempt, started) = (self.queue.name(), request.attempt, Instant::now());
+        self.metrics.started(controller);
+        let run = AssertUnwindSafe(async { self.reconciler.reconcile(request).await }).catch_unwind();
+        let ended = tokio::time::timeout(self.time_limit, run).await;
+        let (completion, result) = match ended {
+            Ok(Ok(Ok(Action::Done))) => (Completion::Done, RunResult::Success),
+            Ok(Ok(Ok(Action::After(pause)))) => (Completion::DoneUntil(pause), RunResult::RequeueAfter),
+            Ok(Ok(Err(error))) => self.failed(&error, attempt),
+            Ok(Err(panic)) => {
+                let pause = self.pause(attempt);
+                tracing::error!(cause = panic_text(&*panic), retry_after = ?pause, "the reconciler panicked: please report this");
+                (Completion::Retry(pause), RunResult::Panicked)
+            }
+            Err(_elapsed) => {
+                let pause = self.pause(attempt);
+                tracing::warn!(limit = ?self.time_limit, retry_after = ?pause, "gave up a run that took too long");
+                (Completion::Retry(pause), RunResult::TimedOut)
+            }
+        };
+        self.metrics.finished(controller, result, started.elapsed());
+        completion
+    }
+
+    fn failed(&self, error: &R::Error, attempt: u32) -> (Completion, RunResult) {
+        let (pause, permanent) = match error.class() {
+            ErrorClass::Transient => (self.pause(attempt), false),
+            ErrorClass::Permanent => (self.permanent_retry, true),
+            ErrorClass::After(pause) => (pause, false),
+        };
+        let reason = error.reason();
+        tracing::warn!(error = error as &dyn std::error::Error, reason, retry_after = ?pause, "failed");
+        (Completion::Retry(pause), RunResult::Error { reason, permanent })
+    }
+
+    fn pause(&self, attempt: u32) -> Duration {
+        self.backoff.delay(attempt, rand::random())
+    }
+}
+
+/// What a panic said, where it said it in words.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+use std::{collections::BTreeMap, sync::Mutex};
+
+use tokio::sync::Notify;
+
+use super::*;
+use crate::{metrics::Metrics, queue::Priority};
+
+#[derive(Debug, thiserror::Error)]
+#[error("failed on purpose")]
+struct Failure(ErrorClass);
+
+impl Classify for Failure {
+    fn class(&self) -> ErrorClass {
+        self.0
+    }
+
+    fn reason(&self) -> &'static str {
+        "OnPurpose"
+    }
+}
+
+/// Does what its key says, and writes down the attempts.
+#[derive(Default)]
+struct Scripted {
+    attempts: Mutex<BTreeMap<&'static str, Vec<u32>>>,
+    gate: Notify,
+}
+
+impl Reconciler for Scripted {
+    type Key = &'static str;
+    type Error = Failure;
+
+    async fn reconcile(&self, request: Request<&'static str>) -> Result<Action, Failure> {
+        self.attempts.lock().expect("not poisoned").entry(request.key).or_default().push(request.attempt);
+        match request.key {
+            "panics" => panic!("on purpose"),
+            "hangs" => std::future::pending().await,
+            "transient" => Err(Failure(ErrorClass::Transient)),
+            "permanent" => Err(Failure(ErrorClass::Permanent)),
+            "told when" => Err(Failure(ErrorClass::After(Duration::from_millis(5)))),
+            "periodic" => Ok(Action::After(Duration::from_millis(5))),
+            "gated" => {
+                self.gate.notified().await;
+                Ok(Action::Done)
+            }
+            _ => Ok(Action::Done),
+        }
+    }
+}
+
+struct Bench {
+    reconciler: Arc<Scripted>,
+    queue: Queue<&'static str>,
+    metrics: Metrics,
+    controller: tokio::task::JoinHandle<()>,
+}
+
+fn bench(workers: usize) -> Bench {
+    let metrics = Metrics::new("test", "0");
+    let queue = Queue::new("test", metrics.queues());
+    let reconciler = Arc::new(Scripted::default());
+    let pause = Duration::from_millis(5);
+    let controller = Controller::new(Arc::clone(&reconciler), queue.clone(), metrics.controllers())
+        .workers(workers)
+        .time_limit(Duration::from_mins(1))
+        .backoff(Backoff { base: pause, factor: 1.0, cap: pause });
+    Bench { reconciler, queue, metrics, controller: tokio::spawn(controller.run()) }
+}
+
+impl Bench {
+    fn attempts(&self, key: &str) -> Vec<u32> {
+        self.reconciler.attempts.lock().expect("not poisoned").get(key).cloned().unwrap_or_default()
+    }
+
+    /// Waits until the key ran that often.
+    async fn ran(&self, key: &str, times: usize) {
+        let waited = tokio::time::timeout(Duration::from_secs(20), async {
+            while self.attempts(key).len() < times {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        assert!(waited.await.is_ok(), "{key} ran {:?}, not {times} times", self.attempts(key));
+    }
+}
+
+#[tokio::test]
+async fn each_ending_has_its_repetition() {
+    let bench = bench(8);
+    for key in ["panics", "transient", "permanent", "told when", "periodic", "fine"] {
+        bench.queue.add(key, Priority::Normal, "test");
+    }
+    for key in ["panics", "transient", "told when"] {
+        bench.ran(key, 3).await;
+        assert_eq!(bench.attempts(key)[..3], [1, 2, 3], "{key}");
+    }
+    bench.ran("periodic", 3).await;
+    assert_eq!(bench.attempts("periodic")[..3], [1, 1, 1]);
+    assert_eq!(bench.attempts("fine"), [1]);
+    assert_eq!(bench.attempts("permanent"), [1]);
+    bench.queue.add("permanent", Priority::Normal, "changed");
+    bench.ran("permanent", 2).await;
+    assert_eq!(bench.attempts("permanent"), [1, 2]);
+    let text = bench.metrics.encode().expect("text");
+    for line in [
+        r#"controller_runtime_terminal_reconcile_errors_total{controller="test"}"#,
+        r#"konverge_reconcile_errors_total{controller="test",reason="Panicked"}"#,
+        r#"controller_runtime_reconcile_panics_total{controller="test"}"#,
+        r#"controller_runtime_max_concurrent_reconciles{controller="test"} 8"#,
+    ] {
+        assert!(text.contains(line), "{line} is not in:\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_takes_too_long_is_dropped_and_repeated() {
+    let bench = bench(1);
+    let queue = Queue::new("hanging", bench.metrics.queues());
+    let controller = Controller::new(Arc::clone(&bench.reconciler), queue.clone(), bench.metrics.controllers())
+        .workers(1)
+        .time_limit(Duration::from_millis(5))
+        .backoff(Backoff { base: Duration::from_millis(1), factor: 1.0, cap: Duration::from_millis(1) });
+    tokio::spawn(controller.run());
+    queue.add("hangs", Priority::High, "test");
+    queue.add("fine", Priority::Low, "test");
+    bench.ran("hangs", 2).await;
+    bench.ran("fine", 1).await;
+    assert_eq!(bench.attempts("hangs")[..2], [1, 2]);
+    let text = bench.metrics.encode().expect("text");
+    assert!(text.contains(r#"controller_runtime_reconcile_timeouts_total{controller="hanging"}"#), "{text}");
+}
+
+#[tokio::test]
+async fn a_key_never_runs_twice_at_once_and_runs_again_when_added_meanwhile() {
+    let bench = bench(4);
+    bench.queue.add("gated", Priority::Normal, "test");
+    bench.ran("gated", 1).await;
+    bench.queue.add("gated", Priority::High, "test");
+    bench.queue.add("gated", Priority::High, "test");
+    bench.queue.add("fine", Priority::Low, "test");
+    bench.ran("fine", 1).await;
+    assert_eq!(bench.attempts("gated"), [1]);
+    bench.reconciler.gate.notify_one();
+    bench.ran("gated", 2).await;
+    bench.reconciler.gate.notify_one();
+    bench.queue.add("last", Priority::Low, "test");
+    bench.ran("last", 1).await;
+    assert_eq!(bench.attempts("gated"), [1, 1]);
+}
+
+#[tokio::test]
+async fn closing_lets_the_run_in_flight_end_and_starts_no_other() {
+    let bench = bench(1);
+    bench.queue.add("gated", Priority::Normal, "test");
+    bench.queue.add("fine", Priority::Normal, "test");
+    bench.ran("gated", 1).await;
+    bench.queue.close();
+    bench.queue.add("late", Priority::High, "test");
+    assert!(!bench.controller.is_finished());
+    bench.reconciler.gate.notify_one();
+    bench.controller.await.expect("no panic");
+    assert_eq!(bench.reconciler.attempts.lock().expect("not poisoned").len(), 1);
+}
+
+#[tokio::test]
+async fn many_workers_empty_a_burst_without_losing_a_key() {
+    let metrics = Metrics::new("test", "0");
+    let queue = Queue::new("burst", metrics.queues());
+    let mut workers = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let queue: Queue<u32> = queue.clone();
+        workers.spawn(async move {
+            let mut seen = Vec::new();
+            while let Some(request) = queue.next().await {
+                seen.push(request.key);
+                tokio::task::yield_now().await;
+                queue.complete(&request.key, Completion::Done);
+                if seen.last() == Some(&u32::MAX) {
+                    queue.close();
+                }
+            }
+            seen
+        });
+    }
+    for key in 0..1000 {
+        queue.add(key, Priority::Normal, "test");
+    }
+    queue.add(u32::MAX, Priority::Low, "the last");
+    let mut seen: Vec<u32> = workers.join_all().await.concat();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..1000).chain([u32::MAX]).collect::<Vec<_>>());
+}

@@ -1,0 +1,92 @@
+//! One address for the kubelet, for Prometheus and for people: `/healthz`, `/readyz` and `/metrics`.
+
+use std::net::SocketAddr;
+
+use axum::{
+    Router,
+    extract::{RawQuery, State},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tokio::net::TcpListener;
+
+use crate::{
+    checks::{Checks, Report},
+    metrics::Metrics,
+};
+
+/// An address that is not available.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} for health and metrics; is another process using it? choose another address")]
+pub struct BindError {
+    /// What was asked for.
+    pub address: SocketAddr,
+    /// What the system said.
+    #[source]
+    pub source: std::io::Error,
+}
+
+/// A server that has its address but does not answer yet.
+#[derive(Debug)]
+pub struct HttpServer {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl HttpServer {
+    /// Takes the address; port 0 takes a free one.
+    pub async fn bind(address: SocketAddr) -> Result<Self, BindError> {
+        let bind = async {
+            let listener = TcpListener::bind(address).await?;
+            let address = listener.local_addr()?;
+            Ok(Self { listener, address })
+        };
+        bind.await.map_err(|source| BindError { address, source })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until dropped.
+    pub async fn serve(self, checks: Checks, metrics: Metrics) -> std::io::Result<()> {
+        let router = Router::new()
+            .route(
+                "/healthz",
+                get(|State((checks, _)): State<Shared>, query: RawQuery| async move { answer(checks.live(), &query) }),
+            )
+            .route(
+                "/readyz",
+                get(|State((checks, _)): State<Shared>, query: RawQuery| async move { answer(checks.ready(), &query) }),
+            )
+            .route("/metrics", get(|State((_, metrics)): State<Shared>| async move { scrape(&metrics) }))
+            .with_state((checks, metrics));
+        axum::serve(self.listener, router).await
+    }
+}
+
+type Shared = (Checks, Metrics);
+
+/// Every line with `?verbose` or when something fails, else `ok`: as Kubernetes components answer.
+fn answer(report: Report, RawQuery(query): &RawQuery) -> Response {
+    let verbose = query
+        .as_deref()
+        .is_some_and(|query| query.split('&').any(|part| part == "verbose" || part.starts_with("verbose=")));
+    match (report.passed, verbose) {
+        (true, false) => (StatusCode::OK, "ok".to_owned()),
+        (true, true) => (StatusCode::OK, report.text),
+        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, report.text),
+    }
+    .into_response()
+}
+
+fn scrape(metrics: &Metrics) -> Response {
+    match metrics.encode() {
+        Ok(text) => {
+            ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("cannot write the metrics: {error}")).into_response(),
+    }
+}

@@ -1,0 +1,277 @@
+//! What a program is made of: tasks, controllers, checks, metrics, and one way to start and to stop.
+//!
+//! Starting: the address is bound ([`Manager::bind`]); then the HTTP server and the tasks run (watches, hubs, events); then the
+//! controllers, with a lease only once it is held. A standby runs all but the controllers, so its caches are warm.
+//!
+//! Stopping, on SIGTERM, SIGINT, [`Manager::shutdown`] or a failure: readiness fails; the queues close and runs in flight end;
+//! the tasks are told to stop and end; the lease is released; the server goes. All of it within the grace period, after which
+//! what is left is dropped. A second signal drops everything at once.
+
+mod error;
+mod signals;
+
+use std::{net::SocketAddr, panic::AssertUnwindSafe, pin::Pin, time::Duration};
+
+use futures::FutureExt;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    checks::{Checks, Flag},
+    controller::{Controller, Reconciler, panic_text},
+    http_server::{BindError, HttpServer},
+    lease::Elector,
+    metrics::Metrics,
+};
+
+pub use error::RunError;
+use signals::Signals;
+
+type BoxedTask = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send>>;
+
+/// A program that is being put together, and then runs.
+pub struct Manager {
+    server: HttpServer,
+    checks: Checks,
+    metrics: Metrics,
+    up: Flag,
+    grace: Duration,
+    shutdown: CancellationToken,
+    /// Cancelled once the controllers have ended.
+    stop_tasks: CancellationToken,
+    tasks: Vec<BoxedTask>,
+    controllers: Vec<ControllerTask>,
+    elector: Option<Elector>,
+}
+
+struct ControllerTask {
+    run: BoxedTask,
+    close: Box<dyn FnOnce() + Send>,
+}
+
+impl Manager {
+    /// Takes the address for `/healthz`, `/readyz` and `/metrics`, before anything else is tried.
+    pub async fn bind(address: SocketAddr, metrics: Metrics) -> Result<Self, BindError> {
+        let server = HttpServer::bind(address).await?;
+        let checks = Checks::default();
+        let up = checks.readiness_flag("shutdown", "shutting down");
+        Ok(Self {
+            server,
+            checks,
+            metrics,
+            up,
+            grace: Duration::from_secs(30),
+            shutdown: CancellationToken::new(),
+            stop_tasks: CancellationToken::new(),
+            tasks: Vec::new(),
+            controllers: Vec::new(),
+            elector: None,
+        })
+    }
+
+    /// How long stopping may take; 30 seconds unless said.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Lets the controllers run only while this elector leads. Losing the lease ends the program.
+    #[must_use]
+    pub fn leader_election(mut self, elector: Elector) -> Self {
+        self.elector = Some(elector);
+        self
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// The checks behind `/healthz` and `/readyz`.
+    pub fn checks(&self) -> &Checks {
+        &self.checks
+    }
+
+    /// The series behind `/metrics`.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Cancelling it begins the shutdown, as a signal does; it is cancelled when the shutdown begins for another reason.
+    pub fn shutdown(&self) -> CancellationToken {
+        self.shutdown.clone()
+    }
+
+    /// Cancelled when tasks are to stop: after the controllers' last runs, which may need them.
+    pub fn stop_tasks(&self) -> CancellationToken {
+        self.stop_tasks.clone()
+    }
+
+    /// Runs `task` from start to stop and drops it then. A task that ends before is an error of the program.
+    pub fn task(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop_tasks.clone();
+        self.stopping_task(name, async move {
+            stop.run_until_cancelled(task).await;
+        });
+    }
+
+    /// Like [`task`](Self::task), for one that looks at [`stop_tasks`](Self::stop_tasks) itself and has something to finish.
+    pub fn stopping_task(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop_tasks.clone();
+        self.tasks.push(Box::pin(guarded(name, stop, task)));
+    }
+
+    /// Runs a controller, with a lease only while leading.
+    pub fn controller<R: Reconciler>(&mut self, name: &'static str, controller: Controller<R>) {
+        let queue = controller.queue().clone();
+        let stop = self.shutdown.clone();
+        self.controllers.push(ControllerTask {
+            run: Box::pin(guarded(name, stop, controller.run())),
+            close: Box::new(move || queue.close()),
+        });
+    }
+
+    /// Runs the program until it is told to stop or something fails.
+    pub async fn run(self) -> Result<(), RunError> {
+        let mut signals = Signals::new().map_err(RunError::Signals)?;
+        let shutdown = self.shutdown.clone();
+        let mut run = Box::pin(self.run_until_shutdown());
+        tokio::select! {
+            result = &mut run => return result,
+            signal = signals.next() => {
+                tracing::info!(signal, "shutting down");
+                shutdown.cancel();
+            }
+        }
+        tokio::select! {
+            result = run => result,
+            signal = signals.next() => {
+                tracing::warn!(signal, "second signal: stopping at once");
+                Err(RunError::Aborted)
+            }
+        }
+    }
+
+    async fn run_until_shutdown(self) -> Result<(), RunError> {
+        let Self { server, checks, metrics, up, grace, shutdown, stop_tasks, tasks, controllers, elector } = self;
+        let stop_lease = CancellationToken::new();
+        let stop_server = CancellationToken::new();
+
+        tracing::info!(address = %server.address(), "serving health and metrics");
+        let mut services = JoinSet::new();
+        let until = stop_server.clone();
+        services.spawn(async move {
+            match until.run_until_cancelled(server.serve(checks, metrics)).await {
+                None => Ok(()),
+                Some(Ok(())) => Err(RunError::TaskEnded { name: "http server" }),
+                Some(Err(source)) => Err(RunError::Server(source)),
+            }
+        });
+        let mut others: JoinSet<_> = tasks.into_iter().collect();
+        let mut lease = JoinSet::new();
+        let mut leading = always();
+        if let Some(elector) = elector {
+            leading = elector.leading();
+            let until = stop_lease.clone();
+            lease.spawn(async move { elector.run(until).await.map_err(RunError::LeaseLost) });
+        }
+        let (runs, closers): (Vec<_>, Vec<_>) = controllers.into_iter().map(|task| (task.run, task.close)).unzip();
+        let mut workers: JoinSet<_> =
+            runs.into_iter().map(|run| gated(leading.clone(), shutdown.clone(), run)).collect();
+        up.set(true);
+
+        let failed = tokio::select! {
+            () = shutdown.cancelled() => None,
+            error = first_failure(&mut workers) => Some(error),
+            error = first_failure(&mut others) => Some(error),
+            error = first_failure(&mut services) => Some(error),
+            error = first_failure(&mut lease) => Some(error),
+        };
+        up.set(false);
+        shutdown.cancel();
+        for close in closers {
+            close();
+        }
+        if let Some(error @ RunError::LeaseLost(_)) = failed {
+            // Somebody else may be leading already: what is in flight must not go on.
+            return Err(error);
+        }
+        let deadline = Instant::now() + grace;
+        let workers_ended = drain(&mut workers, deadline).await;
+        stop_tasks.cancel();
+        let tasks_ended = drain(&mut others, deadline).await;
+        workers.shutdown().await;
+        stop_lease.cancel();
+        // Releasing has a limit of its own and is worth waiting for: otherwise the next leader waits for the lease to expire.
+        while lease.join_next().await.is_some() {}
+        stop_server.cancel();
+        match failed {
+            Some(error) => Err(error),
+            None if workers_ended && tasks_ended => Ok(()),
+            None => Err(RunError::NotInTime { grace }),
+        }
+    }
+}
+
+/// A leadership that needs no election.
+fn always() -> watch::Receiver<bool> {
+    watch::Sender::new(true).subscribe()
+}
+
+/// Runs a controller from when we lead; not at all if the shutdown comes first.
+async fn gated(
+    mut leading: watch::Receiver<bool>,
+    shutdown: CancellationToken,
+    run: BoxedTask,
+) -> Result<(), RunError> {
+    let leads = async { leading.wait_for(|leads| *leads).await.is_ok() };
+    match shutdown.run_until_cancelled(leads).await {
+        Some(true) => run.await,
+        Some(false) | None => Ok(()),
+    }
+}
+
+/// Makes an error of a task that panics, and of one that ends before it should.
+async fn guarded(
+    name: &'static str,
+    stop: CancellationToken,
+    task: impl Future<Output = ()> + Send,
+) -> Result<(), RunError> {
+    match AssertUnwindSafe(task).catch_unwind().await {
+        Ok(()) if stop.is_cancelled() => Ok(()),
+        Ok(()) => Err(RunError::TaskEnded { name }),
+        Err(panic) => Err(RunError::TaskPanicked { name, message: panic_text(&*panic).to_owned() }),
+    }
+}
+
+/// Waits for the first task that fails; for ever if none does.
+async fn first_failure(tasks: &mut JoinSet<Result<(), RunError>>) -> RunError {
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return error,
+            Err(error) => return RunError::TaskPanicked { name: "task", message: error.to_string() },
+        }
+    }
+    std::future::pending().await
+}
+
+/// Waits for all tasks; whether they ended before the deadline.
+async fn drain(tasks: &mut JoinSet<Result<(), RunError>>, deadline: Instant) -> bool {
+    let all = async {
+        while let Some(ended) = tasks.join_next().await {
+            if let Ok(Err(error)) = ended {
+                tracing::warn!(error = &error as &dyn std::error::Error, "failed while shutting down");
+            }
+        }
+    };
+    timeout_at(deadline, all).await.is_ok()
+}
+
+#[cfg(test)]
+mod tests;

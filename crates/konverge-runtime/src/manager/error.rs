@@ -1,0 +1,43 @@
+//! Why a program ended that nobody had told to.
+
+use std::time::Duration;
+
+use crate::lease::LeaseLost;
+
+/// Why [`Manager::run`](super::Manager::run) ended with an error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The system gave no way to hear signals.
+    #[error("cannot listen for signals")]
+    Signals(#[source] std::io::Error),
+    /// The HTTP server failed.
+    #[error("the server for health and metrics failed")]
+    Server(#[source] std::io::Error),
+    /// A task ended although nobody had told it to.
+    #[error("task {name} ended unexpectedly")]
+    TaskEnded {
+        /// Which one.
+        name: &'static str,
+    },
+    /// A task panicked.
+    #[error("task {name} panicked: {message}")]
+    TaskPanicked {
+        /// Which one.
+        name: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// Another replica may lead now, so the work was dropped where it was.
+    #[error("no longer the leader")]
+    LeaseLost(#[source] LeaseLost),
+    /// Shutting down took longer than the grace period; what was left was dropped.
+    #[error("shutdown did not end within {grace:?}; dropped what was left")]
+    NotInTime {
+        /// The grace period.
+        grace: Duration,
+    },
+    /// A second signal asked to stop at once.
+    #[error("stopped at once by a second signal")]
+    Aborted,
+}

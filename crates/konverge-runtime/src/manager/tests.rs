@@ -1,0 +1,114 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tokio::sync::Notify;
+
+use super::*;
+
+async fn manager() -> Manager {
+    Manager::bind(([127, 0, 0, 1], 0).into(), Metrics::new("test", "0")).await.expect("a free port")
+}
+
+#[tokio::test]
+async fn a_busy_port_is_named() {
+    let first = manager().await;
+    let error = Manager::bind(first.address(), Metrics::new("test", "0")).await.err().expect("busy");
+    assert!(error.to_string().starts_with(&format!("cannot listen on {}", first.address())), "{error}");
+}
+
+#[tokio::test]
+async fn a_task_that_ends_or_panics_ends_the_program() {
+    let mut ending = manager().await;
+    ending.task("short", async {});
+    assert!(matches!(ending.run_until_shutdown().await, Err(RunError::TaskEnded { name: "short" })));
+    let mut panicking = manager().await;
+    panicking.task("loud", async { panic!("on purpose") });
+    let error = panicking.run_until_shutdown().await.expect_err("a panic");
+    assert_eq!(error.to_string(), "task loud panicked: on purpose");
+}
+
+#[tokio::test]
+async fn a_task_may_finish_its_work_when_stopped_and_others_are_dropped() {
+    let mut manager = manager().await;
+    let finished = Arc::new(AtomicBool::new(false));
+    let (stop, seen) = (manager.stop_tasks(), Arc::clone(&finished));
+    manager.stopping_task("tidy", async move {
+        stop.cancelled().await;
+        tokio::task::yield_now().await;
+        seen.store(true, Ordering::SeqCst);
+    });
+    manager.task("endless", std::future::pending());
+    manager.shutdown().cancel();
+    manager.run_until_shutdown().await.expect("a clean end");
+    assert!(finished.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn what_does_not_end_in_time_is_dropped_and_told() {
+    let mut manager = manager().await.grace(Duration::from_millis(20));
+    manager.stopping_task("stubborn", std::future::pending());
+    manager.shutdown().cancel();
+    assert!(matches!(manager.run_until_shutdown().await, Err(RunError::NotInTime { .. })));
+}
+
+/// Says when it started and ends when told.
+struct Gate {
+    started: Notify,
+    go_on: Notify,
+    ended: AtomicBool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("never")]
+struct Never;
+
+impl konverge_core::error::Classify for Never {
+    fn class(&self) -> konverge_core::error::ErrorClass {
+        konverge_core::error::ErrorClass::Permanent
+    }
+
+    fn reason(&self) -> &'static str {
+        "Never"
+    }
+}
+
+impl Reconciler for Gate {
+    type Key = u8;
+    type Error = Never;
+
+    async fn reconcile(&self, _: crate::queue::Request<u8>) -> Result<crate::controller::Action, Never> {
+        self.started.notify_one();
+        self.go_on.notified().await;
+        self.ended.store(true, Ordering::SeqCst);
+        Ok(crate::controller::Action::Done)
+    }
+}
+
+#[tokio::test]
+async fn shutdown_makes_unready_and_waits_for_the_run_in_flight_before_it_stops_tasks() {
+    let mut manager = manager().await;
+    let gate = Arc::new(Gate { started: Notify::new(), go_on: Notify::new(), ended: AtomicBool::new(false) });
+    let queue = crate::queue::Queue::new("gate", manager.metrics().queues());
+    let controller = Controller::new(Arc::clone(&gate), queue.clone(), manager.metrics().controllers());
+    manager.controller("gate", controller);
+    let (stop, seen) = (manager.stop_tasks(), Arc::clone(&gate));
+    manager.stopping_task("needed until the last run ends", async move {
+        stop.cancelled().await;
+        assert!(seen.ended.load(Ordering::SeqCst), "stopped too early");
+    });
+    let (checks, shutdown) = (manager.checks().clone(), manager.shutdown());
+    queue.add(1, crate::queue::Priority::Normal, "test");
+    let running = tokio::spawn(manager.run_until_shutdown());
+    gate.started.notified().await;
+    assert!(checks.ready().passed);
+    shutdown.cancel();
+    while checks.ready().passed {
+        tokio::task::yield_now().await;
+    }
+    assert!(!running.is_finished());
+    gate.go_on.notify_one();
+    running.await.expect("no panic").expect("a clean end");
+    assert!(gate.ended.load(Ordering::SeqCst));
+}

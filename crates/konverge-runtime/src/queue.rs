@@ -1,0 +1,154 @@
+//! The work queue: which object is reconciled next.
+//!
+//! A key waits once however often it is added, and one worker has it at a time; added while it runs, it runs again after.
+//! Repetitions after failures wait as the caller says, but a new event never waits for them. Adding never blocks.
+
+mod metrics;
+mod state;
+
+use std::{
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+pub use metrics::QueueMetrics;
+pub use state::{Completion, PERIODIC, Priority, RETRY, Request};
+use state::{State, Taken};
+
+/// A queue of keys. Clones are handles to the same queue.
+pub struct Queue<K>(Arc<Shared<K>>);
+
+struct Shared<K> {
+    name: String,
+    state: Mutex<State<K>>,
+    changed: Notify,
+    closed: CancellationToken,
+    metrics: QueueMetrics,
+}
+
+impl<K> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
+    /// An empty queue; `name` labels its metrics.
+    pub fn new(name: impl Into<String>, metrics: &QueueMetrics) -> Self {
+        let queue = Self(Arc::new(Shared {
+            name: name.into(),
+            state: Mutex::new(State::new()),
+            changed: Notify::new(),
+            closed: CancellationToken::new(),
+            metrics: metrics.clone(),
+        }));
+        let shared = Arc::downgrade(&queue.0);
+        metrics.measure_before_scrape(move || shared.upgrade().is_some_and(|shared| Self(shared).measure()));
+        queue
+    }
+
+    /// The name that labels its metrics.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Asks for a run as soon as possible. `reason` comes from a fixed list and is shown to the reconciler.
+    pub fn add(&self, key: K, priority: Priority, reason: &'static str) {
+        self.add_after(key, Duration::ZERO, priority, reason);
+    }
+
+    /// Asks for a run after `delay`, or at the time asked for before, whichever is earlier.
+    pub fn add_after(&self, key: K, delay: Duration, priority: Priority, reason: &'static str) {
+        if self.0.closed.is_cancelled() {
+            return;
+        }
+        self.state().add(key, Instant::now() + delay, priority, reason);
+        self.0.metrics.added(&self.0.name);
+        self.0.changed.notify_one();
+    }
+
+    /// The next request, as soon as there is one; nothing once the queue is closed.
+    ///
+    /// The caller hands the key back with [`complete`](Self::complete); until then nobody else gets it. Cancel safe.
+    pub async fn next(&self) -> Option<Request<K>> {
+        loop {
+            if self.0.closed.is_cancelled() {
+                return None;
+            }
+            let due = match self.take() {
+                Taken::Request(request, waited) => {
+                    self.0.metrics.started(&self.0.name, waited);
+                    return Some(request);
+                }
+                Taken::NothingUntil(due) => Some(due),
+                Taken::Nothing => None,
+            };
+            let wake_up = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.0.changed.notified() => {}
+                () = wake_up => {}
+                () = self.0.closed.cancelled() => {}
+            }
+        }
+    }
+
+    /// Hands a key back.
+    pub fn complete(&self, key: &K, completion: Completion) {
+        let worked = self.state().complete(key, completion, Instant::now());
+        if let Some(worked) = worked {
+            self.0.metrics.finished(&self.0.name, worked, matches!(completion, Completion::Retry(_)));
+        }
+        self.0.changed.notify_one();
+    }
+
+    /// Lets nothing in and nothing out any more; what is in flight can still be handed back.
+    pub fn close(&self) {
+        self.0.closed.cancel();
+    }
+
+    /// Waiting keys that are due.
+    pub fn len(&self) -> usize {
+        let now = Instant::now();
+        let mut state = self.state();
+        Priority::ALL.iter().map(|priority| state.depth(now, *priority)).sum()
+    }
+
+    /// Whether no key is due.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn take(&self) -> Taken<K> {
+        let mut state = self.state();
+        let taken = state.take(Instant::now());
+        // One permit may stand for several additions: whoever takes one passes the word on.
+        if matches!(taken, Taken::Request(..)) && state.has_ready() {
+            self.0.changed.notify_one();
+        }
+        taken
+    }
+
+    fn measure(&self) -> bool {
+        let now = Instant::now();
+        let mut state = self.state();
+        let depths = Priority::ALL.map(|priority| (priority, state.depth(now, priority)));
+        let running = state.in_flight().map(|since| now.saturating_duration_since(since)).collect::<Vec<_>>();
+        drop(state);
+        self.0.metrics.measured(&self.0.name, depths, &running);
+        true
+    }
+
+    /// No code that could panic runs under this lock, and none waits.
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

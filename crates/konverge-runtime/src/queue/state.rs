@@ -1,0 +1,210 @@
+//! The queue's decisions, as a state machine that is told the time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    hash::Hash,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// What is worked on first. Within one priority, first come, first served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Can wait: the initial list, safety repetitions.
+    Low,
+    /// Somebody changed something in the cluster.
+    Normal,
+    /// Somebody waits for it: a change streamed in from outside.
+    High,
+}
+
+impl Priority {
+    /// All of them, for metrics.
+    pub(super) const ALL: [Self; 3] = [Self::Low, Self::Normal, Self::High];
+}
+
+/// A key that is to be reconciled, handed to exactly one worker at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request<K> {
+    /// Which object.
+    pub key: K,
+    /// Why, all reasons since it was last handed out.
+    pub reasons: BTreeSet<&'static str>,
+    /// 1 on the first try, 2 after one failure, and so on.
+    pub attempt: u32,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completion {
+    /// All is as it should be.
+    Done,
+    /// All is as it should be; look again after this long, at low priority.
+    DoneUntil(Duration),
+    /// It failed; try again after this long.
+    Retry(Duration),
+}
+
+/// The reason given to repetitions after a failure.
+pub const RETRY: &str = "retry";
+/// The reason given to repetitions asked for with [`Completion::DoneUntil`].
+pub const PERIODIC: &str = "periodic";
+
+/// A wish to run. Wishes for one key merge: the earliest time, the highest priority, all reasons.
+#[derive(Debug, Clone)]
+struct Wish {
+    due: Instant,
+    priority: Priority,
+    reasons: BTreeSet<&'static str>,
+    /// Ties are served in the order of arrival.
+    arrival: u64,
+}
+
+impl Wish {
+    fn merge(&mut self, other: Self) {
+        self.due = self.due.min(other.due);
+        self.priority = self.priority.max(other.priority);
+        self.reasons.extend(other.reasons);
+    }
+
+    fn ready_place(&self) -> (std::cmp::Reverse<Priority>, u64) {
+        (std::cmp::Reverse(self.priority), self.arrival)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// What is waiting: to run for the first time, or again after the run in flight.
+    wish: Option<Wish>,
+    /// Whether the wish is in `ready` rather than in `delayed`; meaningless while in flight.
+    is_ready: bool,
+    /// Since when a worker has it.
+    in_flight: Option<Instant>,
+    failures: u32,
+}
+
+/// Keys waiting, delayed and in flight.
+#[derive(Debug)]
+pub(super) struct State<K> {
+    entries: HashMap<K, Entry>,
+    ready: BTreeMap<(std::cmp::Reverse<Priority>, u64), K>,
+    delayed: BTreeMap<(Instant, u64), K>,
+    arrivals: u64,
+}
+
+/// What [`State::take`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken<K> {
+    /// Work, and how long it was ready before a worker came.
+    Request(Request<K>, Duration),
+    /// Nothing before this time.
+    NothingUntil(Instant),
+    /// Nothing until something is added.
+    Nothing,
+}
+
+impl<K: Clone + Eq + Hash> State<K> {
+    pub(super) fn new() -> Self {
+        Self { entries: HashMap::new(), ready: BTreeMap::new(), delayed: BTreeMap::new(), arrivals: 0 }
+    }
+
+    /// Wishes for a run of `key` at `due`.
+    pub(super) fn add(&mut self, key: K, due: Instant, priority: Priority, reason: &'static str) {
+        self.arrivals += 1;
+        let wish = Wish { due, priority, reasons: BTreeSet::from([reason]), arrival: self.arrivals };
+        let entry = self.entries.entry(key.clone()).or_default();
+        if entry.in_flight.is_some() {
+            match &mut entry.wish {
+                Some(waiting) => waiting.merge(wish),
+                None => entry.wish = Some(wish),
+            }
+            return;
+        }
+        let Some(mut waiting) = entry.wish.take() else {
+            self.delayed.insert((wish.due, wish.arrival), key);
+            entry.wish = Some(wish);
+            entry.is_ready = false;
+            return;
+        };
+        if entry.is_ready {
+            self.ready.remove(&waiting.ready_place());
+            waiting.merge(wish);
+            self.ready.insert(waiting.ready_place(), key);
+        } else {
+            self.delayed.remove(&(waiting.due, waiting.arrival));
+            waiting.merge(wish);
+            self.delayed.insert((waiting.due, waiting.arrival), key);
+        }
+        entry.wish = Some(waiting);
+    }
+
+    /// Hands out the most urgent key that is due.
+    pub(super) fn take(&mut self, now: Instant) -> Taken<K> {
+        self.promote(now);
+        if let Some((_, key)) = self.ready.pop_first()
+            && let Some(entry) = self.entries.get_mut(&key)
+            && let Some(wish) = entry.wish.take()
+        {
+            entry.in_flight = Some(now);
+            let request = Request { key, reasons: wish.reasons, attempt: entry.failures.saturating_add(1) };
+            return Taken::Request(request, now.saturating_duration_since(wish.due));
+        }
+        self.delayed.first_key_value().map_or(Taken::Nothing, |(&(due, _), _)| Taken::NothingUntil(due))
+    }
+
+    /// Takes a key back. Returns how long it was in flight; nothing if it was not.
+    pub(super) fn complete(&mut self, key: &K, completion: Completion, now: Instant) -> Option<Duration> {
+        let entry = self.entries.get_mut(key)?;
+        let started = entry.in_flight.take()?;
+        entry.failures = match completion {
+            Completion::Retry(_) => entry.failures.saturating_add(1),
+            Completion::Done | Completion::DoneUntil(_) => 0,
+        };
+        entry.is_ready = false;
+        if let Some(wish) = &entry.wish {
+            self.delayed.insert((wish.due, wish.arrival), key.clone());
+        } else if completion == Completion::Done {
+            self.entries.remove(key);
+        }
+        match completion {
+            Completion::Done => {}
+            Completion::DoneUntil(delay) => self.add(key.clone(), now + delay, Priority::Low, PERIODIC),
+            Completion::Retry(delay) => self.add(key.clone(), now + delay, Priority::Normal, RETRY),
+        }
+        Some(now.saturating_duration_since(started))
+    }
+
+    /// Keys due at `now` that no worker has, by priority.
+    pub(super) fn depth(&mut self, now: Instant, priority: Priority) -> usize {
+        self.promote(now);
+        self.ready.keys().filter(|(std::cmp::Reverse(of), _)| *of == priority).count()
+    }
+
+    /// Since when workers have had the keys that are in flight.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = Instant> {
+        self.entries.values().filter_map(|entry| entry.in_flight)
+    }
+
+    /// Whether more is ready, so that another worker is worth waking.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    fn promote(&mut self, now: Instant) {
+        while let Some(first) = self.delayed.first_entry()
+            && first.key().0 <= now
+        {
+            let key = first.remove();
+            if let Some(entry) = self.entries.get_mut(&key)
+                && let Some(wish) = &entry.wish
+            {
+                entry.is_ready = true;
+                self.ready.insert(wish.ready_place(), key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Watching the metadata of objects, for ever.
+//!
+//! Only metadata is asked for, so the payload of a Secret never enters the process. Nothing is stored here: events pass
+//! through, and who needs a cache keeps the part that it needs.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt, stream};
+use konverge_core::backoff::Backoff;
+use kube::{
+    Api, Client, Resource,
+    core::{NamespaceResourceScope, PartialObjectMeta},
+    runtime::watcher::{self, watcher},
+};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+pub use kube::runtime::watcher::Event;
+
+/// Which objects, and how soon a dead connection is noticed.
+#[derive(Debug, Clone)]
+pub struct WatchOptions {
+    /// One namespace, or all.
+    pub namespace: Option<String>,
+    /// Only objects with these labels, in the syntax of `kubectl -l`.
+    pub label_selector: Option<String>,
+    /// Only objects with these fields, in the syntax of `kubectl --field-selector`.
+    pub field_selector: Option<String>,
+    /// How long one watch lasts before the next begins where it ended. A connection that died without a word is noticed five
+    /// seconds later, so this bounds how stale the events can be. Rounded up to whole seconds.
+    pub timeout: Duration,
+    /// The pauses after failures.
+    pub backoff: Backoff,
+}
+
+impl Default for WatchOptions {
+    /// All objects, watches of four minutes, pauses of up to 30 seconds.
+    fn default() -> Self {
+        Self {
+            namespace: None,
+            label_selector: None,
+            field_selector: None,
+            timeout: Duration::from_mins(4),
+            backoff: Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_secs(30) },
+        }
+    }
+}
+
+/// How a watch is doing. Clones look at the same watch.
+#[derive(Debug, Clone, Default)]
+pub struct WatchHealth(Arc<Mutex<Health>>);
+
+#[derive(Debug, Default)]
+struct Health {
+    synced: bool,
+    failing: Option<Failing>,
+}
+
+/// Failures that nothing good came after.
+#[derive(Debug)]
+struct Failing {
+    since: Instant,
+    last: Instant,
+    error: String,
+}
+
+/// An opened watch says nothing while nothing happens. Failing ones fail more often than this, so silence is health.
+const SILENCE_IS_HEALTH: Duration = Duration::from_secs(90);
+
+impl WatchHealth {
+    /// Whether a complete list was seen since the start; the check for readiness.
+    pub fn is_synced(&self) -> bool {
+        self.health().synced
+    }
+
+    /// Fails until the first list is complete; for [`Checks::readiness`](crate::checks::Checks::readiness).
+    pub fn check_synced(&self) -> Result<(), String> {
+        let health = self.health();
+        match (&health.failing, health.synced) {
+            (_, true) => Ok(()),
+            (Some(failing), false) => {
+                Err(format!("cannot list for {} s: {}", failing.since.elapsed().as_secs(), failing.error))
+            }
+            (None, false) => Err("the first list is not complete".to_owned()),
+        }
+    }
+
+    /// How long the watch has been failing, if it is.
+    pub fn failing_for(&self) -> Option<Duration> {
+        let health = self.health();
+        let failing = health.failing.as_ref().filter(|failing| failing.last.elapsed() < SILENCE_IS_HEALTH);
+        failing.map(|failing| failing.since.elapsed())
+    }
+
+    fn succeeded(&self, synced: bool) {
+        let mut health = self.health();
+        health.failing = None;
+        health.synced |= synced;
+    }
+
+    fn failed(&self, error: String) {
+        let mut health = self.health();
+        let now = Instant::now();
+        let since = health.failing.as_ref().map_or(now, |failing| failing.since);
+        health.failing = Some(Failing { since, last: now, error });
+    }
+
+    fn health(&self) -> std::sync::MutexGuard<'_, Health> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The events of all objects of kind `K` that the options choose. The stream never ends; failures are logged, waited out and
+/// seen in the [`WatchHealth`].
+///
+/// `Init`, `InitApply` for each object and `InitDone` begin it, and come again whenever events may have been missed; an object
+/// that was known before and is not among them is deleted. Then `Apply` and `Delete` follow.
+///
+/// A backlog in the consumer holds the watch up and nothing else.
+pub fn metadata<K>(
+    client: Client,
+    options: &WatchOptions,
+) -> (impl Stream<Item = Event<PartialObjectMeta<K>>> + Send + use<K>, WatchHealth)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    let health = WatchHealth::default();
+    let api = match &options.namespace {
+        Some(namespace) => Api::<PartialObjectMeta<K>>::namespaced(client, namespace),
+        None => Api::all(client),
+    };
+    let config = watcher::Config {
+        label_selector: options.label_selector.clone(),
+        field_selector: options.field_selector.clone(),
+        timeout: Some(u32::try_from(options.timeout.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)),
+        ..watcher::Config::default()
+    };
+    let kind = K::kind(&()).into_owned();
+    let begin = move || watcher(api.clone(), config.clone()).boxed();
+    (never_ending(begin, options.backoff, health.clone(), kind), health)
+}
+
+/// What [`never_ending`] carries from event to event.
+struct Progress<Begin, S> {
+    begin: Begin,
+    events: S,
+    failures: u32,
+}
+
+fn never_ending<T, Begin, S>(
+    begin: Begin,
+    backoff: Backoff,
+    health: WatchHealth,
+    kind: String,
+) -> impl Stream<Item = Event<T>> + Send
+where
+    T: Send,
+    Begin: Fn() -> S + Send,
+    S: Stream<Item = Result<Event<T>, watcher::Error>> + Send + Unpin,
+{
+    let events = begin();
+    stream::unfold(Progress { begin, events, failures: 0 }, move |mut progress| {
+        let (health, kind) = (health.clone(), kind.clone());
+        async move {
+            loop {
+                match progress.events.next().await {
+                    Some(Ok(event)) => {
+                        // The beginning of a list is no success yet.
+                        if !matches!(event, Event::Init) {
+                            progress.failures = 0;
+                            health.succeeded(matches!(event, Event::InitDone));
+                        }
+                        return Some((event, progress));
+                    }
+                    Some(Err(error)) => {
+                        progress.failures = progress.failures.saturating_add(1);
+                        let pause = backoff.delay(progress.failures, rand::random());
+                        tracing::warn!(kind, error = &error as &dyn std::error::Error, retry_after = ?pause, "watch failed");
+                        if needs_new_list(&error) {
+                            progress.events = (progress.begin)();
+                        }
+                        health.failed(error.to_string());
+                        tokio::time::sleep(pause).await;
+                    }
+                    None => progress.events = (progress.begin)(),
+                }
+            }
+        }
+    })
+}
+
+/// The watcher of kube asks again for the same version after HTTP 410 at the opening of a watch, which is in vain.
+fn needs_new_list(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kube::core::Status;
+
+use super::*;
+
+type Step = Result<Event<u8>, watcher::Error>;
+
+fn api_error(code: u16) -> kube::Error {
+    kube::Error::Api(Status { code, ..Status::default() }.boxed())
+}
+
+/// A watch that goes through the given lives, one per beginning, and hangs in the last.
+fn watch(lives: Vec<Vec<fn() -> Step>>) -> (impl Stream<Item = Event<u8>>, WatchHealth, Arc<AtomicUsize>) {
+    let beginnings = Arc::new(AtomicUsize::new(0));
+    let (health, count) = (WatchHealth::default(), Arc::clone(&beginnings));
+    let begin = move || {
+        let life = lives[beginnings.fetch_add(1, Ordering::SeqCst)].clone();
+        stream::iter(life.into_iter().map(|step| step())).chain(stream::pending()).boxed()
+    };
+    let backoff = Backoff { base: Duration::from_millis(1), factor: 1.0, cap: Duration::from_millis(1) };
+    (never_ending(begin, backoff, health.clone(), "Test".to_owned()), health, count)
+}
+
+async fn next(events: &mut (impl Stream<Item = Event<u8>> + Unpin)) -> Event<u8> {
+    tokio::time::timeout(Duration::from_secs(20), events.next()).await.expect("an event in time").expect("no end")
+}
+
+#[tokio::test]
+async fn errors_are_waited_out_and_410_at_opening_begins_anew() {
+    let (events, health, beginnings) = watch(vec![
+        vec![
+            || Ok(Event::Init),
+            || Ok(Event::InitDone),
+            || Err(watcher::Error::WatchStartFailed(api_error(503))),
+            || Err(watcher::Error::WatchFailed(api_error(500))),
+            || Ok(Event::Apply(1)),
+            || Err(watcher::Error::WatchStartFailed(api_error(410))),
+        ],
+        vec![|| Ok(Event::Init), || Ok(Event::InitApply(2)), || Ok(Event::InitDone)],
+    ]);
+    let mut events = Box::pin(events);
+    assert!(matches!(next(&mut events).await, Event::Init));
+    assert_eq!(health.check_synced(), Err("the first list is not complete".to_owned()));
+    assert!(matches!(next(&mut events).await, Event::InitDone));
+    assert_eq!((health.check_synced(), health.is_synced()), (Ok(()), true));
+    assert!(matches!(next(&mut events).await, Event::Apply(1)));
+    assert_eq!((beginnings.load(Ordering::SeqCst), health.failing_for()), (1, None));
+    assert!(matches!(next(&mut events).await, Event::Init));
+    assert_eq!(beginnings.load(Ordering::SeqCst), 2);
+    assert!(health.failing_for().is_some());
+    assert!(matches!(next(&mut events).await, Event::InitApply(2)));
+    assert!(health.failing_for().is_none());
+}
+
+#[tokio::test]
+async fn a_list_that_fails_says_why_it_is_not_ready() {
+    let (events, health, _) = watch(vec![vec![|| Err(watcher::Error::InitialListFailed(api_error(403)))]]);
+    let mut events = Box::pin(events);
+    let waited = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
+    assert!(waited.is_err(), "there is no event to see");
+    assert!(
+        health.check_synced().is_err_and(|why| why.starts_with("cannot list for 0 s: ")),
+        "{:?}",
+        health.check_synced()
+    );
+}
