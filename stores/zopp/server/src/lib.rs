@@ -1,1 +1,5 @@
 //! The zopp server: storage, permissions, gRPC service.
+
+mod clock;
+pub mod rbac;
+pub mod store;

@@ -1,0 +1,3 @@
+//! `zopp-server`.
+
+fn main() {}
