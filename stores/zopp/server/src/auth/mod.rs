@@ -17,8 +17,8 @@ pub use replay::{Admission, ReplayCache};
 
 use crate::{
     clock,
-    store::{PrincipalRow, Store},
     status::from_store,
+    store::{PrincipalRow, Store},
 };
 
 /// A principal that proved to be the one calling.
@@ -129,8 +129,7 @@ pub async fn verify_login(
     mut message: konverge_zopp_proto::LoginRequest,
 ) -> Result<Caller, Status> {
     let bytes = std::mem::take(&mut message.signature);
-    let signature =
-        bytes.try_into().map_err(|_| Status::unauthenticated("signature is not 64 bytes long"))?;
+    let signature = bytes.try_into().map_err(|_| Status::unauthenticated("signature is not 64 bytes long"))?;
     let (method, body) = (method_path("Login"), message.encode_to_vec());
     let request_hash = Some(signature::request_hash(&method, &body));
     let signed = Signed { timestamp: message.timestamp, signature, request_hash };
