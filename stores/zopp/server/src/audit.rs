@@ -14,19 +14,19 @@ const BATCH: usize = 256;
 
 /// Where rows are handed in.
 #[derive(Debug, Clone)]
-pub struct AuditQueue {
+pub(crate) struct AuditQueue {
     sender: mpsc::Sender<AuditRow>,
 }
 
 impl AuditQueue {
     /// Starts the writer. It ends, with everything written, when the last clone of the queue is gone.
-    pub fn start(store: Store) -> (Self, JoinHandle<()>) {
+    pub(crate) fn start(store: Store) -> (Self, JoinHandle<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         (Self { sender }, tokio::spawn(write(store, receiver)))
     }
 
     /// Hands in a row; waits while the queue is full.
-    pub async fn record(&self, row: AuditRow) {
+    pub(crate) async fn record(&self, row: AuditRow) {
         if self.sender.send(row).await.is_err() {
             tracing::error!("an audit row was lost: the writer is gone");
         }

@@ -15,7 +15,7 @@ use crate::{
 
 /// What is recorded about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Record {
+pub(crate) enum Record {
     /// Nothing: it shows nothing secret and changes nothing.
     Nothing,
     /// That it was made: it shows a secret.
@@ -26,7 +26,7 @@ pub enum Record {
 
 /// A call by a verified principal.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub(crate) struct Call {
     /// What all calls share.
     pub state: Arc<State>,
     /// Who.
@@ -37,7 +37,7 @@ pub struct Call {
 
 /// How a workspace is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub(crate) enum Access {
     /// Users by ownership or membership, services by holding the key.
     Member,
     /// Everybody by holding the key.
@@ -46,7 +46,7 @@ pub enum Access {
 
 /// A place in the tree, resolved for a caller.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub(crate) struct Place {
     /// The workspace.
     pub workspace: WorkspaceRow,
     /// Ids down to the place.
@@ -55,7 +55,7 @@ pub struct Place {
 
 impl Call {
     /// Verifies the caller.
-    pub async fn open<M: Message>(
+    pub(crate) async fn open<M: Message>(
         state: &Arc<State>,
         request: &Request<M>,
         name: &str,
@@ -78,19 +78,19 @@ impl Call {
     }
 
     /// The row for a change to the thing of that id (or name).
-    pub fn audit(&mut self, resource_id: &str) -> AuditRow {
+    pub(crate) fn audit(&mut self, resource_id: &str) -> AuditRow {
         resource_id.clone_into(&mut self.row.resource_id);
         self.row.clone()
     }
 
     /// Names the thing the call is about, for the record, and adds details (JSON).
-    pub fn about(&mut self, resource_id: &str, details: Option<String>) {
+    pub(crate) fn about(&mut self, resource_id: &str, details: Option<String>) {
         resource_id.clone_into(&mut self.row.resource_id);
         self.row.details = details;
     }
 
     /// Ends the call: records what must be recorded and turns the result into an answer.
-    pub async fn close<T>(self, result: Result<T, Status>) -> Result<Response<T>, Status> {
+    pub(crate) async fn close<T>(self, result: Result<T, Status>) -> Result<Response<T>, Status> {
         let recorded = match (&result, self.record) {
             (_, Record::Nothing) | (Ok(_), Record::Change(..)) => None,
             (Ok(_), Record::Read(..)) => Some(self.row),
@@ -103,7 +103,7 @@ impl Call {
     }
 
     /// The workspace of that name, if it is there for the caller.
-    pub async fn workspace(&mut self, name: &str, access: Access) -> Result<Place, Status> {
+    pub(crate) async fn workspace(&mut self, name: &str, access: Access) -> Result<Place, Status> {
         let store = &self.state.store;
         let principal = &self.caller.principal;
         let workspace = match (&principal.user_id, access) {
@@ -119,7 +119,7 @@ impl Call {
     }
 
     /// The project of that name in a workspace.
-    pub async fn project(&mut self, place: &mut Place, name: &str) -> Result<ProjectRow, Status> {
+    pub(crate) async fn project(&mut self, place: &mut Place, name: &str) -> Result<ProjectRow, Status> {
         let project = self
             .state
             .store
@@ -133,7 +133,7 @@ impl Call {
     }
 
     /// The environment of that name in a project of a workspace.
-    pub async fn environment(
+    pub(crate) async fn environment(
         &mut self,
         place: &mut Place,
         project: &str,
@@ -153,7 +153,7 @@ impl Call {
     }
 
     /// Refuses a caller whose role at the place is too low. A failure to find out is a failure, not a permission.
-    pub async fn require(&self, place: &Place, role: Role) -> Result<(), Status> {
+    pub(crate) async fn require(&self, place: &Place, role: Role) -> Result<(), Status> {
         let principal = &self.caller.principal;
         let grants = self
             .state
@@ -176,12 +176,12 @@ fn denied(role: Role) -> Status {
 }
 
 /// The address a request came from.
-pub fn client_ip<M>(request: &Request<M>) -> Option<String> {
+pub(crate) fn client_ip<M>(request: &Request<M>) -> Option<String> {
     request.remote_addr().map(|address| address.ip().to_canonical().to_string())
 }
 
 /// A row with nothing in it but what it is about.
-pub fn blank_row(action: Action, resource_type: &'static str) -> AuditRow {
+pub(crate) fn blank_row(action: Action, resource_type: &'static str) -> AuditRow {
     AuditRow {
         principal_id: String::new(),
         user_id: None,
@@ -199,7 +199,7 @@ pub fn blank_row(action: Action, resource_type: &'static str) -> AuditRow {
 }
 
 /// The row of a call that ended in `status`.
-pub fn refusal(row: AuditRow, status: &Status) -> AuditRow {
+pub(crate) fn refusal(row: AuditRow, status: &Status) -> AuditRow {
     let outcome = match status.code() {
         Code::PermissionDenied | Code::Unauthenticated => Outcome::PermissionDenied,
         Code::NotFound => Outcome::NotFound,

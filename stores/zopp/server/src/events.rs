@@ -15,7 +15,7 @@ const CAPACITY: usize = 256;
 
 /// What happened in an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// A key was set or deleted.
     Changed {
         /// Which.
@@ -35,13 +35,13 @@ type Channels = Mutex<HashMap<String, broadcast::Sender<Event>>>;
 
 /// The channels of all environments. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct EventBus {
+pub(crate) struct EventBus {
     channels: Arc<Channels>,
 }
 
 /// One listener's end. Dropping it frees the channel if it was the last.
 #[derive(Debug)]
-pub struct Subscription {
+pub(crate) struct Subscription {
     receiver: broadcast::Receiver<Event>,
     environment_id: String,
     channels: Arc<Channels>,
@@ -49,7 +49,7 @@ pub struct Subscription {
 
 /// Why there is no next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gap {
+pub(crate) enum Gap {
     /// Events were dropped because this listener was too slow.
     Lagged,
     /// Nobody can publish any more.
@@ -58,7 +58,7 @@ pub enum Gap {
 
 impl EventBus {
     /// Everything published to the environment from now on.
-    pub fn subscribe(&self, environment_id: &str) -> Subscription {
+    pub(crate) fn subscribe(&self, environment_id: &str) -> Subscription {
         let receiver = lock(&self.channels)
             .entry(environment_id.to_owned())
             .or_insert_with(|| broadcast::Sender::new(CAPACITY))
@@ -67,7 +67,7 @@ impl EventBus {
     }
 
     /// Tells whoever listens.
-    pub fn publish(&self, environment_id: &str, event: Event) {
+    pub(crate) fn publish(&self, environment_id: &str, event: Event) {
         if let Some(sender) = lock(&self.channels).get(environment_id) {
             // An error means that the last listener is going this moment.
             let _ = sender.send(event);
@@ -75,14 +75,15 @@ impl EventBus {
     }
 
     /// How many environments are listened to.
-    pub fn channel_count(&self) -> usize {
+    #[cfg(test)]
+    fn channel_count(&self) -> usize {
         lock(&self.channels).len()
     }
 }
 
 impl Subscription {
     /// Waits for the next event. Safe to drop and call again.
-    pub async fn next(&mut self) -> Result<Event, Gap> {
+    pub(crate) async fn next(&mut self) -> Result<Event, Gap> {
         self.receiver.recv().await.map_err(|error| match error {
             broadcast::error::RecvError::Lagged(_) => Gap::Lagged,
             broadcast::error::RecvError::Closed => Gap::Closed,

@@ -14,13 +14,13 @@ use crate::{
 
 /// The gRPC service. What is not in the table answers UNIMPLEMENTED.
 #[derive(Debug, Clone)]
-pub struct Service {
+pub(crate) struct Service {
     state: Arc<State>,
 }
 
 impl Service {
     /// A service on this state.
-    pub fn new(state: Arc<State>) -> Self {
+    pub(crate) fn new(state: Arc<State>) -> Self {
         Self { state }
     }
 }

@@ -9,7 +9,7 @@ use crate::{audit::AuditQueue, auth::ReplayCache, events::EventBus, store::Store
 
 /// What all calls share.
 #[derive(Debug)]
-pub struct State {
+pub(crate) struct State {
     /// What is kept.
     pub store: Store,
     /// Who is told.

@@ -5,7 +5,7 @@ use tonic::Status;
 use crate::store::StoreError;
 
 /// For a store error that no handler has more to say about.
-pub fn from_store(error: StoreError) -> Status {
+pub(crate) fn from_store(error: StoreError) -> Status {
     match error {
         StoreError::Duplicate => Status::already_exists("it exists already"),
         StoreError::Missing => Status::not_found("it does not exist (any more)"),
@@ -17,7 +17,7 @@ pub fn from_store(error: StoreError) -> Status {
 }
 
 /// The same, with words for something of that name being there already.
-pub fn or_exists(what: &'static str, name: &str) -> impl FnOnce(StoreError) -> Status + use<> {
+pub(crate) fn or_exists(what: &'static str, name: &str) -> impl FnOnce(StoreError) -> Status + use<> {
     let message = format!("{what} {name:?} exists already; choose another name");
     move |error| match error {
         StoreError::Duplicate => Status::already_exists(message),
@@ -26,7 +26,7 @@ pub fn or_exists(what: &'static str, name: &str) -> impl FnOnce(StoreError) -> S
 }
 
 /// The same, with words for what is to be changed not being there.
-pub fn or_missing(what: &'static str, name: &str) -> impl FnOnce(StoreError) -> Status + use<> {
+pub(crate) fn or_missing(what: &'static str, name: &str) -> impl FnOnce(StoreError) -> Status + use<> {
     let message = format!("{what} {name:?} not found");
     move |error| match error {
         StoreError::Missing => Status::not_found(message),

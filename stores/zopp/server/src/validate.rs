@@ -23,7 +23,7 @@ const PUBLIC_KEY: usize = 32;
 
 /// The name of a workspace, project, environment or principal. A colon would make encryption contexts, which join names with
 /// colons, ambiguous.
-pub fn name<'a>(what: &str, text: &'a str) -> Result<&'a str, Status> {
+pub(crate) fn name<'a>(what: &str, text: &'a str) -> Result<&'a str, Status> {
     if text.is_empty() || text.trim() != text {
         return Err(invalid(format!("{what} must not be empty nor begin or end with a space")));
     }
@@ -38,7 +38,7 @@ pub fn name<'a>(what: &str, text: &'a str) -> Result<&'a str, Status> {
 
 /// The key of a secret. Anything printable without colon or equals sign; whether Kubernetes or a shell allows it is theirs to
 /// say.
-pub fn secret_key(text: &str) -> Result<&str, Status> {
+pub(crate) fn secret_key(text: &str) -> Result<&str, Status> {
     if text.is_empty() || text.len() > MAXIMUM_KEY {
         return Err(invalid(format!("secret key must be 1 to {MAXIMUM_KEY} bytes long")));
     }
@@ -49,7 +49,7 @@ pub fn secret_key(text: &str) -> Result<&str, Status> {
 }
 
 /// An e-mail address in the one spelling it is kept and compared in: trimmed, lower case.
-pub fn email(text: &str) -> Result<String, Status> {
+pub(crate) fn email(text: &str) -> Result<String, Status> {
     let email = text.trim().to_lowercase();
     let plausible = email.split_once('@').is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty());
     if !plausible || email.len() > MAXIMUM_EMAIL || email.chars().any(|c| c.is_control() || c.is_whitespace()) {
@@ -59,7 +59,7 @@ pub fn email(text: &str) -> Result<String, Status> {
 }
 
 /// A UUID given by a client, in the one spelling ids are kept in.
-pub fn id(what: &str, text: &str) -> Result<String, Status> {
+pub(crate) fn id(what: &str, text: &str) -> Result<String, Status> {
     match uuid::Uuid::try_parse(text) {
         Ok(id) if !id.is_nil() => Ok(id.to_string()),
         _ => Err(invalid(format!("{what} must be a UUID"))),
@@ -67,7 +67,7 @@ pub fn id(what: &str, text: &str) -> Result<String, Status> {
 }
 
 /// An invite token.
-pub fn token(text: &str) -> Result<&str, Status> {
+pub(crate) fn token(text: &str) -> Result<&str, Status> {
     if text.is_empty() || text.len() > MAXIMUM_TOKEN {
         return Err(invalid(format!("token must be 1 to {MAXIMUM_TOKEN} bytes long")));
     }
@@ -75,34 +75,34 @@ pub fn token(text: &str) -> Result<&str, Status> {
 }
 
 /// An Ed25519 public key.
-pub fn signing_key(bytes: &[u8]) -> Result<Vec<u8>, Status> {
+pub(crate) fn signing_key(bytes: &[u8]) -> Result<Vec<u8>, Status> {
     SigningPublic::from_slice(bytes)
         .map_err(|_| invalid(format!("public_key must be an Ed25519 public key of {PUBLIC_KEY} bytes")))?;
     Ok(bytes.to_vec())
 }
 
 /// An X25519 public key that may be missing.
-pub fn optional_x25519_key(bytes: &[u8]) -> Result<Option<Vec<u8>>, Status> {
+pub(crate) fn optional_x25519_key(bytes: &[u8]) -> Result<Option<Vec<u8>>, Status> {
     if bytes.is_empty() { Ok(None) } else { length("x25519_public_key", bytes, PUBLIC_KEY).map(Some) }
 }
 
 /// The public half of the key a workspace key was wrapped with.
-pub fn ephemeral_key(bytes: &[u8]) -> Result<Vec<u8>, Status> {
+pub(crate) fn ephemeral_key(bytes: &[u8]) -> Result<Vec<u8>, Status> {
     length("ephemeral_pub", bytes, PUBLIC_KEY)
 }
 
 /// A wrapped 32-byte key.
-pub fn wrapped_key(what: &str, bytes: &[u8]) -> Result<Vec<u8>, Status> {
+pub(crate) fn wrapped_key(what: &str, bytes: &[u8]) -> Result<Vec<u8>, Status> {
     length(what, bytes, WRAPPED_KEY)
 }
 
 /// A nonce.
-pub fn nonce(what: &str, bytes: &[u8]) -> Result<Vec<u8>, Status> {
+pub(crate) fn nonce(what: &str, bytes: &[u8]) -> Result<Vec<u8>, Status> {
     length(what, bytes, NONCE)
 }
 
 /// An encrypted value.
-pub fn ciphertext(bytes: &[u8]) -> Result<Vec<u8>, Status> {
+pub(crate) fn ciphertext(bytes: &[u8]) -> Result<Vec<u8>, Status> {
     if bytes.len() < TAG {
         return Err(invalid(format!("ciphertext must be at least {TAG} bytes long, but has {}", bytes.len())));
     }

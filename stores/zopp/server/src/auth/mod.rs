@@ -13,7 +13,7 @@ use konverge_zopp_proto::method_path;
 use prost::Message;
 use tonic::{Request, Status, metadata::MetadataMap};
 
-pub use replay::{Admission, ReplayCache};
+pub(crate) use replay::{Admission, ReplayCache};
 
 use crate::{
     clock,
@@ -23,14 +23,14 @@ use crate::{
 
 /// A principal that proved to be the one calling.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub(crate) struct Caller {
     /// As kept.
     pub principal: PrincipalRow,
 }
 
 impl Caller {
     /// The id of the user it belongs to; a service is refused.
-    pub fn user_id(&self) -> Result<&str, Status> {
+    pub(crate) fn user_id(&self) -> Result<&str, Status> {
         self.principal
             .user_id
             .as_deref()
@@ -40,7 +40,7 @@ impl Caller {
 
 /// May the very same request come twice?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeat {
+pub(crate) enum Repeat {
     /// It only reads. Clients that ask the same twice within a second sign the same bytes, and mean no harm.
     Allowed,
     /// It changes something: a second one is a replay.
@@ -48,12 +48,12 @@ pub enum Repeat {
 }
 
 /// Does the request carry any credentials at all?
-pub fn is_signed(metadata: &MetadataMap) -> bool {
+pub(crate) fn is_signed(metadata: &MetadataMap) -> bool {
     metadata.contains_key(signature::SIGNATURE_KEY)
 }
 
 /// Verifies that `request` was signed for this `call` by a principal that exists, recently.
-pub async fn authenticate<M: Message>(
+pub(crate) async fn authenticate<M: Message>(
     store: &Store,
     replays: &ReplayCache,
     call: &str,
@@ -122,7 +122,7 @@ async fn verify(
 }
 
 /// Verifies the signature that a `Login` carries in its own fields: over the message with its signature left out.
-pub async fn verify_login(
+pub(crate) async fn verify_login(
     store: &Store,
     replays: &ReplayCache,
     principal: &PrincipalRow,

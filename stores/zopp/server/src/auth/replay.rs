@@ -18,7 +18,7 @@ const LIFETIME_SECONDS: i64 = MAXIMUM_LEAD_SECONDS + MAXIMUM_AGE_SECONDS + 1;
 
 /// What the cache says to a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
+pub(crate) enum Admission {
     /// It is new, and remembered from now on.
     First,
     /// It was used before.
@@ -29,7 +29,7 @@ pub enum Admission {
 
 /// The signatures used lately. Only verified ones get in, so nobody without a principal can fill it.
 #[derive(Debug)]
-pub struct ReplayCache {
+pub(crate) struct ReplayCache {
     capacity: usize,
     seen: Mutex<Seen>,
 }
@@ -54,7 +54,7 @@ impl ReplayCache {
 
     /// Has this signature been used? `now` is the present in Unix seconds; that the signature
     /// is within the window is checked before.
-    pub fn admit(&self, principal_id: &str, signature: &[u8; 64], now: i64) -> Admission {
+    pub(crate) fn admit(&self, principal_id: &str, signature: &[u8; 64], now: i64) -> Admission {
         let key: [u8; 32] = Sha256::new().chain_update(principal_id).chain_update(signature).finalize().into();
         // A panic while it was held left a set that is still right: each insertion is complete or has not begun.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,7 +24,7 @@ use crate::{
 const NOBODY: &str = "anonymous";
 
 /// Joins by an invite.
-pub async fn join(
+pub(crate) async fn join(
     state: &Arc<State>,
     request: Request<proto::JoinRequest>,
 ) -> Result<Response<proto::JoinResponse>, Status> {
@@ -76,7 +76,7 @@ async fn join_as(
 }
 
 /// Registers a user, a further principal of the caller's user, or a service principal of a workspace.
-pub async fn register(
+pub(crate) async fn register(
     state: &Arc<State>,
     request: Request<proto::RegisterRequest>,
 ) -> Result<Response<proto::RegisterResponse>, Status> {
@@ -138,7 +138,7 @@ async fn register_service(call: &mut Call, message: proto::RegisterRequest) -> R
 }
 
 /// Confirms that somebody holds the key of a principal, and tells its ids.
-pub async fn login(
+pub(crate) async fn login(
     state: &Arc<State>,
     request: Request<proto::LoginRequest>,
 ) -> Result<Response<proto::LoginResponse>, Status> {

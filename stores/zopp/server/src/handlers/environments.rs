@@ -13,7 +13,10 @@ use crate::{
 };
 
 /// Makes an environment.
-pub async fn create(call: &mut Call, message: proto::CreateEnvironmentRequest) -> Result<proto::Environment, Status> {
+pub(crate) async fn create(
+    call: &mut Call,
+    message: proto::CreateEnvironmentRequest,
+) -> Result<proto::Environment, Status> {
     call.caller.user_id()?;
     let mut place = call.workspace(&message.workspace_name, Access::Member).await?;
     let project = call.project(&mut place, &message.project_name).await?;
@@ -34,7 +37,10 @@ pub async fn create(call: &mut Call, message: proto::CreateEnvironmentRequest) -
 }
 
 /// The environments of a project.
-pub async fn list(call: &mut Call, message: proto::ListEnvironmentsRequest) -> Result<proto::EnvironmentList, Status> {
+pub(crate) async fn list(
+    call: &mut Call,
+    message: proto::ListEnvironmentsRequest,
+) -> Result<proto::EnvironmentList, Status> {
     call.caller.user_id()?;
     let mut place = call.workspace(&message.workspace_name, Access::Member).await?;
     let project = call.project(&mut place, &message.project_name).await?;
@@ -44,7 +50,7 @@ pub async fn list(call: &mut Call, message: proto::ListEnvironmentsRequest) -> R
 }
 
 /// One environment, with its wrapped key.
-pub async fn get(call: &mut Call, message: proto::GetEnvironmentRequest) -> Result<proto::Environment, Status> {
+pub(crate) async fn get(call: &mut Call, message: proto::GetEnvironmentRequest) -> Result<proto::Environment, Status> {
     let mut place = call.workspace(&message.workspace_name, Access::Member).await?;
     let environment = call.environment(&mut place, &message.project_name, &message.environment_name).await?;
     call.require(&place, Role::Read).await?;
@@ -52,7 +58,7 @@ pub async fn get(call: &mut Call, message: proto::GetEnvironmentRequest) -> Resu
 }
 
 /// Deletes an environment with its secrets, and ends the streams on it.
-pub async fn delete(call: &mut Call, message: proto::DeleteEnvironmentRequest) -> Result<proto::Empty, Status> {
+pub(crate) async fn delete(call: &mut Call, message: proto::DeleteEnvironmentRequest) -> Result<proto::Empty, Status> {
     call.caller.user_id()?;
     let mut place = call.workspace(&message.workspace_name, Access::Member).await?;
     let environment = call.environment(&mut place, &message.project_name, &message.environment_name).await?;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Makes an invite to workspaces the caller is admin of. Invites to the server itself are its operator's to make.
-pub async fn create(call: &mut Call, message: proto::CreateInviteRequest) -> Result<proto::InviteToken, Status> {
+pub(crate) async fn create(call: &mut Call, message: proto::CreateInviteRequest) -> Result<proto::InviteToken, Status> {
     let user_id = call.caller.user_id()?.to_owned();
     if message.workspace_ids.is_empty() {
         return Err(Status::permission_denied(
@@ -60,7 +60,7 @@ pub async fn create(call: &mut Call, message: proto::CreateInviteRequest) -> Res
 }
 
 /// The invite of a token, unless its time is over.
-pub async fn get(state: &State, message: proto::GetInviteRequest) -> Result<proto::InviteToken, Status> {
+pub(crate) async fn get(state: &State, message: proto::GetInviteRequest) -> Result<proto::InviteToken, Status> {
     let not_found = || Status::not_found("invite not found or expired; ask for a new one");
     let invite = state.store.invite(&message.token).await.map_err(from_store)?.ok_or_else(not_found)?;
     if invite.expires_at <= clock::now() {
@@ -71,7 +71,7 @@ pub async fn get(state: &State, message: proto::GetInviteRequest) -> Result<prot
 
 /// The invites the caller's user made. Their tokens are not kept, so the hash they are kept under stands in for them; it names
 /// an invite for revoking it.
-pub async fn list(call: &mut Call, _: proto::Empty) -> Result<proto::InviteList, Status> {
+pub(crate) async fn list(call: &mut Call, _: proto::Empty) -> Result<proto::InviteList, Status> {
     let rows = call.state.store.invites(Some(call.caller.user_id()?)).await.map_err(from_store)?;
     let invites = rows
         .into_iter()
@@ -84,7 +84,7 @@ pub async fn list(call: &mut Call, _: proto::Empty) -> Result<proto::InviteList,
 }
 
 /// Revokes an invite to a workspace the caller is admin of, named by its token or as listed.
-pub async fn revoke(call: &mut Call, message: proto::RevokeInviteRequest) -> Result<proto::Empty, Status> {
+pub(crate) async fn revoke(call: &mut Call, message: proto::RevokeInviteRequest) -> Result<proto::Empty, Status> {
     let user_id = call.caller.user_id()?.to_owned();
     let not_found = || Status::not_found("invite not found");
     let store = &call.state.store;

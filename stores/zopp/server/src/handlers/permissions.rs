@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A role as the wire has it.
-pub const fn wire_role(role: Role) -> proto::Role {
+pub(crate) const fn wire_role(role: Role) -> proto::Role {
     match role {
         Role::Admin => proto::Role::Admin,
         Role::Write => proto::Role::Write,
@@ -131,29 +131,32 @@ macro_rules! level {
         |$message:ident| $project:expr, $environment:expr
     ) => {
         #[doc = $doc]
-        pub mod $module {
+        pub(crate) mod $module {
             use super::{Call, Names, Status, proto};
 
             /// Sets the grant of a principal.
-            pub async fn set(call: &mut Call, $message: proto::$set) -> Result<proto::Empty, Status> {
+            pub(crate) async fn set(call: &mut Call, $message: proto::$set) -> Result<proto::Empty, Status> {
                 let names = Names { workspace: &$message.workspace_name, project: $project, environment: $environment };
                 names.change(call, &$message.principal_id, Some($message.role)).await
             }
 
             /// The grant of a principal.
-            pub async fn get(call: &mut Call, $message: proto::$get) -> Result<proto::PermissionResponse, Status> {
+            pub(crate) async fn get(
+                call: &mut Call,
+                $message: proto::$get,
+            ) -> Result<proto::PermissionResponse, Status> {
                 let names = Names { workspace: &$message.workspace_name, project: $project, environment: $environment };
                 names.get(call, &$message.principal_id).await
             }
 
             /// The grants of all principals.
-            pub async fn list(call: &mut Call, $message: proto::$list) -> Result<proto::PermissionList, Status> {
+            pub(crate) async fn list(call: &mut Call, $message: proto::$list) -> Result<proto::PermissionList, Status> {
                 let names = Names { workspace: &$message.workspace_name, project: $project, environment: $environment };
                 names.list(call).await
             }
 
             /// Removes the grant of a principal.
-            pub async fn remove(call: &mut Call, $message: proto::$remove) -> Result<proto::Empty, Status> {
+            pub(crate) async fn remove(call: &mut Call, $message: proto::$remove) -> Result<proto::Empty, Status> {
                 let names = Names { workspace: &$message.workspace_name, project: $project, environment: $environment };
                 names.change(call, &$message.principal_id, None).await
             }

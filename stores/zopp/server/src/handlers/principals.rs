@@ -13,12 +13,12 @@ use crate::{
 };
 
 /// Any principal's public keys: whoever grants access needs them.
-pub async fn get(call: &mut Call, message: proto::GetPrincipalRequest) -> Result<proto::Principal, Status> {
+pub(crate) async fn get(call: &mut Call, message: proto::GetPrincipalRequest) -> Result<proto::Principal, Status> {
     find(call, &message.principal_id).await.map(answer)
 }
 
 /// Renames a principal of the caller's user.
-pub async fn rename(call: &mut Call, message: proto::RenamePrincipalRequest) -> Result<proto::Empty, Status> {
+pub(crate) async fn rename(call: &mut Call, message: proto::RenamePrincipalRequest) -> Result<proto::Empty, Status> {
     let Some(user_id) = call.caller.principal.user_id.clone() else {
         return Err(Status::permission_denied("service principals cannot rename principals"));
     };
@@ -37,13 +37,13 @@ pub async fn rename(call: &mut Call, message: proto::RenamePrincipalRequest) -> 
 }
 
 /// The principals of the caller's user.
-pub async fn list(call: &mut Call, _: proto::Empty) -> Result<proto::PrincipalList, Status> {
+pub(crate) async fn list(call: &mut Call, _: proto::Empty) -> Result<proto::PrincipalList, Status> {
     let rows = call.state.store.principals_of_user(call.caller.user_id()?).await.map_err(from_store)?;
     Ok(proto::PrincipalList { principals: rows.into_iter().map(answer).collect() })
 }
 
 /// The service principals that hold the key of a workspace.
-pub async fn list_services(
+pub(crate) async fn list_services(
     call: &mut Call,
     message: proto::ListWorkspaceServicePrincipalsRequest,
 ) -> Result<proto::ServicePrincipalList, Status> {
@@ -54,7 +54,7 @@ pub async fn list_services(
 }
 
 /// Takes the key and all grants in a workspace from another principal.
-pub async fn remove_from_workspace(
+pub(crate) async fn remove_from_workspace(
     call: &mut Call,
     message: proto::RemovePrincipalFromWorkspaceRequest,
 ) -> Result<proto::Empty, Status> {
@@ -71,7 +71,7 @@ pub async fn remove_from_workspace(
 }
 
 /// Takes all grants in a workspace from a principal.
-pub async fn revoke_all(
+pub(crate) async fn revoke_all(
     call: &mut Call,
     message: proto::RevokeAllPrincipalPermissionsRequest,
 ) -> Result<proto::RevokeAllPrincipalPermissionsResponse, Status> {
@@ -86,7 +86,7 @@ pub async fn revoke_all(
 }
 
 /// The principal of an id given by a client.
-pub async fn find(call: &Call, id: &str) -> Result<PrincipalRow, Status> {
+pub(crate) async fn find(call: &Call, id: &str) -> Result<PrincipalRow, Status> {
     let id = validate::id("principal_id", id)?;
     call.state.store.principal(&id).await.map_err(from_store)?.ok_or_else(|| not_found(&id))
 }

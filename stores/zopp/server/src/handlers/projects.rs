@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Makes a project.
-pub async fn create(call: &mut Call, message: proto::CreateProjectRequest) -> Result<proto::Project, Status> {
+pub(crate) async fn create(call: &mut Call, message: proto::CreateProjectRequest) -> Result<proto::Project, Status> {
     call.caller.user_id()?;
     let place = call.workspace(&message.workspace_name, Access::Member).await?;
     call.require(&place, Role::Admin).await?;
@@ -25,7 +25,7 @@ pub async fn create(call: &mut Call, message: proto::CreateProjectRequest) -> Re
 }
 
 /// The projects of a workspace.
-pub async fn list(call: &mut Call, message: proto::ListProjectsRequest) -> Result<proto::ProjectList, Status> {
+pub(crate) async fn list(call: &mut Call, message: proto::ListProjectsRequest) -> Result<proto::ProjectList, Status> {
     call.caller.user_id()?;
     let place = call.workspace(&message.workspace_name, Access::Member).await?;
     call.require(&place, Role::Read).await?;
@@ -34,7 +34,7 @@ pub async fn list(call: &mut Call, message: proto::ListProjectsRequest) -> Resul
 }
 
 /// One project.
-pub async fn get(call: &mut Call, message: proto::GetProjectRequest) -> Result<proto::Project, Status> {
+pub(crate) async fn get(call: &mut Call, message: proto::GetProjectRequest) -> Result<proto::Project, Status> {
     call.caller.user_id()?;
     let mut place = call.workspace(&message.workspace_name, Access::Member).await?;
     let project = call.project(&mut place, &message.project_name).await?;
@@ -43,7 +43,7 @@ pub async fn get(call: &mut Call, message: proto::GetProjectRequest) -> Result<p
 }
 
 /// Deletes a project with all in it.
-pub async fn delete(call: &mut Call, message: proto::DeleteProjectRequest) -> Result<proto::Empty, Status> {
+pub(crate) async fn delete(call: &mut Call, message: proto::DeleteProjectRequest) -> Result<proto::Empty, Status> {
     call.caller.user_id()?;
     let mut place = call.workspace(&message.workspace_name, Access::Member).await?;
     let project = call.project(&mut place, &message.project_name).await?;

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Sets one key.
-pub async fn upsert(call: &mut Call, message: proto::UpsertSecretRequest) -> Result<proto::Empty, Status> {
+pub(crate) async fn upsert(call: &mut Call, message: proto::UpsertSecretRequest) -> Result<proto::Empty, Status> {
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (place, environment) = resolve(call, names, Role::Write).await?;
     let secret = SecretRow {
@@ -37,7 +37,7 @@ pub async fn upsert(call: &mut Call, message: proto::UpsertSecretRequest) -> Res
 }
 
 /// Deletes one key.
-pub async fn delete(call: &mut Call, message: proto::DeleteSecretRequest) -> Result<proto::Empty, Status> {
+pub(crate) async fn delete(call: &mut Call, message: proto::DeleteSecretRequest) -> Result<proto::Empty, Status> {
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (_, environment) = resolve(call, names, Role::Write).await?;
     let audit = call.audit(&message.key);
@@ -50,7 +50,7 @@ pub async fn delete(call: &mut Call, message: proto::DeleteSecretRequest) -> Res
 }
 
 /// One secret.
-pub async fn get(call: &mut Call, message: proto::GetSecretRequest) -> Result<proto::Secret, Status> {
+pub(crate) async fn get(call: &mut Call, message: proto::GetSecretRequest) -> Result<proto::Secret, Status> {
     call.about(&message.key, None);
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (_, environment) = resolve(call, names, Role::Read).await?;
@@ -65,7 +65,7 @@ pub async fn get(call: &mut Call, message: proto::GetSecretRequest) -> Result<pr
 }
 
 /// All secrets, and the version they make up.
-pub async fn list(call: &mut Call, message: proto::ListSecretsRequest) -> Result<proto::SecretList, Status> {
+pub(crate) async fn list(call: &mut Call, message: proto::ListSecretsRequest) -> Result<proto::SecretList, Status> {
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (_, environment) = resolve(call, names, Role::Read).await?;
     let snapshot = call
@@ -80,7 +80,7 @@ pub async fn list(call: &mut Call, message: proto::ListSecretsRequest) -> Result
 }
 
 /// The environment of three names, if the caller has the role there.
-pub async fn resolve(
+pub(crate) async fn resolve(
     call: &mut Call,
     [workspace, project, environment]: [&String; 3],
     role: Role,

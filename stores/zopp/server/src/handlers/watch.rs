@@ -43,7 +43,7 @@ enum Phase {
 }
 
 /// Opens the stream. `call` has been verified; place and role are checked here, so that refusals come as the call's answer.
-pub async fn open(
+pub(crate) async fn open(
     call: &mut Call,
     message: &proto::WatchSecretsRequest,
 ) -> Result<(Subscription, String, Option<i64>), Status> {
@@ -65,7 +65,7 @@ pub async fn open(
 }
 
 /// The stream of an opened watch.
-pub fn run(
+pub(crate) fn run(
     call: Call,
     message: proto::WatchSecretsRequest,
     (subscription, environment_id, resync): (Subscription, String, Option<i64>),

@@ -12,7 +12,10 @@ use crate::{
 };
 
 /// Makes a workspace that the caller's user owns.
-pub async fn create(call: &mut Call, message: proto::CreateWorkspaceRequest) -> Result<proto::Workspace, Status> {
+pub(crate) async fn create(
+    call: &mut Call,
+    message: proto::CreateWorkspaceRequest,
+) -> Result<proto::Workspace, Status> {
     let owner = call.caller.user_id()?.to_owned();
     let id = validate::id("id", &message.id)?;
     let name = validate::name("workspace name", &message.name)?;
@@ -34,14 +37,17 @@ pub async fn create(call: &mut Call, message: proto::CreateWorkspaceRequest) -> 
 }
 
 /// The workspaces of the caller's user.
-pub async fn list(call: &mut Call, _: proto::Empty) -> Result<proto::WorkspaceList, Status> {
+pub(crate) async fn list(call: &mut Call, _: proto::Empty) -> Result<proto::WorkspaceList, Status> {
     let rows = call.state.store.workspaces_of_user(call.caller.user_id()?).await.map_err(from_store)?;
     let workspaces = rows.into_iter().map(|row| proto::Workspace { id: row.id, name: row.name }).collect();
     Ok(proto::WorkspaceList { workspaces })
 }
 
 /// The workspace key as wrapped for the caller.
-pub async fn keys(call: &mut Call, message: proto::GetWorkspaceKeysRequest) -> Result<proto::WorkspaceKeys, Status> {
+pub(crate) async fn keys(
+    call: &mut Call,
+    message: proto::GetWorkspaceKeysRequest,
+) -> Result<proto::WorkspaceKeys, Status> {
     let place = call.workspace(&message.workspace_name, Access::Member).await?;
     let wrap = call
         .state
@@ -64,7 +70,7 @@ pub async fn keys(call: &mut Call, message: proto::GetWorkspaceKeysRequest) -> R
 }
 
 /// Keeps the workspace key wrapped for another principal: for one of the caller's own, or as an admin.
-pub async fn grant_access(
+pub(crate) async fn grant_access(
     call: &mut Call,
     message: proto::GrantPrincipalWorkspaceAccessRequest,
 ) -> Result<proto::Empty, Status> {
@@ -97,7 +103,7 @@ pub async fn grant_access(
 }
 
 /// A wrapped workspace key, with all three parts of the right length.
-pub fn key_wrap(ephemeral_pub: &[u8], kek_wrapped: &[u8], kek_nonce: &[u8]) -> Result<KeyWrap, Status> {
+pub(crate) fn key_wrap(ephemeral_pub: &[u8], kek_wrapped: &[u8], kek_nonce: &[u8]) -> Result<KeyWrap, Status> {
     Ok(KeyWrap {
         ephemeral_pub: validate::ephemeral_key(ephemeral_pub)?,
         kek_wrapped: validate::wrapped_key("kek_wrapped", kek_wrapped)?,
@@ -106,6 +112,6 @@ pub fn key_wrap(ephemeral_pub: &[u8], kek_wrapped: &[u8], kek_nonce: &[u8]) -> R
 }
 
 /// For a principal that is not there.
-pub fn not_found(id: &str) -> Status {
+pub(crate) fn not_found(id: &str) -> Status {
     Status::not_found(format!("principal {id:?} not found"))
 }
