@@ -1,1 +1,25 @@
-//! The zopp server: storage, permissions, gRPC service.
+//! The zopp server: keeps end-to-end encrypted secrets, decides who may do what, and tells clients of changes.
+//!
+//! It never sees a value, only ciphertexts, wrapped keys and readable names. A call goes
+//! `service` (which handler, what goes on record) → `auth` (who signed it) → `call` (which workspace, project, environment; which role) →
+//! `handlers` (the deed, one file per noun) → [`store`] (one transaction with its audit row) → `events` (watchers are told).
+//!
+//! Read in this order: [`rbac`] (the decisions, pure), [`store`] (all SQL), `auth`, `call`, `handlers`, [`serve`] (listeners, TLS,
+//! shutdown), [`args`] and [`mod@run`] (the command line). [`serve::Server`] is the whole server for embedding and tests.
+
+pub mod admin;
+pub mod args;
+mod audit;
+mod auth;
+mod call;
+mod clock;
+mod events;
+mod handlers;
+pub mod rbac;
+pub mod run;
+pub mod serve;
+mod service;
+mod state;
+mod status;
+pub mod store;
+mod validate;

@@ -1,0 +1,145 @@
+//! Who is calling: from metadata to a verified principal.
+//!
+//! The order of the checks is part of the contract: metadata, time, request hash, principal, signature, replay. Nothing about
+//! who exists is told to a caller who has not proven anything.
+
+mod replay;
+
+use konverge_zopp_crypto::{
+    SigningPublic,
+    signature::{self, Profile, Signed, VerifyError},
+};
+use konverge_zopp_proto::method_path;
+use prost::Message;
+use tonic::{Request, Status, metadata::MetadataMap};
+
+pub(crate) use replay::{Admission, ReplayCache};
+
+use crate::{
+    clock,
+    status::from_store,
+    store::{PrincipalRow, Store},
+};
+
+/// A principal that proved to be the one calling.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    /// As kept.
+    pub principal: PrincipalRow,
+}
+
+impl Caller {
+    /// The id of the user it belongs to; a service is refused.
+    pub(crate) fn user_id(&self) -> Result<&str, Status> {
+        self.principal
+            .user_id
+            .as_deref()
+            .ok_or_else(|| Status::unauthenticated("service principals cannot make this call; use a user's principal"))
+    }
+}
+
+/// May the very same request come twice?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It only reads. Clients that ask the same twice within a second sign the same bytes, and mean no harm.
+    Allowed,
+    /// It changes something: a second one is a replay.
+    Refused,
+}
+
+/// Does the request carry any credentials at all?
+pub(crate) fn is_signed(metadata: &MetadataMap) -> bool {
+    metadata.contains_key(signature::SIGNATURE_KEY)
+}
+
+/// Verifies that `request` was signed for this `call` by a principal that exists, recently.
+pub(crate) async fn authenticate<M: Message>(
+    store: &Store,
+    replays: &ReplayCache,
+    call: &str,
+    request: &Request<M>,
+    repeat: Repeat,
+) -> Result<Caller, Status> {
+    let metadata = request.metadata();
+    let principal_id = uuid::Uuid::try_parse(text(metadata, signature::PRINCIPAL_ID_KEY)?)
+        .map_err(|_| Status::unauthenticated("principal-id is not a UUID"))?
+        .to_string();
+    let request_hash = match metadata.contains_key(signature::REQUEST_HASH_KEY) {
+        true => Some(text(metadata, signature::REQUEST_HASH_KEY)?),
+        false => None,
+    };
+    let signed = Signed::parse(
+        text(metadata, signature::TIMESTAMP_KEY)?,
+        text(metadata, signature::SIGNATURE_KEY)?,
+        request_hash,
+    )
+    .map_err(|error| Status::unauthenticated(error.to_string()))?;
+    if signed.profile() == Profile::V1 {
+        return Err(Status::unauthenticated(
+            "request-hash is missing: this is the signature of a first-generation client (zopp 0.1.1), which covers nothing \
+             but the time; use a client that signs the request",
+        ));
+    }
+    let method = method_path(call);
+    // Encoded anew: what the handler will see is what must have been signed.
+    let body = request.get_ref().encode_to_vec();
+    verify(store, replays, &principal_id, &method, &body, &signed, repeat).await
+}
+
+async fn verify(
+    store: &Store,
+    replays: &ReplayCache,
+    principal_id: &str,
+    method: &str,
+    body: &[u8],
+    signed: &Signed,
+    repeat: Repeat,
+) -> Result<Caller, Status> {
+    let now = clock::now();
+    signature::check_age(signed.timestamp, now).map_err(|error| Status::unauthenticated(error.to_string()))?;
+    if signed.request_hash != Some(signature::request_hash(method, body)) {
+        return Err(Status::unauthenticated(VerifyError::RequestHashMismatch.to_string()));
+    }
+    // One answer for an unknown principal and for a wrong key: ids are not for guessing.
+    let refused = || Status::unauthenticated("principal is unknown or its signature does not match");
+    let principal = store.principal(principal_id).await.map_err(from_store)?.ok_or_else(refused)?;
+    let public = SigningPublic::from_slice(&principal.public_key).map_err(|_| refused())?;
+    signature::verify(Profile::V2, &public, method, body, signed).map_err(|_| refused())?;
+    if repeat == Repeat::Refused {
+        match replays.admit(principal_id, &signed.signature, now) {
+            Admission::First => {}
+            Admission::Replay => {
+                return Err(Status::unauthenticated(
+                    "this very request was received before; to repeat it, sign it again a second later",
+                ));
+            }
+            Admission::Full => {
+                return Err(Status::resource_exhausted("too many changes within a minute; try again in a minute"));
+            }
+        }
+    }
+    Ok(Caller { principal })
+}
+
+/// Verifies the signature that a `Login` carries in its own fields: over the message with its signature left out.
+pub(crate) async fn verify_login(
+    store: &Store,
+    replays: &ReplayCache,
+    principal: &PrincipalRow,
+    mut message: konverge_zopp_proto::LoginRequest,
+) -> Result<Caller, Status> {
+    let bytes = std::mem::take(&mut message.signature);
+    let signature = bytes.try_into().map_err(|_| Status::unauthenticated("signature is not 64 bytes long"))?;
+    let (method, body) = (method_path("Login"), message.encode_to_vec());
+    let request_hash = Some(signature::request_hash(&method, &body));
+    let signed = Signed { timestamp: message.timestamp, signature, request_hash };
+    verify(store, replays, &principal.id, &method, &body, &signed, Repeat::Refused).await
+}
+
+fn text<'a>(metadata: &'a MetadataMap, key: &str) -> Result<&'a str, Status> {
+    metadata
+        .get(key)
+        .ok_or_else(|| Status::unauthenticated(format!("{key} is missing from the metadata")))?
+        .to_str()
+        .map_err(|_| Status::unauthenticated(format!("{key} is not text")))
+}

@@ -1,0 +1,211 @@
+//! Join, Register, Login: the calls of those who are not known yet, or prove it differently.
+//!
+//! Whoever is to become a principal of an existing user must be that user: the request is then signed by one of the user's
+//! principals. An e-mail address or an invite alone opens nobody's account.
+
+use std::sync::Arc;
+
+use konverge_zopp_proto as proto;
+use prost::Message;
+use tonic::{Request, Response, Status};
+
+use super::workspaces::key_wrap;
+use crate::{
+    auth::{self, Caller, Repeat, is_signed},
+    call::{Access, Call, Record, blank_row, client_ip, refusal},
+    rbac::Role,
+    state::State,
+    status::{from_store, or_exists},
+    store::{Action, AuditRow, Joined, NewPrincipal, PrincipalRow, Registration},
+    validate,
+};
+
+/// Who is on record for an attempt by somebody who proved nothing.
+const NOBODY: &str = "anonymous";
+
+/// Joins by an invite.
+pub(crate) async fn join(
+    state: &Arc<State>,
+    request: Request<proto::JoinRequest>,
+) -> Result<Response<proto::JoinResponse>, Status> {
+    let row = open_row(Action::UserJoin, &request);
+    let result = async {
+        let proven = proven_caller(state, "Join", &request).await?;
+        join_as(state, proven.as_ref(), request.get_ref(), &row).await
+    };
+    let result = result.await;
+    close(state, &row, result).await
+}
+
+async fn join_as(
+    state: &Arc<State>,
+    proven: Option<&Caller>,
+    message: &proto::JoinRequest,
+    row: &AuditRow,
+) -> Result<proto::JoinResponse, Status> {
+    let token = validate::token(&message.invite_token)?;
+    let email = validate::email(&message.email)?;
+    let principal = new_principal(&message.principal_name, &message.public_key, &message.x25519_public_key)?;
+    let wrap = match message.kek_wrapped.is_empty() {
+        true => None,
+        false => Some(key_wrap(&message.ephemeral_pub, &message.kek_wrapped, &message.kek_nonce)?),
+    };
+    let proven_user = proven.and_then(|caller| caller.principal.user_id.as_deref());
+    let joined = state
+        .store
+        .join(token, &email, proven_user, &principal, wrap.as_ref(), row)
+        .await
+        .map_err(or_exists("a principal named", &principal.name))?;
+    match joined {
+        Joined::Done(membership) => Ok(proto::JoinResponse {
+            user_id: membership.user_id,
+            principal_id: membership.principal_id,
+            workspaces: membership
+                .workspaces
+                .into_iter()
+                .map(|workspace| proto::Workspace { id: workspace.id, name: workspace.name })
+                .collect(),
+        }),
+        Joined::UnknownInvite => Err(Status::not_found("invite not found; ask for a new one")),
+        Joined::ExpiredInvite => Err(Status::permission_denied("the invite has expired; ask for a new one")),
+        Joined::OtherUser => Err(other_user()),
+        Joined::KeyMissing => {
+            Err(Status::invalid_argument("kek_wrapped must be given for an invite that brings workspaces"))
+        }
+    }
+}
+
+/// Registers a user, a further principal of the caller's user, or a service principal of a workspace.
+pub(crate) async fn register(
+    state: &Arc<State>,
+    request: Request<proto::RegisterRequest>,
+) -> Result<Response<proto::RegisterResponse>, Status> {
+    if request.get_ref().is_service {
+        let record = Record::Change(Action::PrincipalCreate, "principal");
+        let mut call = Call::open(state, &request, "Register", record).await?;
+        let result = register_service(&mut call, request.into_inner()).await;
+        return call.close(result).await;
+    }
+    let row = open_row(Action::UserRegister, &request);
+    let result = async {
+        let proven = proven_caller(state, "Register", &request).await?;
+        register_user(state, proven.as_ref(), request.get_ref(), &row).await
+    };
+    let result = result.await;
+    close(state, &row, result).await
+}
+
+async fn register_user(
+    state: &Arc<State>,
+    proven: Option<&Caller>,
+    message: &proto::RegisterRequest,
+    row: &AuditRow,
+) -> Result<proto::RegisterResponse, Status> {
+    let email = validate::email(&message.email)?;
+    let principal = new_principal(&message.principal_name, &message.public_key, &message.x25519_public_key)?;
+    let proven_user = proven.and_then(|caller| caller.principal.user_id.as_deref());
+    let registered = state
+        .store
+        .register(&email, proven_user, &principal, row)
+        .await
+        .map_err(or_exists("a principal named", &principal.name))?;
+    match registered {
+        Registration::Done { user_id, principal_id } => Ok(proto::RegisterResponse { user_id, principal_id }),
+        Registration::OtherUser => Err(other_user()),
+    }
+}
+
+async fn register_service(call: &mut Call, message: proto::RegisterRequest) -> Result<proto::RegisterResponse, Status> {
+    let Some(workspace_name) = &message.workspace_name else {
+        return Err(Status::invalid_argument("workspace_name must be given for a service principal"));
+    };
+    let place = call.workspace(workspace_name, Access::KeyHolder).await?;
+    call.require(&place, Role::Admin).await?;
+    let principal = new_principal(&message.principal_name, &message.public_key, &message.x25519_public_key)?;
+    let wrap = key_wrap(
+        message.ephemeral_pub.as_deref().unwrap_or_default(),
+        message.kek_wrapped.as_deref().unwrap_or_default(),
+        message.kek_nonce.as_deref().unwrap_or_default(),
+    )?;
+    let audit = call.audit(&principal.name);
+    let principal_id = call
+        .state
+        .store
+        .create_service_principal(&place.workspace.id, &principal, &wrap, &audit)
+        .await
+        .map_err(from_store)?;
+    Ok(proto::RegisterResponse { user_id: String::new(), principal_id })
+}
+
+/// Confirms that somebody holds the key of a principal, and tells its ids.
+pub(crate) async fn login(
+    state: &Arc<State>,
+    request: Request<proto::LoginRequest>,
+) -> Result<Response<proto::LoginResponse>, Status> {
+    let mut row = open_row(Action::UserLogin, &request);
+    let result = login_as(state, request.into_inner(), &mut row).await;
+    let recorded = match &result {
+        Ok(_) => row,
+        Err(status) => refusal(row, status),
+    };
+    state.audit.record(recorded).await;
+    result.map(Response::new)
+}
+
+async fn login_as(
+    state: &Arc<State>,
+    message: proto::LoginRequest,
+    row: &mut AuditRow,
+) -> Result<proto::LoginResponse, Status> {
+    let email = validate::email(&message.email)?;
+    let principal: PrincipalRow = state
+        .store
+        .principal_by_email_and_name(&email, &message.principal_name)
+        .await
+        .map_err(from_store)?
+        .ok_or_else(|| Status::not_found("no user has this email and a principal of this name"))?;
+    let caller = auth::verify_login(&state.store, &state.replays, &principal, message).await?;
+    let user_id = caller.user_id()?.to_owned();
+    row.principal_id.clone_from(&principal.id);
+    row.user_id = Some(user_id.clone());
+    row.resource_id.clone_from(&principal.id);
+    Ok(proto::LoginResponse { user_id, principal_id: principal.id })
+}
+
+/// The caller, if the request is signed. A bad signature is refused even where none is needed.
+async fn proven_caller<M: Message>(
+    state: &Arc<State>,
+    call: &str,
+    request: &Request<M>,
+) -> Result<Option<Caller>, Status> {
+    if !is_signed(request.metadata()) {
+        return Ok(None);
+    }
+    auth::authenticate(&state.store, &state.replays, call, request, Repeat::Refused).await.map(Some)
+}
+
+fn new_principal(name: &str, public_key: &[u8], x25519_public_key: &[u8]) -> Result<NewPrincipal, Status> {
+    Ok(NewPrincipal {
+        name: validate::name("principal_name", name)?.to_owned(),
+        public_key: validate::signing_key(public_key)?,
+        x25519_public_key: validate::optional_x25519_key(x25519_public_key)?,
+    })
+}
+
+fn other_user() -> Status {
+    Status::permission_denied(
+        "a user with this email exists; to add a principal to your own user, sign the request with a principal you have",
+    )
+}
+
+fn open_row<M>(action: Action, request: &Request<M>) -> AuditRow {
+    AuditRow { principal_id: NOBODY.into(), client_ip: client_ip(request), ..blank_row(action, "user") }
+}
+
+/// A success has recorded itself.
+async fn close<T>(state: &Arc<State>, row: &AuditRow, result: Result<T, Status>) -> Result<Response<T>, Status> {
+    if let Err(status) = &result {
+        state.audit.record(refusal(row.clone(), status)).await;
+    }
+    result.map(Response::new)
+}

@@ -1,0 +1,12 @@
+//! What each call does, by noun. Each function gets a verified [`Call`](crate::call::Call) (or, in [`accounts`], the bare request), and
+//! checks in the order of the contract: place, role, arguments, change.
+
+pub(crate) mod accounts;
+pub(crate) mod environments;
+pub(crate) mod invites;
+pub(crate) mod permissions;
+pub(crate) mod principals;
+pub(crate) mod projects;
+pub(crate) mod secrets;
+pub(crate) mod watch;
+pub(crate) mod workspaces;

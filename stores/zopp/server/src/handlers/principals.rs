@@ -1,0 +1,117 @@
+//! Principals: looking them up, naming them, taking a workspace away from them.
+
+use konverge_zopp_proto as proto;
+use tonic::Status;
+
+use super::{permissions::wire_role, workspaces::not_found};
+use crate::{
+    call::{Access, Call},
+    rbac::Role,
+    status::{from_store, or_exists},
+    store::{PrincipalRow, ServicePrincipalRow},
+    validate,
+};
+
+/// Any principal's public keys: whoever grants access needs them.
+pub(crate) async fn get(call: &mut Call, message: proto::GetPrincipalRequest) -> Result<proto::Principal, Status> {
+    find(call, &message.principal_id).await.map(answer)
+}
+
+/// Renames a principal of the caller's user.
+pub(crate) async fn rename(call: &mut Call, message: proto::RenamePrincipalRequest) -> Result<proto::Empty, Status> {
+    let Some(user_id) = call.caller.principal.user_id.clone() else {
+        return Err(Status::permission_denied("service principals cannot rename principals"));
+    };
+    let principal = find(call, &message.principal_id).await?;
+    if principal.user_id != Some(user_id) {
+        return Err(Status::permission_denied("only your own principals can be renamed"));
+    }
+    let name = validate::name("new_name", &message.new_name)?;
+    let audit = call.audit(&principal.id);
+    call.state
+        .store
+        .rename_principal(&principal.id, name, &audit)
+        .await
+        .map_err(or_exists("a principal named", name))?;
+    Ok(proto::Empty {})
+}
+
+/// The principals of the caller's user.
+pub(crate) async fn list(call: &mut Call, _: proto::Empty) -> Result<proto::PrincipalList, Status> {
+    let rows = call.state.store.principals_of_user(call.caller.user_id()?).await.map_err(from_store)?;
+    Ok(proto::PrincipalList { principals: rows.into_iter().map(answer).collect() })
+}
+
+/// The service principals that hold the key of a workspace.
+pub(crate) async fn list_services(
+    call: &mut Call,
+    message: proto::ListWorkspaceServicePrincipalsRequest,
+) -> Result<proto::ServicePrincipalList, Status> {
+    call.caller.user_id()?;
+    let place = call.workspace(&message.workspace_name, Access::Member).await?;
+    let rows = call.state.store.service_principals(&place.workspace.id).await.map_err(from_store)?;
+    Ok(proto::ServicePrincipalList { service_principals: rows.into_iter().map(service).collect() })
+}
+
+/// Takes the key and all grants in a workspace from another principal.
+pub(crate) async fn remove_from_workspace(
+    call: &mut Call,
+    message: proto::RemovePrincipalFromWorkspaceRequest,
+) -> Result<proto::Empty, Status> {
+    call.caller.user_id()?;
+    let place = call.workspace(&message.workspace_name, Access::Member).await?;
+    call.require(&place, Role::Admin).await?;
+    let id = validate::id("principal_id", &message.principal_id)?;
+    if id == call.caller.principal.id {
+        return Err(Status::invalid_argument("a principal cannot remove itself; use another one"));
+    }
+    let audit = call.audit(&id);
+    call.state.store.remove_principal_from_workspace(&place.workspace.id, &id, &audit).await.map_err(from_store)?;
+    Ok(proto::Empty {})
+}
+
+/// Takes all grants in a workspace from a principal.
+pub(crate) async fn revoke_all(
+    call: &mut Call,
+    message: proto::RevokeAllPrincipalPermissionsRequest,
+) -> Result<proto::RevokeAllPrincipalPermissionsResponse, Status> {
+    call.caller.user_id()?;
+    let place = call.workspace(&message.workspace_name, Access::Member).await?;
+    call.require(&place, Role::Admin).await?;
+    let id = validate::id("principal_id", &message.principal_id)?;
+    let audit = call.audit(&id);
+    let removed =
+        call.state.store.revoke_all_permissions(&place.workspace.id, &id, &audit).await.map_err(from_store)?;
+    Ok(proto::RevokeAllPrincipalPermissionsResponse { permissions_revoked: i32::try_from(removed).unwrap_or(i32::MAX) })
+}
+
+/// The principal of an id given by a client.
+pub(crate) async fn find(call: &Call, id: &str) -> Result<PrincipalRow, Status> {
+    let id = validate::id("principal_id", id)?;
+    call.state.store.principal(&id).await.map_err(from_store)?.ok_or_else(|| not_found(&id))
+}
+
+fn answer(row: PrincipalRow) -> proto::Principal {
+    proto::Principal {
+        id: row.id,
+        name: row.name,
+        public_key: row.public_key,
+        x25519_public_key: row.x25519_public_key.unwrap_or_default(),
+    }
+}
+
+fn service(row: ServicePrincipalRow) -> proto::ServicePrincipal {
+    let permissions = row
+        .grants
+        .into_iter()
+        .map(|(project, environment, role): (String, Option<String>, Role)| proto::ServicePrincipalPermission {
+            scope: match environment {
+                Some(environment) => format!("environment:{project}/{environment}"),
+                None => format!("project:{project}"),
+            },
+            role: wire_role(role).into(),
+        })
+        .collect();
+    let created_at = jiff::Timestamp::from_second(row.created_at).map(|time| time.to_string()).unwrap_or_default();
+    proto::ServicePrincipal { id: row.id, name: row.name, created_at, permissions }
+}

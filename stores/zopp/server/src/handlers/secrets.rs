@@ -1,0 +1,123 @@
+//! Secrets. The server sees keys and ciphertexts, never a value.
+
+use std::sync::Arc;
+
+use konverge_zopp_proto as proto;
+use tonic::Status;
+
+use crate::{
+    call::{Access, Call, Place},
+    clock,
+    events::Event,
+    rbac::Role,
+    state::State,
+    status::{from_store, or_missing},
+    store::{EnvironmentRow, SecretRow, StoreError},
+    validate,
+};
+
+/// Sets one key.
+pub(crate) async fn upsert(call: &mut Call, message: proto::UpsertSecretRequest) -> Result<proto::Empty, Status> {
+    let names = [&message.workspace_name, &message.project_name, &message.environment_name];
+    let (place, environment) = resolve(call, names, Role::Write).await?;
+    let secret = SecretRow {
+        key: validate::secret_key(&message.key)?.to_owned(),
+        nonce: validate::nonce("nonce", &message.nonce)?,
+        ciphertext: validate::ciphertext(&message.ciphertext)?,
+    };
+    let audit = call.audit(&secret.key);
+    let (key, workspace_id) = (secret.key.clone(), place.workspace.id);
+    let environment_id = environment.id.clone();
+    let changed = publishing(&call.state, environment.id, key, false, move |state| async move {
+        let change = state.store.upsert_secret(&workspace_id, &environment_id, &secret, &audit).await?;
+        Ok(change.version)
+    });
+    changed.await.map_err(or_missing("environment", &environment.name))?;
+    Ok(proto::Empty {})
+}
+
+/// Deletes one key.
+pub(crate) async fn delete(call: &mut Call, message: proto::DeleteSecretRequest) -> Result<proto::Empty, Status> {
+    let names = [&message.workspace_name, &message.project_name, &message.environment_name];
+    let (_, environment) = resolve(call, names, Role::Write).await?;
+    let audit = call.audit(&message.key);
+    let (key, environment_id) = (message.key.clone(), environment.id.clone());
+    let changed = publishing(&call.state, environment.id, message.key.clone(), true, move |state| async move {
+        state.store.delete_secret(&environment_id, &key, &audit).await
+    });
+    changed.await.map_err(or_missing("secret", &message.key))?;
+    Ok(proto::Empty {})
+}
+
+/// One secret.
+pub(crate) async fn get(call: &mut Call, message: proto::GetSecretRequest) -> Result<proto::Secret, Status> {
+    call.about(&message.key, None);
+    let names = [&message.workspace_name, &message.project_name, &message.environment_name];
+    let (_, environment) = resolve(call, names, Role::Read).await?;
+    let secret = call
+        .state
+        .store
+        .secret(&environment.id, &message.key)
+        .await
+        .map_err(from_store)?
+        .ok_or_else(|| Status::not_found(format!("secret {:?} not found", message.key)))?;
+    Ok(answer(secret))
+}
+
+/// All secrets, and the version they make up.
+pub(crate) async fn list(call: &mut Call, message: proto::ListSecretsRequest) -> Result<proto::SecretList, Status> {
+    let names = [&message.workspace_name, &message.project_name, &message.environment_name];
+    let (_, environment) = resolve(call, names, Role::Read).await?;
+    let snapshot = call
+        .state
+        .store
+        .snapshot(&environment.id)
+        .await
+        .map_err(from_store)?
+        .ok_or_else(|| Status::not_found(format!("environment {:?} not found", environment.name)))?;
+    call.about(&environment.id, Some(format!("{{\"count\":{}}}", snapshot.secrets.len())));
+    Ok(proto::SecretList { secrets: snapshot.secrets.into_iter().map(answer).collect(), version: snapshot.version })
+}
+
+/// The environment of three names, if the caller has the role there.
+pub(crate) async fn resolve(
+    call: &mut Call,
+    [workspace, project, environment]: [&String; 3],
+    role: Role,
+) -> Result<(Place, EnvironmentRow), Status> {
+    let mut place = call.workspace(workspace, Access::Member).await?;
+    let environment = call.environment(&mut place, project, environment).await?;
+    call.require(&place, role).await?;
+    Ok((place, environment))
+}
+
+/// Makes a change and tells of it, as one: in the order of the versions, and to the end even if the caller hangs up in between.
+async fn publishing<F, C>(
+    state: &Arc<State>,
+    environment_id: String,
+    key: String,
+    deleted: bool,
+    change: C,
+) -> Result<i64, StoreError>
+where
+    C: FnOnce(Arc<State>) -> F + Send + 'static,
+    F: Future<Output = Result<i64, StoreError>> + Send,
+{
+    let state = Arc::clone(state);
+    let task = tokio::spawn(async move {
+        let _in_order = state.publishing.lock().await;
+        let version = change(Arc::clone(&state)).await?;
+        let event = Event::Changed { key, version, deleted, timestamp: clock::now() };
+        state.events.publish(&environment_id, event);
+        Ok(version)
+    });
+    // The task is never aborted; it can only panic, and then so do we.
+    match task.await {
+        Ok(result) => result,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+fn answer(row: SecretRow) -> proto::Secret {
+    proto::Secret { key: row.key, nonce: row.nonce, ciphertext: row.ciphertext }
+}

@@ -1,0 +1,170 @@
+//! The stream of changes to one environment.
+//!
+//! A client lists, then watches since the version it saw. Guarantees: it is told of every later change, or told to list again,
+//! or the stream ends with an error; never is a change left out in silence. The stream ends when the caller may no longer read
+//! (noticed at the next change, at the latest after the recheck period), when the environment is deleted and when the server
+//! stops. It costs nothing once the client is gone: there is no task behind it, only what the connection holds.
+
+use futures::{Stream, stream};
+use konverge_zopp_proto::{self as proto, secret_change_event::EventType, watch_secrets_response::Response};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tonic::{Code, Status};
+
+use super::secrets::resolve;
+use crate::{
+    call::Call,
+    events::{Event, Gap, Subscription},
+    rbac::Role,
+    status::from_store,
+};
+
+/// An item, and what comes after it.
+type Step = Result<proto::WatchSecretsResponse, Status>;
+
+/// One client's stream.
+struct Watch {
+    call: Call,
+    message: proto::WatchSecretsRequest,
+    environment_id: String,
+    subscription: Subscription,
+    recheck: Interval,
+    /// The client has seen this version; what led to it is no news.
+    seen: Option<i64>,
+    state: Phase,
+}
+
+enum Phase {
+    /// Tell the client to list again, then end.
+    Resync(i64),
+    /// Pass on changes.
+    Live,
+    /// Over.
+    Ended,
+}
+
+/// Opens the stream. `call` has been verified; place and role are checked here, so that refusals come as the call's answer.
+pub(crate) async fn open(
+    call: &mut Call,
+    message: &proto::WatchSecretsRequest,
+) -> Result<(Subscription, String, Option<i64>), Status> {
+    let names = [&message.workspace_name, &message.project_name, &message.environment_name];
+    let (_, environment) = resolve(call, names, Role::Read).await?;
+    call.about(&environment.id, None);
+    // Subscribed before the version is read: a change in between is seen at least one way.
+    let subscription = call.state.events.subscribe(&environment.id);
+    let current = call
+        .state
+        .store
+        .environment_version(&environment.id)
+        .await
+        .map_err(from_store)?
+        .ok_or_else(|| Status::not_found(format!("environment {:?} not found", environment.name)))?;
+    // Unequal, not less: an environment made anew starts from 0 again.
+    let resync = message.since_version.filter(|since| *since != current).map(|_| current);
+    Ok((subscription, environment.id, resync))
+}
+
+/// The stream of an opened watch.
+pub(crate) fn run(
+    call: Call,
+    message: proto::WatchSecretsRequest,
+    (subscription, environment_id, resync): (Subscription, String, Option<i64>),
+) -> impl Stream<Item = Step> + Send + 'static {
+    let period = call.state.recheck;
+    let mut recheck = interval_at(Instant::now() + period, period);
+    recheck.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let seen = message.since_version;
+    let state = resync.map_or(Phase::Live, Phase::Resync);
+    let watch = Watch { call, message, environment_id, subscription, recheck, seen, state };
+    stream::unfold(watch, |mut watch| async move {
+        let step = watch.next().await?;
+        if step.is_err() {
+            watch.state = Phase::Ended;
+        }
+        Some((step, watch))
+    })
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Step> {
+        match self.state {
+            Phase::Ended => None,
+            Phase::Resync(version) => {
+                self.state = Phase::Ended;
+                Some(Ok(resync(version)))
+            }
+            Phase::Live => Some(self.live().await),
+        }
+    }
+
+    async fn live(&mut self) -> Step {
+        let stopping = self.call.state.stopping.clone();
+        loop {
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => return Err(Status::unavailable("the server is stopping; connect again")),
+                event = self.subscription.next() => {
+                    if let Some(step) = self.pass_on(event).await {
+                        return step;
+                    }
+                }
+                _ = self.recheck.tick() => self.check().await?,
+            }
+        }
+    }
+
+    async fn pass_on(&mut self, event: Result<Event, Gap>) -> Option<Step> {
+        match event {
+            Ok(Event::EnvironmentDeleted) => Some(Err(self.gone())),
+            Ok(Event::Changed { version, .. }) if self.seen.is_some_and(|seen| version <= seen) => None,
+            Ok(Event::Changed { key, version, deleted, timestamp }) => {
+                if let Err(status) = self.check().await {
+                    return Some(Err(status));
+                }
+                self.seen = Some(version);
+                let event_type = if deleted { EventType::Deleted } else { EventType::Updated };
+                let event = proto::SecretChangeEvent { event_type: event_type.into(), key, version, timestamp };
+                Some(Ok(proto::WatchSecretsResponse { response: Some(Response::Event(event)) }))
+            }
+            Err(Gap::Lagged | Gap::Closed) => Some(self.lagged().await),
+        }
+    }
+
+    /// Changes were missed: the client must list again.
+    async fn lagged(&mut self) -> Step {
+        self.check().await?;
+        let current = self
+            .call
+            .state
+            .store
+            .environment_version(&self.environment_id)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(|| self.gone())?;
+        self.state = Phase::Ended;
+        Ok(resync(current))
+    }
+
+    /// May the caller still read this very environment?
+    async fn check(&mut self) -> Result<(), Status> {
+        let names = [&self.message.workspace_name, &self.message.project_name, &self.message.environment_name];
+        let (_, environment) = match resolve(&mut self.call, names, Role::Read).await {
+            Ok(found) => found,
+            // A principal that lost the workspace is told so; it was there when the stream began.
+            Err(status) if status.code() == Code::NotFound && status.message().starts_with("workspace") => {
+                return Err(Status::permission_denied("access to the workspace was taken away"));
+            }
+            Err(status) => return Err(status),
+        };
+        if environment.id == self.environment_id { Ok(()) } else { Err(self.gone()) }
+    }
+
+    fn gone(&self) -> Status {
+        Status::not_found(format!("environment {:?} was deleted", self.message.environment_name))
+    }
+}
+
+fn resync(current_version: i64) -> proto::WatchSecretsResponse {
+    let resync = proto::ResyncRequired { current_version };
+    proto::WatchSecretsResponse { response: Some(Response::Resync(resync)) }
+}

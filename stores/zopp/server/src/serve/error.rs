@@ -1,0 +1,50 @@
+//! Why the server did not start, or did not go on. Each says what to do.
+
+use std::io;
+
+use super::TlsError;
+use crate::store::OpenError;
+
+/// Why the server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The TLS files are not good.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A port could not be had.
+    #[error("cannot listen on {address} ({flag}): {source}; {}", hint(source))]
+    Bind {
+        /// As given.
+        address: String,
+        /// Where it was given.
+        flag: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The database could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "another program has this port: stop it or choose another port",
+        io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege: choose another port",
+        io::ErrorKind::AddrNotAvailable => "this machine does not have this address: choose one of its own, or 0.0.0.0",
+        _ => "give a host and a port, such as 0.0.0.0:50051",
+    }
+}
+
+/// Why a running server ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Certificate and key do not make a TLS configuration.
+    #[error("certificate and key cannot be used: {0}; check that both are PEM and belong together")]
+    Tls(#[source] tonic::transport::Error),
+    /// The gRPC listener failed.
+    #[error("serving gRPC failed")]
+    Serve(#[source] tonic::transport::Error),
+    /// The health listener failed.
+    #[error("serving health checks failed")]
+    Health(#[source] io::Error),
+}

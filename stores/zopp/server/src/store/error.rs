@@ -1,0 +1,29 @@
+//! Why the store did not do what it was asked.
+
+/// Why the store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Something of that name or identity is there already.
+    #[error("it exists already")]
+    Duplicate,
+    /// What was to be changed (or what it refers to) is not there.
+    #[error("it does not exist")]
+    Missing,
+    /// A row holds what no version of this server writes; the text says which.
+    #[error("the database holds an invalid {0}")]
+    Corrupt(&'static str),
+    /// The database failed. Not for the eyes of callers.
+    #[error("the database failed")]
+    Database(#[source] sqlx::Error),
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        match error.as_database_error().map(sqlx::error::DatabaseError::kind) {
+            Some(sqlx::error::ErrorKind::UniqueViolation) => Self::Duplicate,
+            // A row that a foreign key points to is gone: deleted between the check and the write.
+            Some(sqlx::error::ErrorKind::ForeignKeyViolation) => Self::Missing,
+            _ => Self::Database(error),
+        }
+    }
+}

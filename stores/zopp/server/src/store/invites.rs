@@ -1,0 +1,172 @@
+//! Invites, kept under the hash of what the joiner presents.
+
+use sha2::{Digest, Sha256};
+use sqlx::SqliteConnection;
+
+use super::{AuditRow, Store, StoreError, WorkspaceRow, audit, new_id, row::from_row};
+use crate::clock;
+
+/// An invite as it is kept. Its token is not known here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InviteRow {
+    /// UUID.
+    pub id: String,
+    /// The hash it is kept under.
+    pub token_hash: Vec<u8>,
+    /// To which workspaces, in the creator's order; none for an invite to the server.
+    pub workspaces: Vec<WorkspaceRow>,
+    /// Unix seconds.
+    pub created_at: i64,
+    /// Unix seconds; from this moment on it is of no use.
+    pub expires_at: i64,
+    /// The workspace key, encrypted with the invite's secret.
+    pub kek_encrypted: Option<Vec<u8>>,
+    /// 24 bytes.
+    pub kek_nonce: Option<Vec<u8>>,
+}
+
+/// An invite to be made.
+#[derive(Debug, Clone)]
+pub struct NewInvite<'a> {
+    /// What the joiner will present. Only its hash is kept.
+    pub token: &'a str,
+    /// Ids, in the creator's order.
+    pub workspace_ids: &'a [String],
+    /// Unix seconds.
+    pub expires_at: i64,
+    /// The workspace key, encrypted with the invite's secret.
+    pub kek_encrypted: Option<&'a [u8]>,
+    /// 24 bytes.
+    pub kek_nonce: Option<&'a [u8]>,
+}
+
+/// Under which hash a token is kept.
+pub fn hash_token(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+struct Row {
+    id: String,
+    token_hash: Vec<u8>,
+    created_at: i64,
+    expires_at: i64,
+    kek_encrypted: Option<Vec<u8>>,
+    kek_nonce: Option<Vec<u8>>,
+}
+
+from_row!(Row { id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce });
+
+impl Store {
+    /// Makes an invite; with no creator it is the server operator's, and not audited. Returns its id and time of creation.
+    pub async fn create_invite(
+        &self,
+        invite: &NewInvite<'_>,
+        creator: Option<(&str, &AuditRow)>,
+    ) -> Result<InviteRow, StoreError> {
+        let mut transaction = self.write().await?;
+        let id = new_id();
+        sqlx::query(
+            "INSERT INTO invites (id, token_hash, kek_encrypted, kek_nonce, expires_at, created_by_user_id, created_at, \
+             updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+        )
+        .bind(&id)
+        .bind(hash_token(invite.token).as_slice())
+        .bind(invite.kek_encrypted)
+        .bind(invite.kek_nonce)
+        .bind(invite.expires_at)
+        .bind(creator.map(|(user_id, _)| user_id))
+        .bind(clock::now())
+        .execute(&mut *transaction)
+        .await?;
+        for (position, workspace_id) in (0_i64..).zip(invite.workspace_ids) {
+            sqlx::query("INSERT INTO invite_workspaces (invite_id, workspace_id, position) VALUES (?, ?, ?)")
+                .bind(&id)
+                .bind(workspace_id)
+                .bind(position)
+                .execute(&mut *transaction)
+                .await?;
+        }
+        if let Some((_, row)) = creator {
+            audit::insert(&mut transaction, &AuditRow { resource_id: id.clone(), ..row.clone() }).await?;
+        }
+        let made = find_invite(&mut transaction, invite.token).await?.ok_or(StoreError::Missing)?;
+        transaction.commit().await?;
+        Ok(made)
+    }
+
+    /// The invite of that token, unless revoked. Expired ones are found; see [`InviteRow::expires_at`].
+    pub async fn invite(&self, token: &str) -> Result<Option<InviteRow>, StoreError> {
+        let mut connection = self.readers.acquire().await?;
+        find_invite(&mut connection, token).await
+    }
+
+    /// The invites a user made and did not revoke, newest first; without a user those of the server's operator.
+    pub async fn invites(&self, creator_user_id: Option<&str>) -> Result<Vec<InviteRow>, StoreError> {
+        let mut connection = self.readers.acquire().await?;
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce FROM invites \
+             WHERE created_by_user_id IS ? AND revoked = 0 ORDER BY created_at DESC, id DESC",
+        )
+        .bind(creator_user_id)
+        .fetch_all(&mut *connection)
+        .await?;
+        let mut invites = Vec::with_capacity(rows.len());
+        for row in rows {
+            invites.push(with_workspaces(&mut connection, row).await?);
+        }
+        Ok(invites)
+    }
+
+    /// Revokes an invite; by nobody it is the server's operator, and not audited.
+    pub async fn revoke_invite(&self, id: &str, audit: Option<&AuditRow>) -> Result<(), StoreError> {
+        let mut transaction = self.write().await?;
+        let revoked = sqlx::query("UPDATE invites SET revoked = 1, updated_at = ? WHERE id = ? AND revoked = 0")
+            .bind(clock::now())
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?;
+        if revoked.rows_affected() == 0 {
+            return Err(StoreError::Missing);
+        }
+        if let Some(row) = audit {
+            audit::insert(&mut transaction, row).await?;
+        }
+        Ok(transaction.commit().await?)
+    }
+}
+
+pub(super) async fn find_invite(
+    connection: &mut SqliteConnection,
+    token: &str,
+) -> Result<Option<InviteRow>, StoreError> {
+    let row: Option<Row> = sqlx::query_as(
+        "SELECT id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce FROM invites \
+         WHERE token_hash = ? AND revoked = 0",
+    )
+    .bind(hash_token(token).as_slice())
+    .fetch_optional(&mut *connection)
+    .await?;
+    match row {
+        Some(row) => Ok(Some(with_workspaces(connection, row).await?)),
+        None => Ok(None),
+    }
+}
+
+async fn with_workspaces(connection: &mut SqliteConnection, row: Row) -> Result<InviteRow, StoreError> {
+    let workspaces = sqlx::query_as(
+        "SELECT w.id, w.name FROM invite_workspaces i JOIN workspaces w ON w.id = i.workspace_id \
+         WHERE i.invite_id = ? ORDER BY i.position",
+    )
+    .bind(&row.id)
+    .fetch_all(connection)
+    .await?;
+    Ok(InviteRow {
+        id: row.id,
+        token_hash: row.token_hash,
+        workspaces,
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        kek_encrypted: row.kek_encrypted,
+        kek_nonce: row.kek_nonce,
+    })
+}

@@ -1,0 +1,66 @@
+//! Opening the file: connections, settings, schema.
+
+use std::{path::PathBuf, time::Duration};
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+
+use super::{Location, Store, migrations::migrator};
+
+/// Readers in parallel. Reads are short and mostly in the page cache; more connections than this only cost memory.
+const READERS: u32 = 8;
+/// How long another process (an `invite` command) may hold the write lock before a write here fails.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a request may wait for a connection; longer than any transaction, shorter than a caller's patience.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why the database could not be opened. Names the file and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file cannot be opened or created, or is not a database.
+    #[error(
+        "cannot open the database {}: {source}; check that the file is a SQLite database and that this user may write to \
+         it and to its directory", path.display()
+    )]
+    Connect {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: sqlx::Error,
+    },
+    /// The schema could not be brought up to date.
+    #[error(
+        "cannot bring the database {} up to date: {source}; if another program or a newer zopp-server made this file, use \
+         that one or give another file", path.display()
+    )]
+    Migrate {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        source: sqlx::migrate::MigrateError,
+    },
+}
+
+impl Store {
+    /// Opens the file, creating it if the location allows it, and brings its schema up to date.
+    pub async fn open(location: &Location) -> Result<Self, OpenError> {
+        let path = &location.path;
+        let connect_error = |source| OpenError::Connect { path: path.clone(), source };
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(location.create)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(BUSY_TIMEOUT);
+        let pool = || SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
+
+        let writer = pool().max_connections(1).connect_with(options.clone()).await.map_err(connect_error)?;
+        migrator().run(&writer).await.map_err(|source| OpenError::Migrate { path: path.clone(), source })?;
+        let readers = pool()
+            .max_connections(READERS)
+            .connect_with(options.create_if_missing(false).pragma("query_only", "on"))
+            .await
+            .map_err(connect_error)?;
+        Ok(Self { writer, readers })
+    }
+}

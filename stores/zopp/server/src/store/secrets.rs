@@ -1,0 +1,137 @@
+//! Secrets: opaque ciphertexts under readable keys. Each change counts the environment's version up by one.
+
+use sqlx::{Row, SqliteConnection};
+
+use super::{Action, AuditRow, Store, StoreError, audit::commit_with, new_id};
+use crate::clock;
+
+/// One secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretRow {
+    /// Unique in the environment.
+    pub key: String,
+    /// 24 bytes.
+    pub nonce: Vec<u8>,
+    /// The encrypted value and its tag.
+    pub ciphertext: Vec<u8>,
+}
+
+/// All secrets of an environment at one moment.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The version they make up.
+    pub version: i64,
+    /// By key.
+    pub secrets: Vec<SecretRow>,
+}
+
+/// What a write did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// The version of the environment from now on.
+    pub version: i64,
+    /// Was the key new?
+    pub created: bool,
+}
+
+impl Store {
+    /// Sets one key. `audit` is recorded as a creation or an update, whichever it was.
+    pub async fn upsert_secret(
+        &self,
+        workspace_id: &str,
+        environment_id: &str,
+        secret: &SecretRow,
+        audit: &AuditRow,
+    ) -> Result<Change, StoreError> {
+        let mut transaction = self.write().await?;
+        let now = clock::now();
+        let version = count_up(&mut transaction, environment_id, now).await?;
+        let updated = sqlx::query(
+            "UPDATE secrets SET nonce = ?, ciphertext = ?, updated_at = ? WHERE env_id = ? AND key_name = ?",
+        )
+        .bind(&secret.nonce)
+        .bind(&secret.ciphertext)
+        .bind(now)
+        .bind(environment_id)
+        .bind(&secret.key)
+        .execute(&mut *transaction)
+        .await?;
+        let created = updated.rows_affected() == 0;
+        if created {
+            sqlx::query(
+                "INSERT INTO secrets (id, workspace_id, env_id, key_name, nonce, ciphertext, created_at, updated_at) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+            )
+            .bind(new_id())
+            .bind(workspace_id)
+            .bind(environment_id)
+            .bind(&secret.key)
+            .bind(&secret.nonce)
+            .bind(&secret.ciphertext)
+            .bind(now)
+            .execute(&mut *transaction)
+            .await?;
+        }
+        let action = if created { Action::SecretCreate } else { Action::SecretUpdate };
+        commit_with(transaction, &AuditRow { action, ..audit.clone() }).await?;
+        Ok(Change { version, created })
+    }
+
+    /// Deletes one key; [`StoreError::Missing`] changes nothing. Returns the new version.
+    pub async fn delete_secret(&self, environment_id: &str, key: &str, audit: &AuditRow) -> Result<i64, StoreError> {
+        let mut transaction = self.write().await?;
+        let deleted = sqlx::query("DELETE FROM secrets WHERE env_id = ? AND key_name = ?")
+            .bind(environment_id)
+            .bind(key)
+            .execute(&mut *transaction)
+            .await?;
+        if deleted.rows_affected() == 0 {
+            return Err(StoreError::Missing);
+        }
+        let version = count_up(&mut transaction, environment_id, clock::now()).await?;
+        commit_with(transaction, audit).await?;
+        Ok(version)
+    }
+
+    /// One secret.
+    pub async fn secret(&self, environment_id: &str, key: &str) -> Result<Option<SecretRow>, StoreError> {
+        let row = sqlx::query("SELECT key_name, nonce, ciphertext FROM secrets WHERE env_id = ? AND key_name = ?")
+            .bind(environment_id)
+            .bind(key)
+            .fetch_optional(&self.readers)
+            .await?;
+        row.map(|row| Ok(SecretRow { key: row.try_get(0)?, nonce: row.try_get(1)?, ciphertext: row.try_get(2)? }))
+            .transpose()
+    }
+
+    /// All secrets with the version they make up, by one query and so of one moment; `None` if the environment is gone.
+    pub async fn snapshot(&self, environment_id: &str) -> Result<Option<Snapshot>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT e.version, s.key_name, s.nonce, s.ciphertext FROM environments e LEFT JOIN secrets s ON s.env_id = e.id \
+             WHERE e.id = ? ORDER BY s.key_name",
+        )
+        .bind(environment_id)
+        .fetch_all(&self.readers)
+        .await?;
+        let Some(first) = rows.first() else { return Ok(None) };
+        let version = first.try_get(0)?;
+        let mut secrets = Vec::with_capacity(rows.len());
+        for row in &rows {
+            // An empty environment is one row without a key.
+            if let Some(key) = row.try_get(1)? {
+                secrets.push(SecretRow { key, nonce: row.try_get(2)?, ciphertext: row.try_get(3)? });
+            }
+        }
+        Ok(Some(Snapshot { version, secrets }))
+    }
+}
+
+async fn count_up(connection: &mut SqliteConnection, environment_id: &str, now: i64) -> Result<i64, StoreError> {
+    let row: Option<(i64,)> =
+        sqlx::query_as("UPDATE environments SET version = version + 1, updated_at = ? WHERE id = ? RETURNING version")
+            .bind(now)
+            .bind(environment_id)
+            .fetch_optional(connection)
+            .await?;
+    row.map(|(version,)| version).ok_or(StoreError::Missing)
+}

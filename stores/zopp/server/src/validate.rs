@@ -1,0 +1,162 @@
+//! What may be written. Reading tolerates what older servers let in; writing does not.
+
+use konverge_zopp_crypto::SigningPublic;
+use tonic::Status;
+
+/// Names end up in paths, encryption contexts and terminals; none needs more.
+const MAXIMUM_NAME: usize = 128;
+/// Kubernetes' limit for a key of a Secret, which is where keys go.
+const MAXIMUM_KEY: usize = 253;
+/// RFC 5321's limit for a path, without its brackets.
+const MAXIMUM_EMAIL: usize = 254;
+/// Invite tokens are 64 hexadecimal digits; others are not ours to make up, but have no need for more either.
+const MAXIMUM_TOKEN: usize = 256;
+
+/// Length of a wrapped 32-byte key: the key and the tag.
+const WRAPPED_KEY: usize = 48;
+/// Length of an XChaCha20-Poly1305 nonce.
+const NONCE: usize = 24;
+/// Length of a Poly1305 tag, the ciphertext of nothing.
+const TAG: usize = 16;
+/// Length of a public key.
+const PUBLIC_KEY: usize = 32;
+
+/// The name of a workspace, project, environment or principal. A colon would make encryption contexts, which join names with
+/// colons, ambiguous.
+pub(crate) fn name<'a>(what: &str, text: &'a str) -> Result<&'a str, Status> {
+    if text.is_empty() || text.trim() != text {
+        return Err(invalid(format!("{what} must not be empty nor begin or end with a space")));
+    }
+    if text.len() > MAXIMUM_NAME {
+        return Err(invalid(format!("{what} must be at most {MAXIMUM_NAME} bytes long")));
+    }
+    if text.contains([':', '/']) || text.chars().any(char::is_control) {
+        return Err(invalid(format!("{what} must not contain ':', '/' or control characters")));
+    }
+    Ok(text)
+}
+
+/// The key of a secret. Anything printable without colon or equals sign; whether Kubernetes or a shell allows it is theirs to
+/// say.
+pub(crate) fn secret_key(text: &str) -> Result<&str, Status> {
+    if text.is_empty() || text.len() > MAXIMUM_KEY {
+        return Err(invalid(format!("secret key must be 1 to {MAXIMUM_KEY} bytes long")));
+    }
+    if text.contains([':', '=']) || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err(invalid("secret key must not contain ':', '=', spaces or control characters"));
+    }
+    Ok(text)
+}
+
+/// An e-mail address in the one spelling it is kept and compared in: trimmed, lower case.
+pub(crate) fn email(text: &str) -> Result<String, Status> {
+    let email = text.trim().to_lowercase();
+    let plausible = email.split_once('@').is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty());
+    if !plausible || email.len() > MAXIMUM_EMAIL || email.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err(invalid("email must be an address such as name@example.com"));
+    }
+    Ok(email)
+}
+
+/// A UUID given by a client, in the one spelling ids are kept in.
+pub(crate) fn id(what: &str, text: &str) -> Result<String, Status> {
+    match uuid::Uuid::try_parse(text) {
+        Ok(id) if !id.is_nil() => Ok(id.to_string()),
+        _ => Err(invalid(format!("{what} must be a UUID"))),
+    }
+}
+
+/// An invite token.
+pub(crate) fn token(text: &str) -> Result<&str, Status> {
+    if text.is_empty() || text.len() > MAXIMUM_TOKEN {
+        return Err(invalid(format!("token must be 1 to {MAXIMUM_TOKEN} bytes long")));
+    }
+    Ok(text)
+}
+
+/// An Ed25519 public key.
+pub(crate) fn signing_key(bytes: &[u8]) -> Result<Vec<u8>, Status> {
+    SigningPublic::from_slice(bytes)
+        .map_err(|_| invalid(format!("public_key must be an Ed25519 public key of {PUBLIC_KEY} bytes")))?;
+    Ok(bytes.to_vec())
+}
+
+/// An X25519 public key that may be missing.
+pub(crate) fn optional_x25519_key(bytes: &[u8]) -> Result<Option<Vec<u8>>, Status> {
+    if bytes.is_empty() { Ok(None) } else { length("x25519_public_key", bytes, PUBLIC_KEY).map(Some) }
+}
+
+/// The public half of the key a workspace key was wrapped with.
+pub(crate) fn ephemeral_key(bytes: &[u8]) -> Result<Vec<u8>, Status> {
+    length("ephemeral_pub", bytes, PUBLIC_KEY)
+}
+
+/// A wrapped 32-byte key.
+pub(crate) fn wrapped_key(what: &str, bytes: &[u8]) -> Result<Vec<u8>, Status> {
+    length(what, bytes, WRAPPED_KEY)
+}
+
+/// A nonce.
+pub(crate) fn nonce(what: &str, bytes: &[u8]) -> Result<Vec<u8>, Status> {
+    length(what, bytes, NONCE)
+}
+
+/// An encrypted value.
+pub(crate) fn ciphertext(bytes: &[u8]) -> Result<Vec<u8>, Status> {
+    if bytes.len() < TAG {
+        return Err(invalid(format!("ciphertext must be at least {TAG} bytes long, but has {}", bytes.len())));
+    }
+    Ok(bytes.to_vec())
+}
+
+fn length(what: &str, bytes: &[u8], expected: usize) -> Result<Vec<u8>, Status> {
+    if bytes.len() != expected {
+        return Err(invalid(format!("{what} must be {expected} bytes long, but has {}", bytes.len())));
+    }
+    Ok(bytes.to_vec())
+}
+
+fn invalid(message: impl Into<String>) -> Status {
+    Status::invalid_argument(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_a_meaning_elsewhere_are_refused() {
+        for bad in ["", " a", "a ", "a:b", "a/b", "a\nb", &"x".repeat(129)] {
+            assert!(name("name", bad).is_err(), "{bad:?}");
+        }
+        for good in ["a", "my project", "Größe", "a.b-c_d"] {
+            assert!(name("name", good).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn keys_are_printable() {
+        for bad in ["", "a b", "a=b", "a:b", "a\0b", &"x".repeat(254)] {
+            assert!(secret_key(bad).is_err(), "{bad:?}");
+        }
+        assert!(secret_key("DATABASE_URL").is_ok() && secret_key("tls.crt").is_ok());
+    }
+
+    #[test]
+    fn an_email_has_one_spelling() {
+        assert_eq!(email(" Ann@Example.COM ").unwrap(), "ann@example.com");
+        for bad in ["", "ann", "@example.com", "ann@", "a nn@example.com"] {
+            assert!(email(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_exact() {
+        for (given, fine) in [(0, false), (1, false), (23, false), (24, true), (25, false)] {
+            assert_eq!(nonce("nonce", &vec![0; given]).is_ok(), fine, "{given}");
+        }
+        assert!(wrapped_key("dek_wrapped", &[0; 47]).is_err() && wrapped_key("dek_wrapped", &[0; 48]).is_ok());
+        assert!(ciphertext(&[0; 15]).is_err() && ciphertext(&[0; 16]).is_ok());
+        assert!(optional_x25519_key(&[]).unwrap().is_none() && optional_x25519_key(&[0; 31]).is_err());
+    }
+}
