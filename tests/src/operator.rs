@@ -63,9 +63,8 @@ impl Operator {
 
     /// Waits until a metric is as it should be.
     pub async fn metric_becomes(&self, name: &str, label: &str, right: impl Fn(f64) -> bool) -> Result<f64> {
-        let found = eventually(UP_WITHIN, || async {
-            self.metric(name, label).await.ok().filter(|value| right(*value))
-        });
+        let found =
+            eventually(UP_WITHIN, || async { self.metric(name, label).await.ok().filter(|value| right(*value)) });
         found.await.with_context(|| format!("metric {name}{{{label}}}"))
     }
 

@@ -200,7 +200,7 @@ impl ControlPlane {
 
     /// Kills the API server. Its data stays.
     pub fn kill_api_server(&mut self) -> Result<(), NotOurs> {
-        self.servers_mut("killing the API server").map(|servers| servers.kill_api_server())
+        self.servers_mut("killing the API server").map(Servers::kill_api_server)
     }
 
     /// Starts the API server again, on the same port, and waits until it is ready.

@@ -55,10 +55,9 @@ impl Servers {
             Ok(process)
         })
         .await?;
-        let controller_manager = match controller_manager {
-            true => Some(Process::start(run, controller_manager_spec(run, assets, &kubeconfig))?),
-            false => None,
-        };
+        let controller_manager = controller_manager
+            .then(|| Process::start(run, controller_manager_spec(run, assets, &kubeconfig)))
+            .transpose()?;
         Ok(Self { _controller_manager: controller_manager, api_server, _etcd: etcd, kubeconfig, audit_log })
     }
 

@@ -1,0 +1,4 @@
+//! The whole way, on real parts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod path;
