@@ -75,8 +75,8 @@ impl Metrics {
     }
 
     /// Adds series of the program's own.
-    pub fn register(&self, add: impl FnOnce(&mut Registry)) {
-        add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
+    pub fn register<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
+        add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Calls `measure` before each read of the metrics, to bring gauges up to date. It must not wait.

@@ -167,9 +167,9 @@ impl Bindings {
     /// The Secrets that are bound to the environment.
     pub fn bound_to(&self, name: &EnvironmentName) -> Vec<SecretRef> {
         let bindings = self.lock();
-        let bound = bindings
-            .iter()
-            .filter(|(_, binding)| matches!(&binding.source, Source::Environment(environment, _) if environment == name));
+        let bound = bindings.iter().filter(
+            |(_, binding)| matches!(&binding.source, Source::Environment(environment, _) if environment == name),
+        );
         bound.map(|(key, _)| key.clone()).collect()
     }
 

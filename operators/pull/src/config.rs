@@ -46,7 +46,7 @@ pub struct Config {
     /// How many Secrets are worked on at the same time
     #[arg(long, env = "ZOPP_WORKERS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: u16,
-    /// Form of the log lines; RUST_LOG says which
+    /// Form of the log lines; how many there are is up to `RUST_LOG`
     #[arg(long, env = "ZOPP_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
     /// Let one of several replicas work while the others stand by
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(config.server, "http://127.0.0.1:50051");
         assert_eq!(config.health_addr.to_string(), "0.0.0.0:8080");
         assert_eq!((config.namespace, config.credentials, config.tls_ca_cert), (None, None, None));
-        assert_eq!(config.poll_interval, Duration::from_secs(60));
+        assert_eq!(config.poll_interval, Duration::from_mins(1));
     }
 
     #[test]

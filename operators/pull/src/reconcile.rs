@@ -165,14 +165,13 @@ impl Pull {
                     }
                 });
                 let version = hub.stated().map_or(0, |stated| stated.version);
-                self.report(key, binding, plan.problems, None, version);
+                self.report(key, binding, &plan.problems, None, version);
                 return Ok(Next::Done);
             }
         };
         let keys = desired.len();
-        let Some(resource_version) = apply::apply(&self.applier, key, binding, read.as_deref(), &desired)
-            .await
-            .inspect_err(|error| {
+        let Some(resource_version) =
+            apply::apply(&self.applier, key, binding, read.as_deref(), &desired).await.inspect_err(|error| {
                 self.metrics.synced("failed");
                 self.say(key, binding, vec![Message::apply_failed(error)]);
             })?
@@ -194,7 +193,7 @@ impl Pull {
             now.knows(known, &binding.seen);
             now.verified = verified;
         });
-        self.report(key, binding, plan.problems, Some(keys), version);
+        self.report(key, binding, &plan.problems, Some(keys), version);
         Ok(Next::Done)
     }
 }

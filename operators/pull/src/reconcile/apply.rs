@@ -15,8 +15,7 @@ pub(super) async fn apply(
     resource_version: Option<&str>,
     desired: &BTreeMap<&str, &SecretValue>,
 ) -> Result<Option<String>, ApplyError> {
-    let target =
-        SecretTarget { namespace: &key.namespace, name: &key.name, uid: &binding.uid, resource_version };
+    let target = SecretTarget { namespace: &key.namespace, name: &key.name, uid: &binding.uid, resource_version };
     Ok(match applier.apply(target, &BTreeMap::new(), desired).await? {
         Outcome::Changed { resource_version } | Outcome::Unchanged { resource_version } => Some(resource_version),
         Outcome::Gone => None,

@@ -21,7 +21,7 @@ impl Pull {
         &self,
         key: &SecretRef,
         binding: &Binding,
-        problems: Vec<Problem>,
+        problems: &[Problem],
         written: Option<usize>,
         version: i64,
     ) {

@@ -1,0 +1,138 @@
+//! The parts put together to a program.
+
+use std::{error::Error, process::ExitCode, sync::Arc};
+
+use k8s_openapi::api::core::v1::Secret;
+use konverge_apply::events::EventSink;
+use konverge_core::digest::DigestKey;
+use konverge_runtime::{
+    Controller, LeaseOptions, Manager, Queue,
+    client::{self, ClientError, ClientOptions},
+    http_server::BindError,
+    lease::Elector,
+    manager::RunError,
+    telemetry::{self, TelemetryError},
+    watch::{self, WatchOptions},
+};
+use konverge_zopp_client::{Client, ConfigError, Connection, CredentialsError, Identity};
+
+use crate::{
+    bindings::Bindings,
+    config::{Config, LogFormat},
+    hub::Hubs,
+    metrics::Metrics,
+    reachability::Reachability,
+    reconcile::Pull,
+    watch::{Feed, wake},
+};
+
+/// The program's name in metrics, events and the lease: that of the original.
+const PROGRAM: &str = "zopp-operator";
+
+/// The operator cannot start, whatever the servers do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Logging cannot be set up.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    /// There are no usable credentials.
+    #[error("cannot use the zopp credentials: {0}")]
+    Credentials(#[from] CredentialsError),
+    /// The server's address or certificate is unusable.
+    #[error(transparent)]
+    Server(#[from] ConfigError),
+    /// The Kubernetes configuration is unusable.
+    #[error(transparent)]
+    Kubernetes(#[from] ClientError),
+    /// The address for health and metrics is taken.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// It started and then could not go on.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Runs the operator until it is told to stop. What cannot work, whatever the servers do, ends it at once with status 1; a
+/// server that is away does not.
+pub async fn run(config: Config) -> ExitCode {
+    match start(config).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error @ StartError::Telemetry(_)) => {
+            eprintln!("{PROGRAM}: {}", in_one_line(&error));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            tracing::error!("{}", in_one_line(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn start(config: Config) -> Result<(), StartError> {
+    telemetry::init(match config.log_format {
+        LogFormat::Text => telemetry::LogFormat::Text,
+        LogFormat::Json => telemetry::LogFormat::Json,
+    })?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), %config, "starting");
+    let identity = Identity::load(config.credentials.as_deref())?;
+    let zopp = Client::new(Connection::new(&config.client())?, identity);
+    tracing::info!(principal = zopp.identity().name(), id = zopp.identity().principal_id(), "credentials loaded");
+    assemble(config, zopp).await?.run().await?;
+    Ok(())
+}
+
+/// The operator, ready to run, with a zopp client that is made already. Nothing is sent before it runs.
+pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartError> {
+    let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
+    let mut manager = Manager::bind(config.health_addr, metrics.clone()).await?;
+    let options = ClientOptions { kubeconfig: config.kubeconfig, ..ClientOptions::default() };
+    let kubernetes = client::build(&options, metrics.client()).await?;
+    if config.leader_election {
+        let impatient = client::build(&options.impatient(), metrics.client()).await?;
+        let lease = LeaseOptions::new(impatient.default_namespace(), PROGRAM);
+        manager = manager.leader_election(Elector::new(impatient, lease));
+    }
+
+    let counts = metrics.register(Metrics::new);
+    let (events, publish) = EventSink::new(kubernetes.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
+    metrics.register(|registry| events.register(registry));
+    manager.stopping_task("events", publish);
+
+    let reachability = Reachability::default();
+    let reachable = reachability.clone();
+    manager.checks().readiness("zopp-server", move || reachable.check());
+    manager.task("reachability", reachability.run(zopp.connection().clone()));
+
+    let bindings = Arc::new(Bindings::new(counts.clone()));
+    let queue = Queue::new("pull", metrics.queues());
+    let principal = zopp.identity().name().to_owned();
+    let wake = wake(Arc::clone(&bindings), queue.clone());
+    let hubs = Hubs::new(zopp, config.poll_interval, wake, counts.clone());
+
+    let watched =
+        WatchOptions { namespace: config.namespace, label_selector: config.selector, ..WatchOptions::default() };
+    let (secrets, health) = watch::metadata::<Secret>(kubernetes.clone(), &watched);
+    manager.checks().readiness("secrets-watch", move || health.check_synced());
+    let feed = Feed { bindings: Arc::clone(&bindings), hubs, rules: config.allow, queue: queue.clone() };
+    manager.task("secrets-watch", feed.run(secrets));
+
+    let digest_key = DigestKey::new(rand::random());
+    let pull = Pull::new(kubernetes, events, bindings, counts, digest_key, principal);
+    let controller = Controller::new(Arc::new(pull), queue, metrics.controllers()).workers(config.workers.into());
+    manager.controller("pull", controller);
+    Ok(manager)
+}
+
+/// An error with what caused it, without saying anything twice.
+fn in_one_line(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !line.contains(&text) {
+            line = format!("{line}: {text}");
+        }
+        cause = error.source();
+    }
+    line
+}
