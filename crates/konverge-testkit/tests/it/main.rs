@@ -1,0 +1,6 @@
+//! The test kit, tested on what it starts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod control_plane;
+mod leftovers;
+mod processes;
