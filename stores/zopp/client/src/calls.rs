@@ -50,6 +50,7 @@ open_calls! {
 }
 
 signed_calls! {
+    join(JoinRequest) -> JoinResponse = "Join";
     register(RegisterRequest) -> RegisterResponse = "Register";
 
     create_workspace(CreateWorkspaceRequest) -> Workspace = "CreateWorkspace";

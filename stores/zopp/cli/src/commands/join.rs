@@ -3,10 +3,11 @@
 use std::process::Command;
 
 use clap::Args;
-use konverge_zopp_client::{ConfigFile, Connection};
+use konverge_zopp_client::{CallError, Client, ConfigFile, Connection, config_file::Principal};
 use konverge_zopp_crypto::{InviteSecret, SigningSeed, WrappedKek, X25519Private, X25519Public, invite::CODE_PREFIX};
-use konverge_zopp_proto::{GetInviteRequest, JoinRequest};
+use konverge_zopp_proto::{GetInviteRequest, JoinRequest, JoinResponse};
 use serde::Serialize;
+use tonic::Code;
 
 use super::{Outcome, principal::new_principal, workspace::WorkspaceObject};
 use crate::{
@@ -72,7 +73,8 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
         kek_wrapped,
         kek_nonce,
     };
-    let answer = connection.join(request).await.map_err(failed("cannot join", None))?;
+    let member = member(context, &config, &email);
+    let answer = send(&connection, member, request).await.map_err(failed("cannot join", None))?;
 
     let mut principal = new_principal(answer.principal_id.clone(), name.clone(), &seed, &exchange);
     principal.user_id = Some(answer.user_id.clone());
@@ -90,6 +92,29 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
     };
     let text = text(&joined);
     Ok(plain(joined, text))
+}
+
+/// A client in the name of whom this device already knows by that address.
+fn member(context: &Context, config: &ConfigFile, email: &str) -> Option<Client> {
+    let same = |principal: &&Principal| principal.email.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(email));
+    let principal = config.principals.iter().find(same)?;
+    context.client_as(Some(&principal.name)).ok()
+}
+
+/// A user who exists is added to only if one of its principals asks for it. A server that does not know that principal
+/// is another one, on which the address may be new.
+async fn send(
+    connection: &Connection,
+    member: Option<Client>,
+    request: JoinRequest,
+) -> Result<JoinResponse, CallError> {
+    if let Some(client) = member {
+        match client.join(request.clone()).await {
+            Err(error) if error.code() == Code::Unauthenticated => {}
+            answer => return answer,
+        }
+    }
+    connection.join(request).await
 }
 
 fn text(joined: &Joined) -> String {

@@ -4,4 +4,10 @@
 mod bad_input;
 mod device;
 mod home;
+mod people;
+mod run;
+mod server;
+mod texts;
 mod unreachable;
+mod values;
+mod world;
