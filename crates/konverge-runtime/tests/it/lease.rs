@@ -1,22 +1,27 @@
 //! Leadership among candidates on one API server.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
+use konverge_core::error::{Classify, ErrorClass};
 use konverge_runtime::{
-    LeaseOptions, Metrics,
+    Action, Controller, LeaseOptions, Manager, Metrics, Priority, Queue, Reconciler, Request,
     client::{self, ClientOptions},
     lease::Elector,
+    manager::RunError,
 };
 use konverge_testkit::{ControlPlane, Options, eventually};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
-use super::control_plane;
+use super::{control_plane, http::get};
 
 struct Candidate {
     identity: String,
@@ -104,4 +109,77 @@ async fn without_an_api_server_leadership_is_lost_before_the_lease_ends() {
     assert!(lost < Duration::from_secs(3), "{lost:?}");
     let error = only.run.await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), format!("lost lease {namespace}/test: not renewed for 2s"));
+}
+
+/// Tells that it ran.
+struct Tells(Notify);
+
+#[derive(Debug, thiserror::Error)]
+#[error("never")]
+struct Never;
+
+impl Classify for Never {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Permanent
+    }
+
+    fn reason(&self) -> &'static str {
+        "Never"
+    }
+}
+
+impl Reconciler for Tells {
+    type Key = &'static str;
+    type Error = Never;
+
+    async fn reconcile(&self, _: Request<&'static str>) -> Result<Action, Never> {
+        self.0.notify_one();
+        Ok(Action::Done)
+    }
+}
+
+/// A program with one controller, with a lease, and work waiting.
+async fn program(control_plane: &ControlPlane, namespace: &str) -> (Manager, Arc<Tells>) {
+    let options = LeaseOptions {
+        duration: Duration::from_secs(3),
+        renew_deadline: Duration::from_secs(2),
+        retry_period: Duration::from_millis(200),
+        ..LeaseOptions::new(namespace, "test")
+    };
+    let elector = Elector::new(impatient(control_plane).await, options);
+    let manager = Manager::bind(([127, 0, 0, 1], 0).into(), Metrics::new("test", "0")).await.unwrap();
+    let mut manager = manager.leader_election(elector);
+    let tells = Arc::new(Tells(Notify::new()));
+    let queue = Queue::new("test", manager.metrics().queues());
+    queue.add("work", Priority::Normal, "test");
+    manager.controller("test", Controller::new(Arc::clone(&tells), queue, manager.metrics().controllers()));
+    (manager, tells)
+}
+
+#[tokio::test]
+async fn a_standby_is_ready_and_works_as_soon_as_it_leads_and_a_loss_ends_the_program() {
+    let mut control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let namespace = control_plane.namespace("lease").await.unwrap();
+    let (leader, leader_ran) = program(&control_plane, &namespace).await;
+    let stop_leader = leader.shutdown();
+    let leader = tokio::spawn(leader.run());
+    leader_ran.0.notified().await;
+
+    let (standby, standby_ran) = program(&control_plane, &namespace).await;
+    let address = standby.address();
+    let standby = tokio::spawn(standby.run());
+    let standby_status =
+        async || get(address, "/metrics").await.1.contains(r#"leader_election_master_status{name="test"} 1"#);
+    eventually(Duration::from_secs(10), async || (get(address, "/readyz").await.0 == 200).then_some(())).await.unwrap();
+    let early = tokio::time::timeout(Duration::from_secs(1), standby_ran.0.notified()).await;
+    assert!(early.is_err() && !standby_status().await, "it worked without the lease");
+
+    stop_leader.cancel();
+    leader.await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(10), standby_ran.0.notified()).await.unwrap();
+    assert!(standby_status().await);
+
+    control_plane.kill_api_server().unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(10), standby).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(RunError::LeaseLost(_))), "{ended:?}");
 }

@@ -22,7 +22,7 @@ async fn program() {
     });
     manager.task("announce", async {
         eprintln!("running");
-        std::future::pending().await
+        std::future::pending::<()>().await;
     });
     let code = match manager.run().await {
         Ok(()) => 0,

@@ -35,7 +35,7 @@ impl Names {
     /// Follows the events until the names are these.
     async fn become_these(&mut self, wanted: &[&str]) {
         let wanted: BTreeSet<_> = wanted.iter().map(|name| (*name).to_owned()).collect();
-        let followed = tokio::time::timeout(Duration::from_secs(60), async {
+        let followed = tokio::time::timeout(Duration::from_mins(1), async {
             while self.known != wanted || self.listing.is_some() {
                 match self.events.next().await.unwrap() {
                     Event::Init => self.listing = Some(BTreeSet::new()),
