@@ -78,6 +78,11 @@ impl Elector {
         Self { api, options, observation: Observation::default(), leading: watch::Sender::new(false) }
     }
 
+    /// What the Lease is called.
+    pub fn name(&self) -> &str {
+        &self.options.name
+    }
+
     /// Whether we lead; changes are seen by all receivers.
     pub fn leading(&self) -> watch::Receiver<bool> {
         self.leading.subscribe()

@@ -13,6 +13,7 @@ mod signals;
 use std::{net::SocketAddr, panic::AssertUnwindSafe, pin::Pin, time::Duration};
 
 use futures::FutureExt;
+use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -30,6 +31,9 @@ use crate::{
 
 pub use error::RunError;
 use signals::Signals;
+
+/// The part of the grace period that runs in flight may use up; the rest is for the tasks that finish after them.
+const WORKERS_SHARE: f64 = 0.8;
 
 type BoxedTask = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send>>;
 
@@ -80,9 +84,19 @@ impl Manager {
         self
     }
 
-    /// Lets the controllers run only while this elector leads. Losing the lease ends the program.
+    /// Lets the controllers run only while this elector leads. Losing the lease ends the program. Adds
+    /// `leader_election_master_status{name}` to the metrics, 1 for the leader and 0 for a standby.
     #[must_use]
     pub fn leader_election(mut self, elector: Elector) -> Self {
+        let (leading, name) = (elector.leading(), elector.name().to_owned());
+        let status = Family::<Vec<(&'static str, String)>, Gauge>::default();
+        let known = status.clone();
+        self.metrics.register(|registry| {
+            registry.register("leader_election_master_status", "Whether this process leads", known);
+        });
+        self.metrics.before_scrape(move || {
+            status.get_or_create(&vec![("name", name.clone())]).set(i64::from(*leading.borrow()));
+        });
         self.elector = Some(elector);
         self
     }
@@ -201,11 +215,12 @@ impl Manager {
             // Somebody else may be leading already: what is in flight must not go on.
             return Err(error);
         }
-        let deadline = Instant::now() + grace;
-        let workers_ended = drain(&mut workers, deadline).await;
+        let begun = Instant::now();
+        let workers_ended = drain(&mut workers, begun + grace.mul_f64(WORKERS_SHARE)).await;
+        // Dropping is quick unless a run computes without an end, which must not hold up the rest.
+        let _ = timeout_at(Instant::now() + Duration::from_secs(1), workers.shutdown()).await;
         stop_tasks.cancel();
-        let tasks_ended = drain(&mut others, deadline).await;
-        workers.shutdown().await;
+        let tasks_ended = drain(&mut others, begun + grace).await;
         stop_lease.cancel();
         // Releasing has a limit of its own and is worth waiting for: otherwise the next leader waits for the lease to expire.
         while lease.join_next().await.is_some() {}

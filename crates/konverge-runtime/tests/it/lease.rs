@@ -1,0 +1,185 @@
+//! Leadership among candidates on one API server.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use konverge_core::error::{Classify, ErrorClass};
+use konverge_runtime::{
+    Action, Controller, LeaseOptions, Manager, Metrics, Priority, Queue, Reconciler, Request,
+    client::{self, ClientOptions},
+    lease::Elector,
+    manager::RunError,
+};
+use konverge_testkit::{ControlPlane, Options, eventually};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{control_plane, http::get};
+
+struct Candidate {
+    identity: String,
+    leading: watch::Receiver<bool>,
+    stop: CancellationToken,
+    run: JoinHandle<Result<(), konverge_runtime::lease::LeaseLost>>,
+}
+
+async fn impatient(control_plane: &ControlPlane) -> Client {
+    let options = ClientOptions { kubeconfig: Some(control_plane.kubeconfig().to_owned()), ..ClientOptions::default() };
+    client::build(&options.impatient(), Metrics::new("test", "0").client()).await.unwrap()
+}
+
+/// A candidate whose times are a fifth of the usual ones.
+async fn candidate(control_plane: &ControlPlane, namespace: &str) -> Candidate {
+    let options = LeaseOptions {
+        duration: Duration::from_secs(3),
+        renew_deadline: Duration::from_secs(2),
+        retry_period: Duration::from_millis(200),
+        ..LeaseOptions::new(namespace, "test")
+    };
+    let (identity, stop) = (options.identity.clone(), CancellationToken::new());
+    let elector = Elector::new(impatient(control_plane).await, options);
+    Candidate { identity, leading: elector.leading(), stop: stop.clone(), run: tokio::spawn(elector.run(stop)) }
+}
+
+impl Candidate {
+    fn leads(&self) -> bool {
+        *self.leading.borrow()
+    }
+
+    async fn comes_to_lead(&mut self) {
+        let led = tokio::time::timeout(Duration::from_secs(20), self.leading.wait_for(|leads| *leads)).await;
+        assert!(matches!(led, Ok(Ok(_))), "{} does not lead", self.identity);
+    }
+}
+
+#[tokio::test]
+async fn one_leads_and_hands_over_when_it_stops() {
+    let control_plane = control_plane().await;
+    let namespace = control_plane.namespace("lease").await.unwrap();
+    let mut first = candidate(control_plane, &namespace).await;
+    first.comes_to_lead().await;
+    let mut second = candidate(control_plane, &namespace).await;
+    let api: Api<Lease> = Api::namespaced(control_plane.admin_client().await.unwrap(), &namespace);
+    let label = serde_json::json!({"metadata": {"labels": {"team": "a"}}});
+    api.patch("test", &PatchParams::default(), &Patch::Merge(&label)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(first.leads() && !second.leads(), "longer than the lease, and the first still renews");
+
+    first.stop.cancel();
+    first.run.await.unwrap().unwrap();
+    let began = std::time::Instant::now();
+    second.comes_to_lead().await;
+    assert!(began.elapsed() < Duration::from_secs(2), "released, so not waited for: {:?}", began.elapsed());
+    let lease = api.get("test").await.unwrap();
+    let spec = lease.spec.unwrap();
+    assert_eq!(spec.holder_identity.as_ref(), Some(&second.identity));
+    assert_eq!(lease.metadata.labels, Some([("team".to_owned(), "a".to_owned())].into()));
+}
+
+#[tokio::test]
+async fn a_dead_leader_is_followed_after_the_lease_and_no_earlier() {
+    let control_plane = control_plane().await;
+    let namespace = control_plane.namespace("lease").await.unwrap();
+    let mut first = candidate(control_plane, &namespace).await;
+    first.comes_to_lead().await;
+    let mut second = candidate(control_plane, &namespace).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    first.run.abort();
+    let died = std::time::Instant::now();
+    second.comes_to_lead().await;
+    assert!(died.elapsed() > Duration::from_secs(2), "{:?}", died.elapsed());
+}
+
+#[tokio::test]
+async fn without_an_api_server_leadership_is_lost_before_the_lease_ends() {
+    let mut control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let namespace = control_plane.namespace("lease").await.unwrap();
+    let mut only = candidate(&control_plane, &namespace).await;
+    only.comes_to_lead().await;
+    control_plane.kill_api_server().unwrap();
+    let away = std::time::Instant::now();
+    let lost = eventually(Duration::from_secs(10), async || (!only.leads()).then(|| away.elapsed())).await.unwrap();
+    assert!(lost < Duration::from_secs(3), "{lost:?}");
+    let error = only.run.await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), format!("lost lease {namespace}/test: not renewed for 2s"));
+}
+
+/// Tells that it ran.
+struct Tells(Notify);
+
+#[derive(Debug, thiserror::Error)]
+#[error("never")]
+struct Never;
+
+impl Classify for Never {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Permanent
+    }
+
+    fn reason(&self) -> &'static str {
+        "Never"
+    }
+}
+
+impl Reconciler for Tells {
+    type Key = &'static str;
+    type Error = Never;
+
+    async fn reconcile(&self, _: Request<&'static str>) -> Result<Action, Never> {
+        self.0.notify_one();
+        Ok(Action::Done)
+    }
+}
+
+/// A program with one controller, with a lease, and work waiting.
+async fn program(control_plane: &ControlPlane, namespace: &str) -> (Manager, Arc<Tells>) {
+    let options = LeaseOptions {
+        duration: Duration::from_secs(3),
+        renew_deadline: Duration::from_secs(2),
+        retry_period: Duration::from_millis(200),
+        ..LeaseOptions::new(namespace, "test")
+    };
+    let elector = Elector::new(impatient(control_plane).await, options);
+    let manager = Manager::bind(([127, 0, 0, 1], 0).into(), Metrics::new("test", "0")).await.unwrap();
+    let mut manager = manager.leader_election(elector);
+    let tells = Arc::new(Tells(Notify::new()));
+    let queue = Queue::new("test", manager.metrics().queues());
+    queue.add("work", Priority::Normal, "test");
+    manager.controller("test", Controller::new(Arc::clone(&tells), queue, manager.metrics().controllers()));
+    (manager, tells)
+}
+
+#[tokio::test]
+async fn a_standby_is_ready_and_works_as_soon_as_it_leads_and_a_loss_ends_the_program() {
+    let mut control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let namespace = control_plane.namespace("lease").await.unwrap();
+    let (leader, leader_ran) = program(&control_plane, &namespace).await;
+    let stop_leader = leader.shutdown();
+    let leader = tokio::spawn(leader.run());
+    leader_ran.0.notified().await;
+
+    let (standby, standby_ran) = program(&control_plane, &namespace).await;
+    let address = standby.address();
+    let standby = tokio::spawn(standby.run());
+    let standby_status =
+        async || get(address, "/metrics").await.1.contains(r#"leader_election_master_status{name="test"} 1"#);
+    eventually(Duration::from_secs(10), async || (get(address, "/readyz").await.0 == 200).then_some(())).await.unwrap();
+    let early = tokio::time::timeout(Duration::from_secs(1), standby_ran.0.notified()).await;
+    assert!(early.is_err() && !standby_status().await, "it worked without the lease");
+
+    stop_leader.cancel();
+    leader.await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(10), standby_ran.0.notified()).await.unwrap();
+    assert!(standby_status().await);
+
+    control_plane.kill_api_server().unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(10), standby).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(RunError::LeaseLost(_))), "{ended:?}");
+}

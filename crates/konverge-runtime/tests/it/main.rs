@@ -1,0 +1,16 @@
+//! The engine against a real API server.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod http;
+mod lease;
+mod process;
+mod watch;
+
+use konverge_testkit::{ControlPlane, Options};
+use tokio::sync::OnceCell;
+
+/// One for all tests that do not stop it; it ends with the process.
+async fn control_plane() -> &'static ControlPlane {
+    static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::default()).await.unwrap() }).await
+}

@@ -1,0 +1,148 @@
+//! Watches that outlive their API server.
+
+use std::{collections::BTreeSet, pin::Pin, time::Duration};
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::Secret;
+use konverge_runtime::{
+    Metrics,
+    client::{self, ClientOptions},
+    watch::{self, Event, WatchOptions},
+};
+use konverge_testkit::{ControlPlane, Options};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ObjectMeta, PostParams},
+    core::PartialObjectMeta,
+};
+
+use super::control_plane;
+
+type Events = Pin<Box<dyn Stream<Item = Event<PartialObjectMeta<Secret>>> + Send>>;
+
+/// A cache made of names, as a consumer keeps one.
+struct Names {
+    events: Events,
+    known: BTreeSet<String>,
+    listing: Option<BTreeSet<String>>,
+}
+
+impl Names {
+    fn new(events: impl Stream<Item = Event<PartialObjectMeta<Secret>>> + Send + 'static) -> Self {
+        Self { events: Box::pin(events), known: BTreeSet::new(), listing: None }
+    }
+
+    /// Follows the events until the names are these.
+    async fn become_these(&mut self, wanted: &[&str]) {
+        let wanted: BTreeSet<_> = wanted.iter().map(|name| (*name).to_owned()).collect();
+        let followed = tokio::time::timeout(Duration::from_mins(1), async {
+            while self.known != wanted || self.listing.is_some() {
+                match self.events.next().await.unwrap() {
+                    Event::Init => self.listing = Some(BTreeSet::new()),
+                    Event::InitApply(object) => {
+                        self.listing.as_mut().unwrap().insert(object.name_any());
+                    }
+                    Event::InitDone => self.known = self.listing.take().unwrap(),
+                    Event::Apply(object) => {
+                        self.known.insert(object.name_any());
+                    }
+                    Event::Delete(object) => {
+                        self.known.remove(&object.name_any());
+                    }
+                }
+            }
+        });
+        assert!(followed.await.is_ok(), "wanted {wanted:?}, got {:?}", self.known);
+    }
+}
+
+fn secret(name: &str, label: &str) -> Secret {
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        labels: Some([("app".to_owned(), label.to_owned())].into()),
+        ..ObjectMeta::default()
+    };
+    Secret { metadata, string_data: Some([("password".to_owned(), "hunter2".to_owned())].into()), ..Secret::default() }
+}
+
+/// The client that programs use.
+async fn client_of(control_plane: &ControlPlane) -> Client {
+    let options = ClientOptions { kubeconfig: Some(control_plane.kubeconfig().to_owned()), ..ClientOptions::default() };
+    client::build(&options, Metrics::new("test", "0").client()).await.unwrap()
+}
+
+#[tokio::test]
+async fn namespace_and_labels_choose() {
+    let control_plane = control_plane().await;
+    let client = client_of(control_plane).await;
+    let (here, elsewhere) =
+        (control_plane.namespace("watch").await.unwrap(), control_plane.namespace("watch").await.unwrap());
+    let create = async |namespace: &str, name: &str, label: &str| {
+        let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+        api.create(&PostParams::default(), &secret(name, label)).await.unwrap();
+    };
+    create(&here, "a", "shop").await;
+    create(&here, "other", "blog").await;
+    create(&elsewhere, "b", "shop").await;
+    let options = WatchOptions {
+        namespace: Some(here.clone()),
+        label_selector: Some("app=shop".to_owned()),
+        ..WatchOptions::default()
+    };
+    let (events, health) = watch::metadata::<Secret>(client.clone(), &options);
+    let mut names = Names::new(events);
+    names.become_these(&["a"]).await;
+    assert!(health.is_synced());
+    create(&here, "c", "shop").await;
+    names.become_these(&["a", "c"]).await;
+    Api::<Secret>::namespaced(client.clone(), &here).delete("a", &DeleteParams::default()).await.unwrap();
+    names.become_these(&["c"]).await;
+
+    let whole_cluster = WatchOptions { label_selector: Some("app=shop".to_owned()), ..WatchOptions::default() };
+    let (events, _) = watch::metadata::<Secret>(client.clone(), &whole_cluster);
+    Names::new(events).become_these(&["b", "c"]).await;
+}
+
+#[tokio::test]
+async fn it_starts_without_and_outlives_an_api_server() {
+    let mut control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let namespace = control_plane.namespace("watch").await.unwrap();
+    let client = client_of(&control_plane).await;
+    let api: Api<Secret> = Api::namespaced(control_plane.admin_client().await.unwrap(), &namespace);
+    for name in ["stays", "goes"] {
+        api.create(&PostParams::default(), &secret(name, "shop")).await.unwrap();
+    }
+    control_plane.kill_api_server().unwrap();
+
+    let options = WatchOptions {
+        namespace: Some(namespace),
+        timeout: Duration::from_secs(5),
+        backoff: konverge_core::backoff::Backoff {
+            base: Duration::from_millis(50),
+            factor: 2.0,
+            cap: Duration::from_millis(500),
+        },
+        ..WatchOptions::default()
+    };
+    let (events, health) = watch::metadata::<Secret>(client, &options);
+    let mut names = Names::new(events);
+    let early = tokio::time::timeout(Duration::from_millis(300), names.become_these(&["stays", "goes"])).await;
+    assert!(early.is_err() && !health.is_synced() && health.failing_for().is_some());
+
+    control_plane.start_api_server().await.unwrap().unwrap();
+    names.become_these(&["stays", "goes"]).await;
+
+    control_plane.kill_api_server().unwrap();
+    control_plane.start_api_server().await.unwrap().unwrap();
+    api.delete("goes", &DeleteParams::default()).await.unwrap();
+    names.become_these(&["stays"]).await;
+    // Two ends of watches lie within this; what happens after them is seen still.
+    for round in 0..3 {
+        let name = format!("new-{round}");
+        api.create(&PostParams::default(), &secret(&name, "shop")).await.unwrap();
+        names.become_these(&["stays", &name]).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        api.delete(&name, &DeleteParams::default()).await.unwrap();
+        names.become_these(&["stays"]).await;
+    }
+}
