@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{
+    migrate::MigrateError,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous},
+};
 
 use super::{Location, Store, migrations::migrator};
 
@@ -55,7 +58,7 @@ impl Store {
         let pool = || SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
 
         let writer = pool().max_connections(1).connect_with(options.clone()).await.map_err(connect_error)?;
-        migrator().run(&writer).await.map_err(|source| OpenError::Migrate { path: path.clone(), source })?;
+        migrate(&writer).await.map_err(|source| OpenError::Migrate { path: path.clone(), source })?;
         let readers = pool()
             .max_connections(READERS)
             .connect_with(options.create_if_missing(false).pragma("query_only", "on"))
@@ -63,4 +66,12 @@ impl Store {
             .map_err(connect_error)?;
         Ok(Self { writer, readers })
     }
+}
+
+/// Brings the schema up to date in one transaction that takes the write lock at once: a server and an `invite` command that open a
+/// new file at the same time would otherwise both make the tables.
+async fn migrate(writer: &SqlitePool) -> Result<(), MigrateError> {
+    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+    migrator().run(&mut *transaction).await?;
+    Ok(transaction.commit().await?)
 }
