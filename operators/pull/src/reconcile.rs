@@ -13,7 +13,7 @@ use konverge_core::{
 };
 use konverge_runtime::{Action as Next, Reconciler, Request};
 use kube::Client;
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
     bindings::{Binding, Bindings, SecretRef, Source},
@@ -42,6 +42,8 @@ pub struct Pull {
     digest_key: DigestKey,
     /// The operator's principal, for messages that say what to grant.
     principal: String,
+    /// One for each Secret that may be read and written at the same time.
+    permits: Semaphore,
 }
 
 /// The API server stood in the way. What stands in zopp's way is no error here: the hub tries again.
@@ -80,7 +82,7 @@ impl Classify for PullError {
 }
 
 impl Pull {
-    /// Reads and writes with `client`; `digest_key` is this process's own.
+    /// Reads and writes with `client`, `workers` Secrets at once; `digest_key` is this process's own.
     pub fn new(
         client: Client,
         events: EventSink,
@@ -88,9 +90,11 @@ impl Pull {
         metrics: Metrics,
         digest_key: DigestKey,
         principal: String,
+        workers: usize,
     ) -> Self {
         let applier = SecretApplier::new(client.clone(), FIELD_MANAGER);
-        Self { client, applier, events, bindings, metrics, digest_key, principal }
+        let permits = Semaphore::new(workers);
+        Self { client, applier, events, bindings, metrics, digest_key, principal, permits }
     }
 
     /// Brings the Secret in step with its environment.
@@ -111,6 +115,8 @@ impl Pull {
                 return Ok(Next::Done);
             }
         };
+        // The semaphore is never closed; without it, the work would only be less orderly.
+        let _permit = self.permits.acquire().await.ok();
         let upstream = Upstream {
             environment_id: &snapshot.environment_id,
             version: snapshot.version,
