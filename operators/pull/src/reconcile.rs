@@ -65,10 +65,7 @@ pub enum PullError {
 impl Classify for PullError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Read { source, .. } => match &**source {
-                kube::Error::Api(status) if status.code == 403 => ErrorClass::Permanent,
-                _ => ErrorClass::Transient,
-            },
+            Self::Read { .. } => ErrorClass::Transient,
             Self::Apply(error) => error.class(),
         }
     }

@@ -73,7 +73,7 @@ async fn one_stream_serves_all_and_ends_with_the_last() {
     let hubs: Vec<_> = (0..50).map(|_| world.hubs.subscribe(world.scene.name())).collect();
     until("a stream is open", || world.scene.streams() == 1).await;
     for number in 0..20 {
-        world.scene.set("A", &number.to_string());
+        world.scene.set("A", number.to_string());
         until("the hub heard of it", || hubs[0].stated().is_some_and(|stated| stated.version == number + 2)).await;
         assert_eq!(world.scene.streams(), 1, "after {number} changes");
     }
