@@ -86,7 +86,7 @@ pub struct Server {
     address: SocketAddr,
     health_listener: TcpListener,
     health_address: SocketAddr,
-    tls: Option<tonic::transport::ServerTlsConfig>,
+    transport: tonic::transport::Server,
     store: Store,
     recheck: Duration,
 }
@@ -94,11 +94,14 @@ pub struct Server {
 impl Server {
     /// Takes ports and opens the database.
     pub async fn bind(options: Options) -> Result<Self, StartError> {
-        let tls = options.tls.load()?;
+        let transport = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(PING_EVERY))
+            .http2_keepalive_timeout(Some(PING_TIMEOUT));
+        let transport = options.tls.apply(transport)?;
         let (listener, address) = bind(&options.address, "--addr").await?;
         let (health_listener, health_address) = bind(&options.health_address, "--health-addr").await?;
         let store = Store::open(&options.database).await?;
-        Ok(Self { listener, address, health_listener, health_address, tls, store, recheck: options.recheck })
+        Ok(Self { listener, address, health_listener, health_address, transport, store, recheck: options.recheck })
     }
 
     /// Where clients connect.
@@ -132,13 +135,8 @@ impl Server {
         reporter.set_serving::<ZoppServiceServer<Service>>().await;
 
         let service = ZoppServiceServer::new(Service::new(state)).max_decoding_message_size(MAXIMUM_REQUEST);
-        let mut builder = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(PING_EVERY))
-            .http2_keepalive_timeout(Some(PING_TIMEOUT));
-        if let Some(tls) = self.tls {
-            builder = builder.tls_config(tls).map_err(RunError::Tls)?;
-        }
-        let router = builder.add_service(grpc_health).add_service(service);
+        let mut transport = self.transport;
+        let router = transport.add_service(grpc_health).add_service(service);
 
         tracing::info!(address = %self.address, health_address = %self.health_address, "serving");
         let health = health::serve(self.health_listener, self.store.clone(), stop.clone());

@@ -135,7 +135,12 @@ pub(crate) struct Person {
 }
 
 impl Person {
-    pub(crate) fn new(user_id: String, principal_id: String, seed: SigningSeed, client: ZoppServiceClient<Channel>) -> Self {
+    pub(crate) fn new(
+        user_id: String,
+        principal_id: String,
+        seed: SigningSeed,
+        client: ZoppServiceClient<Channel>,
+    ) -> Self {
         Self { user_id, principal_id, seed, client, signed: AtomicI64::new(0) }
     }
 
