@@ -121,7 +121,8 @@ impl Server {
 
     /// Serves until `stop`, then ends in order.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
-        let (audit, audit_writer) = AuditQueue::start(self.store.clone());
+        let finished = CancellationToken::new();
+        let (audit, audit_writer) = AuditQueue::start(self.store.clone(), finished.clone());
         let state = Arc::new(State {
             store: self.store.clone(),
             events: EventBus::default(),
@@ -139,8 +140,12 @@ impl Server {
         let router = transport.add_service(grpc_health).add_service(service);
 
         tracing::info!(address = %self.address, health_address = %self.health_address, "serving");
-        let health = health::serve(self.health_listener, self.store.clone(), stop.clone());
-        let grpc = serve_until(router, self.listener, stop.clone());
+        let health = health::serve(self.health_listener, self.store.clone(), stop.clone(), finished.clone());
+        let grpc = async {
+            let served = serve_until(router, self.listener, stop.clone()).await;
+            finished.cancel();
+            served
+        };
         let flip = async {
             stop.cancelled().await;
             reporter.set_not_serving::<ZoppServiceServer<Service>>().await;
@@ -152,8 +157,9 @@ impl Server {
             })
         }
         .await;
-        // One of them failed: the others' connections go with them, and nothing new is recorded.
+        // If one of them failed, streams that are still open end as well, and nothing new is recorded.
         stop.cancel();
+        finished.cancel();
         if tokio::time::timeout(GRACE, audit_writer).await.is_err() {
             tracing::error!("audit rows of the last calls could not all be written in time");
         }
