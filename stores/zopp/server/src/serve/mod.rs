@@ -1,7 +1,7 @@
 //! The running server: listeners, TLS, health, shutdown.
 //!
 //! Start order, so that the cheap and wrong is found first: TLS files, ports, database. Stop order: readiness off and streams
-//! ended, no new connections, calls under way finished (within [`GRACE`]), audit rows written, database closed.
+//! ended, no new connections, calls under way finished (within nine seconds), audit rows written, database closed.
 
 mod error;
 mod health;
