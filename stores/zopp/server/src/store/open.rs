@@ -1,6 +1,12 @@
 //! Opening the file: connections, settings, schema.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fs::OpenOptions,
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use sqlx::{
     migrate::MigrateError,
@@ -48,9 +54,12 @@ impl Store {
     pub async fn open(location: &Location) -> Result<Self, OpenError> {
         let path = &location.path;
         let connect_error = |source| OpenError::Connect { path: path.clone(), source };
+        if location.create {
+            create_private(path).map_err(|error| connect_error(sqlx::Error::Io(error)))?;
+        }
         let options = SqliteConnectOptions::new()
             .filename(path)
-            .create_if_missing(location.create)
+            .create_if_missing(false)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
@@ -61,7 +70,7 @@ impl Store {
         migrate(&writer).await.map_err(|source| OpenError::Migrate { path: path.clone(), source })?;
         let readers = pool()
             .max_connections(READERS)
-            .connect_with(options.create_if_missing(false).pragma("query_only", "on"))
+            .connect_with(options.pragma("query_only", "on"))
             .await
             .map_err(connect_error)?;
         Ok(Self { writer, readers })
@@ -74,4 +83,12 @@ async fn migrate(writer: &SqlitePool) -> Result<(), MigrateError> {
     let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
     migrator().run(&mut *transaction).await?;
     Ok(transaction.commit().await?)
+}
+
+/// Creates the file, if it is missing, for this user alone; SQLite gives its side files the same mode.
+fn create_private(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }

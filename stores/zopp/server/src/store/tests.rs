@@ -96,6 +96,19 @@ async fn every_change_counts_the_version_up_by_one_and_deleting_nothing_does_not
 }
 
 #[tokio::test]
+async fn only_this_user_reads_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory).await;
+    workspace(&store).await;
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_a_database_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notes.txt");

@@ -52,8 +52,7 @@ impl Serving {
     async fn start(directory: &Path) -> Self {
         let mut command = tokio::process::Command::from(command(directory));
         command.args(["serve", "--addr", "localhost:0", "--health-addr", "127.0.0.1:0"]);
-        let mut child =
-            command.env("NO_COLOR", "1").stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let mut child = command.env("NO_COLOR", "1").stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
         let serving = async {
             while let Some(line) = log.next_line().await.unwrap() {
@@ -82,8 +81,7 @@ impl Serving {
 
 async fn set_up(owner: &mut Person) {
     owner.create_workspace("acme").await;
-    let project =
-        konverge_zopp_proto::CreateProjectRequest { workspace_name: "acme".into(), name: "backend".into() };
+    let project = konverge_zopp_proto::CreateProjectRequest { workspace_name: "acme".into(), name: "backend".into() };
     owner.client.create_project(owner.sign("CreateProject", project)).await.unwrap();
     owner.create_environment("production").await.unwrap();
 }
@@ -153,19 +151,24 @@ fn what_hinders_the_start_is_named_with_the_next_step() {
     let directory = tempfile::tempdir().unwrap();
     let busy = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let taken = TcpListener::bind(busy).unwrap();
-    std::fs::write(directory.path().join("notes.txt"), "no database, but long enough for a header ".repeat(50)).unwrap();
+    std::fs::write(directory.path().join("notes.txt"), "no database, but long enough for a header ".repeat(50))
+        .unwrap();
     std::fs::write(directory.path().join("cert.pem"), "nonsense").unwrap();
     let busy = taken.local_addr().unwrap().to_string();
     let free = ["--addr", "127.0.0.1:0", "--health-addr", "127.0.0.1:0"];
-    let table: [(&[&str], &[&str]); 9] = [
+    let table: [(&[&str], &[&str]); 10] = [
         (&["--addr", &busy, "--health-addr", "127.0.0.1:0"], &[&busy, "--addr", "another port"]),
         (&["--addr", "127.0.0.1:0", "--health-addr", &busy], &[&busy, "--health-addr", "another port"]),
         (&["--addr", "no port"], &["no port", "host and a port"]),
         (&["--database-url", "postgres://user:hunter2@host/db"], &["SQLite only"]),
         (&["--database-url", "sqlite://missing.db", free[0], free[1], free[2], free[3]], &["missing.db", "check that"]),
-        (&["--db", "no/such/directory/zopp.db", free[0], free[1], free[2], free[3]], &["no/such/directory", "check that"]),
+        (
+            &["--db", "no/such/directory/zopp.db", free[0], free[1], free[2], free[3]],
+            &["no/such/directory", "check that"],
+        ),
         (&["--db", "notes.txt", free[0], free[1], free[2], free[3]], &["notes.txt", "check that"]),
         (&["--tls-cert", "cert.pem"], &["--tls-key", "only --tls-cert"]),
+        (&["--tls-cert", "cert.pem", "--tls-key", "cert.pem"], &["cannot be used", "PEM"]),
         (&["--tls-cert", "cert.pem", "--tls-key", "gone.pem"], &["gone.pem", "--tls-key"]),
     ];
     for (arguments, expected) in table {

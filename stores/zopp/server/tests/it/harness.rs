@@ -1,6 +1,7 @@
 //! A server of one's own, and people who use it.
 
 use std::{
+    net::SocketAddr,
     path::PathBuf,
     sync::atomic::{AtomicI64, Ordering},
     time::Duration,
@@ -32,6 +33,7 @@ pub(crate) fn now() -> i64 {
 /// A running server with its own directory.
 pub(crate) struct World {
     pub(crate) directory: tempfile::TempDir,
+    pub(crate) address: SocketAddr,
     pub(crate) channel: Channel,
     pub(crate) store: Store,
     pub(crate) stop: CancellationToken,
@@ -46,10 +48,11 @@ impl World {
     pub(crate) async fn start_in(directory: tempfile::TempDir, recheck: Duration) -> Self {
         let options = Options { recheck, ..Options::local(location(&directory)) };
         let server = Server::bind(options).await.unwrap();
-        let channel = Channel::from_shared(format!("http://{}", server.address())).unwrap().connect_lazy();
+        let address = server.address();
+        let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect_lazy();
         let (store, stop) = (server.store().clone(), CancellationToken::new());
         let running = tokio::spawn(server.run(stop.clone()));
-        Self { directory, channel, store, stop, running }
+        Self { directory, address, channel, store, stop, running }
     }
 
     /// Stops in order and starts again on the same file.
@@ -135,7 +138,12 @@ pub(crate) struct Person {
 }
 
 impl Person {
-    pub(crate) fn new(user_id: String, principal_id: String, seed: SigningSeed, client: ZoppServiceClient<Channel>) -> Self {
+    pub(crate) fn new(
+        user_id: String,
+        principal_id: String,
+        seed: SigningSeed,
+        client: ZoppServiceClient<Channel>,
+    ) -> Self {
         Self { user_id, principal_id, seed, client, signed: AtomicI64::new(0) }
     }
 

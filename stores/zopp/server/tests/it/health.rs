@@ -10,10 +10,11 @@ use tokio::{
     net::TcpStream,
 };
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
-use tonic_health::pb::{
-    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+use tonic::{
+    Code,
+    transport::{Certificate, Channel, ClientTlsConfig, Identity},
 };
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
 use crate::harness::{World, code, location};
 
@@ -82,12 +83,12 @@ async fn with_a_client_authority_only_its_clients_are_let_in() {
     let known = trusting.clone().identity(Identity::from_pem(certificate, key));
     let call = |tls: ClientTlsConfig| {
         let channel = Channel::from_shared(url.clone()).unwrap().tls_config(tls).unwrap().connect_lazy();
-        async move {
-            ZoppServiceClient::new(channel).get_invite(proto::GetInviteRequest { token: "x".into() }).await
-        }
+        async move { ZoppServiceClient::new(channel).get_invite(proto::GetInviteRequest { token: "x".into() }).await }
     };
-    assert_eq!(code(call(known).await), tonic::Code::NotFound, "let in, and answered");
-    assert_eq!(code(call(trusting).await), tonic::Code::Unavailable, "not let in");
+    assert_eq!(code(call(known).await), Code::NotFound, "let in, and answered");
+    // Depending on who notices first, it is a failed connection or a broken one; never an answer.
+    let refused = code(call(trusting).await);
+    assert!(matches!(refused, Code::Unavailable | Code::Unknown), "{refused:?}");
     stop.cancel();
     running.await.unwrap().unwrap();
 }

@@ -59,7 +59,7 @@ async fn one_gives_and_takes_what_one_has() {
     let mut writer = world.service(&mut owner).await;
     let target = world.service(&mut owner).await.principal_id;
     owner.grant(&writer.principal_id, Role::Write).await.unwrap();
-    let mut set = |role: Role| {
+    let set = |role: Role| {
         let request = proto::SetProjectPermissionRequest {
             workspace_name: "acme".into(),
             project_name: "backend".into(),

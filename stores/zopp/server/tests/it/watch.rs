@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use konverge_zopp_proto::{self as proto, secret_change_event::EventType, watch_secrets_response::Response};
+use konverge_zopp_proto::{
+    self as proto, secret_change_event::EventType, watch_secrets_response::Response,
+    zopp_service_client::ZoppServiceClient,
+};
 use tokio::time::timeout;
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Status, Streaming, transport::Channel};
 
 use crate::harness::{DEADLINE, World, code};
 
@@ -57,6 +60,35 @@ async fn who_is_not_up_to_date_lists_again() {
         owner.delete_environment().await.unwrap();
         owner.create_environment("production").await.unwrap();
     }
+}
+
+/// A client that reads nothing for a while, behind a window of a few events.
+#[tokio::test]
+async fn who_is_too_slow_lists_again_instead_of_missing_a_change() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    let narrow = Channel::from_shared(format!("http://{}", world.address)).unwrap().initial_stream_window_size(256);
+    let fast = std::mem::replace(&mut owner.client, ZoppServiceClient::new(narrow.connect().await.unwrap()));
+    let mut stream = owner.watch(Some(0)).await.unwrap();
+    owner.client = fast;
+    for key in 0..600 {
+        owner.set(&format!("KEY_{key}")).await.unwrap();
+    }
+    let mut seen = 0;
+    loop {
+        match next(&mut stream).await.unwrap() {
+            Some(Response::Event(event)) => {
+                assert_eq!(event.version, seen + 1, "nothing is left out before the resync");
+                seen = event.version;
+            }
+            Some(Response::Resync(resync)) => {
+                assert_eq!(resync.current_version, 600);
+                break;
+            }
+            None => panic!("the stream ended at {seen} without a resync"),
+        }
+    }
+    assert_eq!(next(&mut stream).await.unwrap(), None);
 }
 
 #[tokio::test]
