@@ -27,6 +27,11 @@ const SOON: Duration = Duration::from_secs(30);
 /// How soon the other Secret has to follow: far less than any timeout that the bad one might run into.
 const UNDELAYED: Duration = Duration::from_secs(3);
 
+/// For gauges, which count whole things.
+fn is(expected: u32) -> impl Fn(f64) -> bool {
+    move |value| (value - f64::from(expected)).abs() < 0.5
+}
+
 /// Runs on one stage for all tests of this file; it ends with the process. Its clients live on a runtime of their own.
 fn on_stage(name: &str, test: impl AsyncFnOnce(Scene)) {
     static RUNTIME: std::sync::LazyLock<tokio::runtime::Runtime> =
@@ -111,7 +116,7 @@ impl Scene {
     /// Waits until the gauge of bindings says that one is in this state.
     async fn counted(&self, reason: &str) {
         let label = format!("reason=\"{reason}\"");
-        self.operator.metric_becomes("konverge_pull_bindings", &label, |count| count == 1.0).await.unwrap();
+        self.operator.metric_becomes("konverge_pull_bindings", &label, is(1)).await.unwrap();
     }
 
     /// The healthy Secret follows a change at once.
@@ -162,7 +167,8 @@ fn an_environment_that_is_not_permitted() {
         scene.stage.user.create_environment(path).await.unwrap();
         scene.stage.user.set(path, "V", b"1").await.unwrap();
         scene.bind("bad", path).await;
-        let next_step = format!("zopp permission env-set -w acme -p backend -e vault --principal {}", scene.stage.principal());
+        let next_step =
+            format!("zopp permission env-set -w acme -p backend -e vault --principal {}", scene.stage.principal());
         scene.told("AccessDenied", &[path, &next_step]).await;
         scene.counted("AccessDenied").await;
         scene.good_follows("1").await;
@@ -195,7 +201,7 @@ fn more_than_a_secret_may_hold() {
         scene.good_follows("1").await;
         scene.holds("bad", &[("A", "1")]).await;
         scene.stage.user.delete(&environment, "LARGE").await.unwrap();
-        scene.operator.metric_becomes("konverge_pull_bindings", "reason=\"Synced\"", |count| count == 2.0).await.unwrap();
+        scene.operator.metric_becomes("konverge_pull_bindings", "reason=\"Synced\"", is(2)).await.unwrap();
     });
 }
 
@@ -229,10 +235,10 @@ fn a_secret_deleted_and_made_again() {
 fn the_annotation_removed_and_put_back() {
     on_stage("removed", async |scene: Scene| {
         let environment = scene.in_step().await;
-        scene.operator.metric_becomes("konverge_pull_streams", "", |open| open == 2.0).await.unwrap();
+        scene.operator.metric_becomes("konverge_pull_streams", "", is(2)).await.unwrap();
         let bare = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "bad" } });
         scene.apply("bad", bare).await;
-        scene.operator.metric_becomes("konverge_pull_streams", "", |open| open == 1.0).await.unwrap();
+        scene.operator.metric_becomes("konverge_pull_streams", "", is(1)).await.unwrap();
         scene.stage.user.set(&environment, "A", b"2").await.unwrap();
         scene.good_follows("1").await;
         scene.holds("bad", &[("A", "1")]).await;
@@ -261,10 +267,8 @@ async fn refuses_to_start(scene: &Scene, server: &str, credentials: &Path, parts
 fn wrong_or_truncated_credentials() {
     on_stage("credentials", async |scene: Scene| {
         let whole = std::fs::read_to_string(scene.stage.credentials()).unwrap();
-        let key = serde_json::from_str::<Value>(&whole).unwrap()["principals"][0]["private_key"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let key =
+            serde_json::from_str::<Value>(&whole).unwrap()["principals"][0]["private_key"].as_str().unwrap().to_owned();
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, content: &str| -> PathBuf {
             let path = folder.path().join(name);
@@ -312,10 +316,10 @@ async fn keeps_its_data(scene: Scene, server: &str, arguments: &[&str], reason: 
         &arguments,
     )
     .unwrap();
-    let scene = Scene { stage, operator, watcher, good, name, namespace };
+    let scene = Scene { stage, name, namespace, operator, watcher, good };
     scene.told(reason, &[&[environment.as_str(), "data stays"], parts].concat()).await;
     let label = format!("reason=\"{reason}\"");
-    scene.operator.metric_becomes("konverge_pull_bindings", &label, |count| count == 2.0).await.unwrap();
+    scene.operator.metric_becomes("konverge_pull_bindings", &label, is(2)).await.unwrap();
     let (ready, why) = scene.operator.get("/readyz").await.unwrap();
     assert_eq!(ready, 503, "{why}");
     assert_eq!(scene.operator.get("/healthz").await.unwrap().0, 200);
@@ -340,7 +344,12 @@ fn a_certificate_of_another_authority() {
         let run = scene.stage.control_plane.run_directory();
         let spec = ProcessSpec::new("zopp-server-tls", binary("zopp-server").unwrap())
             .args(["--database-url", &format!("sqlite://{}/tls.db?mode=rwc", folder.path().display()), "serve"])
-            .args(["--addr", &format!("127.0.0.1:{port}"), "--health-addr", &format!("127.0.0.1:{}", free_port().unwrap())])
+            .args([
+                "--addr",
+                &format!("127.0.0.1:{port}"),
+                "--health-addr",
+                &format!("127.0.0.1:{}", free_port().unwrap()),
+            ])
             .args([Path::new("--tls-cert"), &certificate, Path::new("--tls-key"), &key]);
         let _server = Process::start(run, spec).unwrap();
         let url = format!("https://127.0.0.1:{port}");
@@ -356,7 +365,7 @@ fn a_certificate_of_another_authority() {
         )
         .unwrap();
         let label = "reason=\"CredentialsInvalid\"";
-        reaching.metric_becomes("konverge_pull_bindings", label, |count| count == 1.0).await.unwrap();
+        reaching.metric_becomes("konverge_pull_bindings", label, is(1)).await.unwrap();
         drop(reaching);
         let arguments = ["--tls-ca-cert", other.to_str().unwrap()];
         keeps_its_data(scene, &url, &arguments, "ServerUnreachable", &["certificate", &url]).await;
@@ -382,8 +391,11 @@ fn a_server_that_answers_garbage() {
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let _ = stream.read(&mut [0; 1024]).await;
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n<html></html>").await;
+                tokio::spawn(async move {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n<html></html>").await;
+                    // Open until the other side has had enough, as servers do.
+                    while stream.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {}
+                });
             }
         });
         keeps_its_data(scene, &url, &[], "BadServerAnswer", &["zopp"]).await;

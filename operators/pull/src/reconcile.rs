@@ -40,7 +40,7 @@ pub struct Pull {
     bindings: Arc<Bindings>,
     metrics: Metrics,
     digest_key: DigestKey,
-    /// The operator's principal, for messages that say what to grant.
+    /// Id of the operator's principal, for messages that say what to grant.
     principal: String,
     /// One for each Secret that may be read and written at the same time.
     permits: Semaphore,

@@ -109,7 +109,7 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
 
     let bindings = Arc::new(Bindings::new(counts.clone()));
     let queue = Queue::new("pull", metrics.queues());
-    let principal = zopp.identity().name().to_owned();
+    let principal = zopp.identity().principal_id().to_owned();
     let wake = wake(&bindings, queue.clone());
     let hubs = Hubs::new(zopp, config.poll_interval, wake, counts.clone());
 

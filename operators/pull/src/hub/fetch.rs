@@ -6,6 +6,7 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared},
 };
+use konverge_core::error::Classify;
 use konverge_zopp_client::{EnvironmentReader, FetchError, Snapshot};
 use tokio::{sync::Notify, time::Instant};
 
@@ -43,6 +44,8 @@ struct State {
     /// Counts what makes earlier fetches outdated.
     era: u64,
     stated: Option<Stated>,
+    /// Of which kind the last failure was, until an answer comes.
+    trouble: Option<&'static str>,
     /// The call under way and its era. Weak, so that its answer goes with the last who waits for it.
     under_way: Option<(u64, WeakShared<BoxFuture<'static, Answer>>)>,
     /// The last answer while somebody still uses it.
@@ -60,6 +63,11 @@ impl Fetcher {
 
     pub(super) fn stated(&self) -> Option<Stated> {
         self.state().stated.clone()
+    }
+
+    /// Of which kind the last failure was, if nothing good came after it.
+    pub(super) fn trouble(&self) -> Option<&'static str> {
+        self.state().trouble
     }
 
     /// What was fetched before now is not new enough.
@@ -102,6 +110,7 @@ impl Fetcher {
             Ok(snapshot) => {
                 let snapshot = Arc::new(snapshot);
                 let mut state = self.state();
+                state.trouble = None;
                 // A change that was heard of meanwhile knows better.
                 if state.era == era {
                     state.last = Some((era, Arc::downgrade(&snapshot)));
@@ -110,7 +119,10 @@ impl Fetcher {
                 Ok(snapshot)
             }
             Err(error) => {
-                self.state().stated = None;
+                let mut state = self.state();
+                state.stated = None;
+                state.trouble = Some(error.reason());
+                drop(state);
                 self.failed.notify_one();
                 Err(Arc::new(error))
             }

@@ -60,6 +60,17 @@ async fn a_refusal_keeps_the_data_and_its_end_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_trouble_after_another_is_told() {
+    let (world, scene, operator) = World::in_step().await;
+    scene.refuse(Some(Status::unavailable("shutting down")));
+    world.told("backend", "ServerUnreachable").await;
+    scene.refuse(Some(Status::permission_denied("no")));
+    world.told("backend", "AccessDenied").await;
+    operator.counts(r#"konverge_pull_bindings{reason="AccessDenied"} 1"#).await;
+    operator.counts(r#"konverge_pull_bindings{reason="ServerUnreachable"} 0"#).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_cannot_be_decrypted_keeps_its_value() {
     let (world, scene, operator) = World::in_step().await;
     scene.set("B", "2");
