@@ -13,7 +13,10 @@ use konverge_core::{
 };
 use konverge_runtime::{Action as Next, Reconciler, Request};
 use kube::Client;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
 
 use crate::{
     bindings::{Binding, Bindings, SecretRef, Source},
@@ -100,7 +103,7 @@ impl Pull {
             return Ok(Next::Done);
         }
         if let Some(wait) = binding.written_at.and_then(|at| QUIET.checked_sub(at.elapsed())) {
-            return Ok(Next::After(wait));
+            sleep(wait).await;
         }
         let confirming = binding.empty_since.is_some_and(|since| since.elapsed() >= CONFIRM_AFTER);
         let fetched = if confirming { hub.second_look().await } else { hub.snapshot().await };
@@ -128,7 +131,7 @@ impl Pull {
                 return self.carry_out(key, binding, hub, plan, None).await;
             }
         }
-        let Some(read) = observe::read(&self.client, &self.applier, key, &binding.uid).await? else {
+        let Some(read) = observe::read(&self.client, &self.applier, key, binding).await? else {
             self.metrics.synced("gone");
             return Ok(Next::Done);
         };
@@ -172,6 +175,10 @@ impl Pull {
                 return Ok(Next::Done);
             }
         };
+        // The annotation may have gone while this waited, and with it the permission to write.
+        if !self.bindings.is_current(key, binding) {
+            return Ok(Next::Done);
+        }
         let keys = desired.len();
         let Some(resource_version) =
             apply::apply(&self.applier, key, binding, read.as_deref(), &desired).await.inspect_err(|error| {
@@ -183,8 +190,10 @@ impl Pull {
             return Ok(Next::Done);
         };
         self.metrics.synced("changed");
-        let stated = hub.stated();
-        if let Some(stated) = &stated {
+        // Only what a change upstream brought: a repair or a new binding has no moment at which it was heard of.
+        if let (Some(before), Some(stated)) = (&binding.verified, hub.stated())
+            && before.version != stated.version
+        {
             self.metrics.propagated(stated.since.elapsed());
         }
         known.push(resource_version);

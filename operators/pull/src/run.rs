@@ -111,7 +111,12 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     let queue = Queue::new("pull", metrics.queues());
     let principal = zopp.identity().principal_id().to_owned();
     let wake = wake(&bindings, queue.clone());
-    let hubs = Hubs::new(zopp, config.poll_interval, wake, counts.clone());
+    let hubs = Arc::new(Hubs::new(zopp, config.poll_interval, wake, counts.clone()));
+    let (followed, gauge) = (Arc::downgrade(&hubs), counts.clone());
+    metrics.before_scrape(move || {
+        let age = followed.upgrade().and_then(|hubs| hubs.stalest());
+        gauge.stalest(age.unwrap_or_default());
+    });
 
     let watched =
         WatchOptions { namespace: config.namespace, label_selector: config.selector, ..WatchOptions::default() };

@@ -38,7 +38,7 @@ pub struct Feed {
     /// The index to keep.
     pub bindings: Arc<Bindings>,
     /// Where bound environments are followed.
-    pub hubs: Hubs,
+    pub hubs: Arc<Hubs>,
     /// Which namespaces may have which environments.
     pub rules: Vec<Rule>,
     /// Where work is left.

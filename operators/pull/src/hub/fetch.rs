@@ -1,6 +1,9 @@
 //! Fetching once for all who ask at the same time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
 
 use futures::{
     FutureExt,
@@ -39,8 +42,9 @@ pub(super) struct Fetcher {
     pub(super) failed: Notify,
 }
 
-#[derive(Default)]
 struct State {
+    /// When the server last answered; before that, when it was first wanted.
+    answered: Instant,
     /// Counts what makes earlier fetches outdated.
     era: u64,
     stated: Option<Stated>,
@@ -54,7 +58,9 @@ struct State {
 
 impl Fetcher {
     pub(super) fn new(reader: EnvironmentReader) -> Self {
-        Self { reader, state: Mutex::default(), failed: Notify::new() }
+        let state =
+            State { answered: Instant::now(), era: 0, stated: None, trouble: None, under_way: None, last: None };
+        Self { reader, state: Mutex::new(state), failed: Notify::new() }
     }
 
     pub(super) fn reader(&self) -> &EnvironmentReader {
@@ -63,6 +69,11 @@ impl Fetcher {
 
     pub(super) fn stated(&self) -> Option<Stated> {
         self.state().stated.clone()
+    }
+
+    /// How long ago the server last answered, or was first asked if it never did.
+    pub(super) fn age(&self) -> Duration {
+        self.state().answered.elapsed()
     }
 
     /// Of which kind the last failure was, if nothing good came after it.
@@ -111,6 +122,7 @@ impl Fetcher {
                 let snapshot = Arc::new(snapshot);
                 let mut state = self.state();
                 state.trouble = None;
+                state.answered = Instant::now();
                 // A change that was heard of meanwhile knows better.
                 if state.era == era {
                     state.last = Some((era, Arc::downgrade(&snapshot)));

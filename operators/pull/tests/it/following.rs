@@ -125,6 +125,25 @@ async fn two_operators_agree() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_standby_takes_over_when_the_leader_stops() {
+    let world = World::new().await;
+    let scene = world.server.create("production");
+    scene.set("A", "1");
+    world.bind("backend", &scene).await;
+    let leader = world.operator(&["--leader-election"]).await;
+    world.holds("backend", &[("A", "1")]).await;
+    let standby = world.operator(&["--leader-election"]).await;
+    until("both follow", || scene.streams() == 2).await;
+    scene.set("A", "2");
+    world.holds("backend", &[("A", "2")]).await;
+    assert_eq!(standby.count(r#"konverge_pull_syncs_total{result="changed"}"#), 0);
+    leader.stop().await;
+    scene.set("A", "3");
+    world.holds("backend", &[("A", "3")]).await;
+    standby.counts(r#"konverge_pull_syncs_total{result="changed"} 1"#).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_burst_of_changes_becomes_few_writes() {
     let (world, scene, operator) = World::in_step().await;
     for number in 0..200 {
@@ -136,8 +155,8 @@ async fn a_burst_of_changes_becomes_few_writes() {
         if held == 201 { Ok(()) } else { Err(held) }
     })
     .await;
-    let generation = operator.count(r#"konverge_pull_syncs_total{result="changed"}"#);
-    assert!(generation <= 12, "{generation} writes for one burst");
+    let writes = operator.count(r#"konverge_pull_syncs_total{result="changed"}"#);
+    assert!(writes <= 12, "{writes} writes for one burst");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -152,3 +152,16 @@ async fn a_refusal_wakes_once_and_its_end_wakes_again() {
     until("woken by the recovery", || world.wakes() > refused && hub.stated().is_some()).await;
     assert!(hub.snapshot().await.is_ok());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_grows_stale_and_what_can_does_not() {
+    let world = World::new(Duration::from_millis(50)).await;
+    assert!(world.hubs.stalest().is_none());
+    let hub = world.settled().await;
+    world.scene.refuse(Some(Status::unavailable("shutting down")));
+    until("stale", || world.hubs.stalest().is_some_and(|age| age > Duration::from_millis(500))).await;
+    world.scene.refuse(None);
+    until("fresh", || world.hubs.stalest().is_some_and(|age| age < Duration::from_millis(100))).await;
+    drop(hub);
+    assert!(world.hubs.stalest().is_none());
+}
