@@ -44,6 +44,11 @@ impl Message {
         )
     }
 
+    /// Whether saying `other` after it would hide a better explanation: a server that refuses may be out of reach in between.
+    pub fn says_more_than(&self, other: &Self) -> bool {
+        other.reason == reasons::SERVER_UNREACHABLE && self.is_passing() && self.reason != other.reason
+    }
+
     /// Whether saying it after `other` would be no news: the same words, or the same trouble in other words.
     pub fn repeats(&self, other: &Self) -> bool {
         self == other || (self.is_passing() && self.reason == other.reason)

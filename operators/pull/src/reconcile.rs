@@ -111,7 +111,10 @@ impl Pull {
             Ok(snapshot) => snapshot,
             Err(error) => {
                 self.metrics.synced("failed");
-                self.say(key, binding, vec![Message::fetch_failed(&self.principal, &error)]);
+                let message = Message::fetch_failed(&self.principal, &error);
+                if !binding.said.iter().any(|said| said.says_more_than(&message)) {
+                    self.say(key, binding, vec![message]);
+                }
                 return Ok(Next::Done);
             }
         };

@@ -50,6 +50,8 @@ struct State {
     stated: Option<Stated>,
     /// Of which kind the last failure was, until an answer comes.
     trouble: Option<&'static str>,
+    /// The last failure, for all who ask before the hub tries again.
+    failure: Option<(u64, Arc<FetchError>)>,
     /// The call under way and its era. Weak, so that its answer goes with the last who waits for it.
     under_way: Option<(u64, WeakShared<BoxFuture<'static, Answer>>)>,
     /// The last answer while somebody still uses it.
@@ -58,8 +60,15 @@ struct State {
 
 impl Fetcher {
     pub(super) fn new(reader: EnvironmentReader) -> Self {
-        let state =
-            State { answered: Instant::now(), era: 0, stated: None, trouble: None, under_way: None, last: None };
+        let state = State {
+            answered: Instant::now(),
+            era: 0,
+            stated: None,
+            trouble: None,
+            failure: None,
+            under_way: None,
+            last: None,
+        };
         Self { reader, state: Mutex::new(state), failed: Notify::new() }
     }
 
@@ -106,6 +115,11 @@ impl Fetcher {
             {
                 return Ok(snapshot);
             }
+            if let Some((of, failure)) = &state.failure
+                && *of == era
+            {
+                return Err(Arc::clone(failure));
+            }
             let under_way = state.under_way.as_ref().filter(|(of, _)| *of == era);
             under_way.and_then(|(_, fetch)| fetch.upgrade()).unwrap_or_else(|| {
                 let fetch: Fetch = Arc::clone(self).fetch(era).boxed().shared();
@@ -122,6 +136,7 @@ impl Fetcher {
                 let snapshot = Arc::new(snapshot);
                 let mut state = self.state();
                 state.trouble = None;
+                state.failure = None;
                 state.answered = Instant::now();
                 // A change that was heard of meanwhile knows better.
                 if state.era == era {
@@ -131,12 +146,14 @@ impl Fetcher {
                 Ok(snapshot)
             }
             Err(error) => {
+                let error = Arc::new(error);
                 let mut state = self.state();
                 state.stated = None;
-                state.trouble = Some(error.reason());
+                state.failure = Some((era, Arc::clone(&error)));
+                state.worsen(&error);
                 drop(state);
                 self.failed.notify_one();
-                Err(Arc::new(error))
+                Err(error)
             }
         }
     }
@@ -147,6 +164,13 @@ impl Fetcher {
 }
 
 impl State {
+    /// That nothing can be reached, after something was and refused, is no news: a broken answer is often followed by that.
+    fn worsen(&mut self, error: &FetchError) {
+        if self.trouble.is_none() || !matches!(error, FetchError::Unreachable { .. }) {
+            self.trouble = Some(error.reason());
+        }
+    }
+
     fn learn(&mut self, snapshot: &Snapshot) {
         let stated = Stated {
             environment_id: snapshot.environment_id.clone(),

@@ -68,6 +68,14 @@ async fn one_trouble_after_another_is_told() {
     world.told("backend", "AccessDenied").await;
     operator.counts(r#"konverge_pull_bindings{reason="AccessDenied"} 1"#).await;
     operator.counts(r#"konverge_pull_bindings{reason="ServerUnreachable"} 0"#).await;
+    // Out of reach in between: what was said explains more, and is not said again.
+    let told = world.events("backend").await.len();
+    for refusal in [Status::unavailable("again"), Status::permission_denied("no")] {
+        scene.refuse(Some(refusal));
+        let lists = scene.asked();
+        until("it was asked", || scene.asked() > lists + 1).await;
+    }
+    assert_eq!(world.events("backend").await.len(), told);
 }
 
 #[tokio::test(flavor = "multi_thread")]

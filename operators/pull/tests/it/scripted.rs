@@ -48,6 +48,7 @@ pub(crate) struct Scene {
     name: EnvironmentName,
     script: Mutex<Script>,
     told: broadcast::Sender<Told>,
+    asked: AtomicUsize,
     lists: AtomicUsize,
     streams: Arc<AtomicUsize>,
 }
@@ -100,6 +101,7 @@ impl Scripted {
             name: name.clone(),
             script: Mutex::new(Script::new()),
             told: broadcast::channel(256).0,
+            asked: AtomicUsize::new(0),
             lists: AtomicUsize::new(0),
             streams: Arc::default(),
         });
@@ -198,7 +200,12 @@ impl Scene {
         self.script().hangs = hangs;
     }
 
-    /// Calls of `ListSecrets` so far.
+    /// Calls of any kind so far.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// Calls of `ListSecrets` so far that were not refused.
     pub(crate) fn lists(&self) -> usize {
         self.lists.load(Ordering::SeqCst)
     }
@@ -245,6 +252,7 @@ impl Service {
         let name = EnvironmentName::new(workspace, project, environment).to_string();
         let scene = self.0.environments.lock().unwrap().get(&name).cloned();
         let scene = scene.ok_or_else(|| Status::not_found("environment not found"))?;
+        scene.asked.fetch_add(1, Ordering::SeqCst);
         let refusal = scene.script().refusal.clone();
         refusal.map_or(Ok(scene), Err)
     }
