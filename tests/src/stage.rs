@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use konverge_testkit::{ControlPlane, Options};
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use serde_json::json;
@@ -110,6 +110,25 @@ impl Stage {
         applied.with_context(|| format!("cannot apply secret {namespace}/{name}"))
     }
 
+    /// Deletes what the stage made in a cluster that outlives it, and the namespaces that its user made. Where the control plane is
+    /// ours there is nothing to do: it ends with the stage.
+    pub async fn take_down(self, namespaces: &[String]) -> Result<()> {
+        if self.control_plane.is_ours() {
+            return Ok(());
+        }
+        for document in documents()? {
+            let (api, name) = document.api(&self.client)?;
+            match api.delete(&name, &DeleteParams::default()).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                outcome => drop(outcome.with_context(|| format!("cannot delete {name}"))?),
+            }
+        }
+        for namespace in namespaces.iter().map(String::as_str).chain([SERVICE_ACCOUNT.0]) {
+            self.control_plane.delete_namespace(namespace).await?;
+        }
+        Ok(())
+    }
+
     /// Watches the Secrets of a namespace from outside.
     pub fn watcher(&self, namespace: &str) -> Watcher {
         Watcher::start(self.client.clone(), namespace)
@@ -134,18 +153,36 @@ pub fn annotated_secret(name: &str, environment: &str) -> serde_json::Value {
 
 /// Applies every document of the operator's manifest, and the namespace they are in.
 async fn apply_manifest(client: &Client) -> Result<()> {
-    let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {}\n", SERVICE_ACCOUNT.0);
-    for text in std::iter::once(namespace.as_str()).chain(MANIFEST.split("\n---\n")) {
-        let object: DynamicObject = serde_saphyr::from_str(text).context("cannot read the operator's manifest")?;
-        let types = object.types.clone().context("a document without a kind")?;
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": SERVICE_ACCOUNT.0 } });
+    let namespace = Document(serde_json::from_value(namespace)?);
+    for document in std::iter::once(namespace).chain(documents()?) {
+        let (api, name) = document.api(client)?;
+        let parameters = PatchParams::apply("konverge-e2e").force();
+        let applied = api.patch(&name, &parameters, &Patch::Apply(&document.0)).await;
+        applied.with_context(|| format!("cannot apply {name}"))?;
+    }
+    Ok(())
+}
+
+/// The documents of the operator's manifest.
+fn documents() -> Result<Vec<Document>> {
+    let parse = |text| serde_saphyr::from_str(text).context("cannot read the operator's manifest").map(Document);
+    MANIFEST.split("\n---\n").map(parse).collect()
+}
+
+/// One object of a manifest, of whatever kind.
+struct Document(DynamicObject);
+
+impl Document {
+    /// Where it belongs, and its name there.
+    fn api(&self, client: &Client) -> Result<(Api<DynamicObject>, String)> {
+        let types = self.0.types.clone().context("a document without a kind")?;
         let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
-        let name = object.metadata.name.clone().context("a document without a name")?;
-        let api: Api<DynamicObject> = match &object.metadata.namespace {
+        let name = self.0.metadata.name.clone().context("a document without a name")?;
+        let api = match &self.0.metadata.namespace {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
             None => Api::all_with(client.clone(), &resource),
         };
-        let parameters = PatchParams::apply("konverge-e2e").force();
-        api.patch(&name, &parameters, &Patch::Apply(&object)).await.with_context(|| format!("cannot apply {name}"))?;
+        Ok((api, name))
     }
-    Ok(())
 }

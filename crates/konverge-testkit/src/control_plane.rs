@@ -135,6 +135,11 @@ impl ControlPlane {
         &self.kubeconfig
     }
 
+    /// Whether it was started for the test and ends with it, and not named by the user.
+    pub fn is_ours(&self) -> bool {
+        self.servers.is_some()
+    }
+
     /// The folder of this run; what is started in it ends with it. Logs are in `<name>.log`.
     pub fn run_directory(&self) -> &RunDirectory {
         &self.run

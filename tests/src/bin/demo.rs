@@ -24,13 +24,7 @@ struct Cli {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Cli::parse();
-    // Ctrl-C drops the future, and with it all that was started.
-    let outcome = tokio::select! {
-        outcome = demo(arguments.keep) => outcome,
-        _ = tokio::signal::ctrl_c() => { println!("\nstopped; everything is taken down"); Ok(()) }
-    };
-    match outcome {
+    match demo(Cli::parse().keep).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\nError: {error:#}");
@@ -44,21 +38,47 @@ async fn demo(keep: bool) -> Result<()> {
         "Setting the stage: etcd, kube-apiserver, zopp-server; a user, a workspace and a project; a service principal."
     );
     let began = Instant::now();
-    let stage = Stage::set().await?;
+    let stage = tokio::select! {
+        stage = Stage::set() => stage?,
+        () = interrupted() => return Ok(()),
+    };
     told(began, "the stage is set");
+    let namespace = stage.control_plane.namespace("demo").await?;
+    let shown = tokio::select! {
+        shown = show(&stage, &namespace, keep) => shown,
+        () = interrupted() => Ok(()),
+    };
+    stage.take_down(&[namespace]).await?;
+    println!("\nEverything is taken down.");
+    shown?;
+    println!("To try next:");
+    println!("  cargo xtask demo --keep     the same, left running, with the commands to play with");
+    println!("  cargo xtask test            what a developer must pass");
+    println!("  ARCHITECTURE.md             how it works, on one page");
+    Ok(())
+}
 
+/// Ctrl-C.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        // Without a handler Ctrl-C ends the process, and the guards of what it started do the rest.
+        std::future::pending::<()>().await;
+    }
+    println!("\nInterrupted.");
+}
+
+async fn show(stage: &Stage, namespace: &str, keep: bool) -> Result<()> {
     let environment = stage.environment("production").await?;
     println!("  environment {environment}, which the operator's principal may read");
-    let namespace = stage.control_plane.namespace("demo").await?;
     let began = Instant::now();
-    let operator = stage.operator("zopp-operator", &namespace).await?;
+    let _operator = stage.operator("zopp-operator", namespace).await?;
     told(began, "zopp-operator is ready, under its own service account");
 
-    let watcher = stage.watcher(&namespace);
-    let scene = Scene { stage: &stage, watcher: &watcher, environment: &environment };
+    let watcher = stage.watcher(namespace);
+    let scene = Scene { stage, watcher: &watcher, environment: &environment };
 
     println!("\nA Secret with four annotations and no data is applied to namespace {namespace}:\n");
-    stage.bind(&namespace, SECRET, &environment).await?;
+    stage.bind(namespace, SECRET, &environment).await?;
     for line in MANIFEST.lines() {
         println!("    {line}");
     }
@@ -74,14 +94,9 @@ async fn demo(keep: bool) -> Result<()> {
     let keys: Vec<&str> = seen.data.keys().map(String::as_str).collect();
     println!("\nThe Secret holds exactly the environment's keys: {}", keys.join(", "));
     if keep {
-        explain(&stage, &namespace, &environment)?;
+        explain(stage, namespace, &environment)?;
         std::future::pending::<()>().await;
     }
-    drop(operator);
-    println!("\nEverything is taken down. To try next:");
-    println!("  cargo xtask demo --keep     the same, left running, with the commands to play with");
-    println!("  cargo xtask test            what a developer must pass");
-    println!("  ARCHITECTURE.md             how it works, on one page");
     Ok(())
 }
 
