@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct WorkspaceArguments {
     /// Workspace [env: `ZOPP_WORKSPACE`]
-    #[arg(short, long)]
+    #[arg(short, long, help = "Workspace [env: ZOPP_WORKSPACE]")]
     pub workspace: Option<String>,
 }
 
@@ -20,10 +20,10 @@ pub struct WorkspaceArguments {
 #[derive(Debug, Args)]
 pub struct ProjectArguments {
     /// Workspace [env: `ZOPP_WORKSPACE`]
-    #[arg(short, long)]
+    #[arg(short, long, help = "Workspace [env: ZOPP_WORKSPACE]")]
     pub workspace: Option<String>,
     /// Project [env: `ZOPP_PROJECT`]
-    #[arg(short, long)]
+    #[arg(short, long, help = "Project [env: ZOPP_PROJECT]")]
     pub project: Option<String>,
 }
 
@@ -31,13 +31,13 @@ pub struct ProjectArguments {
 #[derive(Debug, Args)]
 pub struct EnvironmentArguments {
     /// Workspace [env: `ZOPP_WORKSPACE`]
-    #[arg(short, long)]
+    #[arg(short, long, help = "Workspace [env: ZOPP_WORKSPACE]")]
     pub workspace: Option<String>,
     /// Project [env: `ZOPP_PROJECT`]
-    #[arg(short, long)]
+    #[arg(short, long, help = "Project [env: ZOPP_PROJECT]")]
     pub project: Option<String>,
     /// Environment [env: `ZOPP_ENVIRONMENT`]
-    #[arg(short, long)]
+    #[arg(short, long, help = "Environment [env: ZOPP_ENVIRONMENT]")]
     pub environment: Option<String>,
 }
 

@@ -26,7 +26,7 @@ Examples:
   zopp secret set TLS_CERT - < server.pem      the same
   zopp secret set GREETING hello               visible to others in the list of processes
 
-A value that looks like one of the flags below stands behind \"--\".";
+A value that looks like one of the flags above stands behind \"--\".";
 
 /// `zopp secret`
 #[derive(Debug, Subcommand)]

@@ -39,7 +39,7 @@ pub struct CreateArguments {
     #[arg(long)]
     service: bool,
     /// Workspace of the service [env: `ZOPP_WORKSPACE`]
-    #[arg(short, long, requires = "service")]
+    #[arg(short, long, help = "Workspace of the service [env: ZOPP_WORKSPACE]", requires = "service")]
     workspace: Option<String>,
     /// Also write the service's keys to a file of their own
     #[arg(long, value_name = "PATH", requires = "service")]
