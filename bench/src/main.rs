@@ -1,2 +1,72 @@
-//! Benchmarks against the limit, as ratios of one run.
-fn main() {}
+//! Benchmarks of the main job against the limit: each figure is held against what the same machine does in the same run without us.
+
+mod memory;
+mod propagation;
+mod report;
+mod rest;
+mod samples;
+mod scene;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+
+use crate::{report::Report, scene::Scene};
+
+/// Measures the main job, and fails when a figure is above its bound.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench --", max_term_width = 120)]
+struct Cli {
+    /// Only this; may be repeated [default: all]
+    #[arg(long, value_enum)]
+    only: Vec<Subject>,
+    /// Changes made for the propagation figure
+    #[arg(long, default_value_t = 400)]
+    changes: usize,
+    /// Seconds of rest that are listened to
+    #[arg(long, default_value_t = 600)]
+    rest_seconds: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Subject {
+    /// From a change in the server to the Secret that holds it
+    Propagation,
+    /// What is asked of the API server while nothing happens
+    Rest,
+    /// What foreign Secrets cost
+    Memory,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Cli::parse()).await {
+        Ok(report) => {
+            println!("\n{report}");
+            if report.within_bounds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("\nError: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Cli) -> Result<Report> {
+    let wanted = |subject| arguments.only.is_empty() || arguments.only.contains(&subject);
+    let mut report = Report::default();
+    eprintln!("setting the stage: {} Secrets on {} environments", scene::SECRETS, scene::ENVIRONMENTS);
+    let mut scene = Scene::set().await?;
+    if wanted(Subject::Propagation) {
+        propagation::measure(&scene, arguments.changes, &mut report).await?;
+    }
+    if wanted(Subject::Rest) {
+        rest::measure(&scene, arguments.rest_seconds, &mut report).await?;
+    }
+    // Last, because it fills the cluster.
+    if wanted(Subject::Memory) {
+        memory::measure(&mut scene, &mut report).await?;
+    }
+    Ok(report)
+}

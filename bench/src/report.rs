@@ -51,8 +51,7 @@ impl fmt::Display for Report {
         let widths: Vec<usize> =
             (0..6).map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)).collect();
         for line in &lines {
-            let cells: Vec<String> =
-                line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
+            let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
             writeln!(out, "{}", cells.join("  ").trim_end())?;
         }
         Ok(())

@@ -1,4 +1,8 @@
 //! The whole way, on real parts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod demo;
+mod outages;
 mod path;
+mod pull_bad_input;
+mod quiet;

@@ -4,6 +4,7 @@
 //! caller was built into; `cargo xtask` sees to that.
 
 mod binaries;
+mod http;
 mod operator;
 mod stage;
 mod watcher;

@@ -4,12 +4,8 @@ use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 use konverge_testkit::{Process, ProcessSpec, RunDirectory, eventually, free_port};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
 
-use crate::binary;
+use crate::{binary, http};
 
 /// How long it may take to answer on its health port.
 const UP_WITHIN: Duration = Duration::from_secs(30);
@@ -45,13 +41,13 @@ impl Operator {
     /// Waits until `/readyz` answers 200.
     pub async fn ready(&mut self) -> Result<()> {
         let port = self.port;
-        let asks = || async move { get(port, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+        let asks = || async move { http::get(port, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
         Ok(self.process.ready("get ready", UP_WITHIN, asks).await?)
     }
 
     /// Status code and body of a path on its health port.
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
-        get(self.port, path).await
+        http::get(self.port, path).await
     }
 
     /// The sum of a metric over all its label sets that contain `label`; zero if there is none yet.
@@ -72,16 +68,4 @@ impl Operator {
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
-}
-
-/// A request as small as can be, so that no client library is needed for it.
-async fn get(port: u16, path: &str) -> Result<(u16, String)> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).context("no status line")?;
-    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
-    Ok((code, body))
 }

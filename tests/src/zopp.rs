@@ -9,11 +9,11 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use konverge_testkit::{Process, ProcessSpec, RunDirectory, free_port};
-use tokio::{io::AsyncWriteExt, net::TcpStream, process::Command};
+use tokio::{io::AsyncWriteExt, process::Command};
 
-use crate::binary;
+use crate::{binary, http};
 
-/// How long a server may take to listen.
+/// How long a server may take to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A server process on the embedded database.
@@ -22,10 +22,11 @@ pub struct Server {
     program: PathBuf,
     database: String,
     port: u16,
+    health_port: u16,
 }
 
 impl Server {
-    /// Starts a server with an empty database in the run's folder, and waits until it listens.
+    /// Starts a server with an empty database in the run's folder, and waits until it is ready.
     pub async fn start(run: &RunDirectory) -> Result<Self> {
         let program = binary("zopp-server")?;
         let database = format!("sqlite://{}?mode=rwc", run.path().join("zopp.db").display());
@@ -35,8 +36,8 @@ impl Server {
             .args(["--addr".to_owned(), format!("127.0.0.1:{port}")])
             .args(["--health-addr".to_owned(), format!("127.0.0.1:{health}")])
             .env("RUST_LOG", "info");
-        let mut server = Self { process: Process::start(run, spec)?, program, database, port };
-        server.listening().await?;
+        let mut server = Self { process: Process::start(run, spec)?, program, database, port, health_port: health };
+        server.ready().await?;
         Ok(server)
     }
 
@@ -55,10 +56,10 @@ impl Server {
         self.process.kill();
     }
 
-    /// Starts it again on the same port and data, and waits until it listens.
+    /// Starts it again on the same port and data, and waits until it is ready.
     pub async fn start_again(&mut self) -> Result<()> {
         self.process.start_again()?;
-        self.listening().await
+        self.ready().await
     }
 
     /// Makes an invite by which a person becomes known to the server.
@@ -71,10 +72,10 @@ impl Server {
         Ok(String::from_utf8(output.stdout)?.trim().to_owned())
     }
 
-    async fn listening(&mut self) -> Result<()> {
-        let port = self.port;
-        let connects = || async move { TcpStream::connect(("127.0.0.1", port)).await.is_ok() };
-        Ok(self.process.ready("listen", READY_WITHIN, connects).await?)
+    async fn ready(&mut self) -> Result<()> {
+        let port = self.health_port;
+        let asks = || async move { http::get(port, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+        Ok(self.process.ready("get ready", READY_WITHIN, asks).await?)
     }
 }
 

@@ -94,9 +94,10 @@ impl Classify for ApplyError {
     }
 }
 
-/// Codes that may go away without anybody changing the object or the permissions. 401 is among them because tokens rotate.
+/// Codes that may go away without anybody changing the object. 401 is among them because tokens rotate, and 403 because an API server
+/// that has just started answers so until it has read the roles.
 fn is_transient(code: u16) -> bool {
-    matches!(code, 401 | 408 | 409 | 429) || code >= 500
+    matches!(code, 401 | 403 | 408 | 409 | 429) || code >= 500
 }
 
 /// The refusal that an answer carries.
@@ -140,7 +141,7 @@ mod tests {
         let table = [
             (400, "", None, ErrorClass::Permanent, "SecretRejected"),
             (401, "", None, ErrorClass::Transient, "ApiServerUnauthorized"),
-            (403, "", None, ErrorClass::Permanent, "Forbidden"),
+            (403, "", None, ErrorClass::Transient, "Forbidden"),
             (409, "", None, ErrorClass::Transient, "Conflict"),
             (413, "", None, ErrorClass::Permanent, "SecretTooLarge"),
             (422, "bad key", None, ErrorClass::Permanent, "SecretRejected"),

@@ -9,7 +9,7 @@ use std::{
 use konverge_zopp_client::EnvironmentName;
 use tokio::time::Instant;
 
-use crate::{hub::Hub, messages::Message, metrics::Metrics, plan::Verified};
+use crate::{annotations::Declaration, hub::Hub, messages::Message, metrics::Metrics, plan::Verified};
 
 /// Which Secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,6 +38,15 @@ pub enum Source {
 }
 
 impl Source {
+    /// Whether annotations that say this would still bind the Secret to it.
+    pub fn is_declared_by(&self, declared: &Declaration) -> bool {
+        match (self, declared) {
+            (Self::Environment(name, _) | Self::NotAllowed(name), Declaration::Bound(declared)) => name == declared,
+            (Self::Incomplete(missing), Declaration::Incomplete { missing: declared }) => missing == declared,
+            _ => false,
+        }
+    }
+
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Incomplete(left), Self::Incomplete(right)) => left == right,
@@ -84,6 +93,10 @@ impl Binding {
             empty_since: None,
             known: Vec::new(),
         }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.source.is_same(&other.source)
     }
 
     /// The content of these resource versions is known now. `seen_before` is what the watch had shown when the work began: if it
@@ -148,12 +161,16 @@ impl Bindings {
         self.lock().get(key).cloned()
     }
 
+    /// Whether it is still the same object with the same source, so that it may be written.
+    pub fn is_current(&self, key: &SecretRef, before: &Binding) -> bool {
+        self.lock().get(key).is_some_and(|now| now.is_same(before))
+    }
+
     /// Changes what is known of it, if it is still the same object with the same source.
     pub fn settle(&self, key: &SecretRef, before: &Binding, change: impl FnOnce(&mut Binding)) {
         let mut bindings = self.lock();
         if let Some(binding) = bindings.get_mut(key)
-            && binding.uid == before.uid
-            && binding.source.is_same(&before.source)
+            && binding.is_same(before)
         {
             let word = last_word(binding);
             change(binding);

@@ -61,6 +61,15 @@ impl Hubs {
     }
 }
 
+impl Hubs {
+    /// How long ago the environment was last read that was not read for the longest time. The poll keeps it below its interval
+    /// as long as all is well; nothing if no environment is wanted.
+    pub fn stalest(&self) -> Option<Duration> {
+        let active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
+        active.values().filter_map(Weak::upgrade).map(|hub| hub.fetcher.age()).max()
+    }
+}
+
 /// A subscription to one environment. Its task and its stream end when this is dropped.
 pub struct Hub {
     fetcher: Arc<Fetcher>,

@@ -44,18 +44,20 @@ impl Message {
         )
     }
 
+    /// Whether saying `other` after it would hide a better explanation: a server that refuses may be out of reach in between.
+    pub fn says_more_than(&self, other: &Self) -> bool {
+        other.reason == reasons::SERVER_UNREACHABLE && self.is_passing() && self.reason != other.reason
+    }
+
     /// Whether saying it after `other` would be no news: the same words, or the same trouble in other words.
     pub fn repeats(&self, other: &Self) -> bool {
         self == other || (self.is_passing() && self.reason == other.reason)
     }
 
-    /// The Secret holds the environment. `written` is the number of its keys if it had to be written.
-    pub fn synced(name: &EnvironmentName, written: Option<usize>, version: i64) -> Self {
-        let text = match written {
-            Some(keys) => format!("holds the {keys} keys of {name} at version {version}"),
-            None => format!("holds {name} at version {version}"),
-        };
-        Self::new(reasons::SYNCED, text)
+    /// The Secret holds the environment. The text carries no version: a series of events keeps the text of its first, which would
+    /// soon be wrong.
+    pub fn synced(name: &EnvironmentName) -> Self {
+        Self::new(reasons::SYNCED, format!("in step with {name}"))
     }
 
     /// The Secret asks to be synced but not from where.

@@ -1,6 +1,6 @@
 //! What the operator counts. No label carries the name of an object.
 
-use std::time::Duration;
+use std::{sync::atomic::AtomicU64, time::Duration};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -31,6 +31,7 @@ pub struct Metrics {
     stream_ends: Counter,
     polls: Counter,
     missed_events: Counter,
+    stalest: Gauge<f64, AtomicU64>,
 }
 
 impl Metrics {
@@ -44,6 +45,7 @@ impl Metrics {
             stream_ends: Counter::default(),
             polls: Counter::default(),
             missed_events: Counter::default(),
+            stalest: Gauge::default(),
         };
         let registry = registry.sub_registry_with_prefix("konverge_pull");
         registry.register("bindings", "Annotated Secrets, by what was last said of them", metrics.bindings.clone());
@@ -61,7 +63,17 @@ impl Metrics {
             "Changes that a poll found and the stream had not told",
             metrics.missed_events.clone(),
         );
+        registry.register(
+            "stalest_seconds",
+            "How long ago the environment was read that was not read for the longest time; rises when something is silent",
+            metrics.stalest.clone(),
+        );
         metrics
+    }
+
+    /// The environment that was not read for the longest time was read this long ago.
+    pub fn stalest(&self, age: Duration) {
+        self.stalest.set(age.as_secs_f64());
     }
 
     /// A binding's last word changed, from one reason to another; `None` is before the first and after the last.

@@ -13,7 +13,10 @@ use konverge_core::{
 };
 use konverge_runtime::{Action as Next, Reconciler, Request};
 use kube::Client;
-use tokio::time::Instant;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
 
 use crate::{
     bindings::{Binding, Bindings, SecretRef, Source},
@@ -40,8 +43,10 @@ pub struct Pull {
     bindings: Arc<Bindings>,
     metrics: Metrics,
     digest_key: DigestKey,
-    /// The operator's principal, for messages that say what to grant.
+    /// Id of the operator's principal, for messages that say what to grant.
     principal: String,
+    /// One for each Secret that may be read and written at the same time.
+    permits: Semaphore,
 }
 
 /// The API server stood in the way. What stands in zopp's way is no error here: the hub tries again.
@@ -63,10 +68,7 @@ pub enum PullError {
 impl Classify for PullError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Read { source, .. } => match &**source {
-                kube::Error::Api(status) if status.code == 403 => ErrorClass::Permanent,
-                _ => ErrorClass::Transient,
-            },
+            Self::Read { .. } => ErrorClass::Transient,
             Self::Apply(error) => error.class(),
         }
     }
@@ -80,7 +82,7 @@ impl Classify for PullError {
 }
 
 impl Pull {
-    /// Reads and writes with `client`; `digest_key` is this process's own.
+    /// Reads and writes with `client`, `workers` Secrets at once; `digest_key` is this process's own.
     pub fn new(
         client: Client,
         events: EventSink,
@@ -88,9 +90,11 @@ impl Pull {
         metrics: Metrics,
         digest_key: DigestKey,
         principal: String,
+        workers: usize,
     ) -> Self {
         let applier = SecretApplier::new(client.clone(), FIELD_MANAGER);
-        Self { client, applier, events, bindings, metrics, digest_key, principal }
+        let permits = Semaphore::new(workers);
+        Self { client, applier, events, bindings, metrics, digest_key, principal, permits }
     }
 
     /// Brings the Secret in step with its environment.
@@ -99,7 +103,7 @@ impl Pull {
             return Ok(Next::Done);
         }
         if let Some(wait) = binding.written_at.and_then(|at| QUIET.checked_sub(at.elapsed())) {
-            return Ok(Next::After(wait));
+            sleep(wait).await;
         }
         let confirming = binding.empty_since.is_some_and(|since| since.elapsed() >= CONFIRM_AFTER);
         let fetched = if confirming { hub.second_look().await } else { hub.snapshot().await };
@@ -107,10 +111,15 @@ impl Pull {
             Ok(snapshot) => snapshot,
             Err(error) => {
                 self.metrics.synced("failed");
-                self.say(key, binding, vec![Message::fetch_failed(&self.principal, &error)]);
+                let message = Message::fetch_failed(&self.principal, &error);
+                if !binding.said.iter().any(|said| said.says_more_than(&message)) {
+                    self.say(key, binding, vec![message]);
+                }
                 return Ok(Next::Done);
             }
         };
+        // The semaphore is never closed; without it, the work would only be less orderly.
+        let _permit = self.permits.acquire().await.ok();
         let upstream = Upstream {
             environment_id: &snapshot.environment_id,
             version: snapshot.version,
@@ -125,7 +134,7 @@ impl Pull {
                 return self.carry_out(key, binding, hub, plan, None).await;
             }
         }
-        let Some(read) = observe::read(&self.client, &self.applier, key, &binding.uid).await? else {
+        let Some(read) = observe::read(&self.client, &self.applier, key, binding).await? else {
             self.metrics.synced("gone");
             return Ok(Next::Done);
         };
@@ -169,6 +178,10 @@ impl Pull {
                 return Ok(Next::Done);
             }
         };
+        // The annotation may have gone while this waited, and with it the permission to write.
+        if !self.bindings.is_current(key, binding) {
+            return Ok(Next::Done);
+        }
         let keys = desired.len();
         let Some(resource_version) =
             apply::apply(&self.applier, key, binding, read.as_deref(), &desired).await.inspect_err(|error| {
@@ -180,8 +193,10 @@ impl Pull {
             return Ok(Next::Done);
         };
         self.metrics.synced("changed");
-        let stated = hub.stated();
-        if let Some(stated) = &stated {
+        // Only what a change upstream brought: a repair or a new binding has no moment at which it was heard of.
+        if let (Some(before), Some(stated)) = (&binding.verified, hub.stated())
+            && before.version != stated.version
+        {
             self.metrics.propagated(stated.since.elapsed());
         }
         known.push(resource_version);

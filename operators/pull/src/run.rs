@@ -29,6 +29,10 @@ use crate::{
 /// The program's name in metrics, events and the lease: that of the original.
 const PROGRAM: &str = "zopp-operator";
 
+/// How many Secrets may wait for their environment at once. Waiting costs next to nothing, and with this many, environments
+/// that do not answer keep no worker from those that do. How many are written at once is up to `--workers`.
+const WAITING: usize = 256;
+
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -105,9 +109,14 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
 
     let bindings = Arc::new(Bindings::new(counts.clone()));
     let queue = Queue::new("pull", metrics.queues());
-    let principal = zopp.identity().name().to_owned();
-    let wake = wake(Arc::clone(&bindings), queue.clone());
-    let hubs = Hubs::new(zopp, config.poll_interval, wake, counts.clone());
+    let principal = zopp.identity().principal_id().to_owned();
+    let wake = wake(&bindings, queue.clone());
+    let hubs = Arc::new(Hubs::new(zopp, config.poll_interval, wake, counts.clone()));
+    let (followed, gauge) = (Arc::downgrade(&hubs), counts.clone());
+    metrics.before_scrape(move || {
+        let age = followed.upgrade().and_then(|hubs| hubs.stalest());
+        gauge.stalest(age.unwrap_or_default());
+    });
 
     let watched =
         WatchOptions { namespace: config.namespace, label_selector: config.selector, ..WatchOptions::default() };
@@ -117,8 +126,8 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     manager.task("secrets-watch", feed.run(secrets));
 
     let digest_key = DigestKey::new(rand::random());
-    let pull = Pull::new(kubernetes, events, bindings, counts, digest_key, principal);
-    let controller = Controller::new(Arc::new(pull), queue, metrics.controllers()).workers(config.workers.into());
+    let pull = Pull::new(kubernetes, events, bindings, counts, digest_key, principal, config.workers.into());
+    let controller = Controller::new(Arc::new(pull), queue, metrics.controllers()).workers(WAITING);
     manager.controller("pull", controller);
     Ok(manager)
 }

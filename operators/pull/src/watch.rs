@@ -23,9 +23,11 @@ const SECRET: &str = "secret";
 const ENVIRONMENT: &str = "environment";
 
 /// What wakes the Secrets that are bound to an environment. Before all others, since somebody waits for the change.
-pub fn wake(bindings: Arc<Bindings>, queue: Queue<SecretRef>) -> Wake {
+pub fn wake(bindings: &Arc<Bindings>, queue: Queue<SecretRef>) -> Wake {
+    // Bindings hold hubs and hubs hold this: were it not weak, neither would ever end.
+    let bindings = Arc::downgrade(bindings);
     Arc::new(move |name: &EnvironmentName| {
-        for key in bindings.bound_to(name) {
+        for key in bindings.upgrade().iter().flat_map(|bindings| bindings.bound_to(name)) {
             queue.add(key, Priority::High, ENVIRONMENT);
         }
     })
@@ -36,7 +38,7 @@ pub struct Feed {
     /// The index to keep.
     pub bindings: Arc<Bindings>,
     /// Where bound environments are followed.
-    pub hubs: Hubs,
+    pub hubs: Arc<Hubs>,
     /// Which namespaces may have which environments.
     pub rules: Vec<Rule>,
     /// Where work is left.

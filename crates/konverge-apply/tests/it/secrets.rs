@@ -126,5 +126,5 @@ async fn what_may_not_be_written_is_said() {
     let target = SecretTarget { namespace: &namespace, name: "db", uid: &uid, resource_version: None };
     let applied = SecretApplier::new(nobody, "ours").apply(target, &no_annotations(), &values(&[("a", "1")])).await;
     let error = applied.expect_err("no permission");
-    assert_eq!((error.reason(), error.class()), ("Forbidden", ErrorClass::Permanent), "{error}");
+    assert_eq!((error.reason(), error.class()), ("Forbidden", ErrorClass::Transient), "{error}");
 }

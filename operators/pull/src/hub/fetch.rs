@@ -1,11 +1,15 @@
 //! Fetching once for all who ask at the same time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
 
 use futures::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared},
 };
+use konverge_core::error::Classify;
 use konverge_zopp_client::{EnvironmentReader, FetchError, Snapshot};
 use tokio::{sync::Notify, time::Instant};
 
@@ -38,11 +42,16 @@ pub(super) struct Fetcher {
     pub(super) failed: Notify,
 }
 
-#[derive(Default)]
 struct State {
+    /// When the server last answered; before that, when it was first wanted.
+    answered: Instant,
     /// Counts what makes earlier fetches outdated.
     era: u64,
     stated: Option<Stated>,
+    /// Of which kind the last failure was, until an answer comes.
+    trouble: Option<&'static str>,
+    /// The last failure, for all who ask before the hub tries again.
+    failure: Option<(u64, Arc<FetchError>)>,
     /// The call under way and its era. Weak, so that its answer goes with the last who waits for it.
     under_way: Option<(u64, WeakShared<BoxFuture<'static, Answer>>)>,
     /// The last answer while somebody still uses it.
@@ -51,7 +60,16 @@ struct State {
 
 impl Fetcher {
     pub(super) fn new(reader: EnvironmentReader) -> Self {
-        Self { reader, state: Mutex::default(), failed: Notify::new() }
+        let state = State {
+            answered: Instant::now(),
+            era: 0,
+            stated: None,
+            trouble: None,
+            failure: None,
+            under_way: None,
+            last: None,
+        };
+        Self { reader, state: Mutex::new(state), failed: Notify::new() }
     }
 
     pub(super) fn reader(&self) -> &EnvironmentReader {
@@ -60,6 +78,16 @@ impl Fetcher {
 
     pub(super) fn stated(&self) -> Option<Stated> {
         self.state().stated.clone()
+    }
+
+    /// How long ago the server last answered, or was first asked if it never did.
+    pub(super) fn age(&self) -> Duration {
+        self.state().answered.elapsed()
+    }
+
+    /// Of which kind the last failure was, if nothing good came after it.
+    pub(super) fn trouble(&self) -> Option<&'static str> {
+        self.state().trouble
     }
 
     /// What was fetched before now is not new enough.
@@ -87,6 +115,11 @@ impl Fetcher {
             {
                 return Ok(snapshot);
             }
+            if let Some((of, failure)) = &state.failure
+                && *of == era
+            {
+                return Err(Arc::clone(failure));
+            }
             let under_way = state.under_way.as_ref().filter(|(of, _)| *of == era);
             under_way.and_then(|(_, fetch)| fetch.upgrade()).unwrap_or_else(|| {
                 let fetch: Fetch = Arc::clone(self).fetch(era).boxed().shared();
@@ -102,6 +135,9 @@ impl Fetcher {
             Ok(snapshot) => {
                 let snapshot = Arc::new(snapshot);
                 let mut state = self.state();
+                state.trouble = None;
+                state.failure = None;
+                state.answered = Instant::now();
                 // A change that was heard of meanwhile knows better.
                 if state.era == era {
                     state.last = Some((era, Arc::downgrade(&snapshot)));
@@ -110,9 +146,14 @@ impl Fetcher {
                 Ok(snapshot)
             }
             Err(error) => {
-                self.state().stated = None;
+                let error = Arc::new(error);
+                let mut state = self.state();
+                state.stated = None;
+                state.failure = Some((era, Arc::clone(&error)));
+                state.worsen(&error);
+                drop(state);
                 self.failed.notify_one();
-                Err(Arc::new(error))
+                Err(error)
             }
         }
     }
@@ -123,6 +164,13 @@ impl Fetcher {
 }
 
 impl State {
+    /// That nothing can be reached, after something was and refused, is no news: a broken answer is often followed by that.
+    fn worsen(&mut self, error: &FetchError) {
+        if self.trouble.is_none() || !matches!(error, FetchError::Unreachable { .. }) {
+            self.trouble = Some(error.reason());
+        }
+    }
+
     fn learn(&mut self, snapshot: &Snapshot) {
         let stated = Stated {
             environment_id: snapshot.environment_id.clone(),

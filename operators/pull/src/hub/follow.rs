@@ -98,7 +98,7 @@ impl Follow {
 
     /// Asks the server what there is, and wakes everybody if that is news. Returns whether there was an answer.
     async fn look(&self, why: Look) -> bool {
-        let before = self.fetcher.stated();
+        let (before, trouble_before) = (self.fetcher.stated(), self.fetcher.trouble());
         self.fetcher.outdate();
         let answer = self.fetcher.snapshot().await;
         let after = self.fetcher.stated();
@@ -113,7 +113,8 @@ impl Follow {
                 warn!(environment = %self.fetcher.reader().name(), "the poll found a change that the stream did not tell");
             }
         }
-        if !same {
+        // Another trouble than before is news too: a server that was away may now refuse.
+        if !same || trouble_before != self.fetcher.trouble() {
             (self.wake)(self.fetcher.reader().name());
         }
         answer.is_ok()

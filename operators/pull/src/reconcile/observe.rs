@@ -11,7 +11,11 @@ use kube::{
 };
 
 use super::PullError;
-use crate::{bindings::SecretRef, plan::Contents};
+use crate::{
+    annotations::declaration,
+    bindings::{Binding, SecretRef},
+    plan::Contents,
+};
 
 /// A Secret as it was read.
 pub(super) struct Read {
@@ -19,14 +23,15 @@ pub(super) struct Read {
     pub(super) resource_version: String,
 }
 
-/// Reads the Secret; nothing if it is gone or another one has its name.
+/// Reads the Secret; nothing if it is gone, if another one has its name, or if it no longer asks for this environment. The
+/// watch will show that too.
 ///
 /// Keys that the original operator wrote by merge patches are taken over before, so that those that are no longer upstream can go.
 pub(super) async fn read(
     client: &Client,
     applier: &SecretApplier,
     key: &SecretRef,
-    uid: &str,
+    binding: &Binding,
 ) -> Result<Option<Read>, PullError> {
     let api = Api::<Secret>::namespaced(client.clone(), &key.namespace);
     let found = api.get_opt(&key.name).await;
@@ -35,7 +40,8 @@ pub(super) async fn read(
     // Each value moves from the decoder's buffer into one that is wiped.
     let data: BTreeMap<String, SecretValue> =
         data.unwrap_or_default().into_iter().map(|(name, value)| (name, SecretValue::new(value.0))).collect();
-    if metadata.uid.as_deref() != Some(uid) {
+    let declared = declaration(metadata.annotations.as_ref().unwrap_or(&BTreeMap::new()));
+    if metadata.uid.as_deref() != Some(&binding.uid) || !binding.source.is_declared_by(&declared) {
         return Ok(None);
     }
     let keys = field_ownership::data_keys(metadata.managed_fields.as_deref().unwrap_or_default(), applier.manager());

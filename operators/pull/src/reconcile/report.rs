@@ -26,14 +26,14 @@ impl Pull {
         version: i64,
     ) {
         let Source::Environment(name, _) = &binding.source else { return };
+        if let Some(keys) = written {
+            info!(secret = %key, environment = %name, version, keys, "written");
+        }
         if !problems.is_empty() {
             return self.say(key, binding, problems.iter().map(Message::problem).collect());
         }
-        let was_good = !binding.said.is_empty() && binding.said.iter().all(Message::is_good);
-        // At rest, and when only a version moved, there is no news.
-        if written.is_some() || !was_good {
-            self.say(key, binding, vec![Message::synced(name, written, version)]);
-        }
+        // An event for every change would cost as much as the change; the log has them all.
+        self.say(key, binding, vec![Message::synced(name)]);
     }
 
     /// Says these messages, each once until something else is said.

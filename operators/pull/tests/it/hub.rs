@@ -5,7 +5,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use konverge_pull::{
@@ -15,13 +15,14 @@ use konverge_pull::{
 use prometheus_client::{encoding::text, registry::Registry};
 use tonic::Status;
 
-use crate::scripted::{Scripted, environment};
-
-/// Far longer than anything here takes, and far shorter than a poll would.
-const SOON: Duration = Duration::from_secs(8);
+use crate::{
+    scripted::{Scene, Scripted},
+    world::until,
+};
 
 struct World {
-    server: Scripted,
+    scene: Arc<Scene>,
+    _server: Scripted,
     hubs: Hubs,
     wakes: Arc<AtomicUsize>,
     registry: Mutex<Registry>,
@@ -30,16 +31,17 @@ struct World {
 impl World {
     async fn new(poll_interval: Duration) -> Self {
         let (server, client) = Scripted::start().await;
-        server.state.set_silently("A", "1");
+        let scene = server.create("production");
+        scene.set_silently("A", "1");
         let wakes = Arc::new(AtomicUsize::new(0));
-        let woken = Arc::clone(&wakes);
-        let wake = Arc::new(move |name: &_| {
-            assert_eq!(*name, environment());
+        let (woken, name) = (Arc::clone(&wakes), scene.name().clone());
+        let wake = Arc::new(move |changed: &_| {
+            assert_eq!(*changed, name);
             woken.fetch_add(1, Ordering::SeqCst);
         });
         let mut registry = Registry::default();
         let hubs = Hubs::new(client, poll_interval, wake, Metrics::new(&mut registry));
-        Self { server, hubs, wakes, registry: Mutex::new(registry) }
+        Self { scene, _server: server, hubs, wakes, registry: Mutex::new(registry) }
     }
 
     fn wakes(&self) -> usize {
@@ -54,21 +56,12 @@ impl World {
 
     /// Subscribes and waits until the stream is open and the first full look is over.
     async fn settled(&self) -> Arc<Hub> {
-        let hub = self.hubs.subscribe(&environment());
-        eventually("the stream is open and the environment is known", || {
-            self.server.state.streams() == 1 && hub.stated().is_some()
+        let hub = self.hubs.subscribe(self.scene.name());
+        until("the stream is open and the environment is known", || {
+            self.scene.streams() == 1 && hub.stated().is_some()
         })
         .await;
         hub
-    }
-}
-
-/// Waits for a condition, not for a time.
-async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
-    while !condition() {
-        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
@@ -77,23 +70,23 @@ const NO_POLL: Duration = Duration::from_hours(1);
 #[tokio::test(flavor = "multi_thread")]
 async fn one_stream_serves_all_and_ends_with_the_last() {
     let world = World::new(NO_POLL).await;
-    let hubs: Vec<_> = (0..50).map(|_| world.hubs.subscribe(&environment())).collect();
-    eventually("a stream is open", || world.server.state.streams() == 1).await;
+    let hubs: Vec<_> = (0..50).map(|_| world.hubs.subscribe(world.scene.name())).collect();
+    until("a stream is open", || world.scene.streams() == 1).await;
     for number in 0..20 {
-        world.server.state.set("A", &number.to_string());
-        eventually("the hub heard of it", || hubs[0].stated().is_some_and(|stated| stated.version == number + 2)).await;
-        assert_eq!(world.server.state.streams(), 1, "after {number} changes");
+        world.scene.set("A", number.to_string());
+        until("the hub heard of it", || hubs[0].stated().is_some_and(|stated| stated.version == number + 2)).await;
+        assert_eq!(world.scene.streams(), 1, "after {number} changes");
     }
     drop(hubs);
-    eventually("the stream is closed", || world.server.state.streams() == 0).await;
-    eventually("the gauge agrees", || world.metrics().contains("konverge_pull_streams 0")).await;
+    until("the stream is closed", || world.scene.streams() == 0).await;
+    until("the gauge agrees", || world.metrics().contains("konverge_pull_streams 0")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn subscribing_again_opens_a_stream_again() {
     let world = World::new(NO_POLL).await;
     drop(world.settled().await);
-    eventually("the stream is closed", || world.server.state.streams() == 0).await;
+    until("the stream is closed", || world.scene.streams() == 0).await;
     let _hub = world.settled().await;
 }
 
@@ -101,14 +94,14 @@ async fn subscribing_again_opens_a_stream_again() {
 async fn a_change_wakes_and_is_fetched_once_for_all() {
     let world = World::new(NO_POLL).await;
     let hub = world.settled().await;
-    let (wakes, lists) = (world.wakes(), world.server.state.lists());
-    world.server.state.set("A", "2");
-    eventually("woken", || world.wakes() > wakes).await;
+    let (wakes, lists) = (world.wakes(), world.scene.lists());
+    world.scene.set("A", "2");
+    until("woken", || world.wakes() > wakes).await;
     let snapshots = futures::future::join_all((0..10).map(|_| hub.snapshot())).await;
     for snapshot in snapshots {
         assert!(snapshot.unwrap().values["A"].expose() == b"2");
     }
-    assert_eq!(world.server.state.lists(), lists + 1);
+    assert_eq!(world.scene.lists(), lists + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,11 +109,11 @@ async fn a_change_while_the_stream_is_away_is_found_on_reconnecting() {
     let world = World::new(NO_POLL).await;
     let hub = world.settled().await;
     let wakes = world.wakes();
-    world.server.state.hang_up();
-    world.server.state.set_silently("A", "2");
-    eventually("woken", || world.wakes() > wakes).await;
+    world.scene.hang_up();
+    world.scene.set_silently("A", "2");
+    until("woken", || world.wakes() > wakes).await;
     assert_eq!(hub.stated().unwrap().version, 2);
-    eventually("the stream is open again", || world.server.state.streams() == 1).await;
+    until("the stream is open again", || world.scene.streams() == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,19 +121,19 @@ async fn the_poll_finds_and_counts_what_the_stream_did_not_tell() {
     let world = World::new(Duration::from_millis(200)).await;
     let hub = world.settled().await;
     let wakes = world.wakes();
-    world.server.state.set_silently("A", "2");
-    eventually("woken", || world.wakes() > wakes).await;
+    world.scene.set_silently("A", "2");
+    until("woken", || world.wakes() > wakes).await;
     assert_eq!(hub.stated().unwrap().version, 2);
-    eventually("counted", || world.metrics().contains("konverge_pull_missed_events_total 1")).await;
+    until("counted", || world.metrics().contains("konverge_pull_missed_events_total 1")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polls_without_news_wake_nobody() {
     let world = World::new(Duration::from_millis(50)).await;
     let _hub = world.settled().await;
-    eventually("the first wake is over", || world.wakes() > 0).await;
-    let (wakes, lists) = (world.wakes(), world.server.state.lists());
-    eventually("some polls", || world.server.state.lists() > lists + 5).await;
+    until("the first wake is over", || world.wakes() > 0).await;
+    let (wakes, lists) = (world.wakes(), world.scene.lists());
+    until("some polls", || world.scene.lists() > lists + 5).await;
     assert_eq!(world.wakes(), wakes);
     assert!(world.metrics().contains("konverge_pull_missed_events_total 0"), "{}", world.metrics());
 }
@@ -150,12 +143,25 @@ async fn a_refusal_wakes_once_and_its_end_wakes_again() {
     let world = World::new(Duration::from_millis(100)).await;
     let hub = world.settled().await;
     let wakes = world.wakes();
-    world.server.state.refuse(Some(Status::permission_denied("no")));
-    eventually("woken by the refusal", || world.wakes() > wakes).await;
+    world.scene.refuse(Some(Status::permission_denied("no")));
+    until("woken by the refusal", || world.wakes() > wakes).await;
     let error = hub.snapshot().await.err().expect("a refusal");
     assert!(error.to_string().contains("acme/backend/production"), "{error}");
     let refused = world.wakes();
-    world.server.state.refuse(None);
-    eventually("woken by the recovery", || world.wakes() > refused && hub.stated().is_some()).await;
+    world.scene.refuse(None);
+    until("woken by the recovery", || world.wakes() > refused && hub.stated().is_some()).await;
     assert!(hub.snapshot().await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_grows_stale_and_what_can_does_not() {
+    let world = World::new(Duration::from_millis(50)).await;
+    assert!(world.hubs.stalest().is_none());
+    let hub = world.settled().await;
+    world.scene.refuse(Some(Status::unavailable("shutting down")));
+    until("stale", || world.hubs.stalest().is_some_and(|age| age > Duration::from_millis(500))).await;
+    world.scene.refuse(None);
+    until("fresh", || world.hubs.stalest().is_some_and(|age| age < Duration::from_millis(100))).await;
+    drop(hub);
+    assert!(world.hubs.stalest().is_none());
 }

@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod following;
 mod hub;
+mod refusing;
 mod scripted;
+mod world;

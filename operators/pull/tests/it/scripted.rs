@@ -1,12 +1,14 @@
-//! A zopp server that behaves as a test says: hides events, hangs, refuses. Its cryptography is the real one.
+//! A zopp server that behaves as a test says: hides events, hangs, refuses, hands out rubbish. Its cryptography is the real one.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     path::Path,
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{Context, Poll},
 };
 
 use futures::{FutureExt, Stream, StreamExt, stream::BoxStream};
@@ -17,7 +19,8 @@ use konverge_zopp_client::{
 use konverge_zopp_crypto::{Dek, Kek, SigningSeed, X25519Private, X25519Public};
 use konverge_zopp_proto::{
     Environment, GetEnvironmentRequest, GetWorkspaceKeysRequest, ListSecretsRequest, ResyncRequired, Secret,
-    SecretChangeEvent, SecretList, WatchSecretsRequest, WatchSecretsResponse, WorkspaceKeys, watch_secrets_response,
+    SecretChangeEvent, SecretList, WatchSecretsRequest, WatchSecretsResponse, WorkspaceKeys,
+    watch_secrets_response::Response as Message,
     zopp_service_server::{ZoppService, ZoppServiceServer},
 };
 use tokio::{net::TcpListener, sync::broadcast};
@@ -26,76 +29,90 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 
 const WORKSPACE_ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
-
-/// The only environment of the server.
-pub(crate) fn environment() -> EnvironmentName {
-    EnvironmentName::new("acme", "backend", "production")
-}
+const PRINCIPAL_ID: &str = "01890a5d-ac96-774b-bcce-b302099a8058";
 
 /// The server, ended when dropped.
 pub(crate) struct Scripted {
-    pub(crate) state: Arc<State>,
+    state: Arc<State>,
     _serving: AbortOnDropHandle<()>,
 }
 
-/// What the server holds and how it behaves.
-pub(crate) struct State {
+struct State {
+    environments: Mutex<HashMap<String, Arc<Scene>>>,
+    kek: Kek,
+    recipient: X25519Public,
+}
+
+/// One environment: what it holds and how the server treats who asks for it.
+pub(crate) struct Scene {
+    name: EnvironmentName,
     script: Mutex<Script>,
     told: broadcast::Sender<Told>,
+    asked: AtomicUsize,
     lists: AtomicUsize,
     streams: Arc<AtomicUsize>,
-    kek: Kek,
-    dek: Dek,
-    recipient: X25519Public,
 }
 
 #[derive(Clone)]
 enum Told {
     Changed(i64),
-    Hangup,
+    HangUp,
 }
 
 struct Script {
-    environment_id: String,
+    id: String,
+    dek: Arc<Dek>,
     version: i64,
-    values: BTreeMap<String, String>,
+    values: BTreeMap<String, Stored>,
     refusal: Option<Status>,
+    hangs: bool,
+}
+
+#[derive(Clone)]
+enum Stored {
+    Value(Vec<u8>),
+    Rubbish,
 }
 
 impl Scripted {
-    /// A server with an environment without keys, and a client of it.
+    /// A server without environments, and a client of it.
     pub(crate) async fn start() -> (Self, Client) {
         let (seed, exchange) = (SigningSeed::generate().unwrap(), X25519Private::generate().unwrap());
         let state = Arc::new(State {
-            script: Mutex::new(Script {
-                environment_id: "environment-1".into(),
-                version: 0,
-                values: BTreeMap::new(),
-                refusal: None,
-            }),
-            told: broadcast::channel(64).0,
-            lists: AtomicUsize::new(0),
-            streams: Arc::default(),
+            environments: Mutex::default(),
             kek: Kek::generate().unwrap(),
-            dek: Dek::generate().unwrap(),
             recipient: exchange.public(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let service = ZoppServiceServer::from_arc(Arc::new(Service(Arc::clone(&state))));
         let serving = tonic::transport::Server::builder()
-            .add_service(service)
+            .add_service(ZoppServiceServer::new(Service(Arc::clone(&state))))
             .serve_with_incoming(TcpListenerStream::new(listener))
             .map(|ended| ended.unwrap());
         let config = ClientConfig { profile: Some(Profile::V2), ..ClientConfig::new(format!("http://{address}")) };
         let client = Client::new(Connection::new(&config).unwrap(), identity(&seed, &exchange));
         (Self { state, _serving: AbortOnDropHandle::new(tokio::spawn(serving)) }, client)
     }
+
+    /// Makes `acme/backend/<name>`, without keys, in place of what had the name before.
+    pub(crate) fn create(&self, name: &str) -> Arc<Scene> {
+        let name = EnvironmentName::new("acme", "backend", name);
+        let scene = Arc::new(Scene {
+            name: name.clone(),
+            script: Mutex::new(Script::new()),
+            told: broadcast::channel(256).0,
+            asked: AtomicUsize::new(0),
+            lists: AtomicUsize::new(0),
+            streams: Arc::default(),
+        });
+        self.state.environments.lock().unwrap().insert(name.to_string(), Arc::clone(&scene));
+        scene
+    }
 }
 
 fn identity(seed: &SigningSeed, exchange: &X25519Private) -> Identity {
     let principal = Principal {
-        id: "01890a5d-ac96-774b-bcce-b302099a8058".into(),
+        id: PRINCIPAL_ID.into(),
         name: "operator".into(),
         user_id: None,
         email: None,
@@ -109,25 +126,68 @@ fn identity(seed: &SigningSeed, exchange: &X25519Private) -> Identity {
     Identity::from_config(&file, Path::new("config.json"), None).unwrap()
 }
 
-impl State {
+impl Script {
+    fn new() -> Self {
+        let dek = Arc::new(Dek::generate().unwrap());
+        // Unique as the key is.
+        let id = hex::encode(&dek.expose()[..8]);
+        Self { id, dek, version: 0, values: BTreeMap::new(), refusal: None, hangs: false }
+    }
+
+    fn put(&mut self, key: &str, stored: Option<Stored>) -> i64 {
+        match stored {
+            Some(stored) => self.values.insert(key.into(), stored),
+            None => self.values.remove(key),
+        };
+        self.version += 1;
+        self.version
+    }
+}
+
+impl Scene {
+    pub(crate) fn name(&self) -> &EnvironmentName {
+        &self.name
+    }
+
     /// Sets a key and tells the streams.
-    pub(crate) fn set(&self, key: &str, value: &str) {
-        let version = self.set_silently(key, value);
-        // Without a stream nobody is told.
-        let _ = self.told.send(Told::Changed(version));
+    pub(crate) fn set(&self, key: &str, value: impl AsRef<[u8]>) {
+        self.tell(self.put(key, Some(Stored::Value(value.as_ref().to_vec()))));
+    }
+
+    /// Removes a key and tells the streams.
+    pub(crate) fn remove(&self, key: &str) {
+        self.tell(self.put(key, None));
+    }
+
+    /// Sets a key to what no key opens, and tells the streams.
+    pub(crate) fn spoil(&self, key: &str) {
+        self.tell(self.put(key, Some(Stored::Rubbish)));
     }
 
     /// Sets a key and tells nobody, as a server does that loses events.
-    pub(crate) fn set_silently(&self, key: &str, value: &str) -> i64 {
-        let mut script = self.script();
-        script.version += 1;
-        script.values.insert(key.into(), value.into());
-        script.version
+    pub(crate) fn set_silently(&self, key: &str, value: impl AsRef<[u8]>) {
+        self.put(key, Some(Stored::Value(value.as_ref().to_vec())));
+    }
+
+    /// Removes a key and tells nobody.
+    pub(crate) fn remove_silently(&self, key: &str) {
+        self.put(key, None);
+    }
+
+    /// States this version and tells the streams, as a server does that was restored from a backup.
+    pub(crate) fn state_version(&self, version: i64) {
+        self.script().version = version;
+        self.tell(version);
+    }
+
+    /// Deletes it and makes it anew: another id, another key, no values, version 0. Nobody is told.
+    pub(crate) fn recreate(&self) {
+        *self.script() = Script::new();
     }
 
     /// Ends all streams, without an error.
     pub(crate) fn hang_up(&self) {
-        let _ = self.told.send(Told::Hangup);
+        self.tell_all(Told::HangUp);
     }
 
     /// Answers everything with this from now on; `None` for the truth.
@@ -135,7 +195,17 @@ impl State {
         self.script().refusal = refusal;
     }
 
-    /// Calls of `ListSecrets` so far.
+    /// Never answers `ListSecrets`, or answers again.
+    pub(crate) fn hang(&self, hangs: bool) {
+        self.script().hangs = hangs;
+    }
+
+    /// Calls of any kind so far.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// Calls of `ListSecrets` so far that were not refused.
     pub(crate) fn lists(&self) -> usize {
         self.lists.load(Ordering::SeqCst)
     }
@@ -145,25 +215,59 @@ impl State {
         self.streams.load(Ordering::SeqCst)
     }
 
+    fn put(&self, key: &str, stored: Option<Stored>) -> i64 {
+        self.script().put(key, stored)
+    }
+
+    fn tell(&self, version: i64) {
+        self.tell_all(Told::Changed(version));
+    }
+
+    fn tell_all(&self, told: Told) {
+        // Without a stream nobody is told.
+        let _ = self.told.send(told);
+    }
+
     fn script(&self) -> MutexGuard<'_, Script> {
         self.script.lock().unwrap()
     }
 
-    fn refused(&self) -> Result<(), Status> {
-        self.script().refusal.clone().map_or(Ok(()), Err)
+    fn seal(&self, script: &Script, key: &str, stored: &Stored) -> Secret {
+        let (nonce, ciphertext) = match stored {
+            Stored::Value(value) => {
+                let sealed = script.dek.encrypt(&self.name, key, &SecretValue::new(value.clone())).unwrap();
+                (sealed.nonce.to_vec(), sealed.ciphertext)
+            }
+            // A nonce of one byte ended the original's task.
+            Stored::Rubbish => (vec![1], b"rubbish".to_vec()),
+        };
+        Secret { key: key.into(), nonce, ciphertext }
     }
 }
 
 struct Service(Arc<State>);
 
+impl Service {
+    fn scene(&self, workspace: String, project: String, environment: String) -> Result<Arc<Scene>, Status> {
+        let name = EnvironmentName::new(workspace, project, environment).to_string();
+        let scene = self.0.environments.lock().unwrap().get(&name).cloned();
+        let scene = scene.ok_or_else(|| Status::not_found("environment not found"))?;
+        scene.asked.fetch_add(1, Ordering::SeqCst);
+        let refusal = scene.script().refusal.clone();
+        refusal.map_or(Ok(scene), Err)
+    }
+}
+
 #[tonic::async_trait]
 impl ZoppService for Service {
-    async fn get_environment(&self, _: Request<GetEnvironmentRequest>) -> Result<Response<Environment>, Status> {
-        self.0.refused()?;
-        let wrapped = self.0.dek.wrap(&self.0.kek, &environment()).unwrap();
+    async fn get_environment(&self, request: Request<GetEnvironmentRequest>) -> Result<Response<Environment>, Status> {
+        let request = request.into_inner();
+        let scene = self.scene(request.workspace_name, request.project_name, request.environment_name)?;
+        let script = scene.script();
+        let wrapped = script.dek.wrap(&self.0.kek, &scene.name).unwrap();
         Ok(Response::new(Environment {
-            id: self.0.script().environment_id.clone(),
-            name: environment().environment,
+            id: script.id.clone(),
+            name: scene.name.environment.clone(),
             dek_wrapped: wrapped.ciphertext,
             dek_nonce: wrapped.nonce.to_vec(),
             ..Environment::default()
@@ -171,7 +275,6 @@ impl ZoppService for Service {
     }
 
     async fn get_workspace_keys(&self, _: Request<GetWorkspaceKeysRequest>) -> Result<Response<WorkspaceKeys>, Status> {
-        self.0.refused()?;
         let wrapped = self.0.kek.wrap_for(&self.0.recipient, WORKSPACE_ID).unwrap();
         Ok(Response::new(WorkspaceKeys {
             workspace_id: WORKSPACE_ID.into(),
@@ -181,57 +284,52 @@ impl ZoppService for Service {
         }))
     }
 
-    async fn list_secrets(&self, _: Request<ListSecretsRequest>) -> Result<Response<SecretList>, Status> {
-        self.0.lists.fetch_add(1, Ordering::SeqCst);
-        self.0.refused()?;
-        let script = self.0.script();
-        let seal = |(key, value): (&String, &String)| {
-            let sealed = self.0.dek.encrypt(&environment(), key, &SecretValue::from(value.clone())).unwrap();
-            Secret { key: key.clone(), nonce: sealed.nonce.to_vec(), ciphertext: sealed.ciphertext }
-        };
-        Ok(Response::new(SecretList { secrets: script.values.iter().map(seal).collect(), version: script.version }))
+    async fn list_secrets(&self, request: Request<ListSecretsRequest>) -> Result<Response<SecretList>, Status> {
+        let request = request.into_inner();
+        let scene = self.scene(request.workspace_name, request.project_name, request.environment_name)?;
+        scene.lists.fetch_add(1, Ordering::SeqCst);
+        if scene.script().hangs {
+            std::future::pending::<()>().await;
+        }
+        let script = scene.script();
+        let secrets = script.values.iter().map(|(key, stored)| scene.seal(&script, key, stored)).collect();
+        Ok(Response::new(SecretList { secrets, version: script.version }))
     }
 
     async fn watch_secrets(
         &self,
         request: Request<WatchSecretsRequest>,
     ) -> Result<Response<BoxStream<'static, Result<WatchSecretsResponse, Status>>>, Status> {
-        self.0.refused()?;
-        let live = BroadcastStream::new(self.0.told.subscribe());
-        let current = self.0.script().version;
-        let behind = request.into_inner().since_version.is_some_and(|since| since != current);
-        let resync = behind
-            .then(|| answer(watch_secrets_response::Response::Resync(ResyncRequired { current_version: current })));
+        let request = request.into_inner();
+        let scene = self.scene(request.workspace_name, request.project_name, request.environment_name)?;
+        let live = BroadcastStream::new(scene.told.subscribe());
+        let current_version = scene.script().version;
+        let behind = request.since_version.is_some_and(|since| since != current_version);
+        let resync = behind.then_some(Message::Resync(ResyncRequired { current_version }));
         let live = live
-            .map(Result::unwrap)
-            .take_while(|told| std::future::ready(!matches!(told, Told::Hangup)))
-            .filter_map(|told| {
-                std::future::ready(match told {
-                    Told::Changed(version) => Some(changed(version)),
-                    Told::Hangup => None,
-                })
-            });
-        let stream = futures::stream::iter(resync).chain(live).map(Ok);
-        Ok(Response::new(Counted::new(stream, &self.0.streams).boxed()))
+            .map(|told| match told.unwrap() {
+                Told::Changed(version) => Some(changed(version)),
+                Told::HangUp => None,
+            })
+            .take_while(|told| std::future::ready(told.is_some()))
+            .filter_map(std::future::ready);
+        let stream = futures::stream::iter(resync).chain(live);
+        let stream = stream.map(|message| Ok(WatchSecretsResponse { response: Some(message) }));
+        Ok(Response::new(Counted::new(stream.boxed(), &scene.streams).boxed()))
     }
 }
 
-fn answer(response: watch_secrets_response::Response) -> WatchSecretsResponse {
-    WatchSecretsResponse { response: Some(response) }
-}
-
-fn changed(version: i64) -> WatchSecretsResponse {
-    let event = SecretChangeEvent { key: "KEY".into(), version, ..SecretChangeEvent::default() };
-    answer(watch_secrets_response::Response::Event(event))
+fn changed(version: i64) -> Message {
+    Message::Event(SecretChangeEvent { key: "KEY".into(), version, ..SecretChangeEvent::default() })
 }
 
 /// Counts a stream while it lives.
-struct Counted<S>(std::pin::Pin<Box<S>>, Arc<AtomicUsize>);
+struct Counted<S>(S, Arc<AtomicUsize>);
 
 impl<S> Counted<S> {
     fn new(stream: S, count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
-        Self(Box::pin(stream), Arc::clone(count))
+        Self(stream, Arc::clone(count))
     }
 }
 
@@ -241,13 +339,10 @@ impl<S> Drop for Counted<S> {
     }
 }
 
-impl<S: Stream> Stream for Counted<S> {
+impl<S: Stream + Unpin> Stream for Counted<S> {
     type Item = S::Item;
 
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<S::Item>> {
-        self.0.as_mut().poll_next(context)
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        self.0.poll_next_unpin(context)
     }
 }

@@ -1,4 +1,4 @@
-//! The dotenv format: what [`format()`] writes, [`parse`] and the stock client's parser read back byte for byte.
+//! The dotenv format: what [`format()`] writes, [`parse()`] and the stock client's parser read back byte for byte.
 //!
 //! ```text
 //! # a comment

@@ -4,6 +4,7 @@
 //! read costs no commit; when the queue is full the request waits, so that no row is lost. The queue is emptied at shutdown.
 
 use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
 
 use crate::store::{AuditRow, Store};
 
@@ -19,10 +20,10 @@ pub(crate) struct AuditQueue {
 }
 
 impl AuditQueue {
-    /// Starts the writer. It ends, with everything written, when the last clone of the queue is gone.
-    pub(crate) fn start(store: Store) -> (Self, JoinHandle<()>) {
+    /// Starts the writer. Once the calls are `finished` it takes nothing more, writes what it has, and ends.
+    pub(crate) fn start(store: Store, finished: CancellationToken) -> (Self, JoinHandle<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        (Self { sender }, tokio::spawn(write(store, receiver)))
+        (Self { sender }, tokio::spawn(write(store, receiver, finished)))
     }
 
     /// Hands in a row; waits while the queue is full.
@@ -33,9 +34,19 @@ impl AuditQueue {
     }
 }
 
-async fn write(store: Store, mut receiver: mpsc::Receiver<AuditRow>) {
+async fn write(store: Store, mut receiver: mpsc::Receiver<AuditRow>, finished: CancellationToken) {
     let mut rows = Vec::with_capacity(BATCH);
-    while receiver.recv_many(&mut rows, BATCH).await > 0 {
+    loop {
+        let count = tokio::select! {
+            count = receiver.recv_many(&mut rows, BATCH) => count,
+            () = finished.cancelled(), if !receiver.is_closed() => {
+                receiver.close();
+                continue;
+            }
+        };
+        if count == 0 {
+            return;
+        }
         if let Err(error) = store.record(&rows).await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,

@@ -5,6 +5,7 @@ use tonic::Status;
 use crate::store::StoreError;
 
 /// For a store error that no handler has more to say about.
+#[expect(clippy::needless_pass_by_value, reason = "given to map_err as it is")]
 pub(crate) fn from_store(error: StoreError) -> Status {
     match error {
         StoreError::Duplicate => Status::already_exists("it exists already"),

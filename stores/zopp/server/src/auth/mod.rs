@@ -64,9 +64,10 @@ pub(crate) async fn authenticate<M: Message>(
     let principal_id = uuid::Uuid::try_parse(text(metadata, signature::PRINCIPAL_ID_KEY)?)
         .map_err(|_| Status::unauthenticated("principal-id is not a UUID"))?
         .to_string();
-    let request_hash = match metadata.contains_key(signature::REQUEST_HASH_KEY) {
-        true => Some(text(metadata, signature::REQUEST_HASH_KEY)?),
-        false => None,
+    let request_hash = if metadata.contains_key(signature::REQUEST_HASH_KEY) {
+        Some(text(metadata, signature::REQUEST_HASH_KEY)?)
+    } else {
+        None
     };
     let signed = Signed::parse(
         text(metadata, signature::TIMESTAMP_KEY)?,

@@ -46,9 +46,10 @@ async fn join_as(
     let token = validate::token(&message.invite_token)?;
     let email = validate::email(&message.email)?;
     let principal = new_principal(&message.principal_name, &message.public_key, &message.x25519_public_key)?;
-    let wrap = match message.kek_wrapped.is_empty() {
-        true => None,
-        false => Some(key_wrap(&message.ephemeral_pub, &message.kek_wrapped, &message.kek_nonce)?),
+    let wrap = if message.kek_wrapped.is_empty() {
+        None
+    } else {
+        Some(key_wrap(&message.ephemeral_pub, &message.kek_wrapped, &message.kek_nonce)?)
     };
     let proven_user = proven.and_then(|caller| caller.principal.user_id.as_deref());
     let joined = state

@@ -38,9 +38,6 @@ fn hint(error: &io::Error) -> &'static str {
 /// Why a running server ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Certificate and key do not make a TLS configuration.
-    #[error("certificate and key cannot be used: {0}; check that both are PEM and belong together")]
-    Tls(#[source] tonic::transport::Error),
     /// The gRPC listener failed.
     #[error("serving gRPC failed")]
     Serve(#[source] tonic::transport::Error),

@@ -13,16 +13,21 @@ struct Probed {
     stop: CancellationToken,
 }
 
-/// Answers probes until the server has been told to stop.
-pub(super) async fn serve(listener: TcpListener, store: Store, stop: CancellationToken) -> Result<(), RunError> {
+/// Answers probes until the calls are `finished`; from `stop` on, that the server is not ready.
+pub(super) async fn serve(
+    listener: TcpListener,
+    store: Store,
+    stop: CancellationToken,
+    finished: CancellationToken,
+) -> Result<(), RunError> {
     let router = Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(ready))
-        .with_state(Probed { store, stop: stop.clone() });
+        .with_state(Probed { store, stop });
     // Not gracefully: a probe's idle connection must not hold the server up.
     tokio::select! {
         result = async { axum::serve(listener, router).await } => result.map_err(RunError::Health),
-        () = stop.cancelled() => Ok(()),
+        () = finished.cancelled() => Ok(()),
     }
 }
 

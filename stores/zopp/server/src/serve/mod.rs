@@ -1,7 +1,7 @@
 //! The running server: listeners, TLS, health, shutdown.
 //!
 //! Start order, so that the cheap and wrong is found first: TLS files, ports, database. Stop order: readiness off and streams
-//! ended, no new connections, calls under way finished (within [`GRACE`]), audit rows written, database closed.
+//! ended, no new connections, calls under way finished (within nine seconds), audit rows written, database closed.
 
 mod error;
 mod health;
@@ -86,7 +86,7 @@ pub struct Server {
     address: SocketAddr,
     health_listener: TcpListener,
     health_address: SocketAddr,
-    tls: Option<tonic::transport::ServerTlsConfig>,
+    transport: tonic::transport::Server,
     store: Store,
     recheck: Duration,
 }
@@ -94,11 +94,14 @@ pub struct Server {
 impl Server {
     /// Takes ports and opens the database.
     pub async fn bind(options: Options) -> Result<Self, StartError> {
-        let tls = options.tls.load()?;
+        let transport = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(PING_EVERY))
+            .http2_keepalive_timeout(Some(PING_TIMEOUT));
+        let transport = options.tls.apply(transport)?;
         let (listener, address) = bind(&options.address, "--addr").await?;
         let (health_listener, health_address) = bind(&options.health_address, "--health-addr").await?;
         let store = Store::open(&options.database).await?;
-        Ok(Self { listener, address, health_listener, health_address, tls, store, recheck: options.recheck })
+        Ok(Self { listener, address, health_listener, health_address, transport, store, recheck: options.recheck })
     }
 
     /// Where clients connect.
@@ -118,7 +121,8 @@ impl Server {
 
     /// Serves until `stop`, then ends in order.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
-        let (audit, audit_writer) = AuditQueue::start(self.store.clone());
+        let finished = CancellationToken::new();
+        let (audit, audit_writer) = AuditQueue::start(self.store.clone(), finished.clone());
         let state = Arc::new(State {
             store: self.store.clone(),
             events: EventBus::default(),
@@ -132,17 +136,16 @@ impl Server {
         reporter.set_serving::<ZoppServiceServer<Service>>().await;
 
         let service = ZoppServiceServer::new(Service::new(state)).max_decoding_message_size(MAXIMUM_REQUEST);
-        let mut builder = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(PING_EVERY))
-            .http2_keepalive_timeout(Some(PING_TIMEOUT));
-        if let Some(tls) = self.tls {
-            builder = builder.tls_config(tls).map_err(RunError::Tls)?;
-        }
-        let router = builder.add_service(grpc_health).add_service(service);
+        let mut transport = self.transport;
+        let router = transport.add_service(grpc_health).add_service(service);
 
         tracing::info!(address = %self.address, health_address = %self.health_address, "serving");
-        let health = health::serve(self.health_listener, self.store.clone(), stop.clone());
-        let grpc = serve_until(router, self.listener, stop.clone());
+        let health = health::serve(self.health_listener, self.store.clone(), stop.clone(), finished.clone());
+        let grpc = async {
+            let served = serve_until(router, self.listener, stop.clone()).await;
+            finished.cancel();
+            served
+        };
         let flip = async {
             stop.cancelled().await;
             reporter.set_not_serving::<ZoppServiceServer<Service>>().await;
@@ -154,8 +157,9 @@ impl Server {
             })
         }
         .await;
-        // One of them failed: the others' connections go with them, and nothing new is recorded.
+        // If one of them failed, streams that are still open end as well, and nothing new is recorded.
         stop.cancel();
+        finished.cancel();
         if tokio::time::timeout(GRACE, audit_writer).await.is_err() {
             tracing::error!("audit rows of the last calls could not all be written in time");
         }

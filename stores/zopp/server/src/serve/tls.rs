@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tonic::transport::{Certificate, Identity, ServerTlsConfig};
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
 /// With what to speak TLS; nothing means plain text.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +27,12 @@ pub enum TlsError {
     /// Clients are to prove themselves to a server that does not.
     #[error("--tls-client-ca needs --tls-cert and --tls-key as well")]
     OnlyClients,
+    /// The files are not what they should be.
+    #[error(
+        "--tls-cert, --tls-key or --tls-client-ca cannot be used ({}); check that they are PEM and that certificate and key \
+         belong together", cause(.0)
+    )]
+    Invalid(#[source] tonic::transport::Error),
     /// A file cannot be read.
     #[error("cannot read {} ({flag}): {source}; check the path and that this user may read it", path.display())]
     Read {
@@ -40,9 +46,10 @@ pub enum TlsError {
 }
 
 impl TlsFiles {
-    pub(super) fn load(&self) -> Result<Option<ServerTlsConfig>, TlsError> {
+    /// Reads the files and sets the server up with them.
+    pub(super) fn apply(&self, server: Server) -> Result<Server, TlsError> {
         let (certificate, key) = match (&self.certificate, &self.key, &self.client_authority) {
-            (None, None, None) => return Ok(None),
+            (None, None, None) => return Ok(server),
             (None, None, Some(_)) => return Err(TlsError::OnlyClients),
             (Some(_), None, _) => return Err(TlsError::Half("--tls-cert")),
             (None, Some(_), _) => return Err(TlsError::Half("--tls-key")),
@@ -53,8 +60,17 @@ impl TlsFiles {
         if let Some(authority) = &self.client_authority {
             config = config.client_ca_root(Certificate::from_pem(read(authority, "--tls-client-ca")?));
         }
-        Ok(Some(config))
+        server.tls_config(config).map_err(TlsError::Invalid)
     }
+}
+
+/// The innermost reason: the outer ones only say that it is about transport.
+fn cause(error: &tonic::transport::Error) -> String {
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
 }
 
 fn read(path: &Path, flag: &'static str) -> Result<Vec<u8>, TlsError> {

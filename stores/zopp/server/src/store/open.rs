@@ -1,8 +1,17 @@
 //! Opening the file: connections, settings, schema.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fs::OpenOptions,
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{
+    migrate::MigrateError,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous},
+};
 
 use super::{Location, Store, migrations::migrator};
 
@@ -45,9 +54,12 @@ impl Store {
     pub async fn open(location: &Location) -> Result<Self, OpenError> {
         let path = &location.path;
         let connect_error = |source| OpenError::Connect { path: path.clone(), source };
+        if location.create {
+            create_private(path).map_err(|error| connect_error(sqlx::Error::Io(error)))?;
+        }
         let options = SqliteConnectOptions::new()
             .filename(path)
-            .create_if_missing(location.create)
+            .create_if_missing(false)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
@@ -55,12 +67,28 @@ impl Store {
         let pool = || SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
 
         let writer = pool().max_connections(1).connect_with(options.clone()).await.map_err(connect_error)?;
-        migrator().run(&writer).await.map_err(|source| OpenError::Migrate { path: path.clone(), source })?;
+        migrate(&writer).await.map_err(|source| OpenError::Migrate { path: path.clone(), source })?;
         let readers = pool()
             .max_connections(READERS)
-            .connect_with(options.create_if_missing(false).pragma("query_only", "on"))
+            .connect_with(options.pragma("query_only", "on"))
             .await
             .map_err(connect_error)?;
         Ok(Self { writer, readers })
+    }
+}
+
+/// Brings the schema up to date in one transaction that takes the write lock at once: a server and an `invite` command that open a
+/// new file at the same time would otherwise both make the tables.
+async fn migrate(writer: &SqlitePool) -> Result<(), MigrateError> {
+    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+    migrator().run(&mut *transaction).await?;
+    Ok(transaction.commit().await?)
+}
+
+/// Creates the file, if it is missing, for this user alone; SQLite gives its side files the same mode.
+fn create_private(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
     }
 }

@@ -145,22 +145,19 @@ impl Store {
             return Ok(Changed::Refused);
         }
         let statements = statements(scope.level());
-        match role {
-            Some(role) => {
-                sqlx::query(statements.set)
-                    .bind(scope.id())
-                    .bind(&target.id)
-                    .bind(role_text(role))
-                    .bind(clock::now())
-                    .execute(&mut *transaction)
-                    .await?;
-            }
-            None => {
-                let removed =
-                    sqlx::query(statements.remove).bind(scope.id()).bind(&target.id).execute(&mut *transaction).await?;
-                if removed.rows_affected() == 0 {
-                    return Ok(Changed::NothingToRemove);
-                }
+        if let Some(role) = role {
+            sqlx::query(statements.set)
+                .bind(scope.id())
+                .bind(&target.id)
+                .bind(role_text(role))
+                .bind(clock::now())
+                .execute(&mut *transaction)
+                .await?;
+        } else {
+            let removed =
+                sqlx::query(statements.remove).bind(scope.id()).bind(&target.id).execute(&mut *transaction).await?;
+            if removed.rows_affected() == 0 {
+                return Ok(Changed::NothingToRemove);
             }
         }
         commit_with(transaction, audit).await?;

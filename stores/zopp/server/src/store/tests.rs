@@ -78,8 +78,8 @@ async fn every_change_counts_the_version_up_by_one_and_deleting_nothing_does_not
     assert_eq!((empty.version, empty.secrets.len()), (0, 0));
 
     let secret = SecretRow { key: "A".into(), nonce: vec![0; 24], ciphertext: vec![0; 16] };
-    let set = || store.upsert_secret(&workspace_id, &environment.id, &secret, &AUDIT);
-    static AUDIT: std::sync::LazyLock<AuditRow> = std::sync::LazyLock::new(|| row(Action::SecretUpdate));
+    let audit = row(Action::SecretUpdate);
+    let set = || store.upsert_secret(&workspace_id, &environment.id, &secret, &audit);
     assert_eq!(set().await.unwrap(), Change { version: 1, created: true });
     assert_eq!(set().await.unwrap(), Change { version: 2, created: false });
     assert_eq!(store.delete_secret(&environment.id, "A", &row(Action::SecretDelete)).await.unwrap(), 3);
@@ -88,8 +88,24 @@ async fn every_change_counts_the_version_up_by_one_and_deleting_nothing_does_not
     assert_eq!(store.environment_version(&environment.id).await.unwrap(), Some(3));
 
     // Everything below goes with the project.
-    assert_eq!(store.delete_project(&project.id, &row(Action::ProjectDelete)).await.unwrap(), [environment.id.clone()]);
+    assert_eq!(
+        store.delete_project(&project.id, &row(Action::ProjectDelete)).await.unwrap(),
+        std::slice::from_ref(&environment.id)
+    );
     assert_eq!(store.environment_version(&environment.id).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn only_this_user_reads_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory).await;
+    workspace(&store).await;
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
+    }
 }
 
 #[tokio::test]

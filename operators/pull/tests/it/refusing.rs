@@ -1,0 +1,182 @@
+//! What stands in the way is told on the Secret, takes nothing from it, and holds nobody else up.
+
+use serde_json::json;
+use tonic::Status;
+
+use crate::world::{World, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn incomplete_annotations_are_named_and_the_data_stays() {
+    let (world, scene, operator) = World::in_step().await;
+    let annotations = json!({ "zopp.dev/sync": "true", "zopp.dev/workspace": "acme", "zopp.dev/environment": "" });
+    world.annotate("backend", annotations).await;
+    let text = world.told("backend", "InvalidAnnotation").await;
+    assert!(text.contains("zopp.dev/project") && text.contains("zopp.dev/environment"), "{text}");
+    operator.counts(r#"konverge_pull_bindings{reason="InvalidAnnotation"} 1"#).await;
+    until("the stream is closed", || scene.streams() == 0).await;
+    scene.set("A", "2");
+    world.stays("backend").await;
+    world.holds("backend", &[("A", "1")]).await;
+    world.bind("backend", &scene).await;
+    world.holds("backend", &[("A", "2")]).await;
+    operator.counts(r#"konverge_pull_bindings{reason="InvalidAnnotation"} 0"#).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_rules_forbid_is_not_even_asked_for() {
+    let world = World::new().await;
+    let (scene, allowed) = (world.server.create("production"), world.server.create("staging"));
+    scene.set("A", "1");
+    allowed.set("B", "2");
+    world.bind("backend", &scene).await;
+    world.bind("frontend", &allowed).await;
+    let rule = format!("{}=acme/*/staging", world.namespace);
+    let operator = world.operator(&["--allow", &rule]).await;
+    world.holds("frontend", &[("B", "2")]).await;
+    let text = world.told("backend", "NotAllowed").await;
+    assert!(text.contains("acme/backend/production") && text.contains("--allow"), "{text}");
+    operator.counts(r#"konverge_pull_bindings{reason="NotAllowed"} 1"#).await;
+    assert_eq!((scene.streams(), scene.lists()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_keeps_the_data_and_its_end_is_noticed() {
+    let (world, scene, operator) = World::in_step().await;
+    for (refusal, reason, next_step) in [
+        (Status::permission_denied("no"), "AccessDenied", "zopp permission env-set"),
+        (Status::not_found("no such environment"), "EnvironmentNotFound", "annotations"),
+        (Status::unauthenticated("unknown principal"), "CredentialsInvalid", "credentials"),
+        (Status::unavailable("shutting down"), "ServerUnreachable", "check the server"),
+        (Status::internal("oh"), "BadServerAnswer", "log"),
+    ] {
+        scene.refuse(Some(refusal));
+        let text = world.told("backend", reason).await;
+        assert!(text.contains("acme/backend/production") && text.contains(next_step), "{reason}: {text}");
+        operator.counts(&format!("konverge_pull_bindings{{reason=\"{reason}\"}} 1")).await;
+        world.holds("backend", &[("A", "1")]).await;
+        scene.refuse(None);
+        operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_trouble_after_another_is_told() {
+    let (world, scene, operator) = World::in_step().await;
+    scene.refuse(Some(Status::unavailable("shutting down")));
+    world.told("backend", "ServerUnreachable").await;
+    scene.refuse(Some(Status::permission_denied("no")));
+    world.told("backend", "AccessDenied").await;
+    operator.counts(r#"konverge_pull_bindings{reason="AccessDenied"} 1"#).await;
+    operator.counts(r#"konverge_pull_bindings{reason="ServerUnreachable"} 0"#).await;
+    // Out of reach in between: what was said explains more, and is not said again.
+    let told = world.events("backend").await.len();
+    for refusal in [Status::unavailable("again"), Status::permission_denied("no")] {
+        scene.refuse(Some(refusal));
+        let lists = scene.asked();
+        until("it was asked", || scene.asked() > lists).await;
+    }
+    assert_eq!(world.events("backend").await.len(), told);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_cannot_be_decrypted_keeps_its_value() {
+    let (world, scene, operator) = World::in_step().await;
+    scene.set("B", "2");
+    world.holds("backend", &[("A", "1"), ("B", "2")]).await;
+    scene.spoil("B");
+    scene.set("C", "3");
+    world.holds("backend", &[("A", "1"), ("B", "2"), ("C", "3")]).await;
+    let text = world.told("backend", "DecryptionFailed").await;
+    assert!(text.contains("\"B\"") && text.contains("zopp secret set"), "{text}");
+    operator.counts(r#"konverge_pull_bindings{reason="DecryptionFailed"} 1"#).await;
+    scene.set("B", "4");
+    world.holds("backend", &[("A", "1"), ("B", "4"), ("C", "3")]).await;
+    operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_kubernetes_refuses_is_left_out() {
+    let (world, scene, _operator) = World::in_step().await;
+    scene.set("no space", "x");
+    scene.set("B", "2");
+    world.holds("backend", &[("A", "1"), ("B", "2")]).await;
+    let text = world.told("backend", "InvalidKeyName").await;
+    assert!(text.contains("\"no space\"") && !text.contains("\"B\""), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_large_is_not_written_and_what_fits_again_is() {
+    let (world, scene, _operator) = World::in_step().await;
+    scene.set("LARGE", vec![b'x'; (1 << 20) + 1]);
+    let text = world.told("backend", "TooLarge").await;
+    assert!(text.contains("1048576") && !text.contains("xxx"), "{text}");
+    world.holds("backend", &[("A", "1")]).await;
+    scene.set("LARGE", "small");
+    world.holds("backend", &[("A", "1"), ("LARGE", "small")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_immutable_secret_is_left_alone() {
+    let (world, scene, _operator) = World::in_step().await;
+    world.merge("backend", "somebody", json!({ "immutable": true })).await;
+    scene.set("A", "2");
+    let text = world.told("backend", "Immutable").await;
+    assert!(text.contains("create it again"), "{text}");
+    world.stays("backend").await;
+    world.delete("backend").await;
+    world.bind("backend", &scene).await;
+    world.holds("backend", &[("A", "2")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_made_anew_takes_nothing_until_it_is_filled() {
+    let (world, scene, _operator) = World::in_step().await;
+    scene.recreate();
+    let text = world.told("backend", "EnvironmentEmpty").await;
+    assert!(text.contains("stays as it is"), "{text}");
+    world.stays("backend").await;
+    world.holds("backend", &[("A", "1")]).await;
+    scene.set("B", "2");
+    world.holds("backend", &[("B", "2")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_version_is_not_applied() {
+    let (world, scene, _operator) = World::in_step().await;
+    scene.set("A", "2");
+    scene.set("A", "3");
+    world.holds("backend", &[("A", "3")]).await;
+    scene.set_silently("A", "old");
+    scene.state_version(2);
+    let text = world.told("backend", "SourceWentBack").await;
+    assert!(text.contains("version 2"), "{text}");
+    world.holds("backend", &[("A", "3")]).await;
+    scene.state_version(9);
+    world.holds("backend", &[("A", "old")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_environment_that_hangs_holds_no_other_up() {
+    let (world, scene, _operator) = World::in_step().await;
+    for number in 0..20 {
+        let hanging = world.server.create(&format!("hanging-{number}"));
+        hanging.hang(true);
+        world.bind(&format!("hanging-{number}"), &hanging).await;
+        until("it is asked for", || hanging.lists() > 0).await;
+    }
+    let began = std::time::Instant::now();
+    scene.set("A", "2");
+    world.holds("backend", &[("A", "2")]).await;
+    assert!(began.elapsed() < std::time::Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_value_is_in_any_event() {
+    let (world, scene, _operator) = World::in_step().await;
+    scene.set("no space", "canary-value");
+    scene.set("B", "canary-value");
+    scene.spoil("C");
+    world.told("backend", "InvalidKeyName").await;
+    world.told("backend", "DecryptionFailed").await;
+    assert!(!format!("{:?}", world.events("backend").await).contains("canary"));
+}

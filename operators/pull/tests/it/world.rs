@@ -1,0 +1,213 @@
+//! An operator in this process between a real API server and a scripted zopp server.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use clap::Parser;
+use k8s_openapi::api::{core::v1::Secret, events::v1::Event};
+use konverge_pull::{config::Config, run::assemble};
+use konverge_runtime::Metrics;
+use konverge_testkit::{ControlPlane, Options};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::{sync::OnceCell, task::JoinHandle};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::scripted::{Scene, Scripted};
+
+/// Far longer than anything here takes.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Two such periods without a write show that nothing oscillates.
+pub(crate) const QUIET: Duration = Duration::from_millis(700);
+
+/// One for all tests of this binary; it ends with the process.
+pub(crate) async fn control_plane() -> &'static ControlPlane {
+    static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::default()).await.unwrap() }).await
+}
+
+/// A namespace, a zopp server, and a person with `kubectl`.
+pub(crate) struct World {
+    pub(crate) server: Scripted,
+    pub(crate) namespace: String,
+    zopp: konverge_zopp_client::Client,
+    kubernetes: Client,
+}
+
+/// An operator that runs until it is dropped or stopped.
+pub(crate) struct Operator {
+    metrics: Metrics,
+    shutdown: DropGuard,
+    running: JoinHandle<()>,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let control_plane = control_plane().await;
+        let (server, zopp) = Scripted::start().await;
+        let namespace = control_plane.namespace("pull").await.unwrap();
+        Self { server, namespace, zopp, kubernetes: control_plane.admin_client().await.unwrap() }
+    }
+
+    /// A world with an environment that holds `A=1`, a Secret bound to it, and an operator that has brought it in step.
+    pub(crate) async fn in_step() -> (Self, Arc<Scene>, Operator) {
+        let world = Self::new().await;
+        let scene = world.server.create("production");
+        scene.set("A", "1");
+        world.bind("backend", &scene).await;
+        let operator = world.operator(&[]).await;
+        world.holds("backend", &[("A", "1")]).await;
+        (world, scene, operator)
+    }
+
+    /// Starts an operator that polls every second, for this world's namespace.
+    pub(crate) async fn operator(&self, arguments: &[&str]) -> Operator {
+        let kubeconfig = control_plane().await.kubeconfig().to_str().unwrap();
+        let common = ["zopp-operator", "--health-addr", "127.0.0.1:0", "--namespace", &self.namespace];
+        let rest = ["--poll-interval", "1s", "--kubeconfig", kubeconfig];
+        let config = Config::try_parse_from([&common, rest.as_slice(), arguments].concat()).unwrap();
+        let manager = assemble(config, self.zopp.clone()).await.unwrap();
+        let (metrics, shutdown) = (manager.metrics().clone(), manager.shutdown());
+        let running = tokio::spawn(async { manager.run().await.unwrap() });
+        Operator { metrics, shutdown: CancellationToken::drop_guard(shutdown), running }
+    }
+
+    pub(crate) fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.kubernetes.clone(), &self.namespace)
+    }
+
+    /// Applies, as a user does, a Secret with the four annotations and nothing else.
+    pub(crate) async fn bind(&self, name: &str, scene: &Scene) {
+        let environment = scene.name();
+        self.annotate(
+            name,
+            json!({
+                "zopp.dev/sync": "true",
+                "zopp.dev/workspace": environment.workspace,
+                "zopp.dev/project": environment.project,
+                "zopp.dev/environment": environment.environment,
+            }),
+        )
+        .await;
+    }
+
+    /// Applies, as a user does, a Secret with exactly these annotations.
+    pub(crate) async fn annotate(&self, name: &str, annotations: Value) {
+        self.apply(name, json!({ "metadata": { "annotations": annotations } })).await;
+    }
+
+    /// Applies, as the user `user`, what is given.
+    pub(crate) async fn apply(&self, name: &str, mut object: Value) {
+        object["apiVersion"] = "v1".into();
+        object["kind"] = "Secret".into();
+        object["metadata"]["name"] = name.into();
+        self.secrets().patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
+    }
+
+    /// Merges a patch in the name of a field manager.
+    pub(crate) async fn merge(&self, name: &str, manager: &str, patch: Value) {
+        let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+        self.secrets().patch(name, &parameters, &Patch::Merge(&patch)).await.unwrap();
+    }
+
+    pub(crate) async fn delete(&self, name: &str) {
+        self.secrets().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    pub(crate) async fn data(&self, name: &str) -> BTreeMap<String, String> {
+        let data = self.secrets().get(name).await.unwrap().data.unwrap_or_default();
+        data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect()
+    }
+
+    pub(crate) async fn resource_version(&self, name: &str) -> String {
+        self.secrets().get(name).await.unwrap().resource_version().unwrap()
+    }
+
+    /// Waits until the Secret holds exactly this.
+    pub(crate) async fn holds(&self, name: &str, expected: &[(&str, &str)]) {
+        let expected: BTreeMap<String, String> =
+            expected.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+        eventually(&format!("{name} holds {expected:?}"), async || {
+            let held = self.data(name).await;
+            if held == expected { Ok(()) } else { Err(format!("{held:?}")) }
+        })
+        .await;
+    }
+
+    /// Waits for an event with this reason on the Secret, and returns its text.
+    pub(crate) async fn told(&self, name: &str, reason: &str) -> String {
+        eventually(&format!("{name} is told {reason}"), async || {
+            let events = self.events(name).await;
+            events.iter().find(|(of, _)| of == reason).map(|(_, note)| note.clone()).ok_or(format!("{events:?}"))
+        })
+        .await
+    }
+
+    /// Reasons and texts of all events on the Secret.
+    pub(crate) async fn events(&self, name: &str) -> Vec<(String, String)> {
+        let events = Api::<Event>::namespaced(self.kubernetes.clone(), &self.namespace);
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        let ours =
+            all.into_iter().filter(|event| event.regarding.as_ref().and_then(|of| of.name.as_deref()) == Some(name));
+        ours.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect()
+    }
+
+    /// Whether the Secret stays byte for byte as it is for a while.
+    pub(crate) async fn stays(&self, name: &str) {
+        let before = self.resource_version(name).await;
+        tokio::time::sleep(QUIET).await;
+        assert_eq!(self.resource_version(name).await, before, "{name} was written: {:?}", self.data(name).await);
+    }
+}
+
+impl Operator {
+    pub(crate) async fn stop(self) {
+        drop(self.shutdown);
+        self.running.await.unwrap();
+    }
+
+    /// The value of a counter now.
+    pub(crate) fn count(&self, series: &str) -> u64 {
+        let text = self.metrics.encode().unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+        value.unwrap_or_default()
+    }
+
+    /// Waits until the metrics have this line.
+    pub(crate) async fn counts(&self, line: &str) {
+        eventually(line, async || {
+            let text = self.metrics.encode().unwrap();
+            let relevant =
+                || text.lines().filter(|line| line.starts_with("konverge_pull")).collect::<Vec<_>>().join("\n");
+            if text.lines().any(|found| found == line) { Ok(()) } else { Err(relevant()) }
+        })
+        .await;
+    }
+}
+
+/// Waits for a condition; what it says while it does not hold is part of the failure.
+pub(crate) async fn eventually<T, E: std::fmt::Display>(
+    what: &str,
+    mut condition: impl AsyncFnMut() -> Result<T, E>,
+) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        match condition().await {
+            Ok(value) => return value,
+            Err(found) => assert!(Instant::now() < deadline, "not within {SOON:?}: {what}; instead: {found}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits for a condition.
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    eventually(what, async || if condition() { Ok(()) } else { Err("it does not hold") }).await;
+}

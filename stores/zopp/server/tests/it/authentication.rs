@@ -1,0 +1,108 @@
+//! Signatures: what is covered, for how long, and once.
+
+use konverge_zopp_crypto::{Profile, SigningSeed, signature};
+use konverge_zopp_proto::{self as proto, method_path};
+use prost::Message;
+use tonic::{Code, Request};
+
+use crate::harness::{World, attach, code, list_request, now, upsert};
+
+#[tokio::test]
+async fn a_change_counts_once() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    let timestamp = now();
+    let send = || world.client();
+    send().upsert_secret(owner.sign_at("UpsertSecret", upsert("A"), timestamp)).await.unwrap();
+    let replay = send().upsert_secret(owner.sign_at("UpsertSecret", upsert("A"), timestamp)).await.unwrap_err();
+    assert_eq!(replay.code(), Code::Unauthenticated);
+    assert!(replay.message().contains("received before"), "{replay}");
+    assert_eq!(owner.list().await.unwrap().version, 1, "the replay changed nothing");
+
+    // Equal questions within a second are no attack: command lines ask them all the time.
+    for _ in 0..2 {
+        send().list_secrets(owner.sign_at("ListSecrets", list_request(), timestamp)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_signature_is_for_one_call_with_one_content_at_one_time() {
+    let world = World::start().await;
+    let owner = world.owner().await;
+    let mut other_content = owner.sign("UpsertSecret", upsert("A"));
+    other_content.get_mut().key = "B".into();
+    assert_eq!(code(world.client().upsert_secret(other_content).await), Code::Unauthenticated);
+
+    let other_call = owner.sign("ListPrincipals", proto::Empty {});
+    assert_eq!(code(world.client().list_workspaces(other_call).await), Code::Unauthenticated);
+
+    for timestamp in [now() - 120, now() + 120, i64::MIN, i64::MAX] {
+        let request = owner.sign_at("ListWorkspaces", proto::Empty {}, timestamp);
+        let refused = world.client().list_workspaces(request).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unauthenticated);
+        assert!(refused.message().contains("clock"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_and_a_wrong_key_look_the_same() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    let known = owner.principal_id.clone();
+    owner.seed = SigningSeed::generate().unwrap();
+    let wrong_key = owner.list().await.unwrap_err();
+    owner.principal_id = uuid::Uuid::now_v7().to_string();
+    let stranger = owner.list().await.unwrap_err();
+    assert_ne!(known, owner.principal_id);
+    assert_eq!((wrong_key.code(), wrong_key.message()), (stranger.code(), stranger.message()));
+    assert_eq!(stranger.code(), Code::Unauthenticated);
+}
+
+#[tokio::test]
+async fn missing_or_malformed_metadata_is_named() {
+    let world = World::start().await;
+    let owner = world.owner().await;
+    for key in [signature::PRINCIPAL_ID_KEY, signature::TIMESTAMP_KEY, signature::SIGNATURE_KEY] {
+        let mut missing = owner.sign("ListSecrets", list_request());
+        missing.metadata_mut().remove(key);
+        let mut malformed = owner.sign("ListSecrets", list_request());
+        malformed.metadata_mut().insert(key, "zz".parse().unwrap());
+        for request in [missing, malformed] {
+            let refused = world.client().list_secrets(request).await.unwrap_err();
+            assert_eq!(refused.code(), Code::Unauthenticated);
+            assert!(refused.message().contains(key), "{key}: {refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_first_generation_is_told_that_it_is_one() {
+    let world = World::start().await;
+    let owner = world.owner().await;
+    let message = list_request();
+    let body = message.encode_to_vec();
+    let signed = signature::sign(Profile::V1, &owner.seed, &method_path("ListSecrets"), &body, now());
+    let mut request = Request::new(message);
+    attach(request.metadata_mut(), &owner.principal_id, &signed);
+    let refused = world.client().list_secrets(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    assert!(refused.message().contains("first-generation"), "{refused}");
+}
+
+#[tokio::test]
+async fn clients_can_tell_the_generation() {
+    let world = World::start().await;
+    let request = proto::GetPrincipalExportRequest { export_code: "exp_abcdefgh".into(), token_hash: String::new() };
+    assert_eq!(code(world.client().get_principal_export(request).await), Code::NotFound);
+    let not_yet = proto::ListAuditLogsRequest { workspace_name: "acme".into(), ..Default::default() };
+    assert_eq!(code(world.client().list_audit_logs(not_yet).await), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn a_request_over_4_mib_is_refused() {
+    let world = World::start().await;
+    let owner = world.owner().await;
+    let mut large = upsert("A");
+    large.ciphertext = vec![0; 5 * 1024 * 1024];
+    assert_eq!(code(world.client().upsert_secret(owner.sign("UpsertSecret", large)).await), Code::OutOfRange);
+}

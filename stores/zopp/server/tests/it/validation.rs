@@ -1,0 +1,76 @@
+//! What must not be written, and what callers are told about faults.
+
+use konverge_zopp_proto as proto;
+use tonic::Code;
+
+use crate::harness::{World, code, upsert, workspace_request};
+
+#[tokio::test]
+async fn lengths_of_a_secret_are_checked() {
+    let world = World::start().await;
+    let owner = world.owner().await;
+    let bad = [
+        proto::UpsertSecretRequest { nonce: vec![0; 1], ..upsert("A") },
+        proto::UpsertSecretRequest { nonce: vec![0; 25], ..upsert("A") },
+        proto::UpsertSecretRequest { ciphertext: vec![0; 15], ..upsert("A") },
+        upsert(""),
+        upsert("A B"),
+        upsert("A:B"),
+        upsert("A=B"),
+    ];
+    for request in bad {
+        let refused = world.client().upsert_secret(owner.sign("UpsertSecret", request.clone())).await;
+        assert_eq!(code(refused), Code::InvalidArgument, "{request:?}");
+    }
+    let smallest = proto::UpsertSecretRequest { ciphertext: vec![0; 16], ..upsert("A") };
+    world.client().upsert_secret(owner.sign("UpsertSecret", smallest)).await.unwrap();
+}
+
+#[tokio::test]
+async fn lengths_of_keys_are_checked() {
+    let world = World::start().await;
+    let owner = world.owner().await;
+    let good = || workspace_request("other");
+    let bad = [
+        proto::CreateWorkspaceRequest { ephemeral_pub: vec![0; 31], ..good() },
+        proto::CreateWorkspaceRequest { kek_wrapped: vec![0; 47], ..good() },
+        proto::CreateWorkspaceRequest { kek_wrapped: Vec::new(), ..good() },
+        proto::CreateWorkspaceRequest { kek_nonce: Vec::new(), ..good() },
+        proto::CreateWorkspaceRequest { id: "not a uuid".into(), ..good() },
+        workspace_request("a:b"),
+        workspace_request(""),
+    ];
+    for request in bad {
+        let refused = world.client().create_workspace(owner.sign("CreateWorkspace", request.clone())).await;
+        assert_eq!(code(refused), Code::InvalidArgument, "{request:?}");
+    }
+    let environment = proto::CreateEnvironmentRequest {
+        workspace_name: "acme".into(),
+        project_name: "backend".into(),
+        name: "staging".into(),
+        dek_wrapped: vec![0; 32],
+        dek_nonce: vec![0; 24],
+    };
+    let refused = world.client().create_environment(owner.sign("CreateEnvironment", environment)).await;
+    assert_eq!(code(refused), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn what_exists_is_not_made_twice_and_nothing_half_made_stays() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    let other = world.join("other@example.com").await;
+    let twice = world.client().create_workspace(other.sign("CreateWorkspace", workspace_request("acme"))).await;
+    let twice = twice.unwrap_err();
+    assert_eq!(twice.code(), Code::AlreadyExists);
+    for internal in ["UNIQUE", "constraint", "workspaces.", "sqlite"] {
+        assert!(!twice.message().contains(internal), "{twice}");
+    }
+    assert_eq!(code(owner.create_environment("production").await), Code::AlreadyExists);
+    let project = proto::CreateProjectRequest { workspace_name: "acme".into(), name: "backend".into() };
+    let twice = world.client().create_project(owner.sign("CreateProject", project)).await;
+    assert_eq!(code(twice), Code::AlreadyExists);
+
+    let listed = world.client().list_workspaces(other.sign("ListWorkspaces", proto::Empty {})).await.unwrap();
+    assert!(listed.into_inner().workspaces.is_empty());
+}

@@ -1,0 +1,103 @@
+//! What the operator does not do: write at rest, list, read what is not its own, ask for what it may not.
+
+use std::time::Duration;
+
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use konverge_e2e::Stage;
+use konverge_testkit::AuditEntry;
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Polls per second in these tests, so that a rest of a moment holds several.
+const POLL: &str = "1";
+
+fn about_secrets(entry: &AuditEntry) -> bool {
+    entry.object_ref.resource == "secrets"
+}
+
+#[tokio::test]
+async fn at_rest_nothing_is_written_and_nothing_listed() {
+    let stage = Stage::set().await.unwrap();
+    let namespace = stage.control_plane.namespace("rest").await.unwrap();
+    let watcher = stage.watcher(&namespace);
+    for name in ["one", "two"] {
+        let environment = stage.environment(name).await.unwrap();
+        stage.user.set(&environment, "A", b"1").await.unwrap();
+        stage.bind(&namespace, name, &environment).await.unwrap();
+        stage.bind(&namespace, &format!("{name}-again"), &environment).await.unwrap();
+    }
+    let arguments = ["--namespace", &namespace, "--poll-interval", POLL];
+    let mut operator = stage.operator_with("zopp-operator", &arguments).unwrap();
+    operator.ready().await.unwrap();
+    for name in ["one", "one-again", "two", "two-again"] {
+        watcher.holds(name, SOON, &[("A", "1")]).await.unwrap();
+    }
+    let streams = operator.metric_becomes("konverge_pull_streams", "", |open| open > 0.0).await.unwrap();
+    assert!(streams <= 2.0, "one stream an environment, not one a Secret: {streams}");
+    operator.metric_becomes("konverge_events_total", "published", |count| count >= 4.0).await.unwrap();
+
+    let polls = operator.metric("konverge_pull_polls_total", "").await.unwrap();
+    let rest = stage.control_plane.audit_log().unwrap().from_now().unwrap();
+    operator.metric_becomes("konverge_pull_polls_total", "", |count| count >= polls + 6.0).await.unwrap();
+    let asked = rest.entries_of(&stage.operator_user()).unwrap();
+    let loud: Vec<_> = asked.iter().filter(|entry| entry.verb != "watch").collect();
+    assert!(loud.is_empty(), "{loud:?}");
+    assert!(operator.metric("konverge_pull_missed_events_total", "").await.unwrap() < 1.0);
+}
+
+#[tokio::test]
+async fn foreign_secrets_are_never_read_and_no_permission_is_missing() {
+    let stage = Stage::set().await.unwrap();
+    let namespace = stage.control_plane.namespace("foreign").await.unwrap();
+    let api = Api::<Secret>::namespaced(stage.client().clone(), &namespace);
+    for number in 0..5 {
+        let metadata = ObjectMeta { name: Some(format!("foreign-{number}")), ..ObjectMeta::default() };
+        let data = Some([("payload".to_owned(), ByteString(b"theirs".to_vec()))].into());
+        api.create(&PostParams::default(), &Secret { metadata, data, ..Secret::default() }).await.unwrap();
+    }
+    let environment = stage.environment("production").await.unwrap();
+    stage.user.set(&environment, "A", b"1").await.unwrap();
+    let operator = stage.operator("zopp-operator", &namespace).await.unwrap();
+    stage.bind(&namespace, "backend", &environment).await.unwrap();
+    stage.watcher(&namespace).holds("backend", SOON, &[("A", "1")]).await.unwrap();
+    operator.metric_becomes("konverge_events_total", "published", |count| count >= 1.0).await.unwrap();
+
+    let asked = stage.control_plane.audit_log().unwrap().entries_of(&stage.operator_user()).unwrap();
+    let foreign: Vec<_> = asked.iter().filter(|entry| entry.object_ref.name.starts_with("foreign")).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+    let refused: Vec<_> = asked.iter().filter(|entry| entry.response_status.code == 403).collect();
+    assert!(refused.is_empty(), "the shipped role lacks something: {refused:?}");
+    let lists = asked.iter().filter(|entry| about_secrets(entry) && entry.verb == "list").count();
+    assert_eq!(lists, 1, "one list, at the start");
+}
+
+#[tokio::test]
+async fn no_value_and_no_key_material_is_logged() {
+    const CANARY: &str = "canary-5d1f0c";
+    let stage = Stage::set().await.unwrap();
+    let namespace = stage.control_plane.namespace("canary").await.unwrap();
+    let environment = stage.environment("production").await.unwrap();
+    let mut operator = stage.operator_with("zopp-operator", &["--namespace", &namespace]).unwrap();
+    operator.process().kill();
+    let spec = operator.process().spec_mut();
+    *spec = spec.clone().env("RUST_LOG", "trace");
+    operator.process().start_again().unwrap();
+    stage.user.set(&environment, "A", CANARY.as_bytes()).await.unwrap();
+    stage.bind(&namespace, "backend", &environment).await.unwrap();
+    stage.watcher(&namespace).holds("backend", SOON, &[("A", CANARY)]).await.unwrap();
+
+    let said = operator.process().logged();
+    assert!(said.contains("backend"), "it logs at all");
+    assert!(!said.contains(CANARY));
+    // Base64, as it stands in the request and the object.
+    assert!(!said.contains("Y2FuYXJ5LTVkMWYwYw"));
+    let credentials: serde_json::Value = serde_json::from_slice(&std::fs::read(stage.credentials()).unwrap()).unwrap();
+    for key in ["private_key", "x25519_private_key"] {
+        let private = credentials["principals"][0][key].as_str().unwrap();
+        assert!(!said.contains(private), "{key}");
+    }
+}
