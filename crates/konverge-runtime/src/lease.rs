@@ -1,7 +1,7 @@
 //! Leader election: of several replicas one works, the others stand by.
 //!
 //! The semantics are client-go's: a `Lease` object of 15 seconds, renewed every 2, given up after 10 without a renewal, and taken
-//! by another only when it was *seen* unchanged for the whole lease. See [`state`](self) for why two never lead at once.
+//! by another only when it was *seen* unchanged for the whole lease. Why two never lead at once: `lease/state.rs`.
 //!
 //! Guarantees: [`Leadership::is_leader`] answers no from the moment the leadership could pass to another, even when the renewing
 //! task is starved. Losing the lease ends [`Elector::run`] with an error; nobody campaigns again in the same process, because
