@@ -128,10 +128,11 @@ impl Manager {
         self.tasks.push(Box::pin(guarded(name, stop, task)));
     }
 
-    /// Runs a controller, with a lease only while leading.
+    /// Runs a controller, with a lease only while leading. A worker that is stuck fails the liveness check of that name.
     pub fn controller<R: Reconciler>(&mut self, name: &'static str, controller: Controller<R>) {
         let queue = controller.queue().clone();
         let stop = self.shutdown.clone();
+        self.checks.liveness(name, controller.watchdog());
         self.controllers.push(ControllerTask {
             run: Box::pin(guarded(name, stop, controller.run())),
             close: Box::new(move || queue.close()),
