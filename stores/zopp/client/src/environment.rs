@@ -1,6 +1,12 @@
 //! One environment's values, decrypted: fetch all, and watch for changes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+};
 
 use futures::{Stream, StreamExt};
 use konverge_core::SecretValue;
@@ -9,7 +15,6 @@ use konverge_zopp_proto::{
     Environment, GetEnvironmentRequest, ListSecretsRequest, WatchSecretsRequest, WatchSecretsResponse,
     secret_change_event::EventType, watch_secrets_response::Response,
 };
-use tokio::sync::Mutex;
 
 use crate::{
     client::Client,
@@ -52,7 +57,8 @@ pub enum WatchEvent {
 pub struct EnvironmentReader {
     client: Client,
     name: EnvironmentName,
-    cache: Arc<Mutex<Option<CachedKey>>>,
+    /// Never locked while something is awaited: fetches at the same time may both unwrap the key, which costs them calls and no more.
+    cache: Arc<Mutex<Option<Arc<CachedKey>>>>,
 }
 
 /// A data key and what it was unwrapped from: a re-created environment has another id, a rewrapped key other bytes.
@@ -62,7 +68,7 @@ struct CachedKey {
     nonce: Vec<u8>,
     dek: Dek,
     /// The newest version seen under this key; one that goes back means another environment under the same name.
-    version: i64,
+    version: AtomicI64,
 }
 
 impl EnvironmentReader {
@@ -79,22 +85,22 @@ impl EnvironmentReader {
     /// All values, at least as new as the version it states. One call when the key is known and still fits, else up to
     /// four more. A value that cannot be decrypted is reported beside the others and fails nothing.
     pub async fn fetch(&self) -> Result<Snapshot, FetchError> {
-        let mut cache = self.cache.lock().await;
-        let mut key = match cache.take() {
+        let cached = self.cached().clone();
+        let mut key = match cached {
             Some(key) => key,
-            None => self.unwrap_key(self.environment().await?).await?,
+            None => Arc::new(self.unwrap_key(self.environment().await?).await?),
         };
         let mut snapshot = self.snapshot(&key).await?;
-        if !snapshot.failed.is_empty() || snapshot.version < key.version {
+        if !snapshot.failed.is_empty() || snapshot.version < key.version.load(Ordering::Relaxed) {
             // Either values are damaged, or it is another environment than the key is for.
             let environment = self.environment().await?;
             if !key.fits(&environment) {
-                key = self.unwrap_key(environment).await?;
+                key = Arc::new(self.unwrap_key(environment).await?);
                 snapshot = self.snapshot(&key).await?;
             }
         }
-        key.version = snapshot.version;
-        *cache = Some(key);
+        key.version.fetch_max(snapshot.version, Ordering::Relaxed);
+        *self.cached() = Some(key);
         Ok(snapshot)
     }
 
@@ -121,6 +127,10 @@ impl EnvironmentReader {
         }))
     }
 
+    fn cached(&self) -> MutexGuard<'_, Option<Arc<CachedKey>>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn environment(&self) -> Result<Environment, FetchError> {
         let request = GetEnvironmentRequest {
             workspace_name: self.name.workspace.clone(),
@@ -138,7 +148,7 @@ impl EnvironmentReader {
             wrapped: environment.dek_wrapped,
             nonce: environment.dek_nonce,
             dek,
-            version: i64::MIN,
+            version: AtomicI64::new(i64::MIN),
         })
     }
 
