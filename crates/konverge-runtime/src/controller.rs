@@ -48,6 +48,9 @@ pub enum Action {
     After(Duration),
 }
 
+/// The time limits after which a run counts as stuck. A machine under load may be late with one, hardly with three.
+const STUCK_AFTER: u32 = 3;
+
 /// Workers for one queue.
 pub struct Controller<R: Reconciler> {
     reconciler: Arc<R>,
@@ -105,6 +108,16 @@ impl<R: Reconciler> Controller<R> {
     /// Its queue.
     pub fn queue(&self) -> &Queue<R::Key> {
         &self.queue
+    }
+
+    /// A liveness check. It fails when a worker is stuck: a run is dropped at its time limit wherever it waits, so one that is
+    /// in flight for several times that never waits, and only a restart ends it.
+    pub fn watchdog(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
+        let (queue, limit) = (self.queue.clone(), self.time_limit * STUCK_AFTER);
+        move || match queue.longest_in_flight() {
+            Some(age) if age > limit => Err(format!("a run has been in flight for {} s", age.as_secs())),
+            _ => Ok(()),
+        }
     }
 
     /// Works until the queue is closed, and then until the runs in flight have ended. Dropping it drops them where they are.

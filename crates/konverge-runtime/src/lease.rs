@@ -1,209 +1,299 @@
-//! One leader among several replicas, by a Lease: the way of client-go.
+//! Leader election: of several replicas one works, the others stand by.
 //!
-//! The holder writes the Lease every two seconds. One that cannot write for ten seconds stops working; the others take the
-//! Lease after it has not changed for fifteen. Between the two lie five seconds, measured by each on its own monotonic clock.
-//! A Lease does not fence: a write that is on its way when leadership ends still arrives, so writes must be safe to repeat.
+//! The semantics are client-go's: a `Lease` object of 15 seconds, renewed every 2, given up after 10 without a renewal, and taken
+//! by another only when it was *seen* unchanged for the whole lease. Why two never lead at once: `lease/state.rs`.
+//!
+//! Guarantees: [`Leadership::is_leader`] answers no from the moment the leadership could pass to another, even when the renewing
+//! task is starved. Losing the lease ends [`Elector::run`] with an error; nobody campaigns again in the same process, because
+//! work begun under the old leadership may still be under way.
+//!
+//! Assumes: no clock runs half as fast again as another, and nobody deletes the `Lease` of a living leader, which would let a
+//! second one in for up to the renew deadline. Does not fence: a request that was sent while leading
+//! can arrive after the leadership ended, so every write needs a precondition or must be harmless to repeat. A machine that is
+//! suspended keeps its idea of leadership for as long as its monotonic clock stands still.
 
-mod record;
+mod metrics;
+mod object;
+mod state;
 
 use std::time::Duration;
 
-use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
-use kube::{
-    Api, Client,
-    api::{ObjectMeta, PostParams},
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use kube::Client;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout_at},
 };
-use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use record::{Observation, Step, held, released};
+pub use metrics::LeaseMetrics;
+use object::{CallError, LeaseObject};
+use state::{Decision, Election};
 
-/// Which Lease, and its times.
-#[derive(Debug, Clone)]
-pub struct LeaseOptions {
-    /// Where the Lease is.
-    pub namespace: String,
-    /// What it is called; all replicas of one program say the same.
-    pub name: String,
-    /// Who we are; unique per process.
-    pub identity: String,
-    /// How long others wait for a silent holder. Whole seconds.
-    pub duration: Duration,
-    /// When a holder that cannot renew gives up; less than the duration.
-    pub renew_deadline: Duration,
-    /// The pause between attempts.
-    pub retry_period: Duration,
+/// How long things take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timings {
+    lease_duration: Duration,
+    renew_deadline: Duration,
+    retry_period: Duration,
 }
 
-impl LeaseOptions {
-    /// 15, 10 and 2 seconds; the identity is the host name and a random number.
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "unknown".to_owned());
+impl Default for Timings {
+    /// 15, 10 and 2 seconds, as in every Kubernetes component.
+    fn default() -> Self {
         Self {
-            namespace: namespace.into(),
-            name: name.into(),
-            identity: format!("{}_{:016x}", host.trim(), rand::random::<u64>()),
-            duration: Duration::from_secs(15),
+            lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
         }
     }
 }
 
-/// Leadership was lost: the Lease could not be renewed in time, or somebody else holds it.
-#[derive(Debug, thiserror::Error)]
-#[error("lost lease {namespace}/{name}: not renewed for {deadline:?}")]
-pub struct LeaseLost {
-    /// Where the Lease is.
-    pub namespace: String,
-    /// What it is called.
-    pub name: String,
-    /// The time within which it was to be renewed.
-    pub deadline: Duration,
+impl Timings {
+    /// `lease_duration` is how long the others wait after the last sign of life; whole seconds. `renew_deadline` is how long
+    /// the holder goes on without a renewal; the difference is what slow machines and requests under way may take.
+    /// `retry_period` is the pause between two looks or renewals, stretched at random by up to a fifth.
+    pub fn new(
+        lease_duration: Duration,
+        renew_deadline: Duration,
+        retry_period: Duration,
+    ) -> Result<Self, TimingsError> {
+        let is_usable = retry_period.mul_f64(1.0 + JITTER) < renew_deadline
+            && renew_deadline < lease_duration
+            && lease_duration.subsec_nanos() == 0
+            && i32::try_from(lease_duration.as_secs()).is_ok();
+        let timings = Self { lease_duration, renew_deadline, retry_period };
+        if is_usable { Ok(timings) } else { Err(TimingsError(timings)) }
+    }
 }
 
-/// A candidate for leadership.
+/// The timings of a lease contradict each other.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "a lease needs: retry period x 1.2 < renew deadline < lease duration, the latter in whole seconds; got {:?}, {:?}, {:?}",
+    .0.retry_period, .0.renew_deadline, .0.lease_duration
+)]
+pub struct TimingsError(Timings);
+
+/// Which lease, and who asks for it.
+#[derive(Debug, Clone)]
+pub struct LeaseOptions {
+    /// Namespace of the `Lease`.
+    pub namespace: String,
+    /// Name of the `Lease`, the same for all replicas; it is made when it is missing.
+    pub name: String,
+    /// Who asks; differs between any two processes.
+    pub identity: String,
+    /// How long things take.
+    pub timings: Timings,
+}
+
+impl LeaseOptions {
+    /// The named lease, an identity of host name and random digits, and the usual timings.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into(), identity: identity(), timings: Timings::default() }
+    }
+}
+
+/// No renewal succeeded in time, or another took the lease. All work must stop, and the process should end.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("lost the lease {namespace}/{name}{}", holder.as_ref().map(|holder| format!(" to {holder}")).unwrap_or_default())]
+pub struct LeaseLost {
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// Name of the lease.
+    pub name: String,
+    /// Who had it when it was last read, if not this process.
+    pub holder: Option<String>,
+}
+
+/// Whether this process leads, for those who do the work. Clones are handles to the same fact.
+#[derive(Debug, Clone)]
+pub struct Leadership(watch::Receiver<Option<Instant>>);
+
+impl Leadership {
+    /// Whether this process leads at this moment.
+    pub fn is_leader(&self) -> bool {
+        self.0.borrow().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Returns as soon as this process leads; never, when it is not to be. Cancel safe.
+    pub async fn acquired(&mut self) {
+        if self.0.wait_for(Option::is_some).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Asks for the lease, and keeps it.
 pub struct Elector {
-    api: Api<Lease>,
-    options: LeaseOptions,
-    observation: Observation,
-    leading: watch::Sender<bool>,
+    object: LeaseObject,
+    election: Election,
+    timings: Timings,
+    leads_until: watch::Sender<Option<Instant>>,
+    metrics: LeaseMetrics,
+    /// So that an absent API server is told once and not every two seconds.
+    is_failing: bool,
 }
 
 impl Elector {
-    /// `client` must not repeat requests by itself and must give up soon: see
-    /// [`ClientOptions::impatient`](crate::client::ClientOptions::impatient).
+    /// `client` should be one whose calls are short and not repeated behind the elector's back
+    /// ([`ClientOptions::impatient`](crate::client::ClientOptions::impatient)).
     pub fn new(client: Client, options: LeaseOptions) -> Self {
-        let api = Api::namespaced(client, &options.namespace);
-        Self { api, options, observation: Observation::default(), leading: watch::Sender::new(false) }
-    }
-
-    /// What the Lease is called.
-    pub fn name(&self) -> &str {
-        &self.options.name
-    }
-
-    /// Whether we lead; changes are seen by all receivers.
-    pub fn leading(&self) -> watch::Receiver<bool> {
-        self.leading.subscribe()
-    }
-
-    /// Stands for election, leads, and releases the Lease after `stop` was cancelled.
-    ///
-    /// The caller cancels `stop` only once the leader's work has ended.
-    pub async fn run(mut self, stop: CancellationToken) -> Result<(), LeaseLost> {
-        if stop.run_until_cancelled(self.acquire()).await.is_none() {
-            return Ok(());
+        let LeaseOptions { namespace, name, identity, timings } = options;
+        Self {
+            election: Election::new(identity, timings),
+            object: LeaseObject::new(client, namespace, name),
+            timings,
+            leads_until: watch::Sender::new(None),
+            metrics: LeaseMetrics::default(),
+            is_failing: false,
         }
-        tracing::info!(lease = self.options.name, identity = self.options.identity, "leading");
-        self.leading.send_replace(true);
-        let lost = stop.run_until_cancelled(self.hold()).await;
-        self.leading.send_replace(false);
-        if lost.is_some() {
-            let LeaseOptions { namespace, name, renew_deadline, .. } = self.options;
-            return Err(LeaseLost { namespace, name, deadline: renew_deadline });
+    }
+
+    /// Where to tell who leads.
+    #[must_use]
+    pub fn metrics(mut self, metrics: &LeaseMetrics) -> Self {
+        self.metrics = metrics.clone();
+        self
+    }
+
+    /// For those who do the work.
+    pub fn leadership(&self) -> Leadership {
+        Leadership(self.leads_until.subscribe())
+    }
+
+    /// Asks for the lease and keeps it until `release` is cancelled, and then gives it up so that a successor need not wait.
+    ///
+    /// Cancel `release` only when all work has stopped. A release that fails is logged: the lease then runs out by itself.
+    pub async fn run(mut self, release: CancellationToken) -> Result<(), LeaseLost> {
+        tracing::info!(lease = self.object.name(), identity = self.election.identity(), "asking for the lease");
+        self.metrics.leads(self.object.name(), false);
+        loop {
+            let pause = tokio::select! {
+                biased;
+                () = release.cancelled() => break,
+                round = self.round() => { round?; self.pause() }
+            };
+            tokio::select! {
+                () = release.cancelled() => break,
+                () = sleep_until(pause) => {}
+            }
         }
         self.release().await;
         Ok(())
     }
 
-    async fn acquire(&mut self) {
-        tracing::info!(lease = self.options.name, identity = self.options.identity, "standing for election");
-        while !self.attempt_in_time(self.options.renew_deadline).await {
-            // Jitter keeps candidates that began together from knocking together.
-            tokio::time::sleep(self.options.retry_period.mul_f64(1.0 + 0.2 * rand::random::<f64>())).await;
+    /// When the next round begins. Candidates that started together spread out; a leader never sleeps past its time.
+    fn pause(&self) -> Instant {
+        let stretch = 1.0 + JITTER * rand::random::<f64>();
+        let next = Instant::now() + self.timings.retry_period.mul_f64(stretch);
+        self.election.leads_until().map_or(next, |until| next.min(until))
+    }
+
+    /// One look or renewal. Ends early when nothing can be done before the next.
+    async fn round(&mut self) -> Result<(), LeaseLost> {
+        self.election.begin_round();
+        // Read, write, and once more after a conflict; then it is the next round's turn.
+        for _ in 0..4 {
+            let sent = Instant::now();
+            let stamp = MicroTime(Timestamp::now());
+            let decision = self.election.decide(sent, &stamp);
+            // Leading ends at that time, whatever a call still waits for.
+            let half = sent + self.timings.renew_deadline / 2;
+            let patience = self.election.leads_until().map_or(half, |until| half.min(until));
+            let (answer, is_write) = match decision {
+                Decision::Lost => return Err(self.lost()),
+                Decision::Wait => return Ok(()),
+                Decision::Read => {
+                    self.metrics.slow_path(self.object.name());
+                    (timeout_at(patience, self.object.read()).await, false)
+                }
+                Decision::Create(spec) => (timeout_at(patience, self.object.create(spec)).await, true),
+                Decision::Replace { spec, version } => {
+                    (timeout_at(patience, self.object.replace(&spec, &version)).await, true)
+                }
+            };
+            match answer.unwrap_or(Err(CallError::TooLate)) {
+                Ok(found) if !is_write => {
+                    self.is_failing = false;
+                    self.election.found(found, Instant::now());
+                }
+                Ok(Some((spec, version))) => {
+                    self.is_failing = false;
+                    self.election.written(spec, version, sent);
+                    self.announce();
+                    return Ok(());
+                }
+                Ok(None) | Err(CallError::Conflict) => self.election.failed(),
+                Err(error) => {
+                    self.failed(&error);
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, error: &CallError) {
+        self.election.failed();
+        if !std::mem::replace(&mut self.is_failing, true) {
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                lease = self.object.name(),
+                "cannot look after the lease; trying on (said once until it works)"
+            );
         }
     }
 
-    /// Ends when the Lease was not renewed for the deadline.
-    async fn hold(&mut self) {
-        let mut renewed = Instant::now();
-        loop {
-            tokio::time::sleep(self.options.retry_period).await;
-            let left = (renewed + self.options.renew_deadline).saturating_duration_since(Instant::now());
-            let began = Instant::now();
-            if self.attempt_in_time(left).await {
-                // Counted from before the request: others count from when they see it, which is later.
-                renewed = began;
-            } else if renewed.elapsed() >= self.options.renew_deadline {
-                return;
-            }
+    fn announce(&self) {
+        let until = self.election.leads_until();
+        if self.leads_until.send_replace(until).is_none() {
+            tracing::info!(lease = self.object.name(), "leading");
+            self.metrics.leads(self.object.name(), true);
         }
     }
 
-    async fn attempt_in_time(&mut self, limit: Duration) -> bool {
-        match tokio::time::timeout(limit, self.attempt()).await {
-            Ok(Ok(holds)) => holds,
-            Ok(Err(error)) => {
-                tracing::warn!(
-                    lease = self.options.name,
-                    error = &error as &dyn std::error::Error,
-                    "cannot write the lease"
-                );
-                false
-            }
-            Err(_elapsed) => {
-                tracing::warn!(lease = self.options.name, "no answer in time about the lease");
-                false
-            }
+    fn lost(&self) -> LeaseLost {
+        self.leads_until.send_replace(None);
+        self.metrics.leads(self.object.name(), false);
+        LeaseLost {
+            namespace: self.object.namespace().to_owned(),
+            name: self.object.name().to_owned(),
+            holder: self.election.other_holder().map(ToOwned::to_owned),
         }
     }
 
-    /// Writes our name if that is right; whether we hold the Lease now.
-    async fn attempt(&mut self) -> Result<bool, kube::Error> {
-        let Some(lease) = self.api.get_opt(&self.options.name).await? else { return self.create().await };
-        let now = Instant::now();
-        self.observation.see(&lease, now);
-        if self.observation.step(&self.options.identity, now) == Step::Wait {
-            return Ok(false);
+    async fn release(&mut self) {
+        self.leads_until.send_replace(None);
+        self.metrics.leads(self.object.name(), false);
+        let patience = Instant::now() + self.timings.retry_period;
+        // A call may have been cut off, so that the version is unknown: then look first.
+        if self.election.leads_until().is_some()
+            && let Ok(Ok(found)) = timeout_at(patience, self.object.read()).await
+        {
+            self.election.found(found, Instant::now());
         }
-        // The version in the object that was read makes this fail when somebody wrote in between.
-        let wanted = held(&lease, &self.options.identity, self.options.duration, Timestamp::now());
-        match self.api.replace(&self.options.name, &PostParams::default(), &wanted).await {
-            Ok(written) => {
-                self.observation.see(&written, Instant::now());
-                Ok(true)
-            }
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn create(&mut self) -> Result<bool, kube::Error> {
-        let metadata = ObjectMeta { name: Some(self.options.name.clone()), ..ObjectMeta::default() };
-        let empty = Lease { metadata, spec: None };
-        let wanted = held(&empty, &self.options.identity, self.options.duration, Timestamp::now());
-        match self.api.create(&PostParams::default(), &wanted).await {
-            Ok(written) => {
-                self.observation.see(&written, Instant::now());
-                Ok(true)
-            }
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Frees the Lease if it is still ours. When that fails, it expires.
-    async fn release(&self) {
-        let attempt = async {
-            let lease = self.api.get(&self.options.name).await?;
-            let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-            if holder == Some(&self.options.identity) {
-                let free = released(&lease, Timestamp::now());
-                self.api.replace(&self.options.name, &PostParams::default(), &free).await?;
-            }
-            Ok::<_, kube::Error>(())
-        };
-        match tokio::time::timeout(self.options.retry_period, attempt).await {
-            Ok(Ok(())) => tracing::info!(lease = self.options.name, "released the lease"),
-            Ok(Err(error)) => {
-                tracing::warn!(
-                    lease = self.options.name,
-                    error = &error as &dyn std::error::Error,
-                    "cannot release the lease"
-                );
-            }
-            Err(_elapsed) => tracing::warn!(lease = self.options.name, "no answer in time to releasing the lease"),
+        let Some((spec, version)) = self.election.release(&MicroTime(Timestamp::now())) else { return };
+        match timeout_at(patience, self.object.replace(&spec, &version)).await.unwrap_or(Err(CallError::TooLate)) {
+            Ok(_) => tracing::info!(lease = self.object.name(), "gave up the lease"),
+            Err(error) => tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                lease = self.object.name(),
+                "could not give up the lease; it runs out by itself"
+            ),
         }
     }
 }
+
+/// How much longer than the retry period a pause may be.
+const JITTER: f64 = 0.2;
+
+/// The host's name, as far as it is known, and random digits: two processes on one host still differ.
+fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "unknown".to_owned());
+    format!("{}_{:016x}", host.trim(), rand::random::<u64>())
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -13,9 +13,7 @@ mod signals;
 use std::{net::SocketAddr, panic::AssertUnwindSafe, pin::Pin, time::Duration};
 
 use futures::FutureExt;
-use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use tokio::{
-    sync::watch,
     task::JoinSet,
     time::{Instant, timeout_at},
 };
@@ -25,7 +23,7 @@ use crate::{
     checks::{Checks, Flag},
     controller::{Controller, Reconciler, panic_text},
     http_server::{BindError, HttpServer},
-    lease::Elector,
+    lease::{Elector, Leadership},
     metrics::Metrics,
 };
 
@@ -84,20 +82,10 @@ impl Manager {
         self
     }
 
-    /// Lets the controllers run only while this elector leads. Losing the lease ends the program. Adds
-    /// `leader_election_master_status{name}` to the metrics, 1 for the leader and 0 for a standby.
+    /// Lets the controllers run only while this elector leads. Losing the lease ends the program.
     #[must_use]
     pub fn leader_election(mut self, elector: Elector) -> Self {
-        let (leading, name) = (elector.leading(), elector.name().to_owned());
-        let status = Family::<Vec<(&'static str, String)>, Gauge>::default();
-        let known = status.clone();
-        self.metrics.register(|registry| {
-            registry.register("leader_election_master_status", "Whether this process leads", known);
-        });
-        self.metrics.before_scrape(move || {
-            status.get_or_create(&vec![("name", name.clone())]).set(i64::from(*leading.borrow()));
-        });
-        self.elector = Some(elector);
+        self.elector = Some(elector.metrics(self.metrics.leases()));
         self
     }
 
@@ -140,10 +128,11 @@ impl Manager {
         self.tasks.push(Box::pin(guarded(name, stop, task)));
     }
 
-    /// Runs a controller, with a lease only while leading.
+    /// Runs a controller, with a lease only while leading. A worker that is stuck fails the liveness check of that name.
     pub fn controller<R: Reconciler>(&mut self, name: &'static str, controller: Controller<R>) {
         let queue = controller.queue().clone();
         let stop = self.shutdown.clone();
+        self.checks.liveness(name, controller.watchdog());
         self.controllers.push(ControllerTask {
             run: Box::pin(guarded(name, stop, controller.run())),
             close: Box::new(move || queue.close()),
@@ -188,15 +177,15 @@ impl Manager {
         });
         let mut others: JoinSet<_> = tasks.into_iter().collect();
         let mut lease = JoinSet::new();
-        let mut leading = always();
+        let mut leadership = None;
         if let Some(elector) = elector {
-            leading = elector.leading();
+            leadership = Some(elector.leadership());
             let until = stop_lease.clone();
             lease.spawn(async move { elector.run(until).await.map_err(RunError::LeaseLost) });
         }
         let (runs, closers): (Vec<_>, Vec<_>) = controllers.into_iter().map(|task| (task.run, task.close)).unzip();
         let mut workers: JoinSet<_> =
-            runs.into_iter().map(|run| gated(leading.clone(), shutdown.clone(), run)).collect();
+            runs.into_iter().map(|run| gated(leadership.clone(), shutdown.clone(), run)).collect();
         up.set(true);
 
         let failed = tokio::select! {
@@ -215,40 +204,40 @@ impl Manager {
             // Somebody else may be leading already: what is in flight must not go on.
             return Err(error);
         }
-        let begun = Instant::now();
-        let workers_ended = drain(&mut workers, begun + grace.mul_f64(WORKERS_SHARE)).await;
-        // Dropping is quick unless a run computes without an end, which must not hold up the rest.
-        let _ = timeout_at(Instant::now() + Duration::from_secs(1), workers.shutdown()).await;
-        stop_tasks.cancel();
-        let tasks_ended = drain(&mut others, begun + grace).await;
+        let drained = async {
+            let begun = Instant::now();
+            let workers_ended = drain(&mut workers, begun + grace.mul_f64(WORKERS_SHARE)).await;
+            // Dropping is quick unless a run computes without an end, which must not hold up the rest.
+            let _ = timeout_at(Instant::now() + Duration::from_secs(1), workers.shutdown()).await;
+            stop_tasks.cancel();
+            let tasks_ended = drain(&mut others, begun + grace).await;
+            workers_ended && tasks_ended
+        };
+        let ended_in_time = tokio::select! {
+            ended_in_time = drained => ended_in_time,
+            // What is left must not go on when the lease is lost only now.
+            error = first_failure(&mut lease) => return Err(error),
+        };
         stop_lease.cancel();
         // Releasing has a limit of its own and is worth waiting for: otherwise the next leader waits for the lease to expire.
         while lease.join_next().await.is_some() {}
         stop_server.cancel();
         match failed {
             Some(error) => Err(error),
-            None if workers_ended && tasks_ended => Ok(()),
+            None if ended_in_time => Ok(()),
             None => Err(RunError::NotInTime { grace }),
         }
     }
 }
 
-/// A leadership that needs no election.
-fn always() -> watch::Receiver<bool> {
-    watch::Sender::new(true).subscribe()
-}
-
-/// Runs a controller from when we lead; not at all if the shutdown comes first.
-async fn gated(
-    mut leading: watch::Receiver<bool>,
-    shutdown: CancellationToken,
-    run: BoxedTask,
-) -> Result<(), RunError> {
-    let leads = async { leading.wait_for(|leads| *leads).await.is_ok() };
-    match shutdown.run_until_cancelled(leads).await {
-        Some(true) => run.await,
-        Some(false) | None => Ok(()),
+/// Runs a controller from when we lead, or at once where there is no election; not at all if the shutdown comes first.
+async fn gated(leadership: Option<Leadership>, shutdown: CancellationToken, run: BoxedTask) -> Result<(), RunError> {
+    if let Some(mut leadership) = leadership
+        && shutdown.run_until_cancelled(leadership.acquired()).await.is_none()
+    {
+        return Ok(());
     }
+    run.await
 }
 
 /// Makes an error of a task that panics, and of one that ends before it should.

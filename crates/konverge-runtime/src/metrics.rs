@@ -19,7 +19,7 @@ use prometheus_client::{
 pub use client::{ClientMetrics, ClientMetricsService};
 pub use controller::ControllerMetrics;
 
-use crate::queue::QueueMetrics;
+use crate::{lease::LeaseMetrics, queue::QueueMetrics};
 
 /// Where all series of a process are. Clones are handles to the same ones.
 #[derive(Clone)]
@@ -29,6 +29,7 @@ pub struct Metrics {
     queues: QueueMetrics,
     controllers: ControllerMetrics,
     client: ClientMetrics,
+    leases: LeaseMetrics,
 }
 
 /// What brings gauges up to date before they are read. Each says with `false` that what it measures is gone.
@@ -71,7 +72,8 @@ impl Metrics {
         let queues = QueueMetrics::new(before_scrape.clone(), &mut registry);
         let controllers = ControllerMetrics::new(&mut registry);
         let client = ClientMetrics::new(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), before_scrape, queues, controllers, client }
+        let leases = LeaseMetrics::new(&mut registry);
+        Self { registry: Arc::new(Mutex::new(registry)), before_scrape, queues, controllers, client, leases }
     }
 
     /// Adds series of the program's own.
@@ -100,6 +102,11 @@ impl Metrics {
     /// For [`client::build`](crate::client::build).
     pub fn client(&self) -> &ClientMetrics {
         &self.client
+    }
+
+    /// For [`Elector::metrics`](crate::lease::Elector::metrics).
+    pub fn leases(&self) -> &LeaseMetrics {
+        &self.leases
     }
 
     /// All series as text in the `OpenMetrics` format.

@@ -127,6 +127,12 @@ impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
         self.len() == 0
     }
 
+    /// For how long the worker that has had its key longest has had it.
+    pub fn longest_in_flight(&self) -> Option<Duration> {
+        let now = Instant::now();
+        self.state().in_flight().map(|since| now.saturating_duration_since(since)).max()
+    }
+
     fn take(&self) -> Taken<K> {
         let mut state = self.state();
         let taken = state.take(Instant::now());

@@ -189,3 +189,26 @@ async fn many_workers_empty_a_burst_without_losing_a_key() {
     seen.sort_unstable();
     assert_eq!(seen, (0..1000).chain([u32::MAX]).collect::<Vec<_>>());
 }
+
+#[tokio::test]
+async fn the_watchdog_bites_while_a_run_is_in_flight_far_beyond_its_limit() {
+    let metrics = Metrics::new("test", "0");
+    let queue = Queue::new("test", metrics.queues());
+    let controller = Controller::new(Arc::new(Scripted::default()), queue.clone(), metrics.controllers());
+    let patient = controller.watchdog();
+    let strict = controller.time_limit(Duration::from_millis(1)).watchdog();
+    queue.add("stuck", Priority::Normal, "test");
+    assert_eq!(strict(), Ok(()), "waiting is not being stuck");
+    // As a worker does whose run never comes to an await.
+    queue.next().await.expect("a request");
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while strict().is_ok() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("a bite in time");
+    assert_eq!(patient(), Ok(()));
+    queue.complete(&"stuck", Completion::Done);
+    assert_eq!(strict(), Ok(()));
+}

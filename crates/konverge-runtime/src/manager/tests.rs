@@ -6,6 +6,7 @@ use std::sync::{
 use tokio::sync::Notify;
 
 use super::*;
+use crate::lease::tests::LeaseServer;
 
 async fn manager() -> Manager {
     Manager::bind(([127, 0, 0, 1], 0).into(), Metrics::new("test", "0")).await.expect("a free port")
@@ -111,4 +112,21 @@ async fn shutdown_makes_unready_and_waits_for_the_run_in_flight_before_it_stops_
     gate.go_on.notify_one();
     running.await.expect("no panic").expect("a clean end");
     assert!(gate.ended.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn a_lease_that_is_lost_while_shutting_down_ends_the_runs_in_flight() {
+    let server = LeaseServer::default();
+    let mut manager = manager().await.leader_election(server.elector("leader"));
+    let gate = Arc::new(Gate { started: Notify::new(), go_on: Notify::new(), ended: AtomicBool::new(false) });
+    let queue = crate::queue::Queue::new("gate", manager.metrics().queues());
+    manager.controller("gate", Controller::new(Arc::clone(&gate), queue.clone(), manager.metrics().controllers()));
+    queue.add(1, crate::queue::Priority::Normal, "test");
+    let shutdown = manager.shutdown();
+    let running = tokio::spawn(manager.run_until_shutdown());
+    timeout_at(Instant::now() + Duration::from_secs(20), gate.started.notified()).await.expect("leading in time");
+    shutdown.cancel();
+    server.hang();
+    assert!(matches!(running.await.expect("no panic"), Err(RunError::LeaseLost(_))));
+    assert!(!gate.ended.load(Ordering::SeqCst));
 }

@@ -7,7 +7,7 @@ use konverge_core::error::{Classify, ErrorClass};
 use konverge_runtime::{
     Action, Controller, LeaseOptions, Manager, Metrics, Priority, Queue, Reconciler, Request,
     client::{self, ClientOptions},
-    lease::Elector,
+    lease::{Elector, Leadership, Timings},
     manager::RunError,
 };
 use konverge_testkit::{ControlPlane, Options, eventually};
@@ -15,17 +15,14 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinHandle,
-};
+use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{control_plane, http::get};
 
 struct Candidate {
     identity: String,
-    leading: watch::Receiver<bool>,
+    leading: Leadership,
     stop: CancellationToken,
     run: JoinHandle<Result<(), konverge_runtime::lease::LeaseLost>>,
 }
@@ -35,27 +32,26 @@ async fn impatient(control_plane: &ControlPlane) -> Client {
     client::build(&options.impatient(), Metrics::new("test", "0").client()).await.unwrap()
 }
 
+fn short_timings() -> Timings {
+    Timings::new(Duration::from_secs(3), Duration::from_secs(2), Duration::from_millis(200)).unwrap()
+}
+
 /// A candidate whose times are a fifth of the usual ones.
 async fn candidate(control_plane: &ControlPlane, namespace: &str) -> Candidate {
-    let options = LeaseOptions {
-        duration: Duration::from_secs(3),
-        renew_deadline: Duration::from_secs(2),
-        retry_period: Duration::from_millis(200),
-        ..LeaseOptions::new(namespace, "test")
-    };
+    let options = LeaseOptions { timings: short_timings(), ..LeaseOptions::new(namespace, "test") };
     let (identity, stop) = (options.identity.clone(), CancellationToken::new());
     let elector = Elector::new(impatient(control_plane).await, options);
-    Candidate { identity, leading: elector.leading(), stop: stop.clone(), run: tokio::spawn(elector.run(stop)) }
+    Candidate { identity, leading: elector.leadership(), stop: stop.clone(), run: tokio::spawn(elector.run(stop)) }
 }
 
 impl Candidate {
     fn leads(&self) -> bool {
-        *self.leading.borrow()
+        self.leading.is_leader()
     }
 
     async fn comes_to_lead(&mut self) {
-        let led = tokio::time::timeout(Duration::from_secs(20), self.leading.wait_for(|leads| *leads)).await;
-        assert!(matches!(led, Ok(Ok(_))), "{} does not lead", self.identity);
+        let led = tokio::time::timeout(Duration::from_secs(20), self.leading.acquired()).await;
+        assert!(led.is_ok(), "{} does not lead", self.identity);
     }
 }
 
@@ -108,7 +104,7 @@ async fn without_an_api_server_leadership_is_lost_before_the_lease_ends() {
     let lost = eventually(Duration::from_secs(10), async || (!only.leads()).then(|| away.elapsed())).await.unwrap();
     assert!(lost < Duration::from_secs(3), "{lost:?}");
     let error = only.run.await.unwrap().unwrap_err();
-    assert_eq!(error.to_string(), format!("lost lease {namespace}/test: not renewed for 2s"));
+    assert_eq!(error.to_string(), format!("lost the lease {namespace}/test"));
 }
 
 /// Tells that it ran.
@@ -140,12 +136,7 @@ impl Reconciler for Tells {
 
 /// A program with one controller, with a lease, and work waiting.
 async fn program(control_plane: &ControlPlane, namespace: &str) -> (Manager, Arc<Tells>) {
-    let options = LeaseOptions {
-        duration: Duration::from_secs(3),
-        renew_deadline: Duration::from_secs(2),
-        retry_period: Duration::from_millis(200),
-        ..LeaseOptions::new(namespace, "test")
-    };
+    let options = LeaseOptions { timings: short_timings(), ..LeaseOptions::new(namespace, "test") };
     let elector = Elector::new(impatient(control_plane).await, options);
     let manager = Manager::bind(([127, 0, 0, 1], 0).into(), Metrics::new("test", "0")).await.unwrap();
     let mut manager = manager.leader_election(elector);
