@@ -61,9 +61,11 @@ async fn foreign_secrets_are_never_read_and_no_permission_is_missing() {
     }
     let environment = stage.environment("production").await.unwrap();
     stage.user.set(&environment, "A", b"1").await.unwrap();
-    let operator = stage.operator("zopp-operator", &namespace).await.unwrap();
+    let mut operator = stage.operator_with("zopp-operator", &["--namespace", &namespace, "--leader-election"]).unwrap();
+    operator.ready().await.unwrap();
     stage.bind(&namespace, "backend", &environment).await.unwrap();
     stage.watcher(&namespace).holds("backend", SOON, &[("A", "1")]).await.unwrap();
+    operator.metric_becomes("leader_election_master_status", "", |leads| leads > 0.0).await.unwrap();
     operator.metric_becomes("konverge_events_total", "published", |count| count >= 1.0).await.unwrap();
 
     let asked = stage.control_plane.audit_log().unwrap().entries_of(&stage.operator_user()).unwrap();

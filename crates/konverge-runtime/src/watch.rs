@@ -37,13 +37,13 @@ pub struct WatchOptions {
 }
 
 impl Default for WatchOptions {
-    /// All objects, watches of four minutes, pauses of up to 30 seconds.
+    /// All objects, watches of a minute, pauses of up to 30 seconds.
     fn default() -> Self {
         Self {
             namespace: None,
             label_selector: None,
             field_selector: None,
-            timeout: Duration::from_mins(4),
+            timeout: Duration::from_mins(1),
             backoff: Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_secs(30) },
         }
     }
@@ -70,21 +70,26 @@ struct Failing {
 /// An opened watch says nothing while nothing happens. Failing ones fail more often than this, so silence is health.
 const SILENCE_IS_HEALTH: Duration = Duration::from_secs(90);
 
+/// A watch that fails for longer than this says that what is known may be old.
+const RESTART: Duration = Duration::from_secs(30);
+
 impl WatchHealth {
     /// Whether a complete list was seen since the start; the check for readiness.
     pub fn is_synced(&self) -> bool {
         self.health().synced
     }
 
-    /// Fails until the first list is complete; for [`Checks::readiness`](crate::checks::Checks::readiness).
-    pub fn check_synced(&self) -> Result<(), String> {
+    /// Fails until the first list is complete, and while the watch has been failing for longer than a restart of the API server
+    /// takes; for [`Checks::readiness`](crate::checks::Checks::readiness).
+    pub fn check(&self) -> Result<(), String> {
+        let failing = self.failing_for();
         let health = self.health();
-        match (&health.failing, health.synced) {
-            (_, true) => Ok(()),
-            (Some(failing), false) => {
-                Err(format!("cannot list for {} s: {}", failing.since.elapsed().as_secs(), failing.error))
+        match (&health.failing, failing, health.synced) {
+            (Some(last), Some(since), synced) if !synced || since > RESTART => {
+                Err(format!("failing for {} s: {}", since.as_secs(), last.error))
             }
-            (None, false) => Err("the first list is not complete".to_owned()),
+            (_, _, true) => Ok(()),
+            (_, _, false) => Err("the first list is not complete".to_owned()),
         }
     }
 

@@ -174,7 +174,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Kubeconfig of a service account, which is made if it is not there. It may do what RBAC grants it and no more.
+    /// Kubeconfig of a service account, which is made if it is not there. It may do what RBAC grants it and no more, and its namespace
+    /// is the default one, as in a pod.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf, StartError> {
         let failed = |what| move |source| StartError::Api { what, source: Box::new(source) };
         let client = self.admin_client().await?;
@@ -193,6 +194,9 @@ impl ControlPlane {
         let mut copy = administrator;
         for user in &mut copy.auth_infos {
             user.auth_info = Some(serde_json::from_value(json!({ "token": token })).map_err(io::Error::from)?);
+        }
+        for context in copy.contexts.iter_mut().filter_map(|context| context.context.as_mut()) {
+            context.namespace = Some(namespace.to_owned());
         }
         std::fs::write(&path, serde_json::to_vec_pretty(&copy).map_err(io::Error::from)?)?;
         Ok(path)

@@ -41,9 +41,9 @@ async fn errors_are_waited_out_and_410_at_opening_begins_anew() {
     ]);
     let mut events = Box::pin(events);
     assert!(matches!(next(&mut events).await, Event::Init));
-    assert_eq!(health.check_synced(), Err("the first list is not complete".to_owned()));
+    assert_eq!(health.check(), Err("the first list is not complete".to_owned()));
     assert!(matches!(next(&mut events).await, Event::InitDone));
-    assert_eq!((health.check_synced(), health.is_synced()), (Ok(()), true));
+    assert_eq!((health.check(), health.is_synced()), (Ok(()), true));
     assert!(matches!(next(&mut events).await, Event::Apply(1)));
     assert_eq!((beginnings.load(Ordering::SeqCst), health.failing_for()), (1, None));
     assert!(matches!(next(&mut events).await, Event::Init));
@@ -59,9 +59,5 @@ async fn a_list_that_fails_says_why_it_is_not_ready() {
     let mut events = Box::pin(events);
     let waited = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
     assert!(waited.is_err(), "there is no event to see");
-    assert!(
-        health.check_synced().is_err_and(|why| why.starts_with("cannot list for 0 s: ")),
-        "{:?}",
-        health.check_synced()
-    );
+    assert!(health.check().is_err_and(|why| why.starts_with("failing for 0 s: ")), "{:?}", health.check());
 }
