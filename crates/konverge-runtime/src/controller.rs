@@ -3,6 +3,8 @@
 //! A run that fails, hangs or panics concerns its own key only: it is counted, logged and repeated with growing pauses, while
 //! the other workers go on.
 
+mod rate;
+
 use std::{
     any::Any,
     fmt::{Debug, Display},
@@ -12,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
 use konverge_core::{
     backoff::Backoff,
     error::{Classify, ErrorClass},
@@ -24,6 +29,9 @@ use crate::{
     metrics::{ControllerMetrics, controller::RunResult},
     queue::{Completion, Queue, Request},
 };
+
+pub use rate::Rate;
+use rate::RateLimit;
 
 /// Brings one object to where it should be.
 ///
@@ -60,7 +68,12 @@ pub struct Controller<R: Reconciler> {
     time_limit: Duration,
     backoff: Backoff,
     permanent_retry: Duration,
+    rate: Option<RateLimit>,
+    /// What must be there before the first run.
+    ready: Option<Ready>,
 }
+
+type Ready = Shared<BoxFuture<'static, ()>>;
 
 impl<R: Reconciler> Controller<R> {
     /// Eight workers, 60 seconds for a run, transient errors repeated after 1 s to 5 min and permanent ones after 30 min.
@@ -74,6 +87,8 @@ impl<R: Reconciler> Controller<R> {
             time_limit: Duration::from_mins(1),
             backoff: Backoff::default(),
             permanent_retry: Duration::from_mins(30),
+            rate: None,
+            ready: None,
         }
     }
 
@@ -105,6 +120,20 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
+    /// How many runs may begin, of all objects together; any number unless said.
+    #[must_use]
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.rate = Some(RateLimit::new(rate));
+        self
+    }
+
+    /// Lets the first run wait for `ready`, such as for caches that are complete. The queue fills meanwhile.
+    #[must_use]
+    pub fn ready(mut self, ready: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.ready = Some(ready.boxed().shared());
+        self
+    }
+
     /// Its queue.
     pub fn queue(&self) -> &Queue<R::Key> {
         &self.queue
@@ -123,6 +152,11 @@ impl<R: Reconciler> Controller<R> {
     /// Works until the queue is closed, and then until the runs in flight have ended. Dropping it drops them where they are.
     pub async fn run(self) {
         self.metrics.configured(self.queue.name(), self.workers);
+        if let Some(ready) = self.ready.clone()
+            && self.queue.closed().run_until_cancelled(ready).await.is_none()
+        {
+            return;
+        }
         let (workers, controller) = (self.workers, Arc::new(self));
         let mut running = JoinSet::new();
         for _ in 0..workers {
@@ -133,12 +167,20 @@ impl<R: Reconciler> Controller<R> {
     }
 
     async fn work(&self) {
-        while let Some(request) = self.queue.next().await {
+        while let Some(request) = self.next().await {
             let key = request.key.clone();
             let span = tracing::info_span!("reconcile", controller = self.queue.name(), object = %key, attempt = request.attempt);
             let completion = self.reconcile(request).instrument(span).await;
             self.queue.complete(&key, completion);
         }
+    }
+
+    /// The place in the rate is taken before the object, so that a more urgent one can still come first.
+    async fn next(&self) -> Option<Request<R::Key>> {
+        if let Some(rate) = &self.rate {
+            self.queue.closed().run_until_cancelled(rate.acquire()).await?;
+        }
+        self.queue.next().await
     }
 
     async fn reconcile(&self, request: Request<R::Key>) -> Completion {
