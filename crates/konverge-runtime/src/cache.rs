@@ -79,7 +79,7 @@ pub struct Caches {
     client: Client,
     field_manager: String,
     metrics: CacheMetrics,
-    caches: HashMap<(TypeId, u64), Box<dyn Any + Send>>,
+    begun: HashMap<(TypeId, u64), Box<dyn Any + Send>>,
     watches: Vec<Watch>,
 }
 
@@ -97,7 +97,7 @@ impl Caches {
             client,
             field_manager: field_manager.into(),
             metrics: metrics.clone(),
-            caches: HashMap::new(),
+            begun: HashMap::new(),
             watches: Vec::new(),
         }
     }
@@ -107,11 +107,11 @@ impl Caches {
         let mut hasher = DefaultHasher::new();
         (kind, selection).hash(&mut hasher);
         let id = (TypeId::of::<K>(), hasher.finish());
-        if let Some(cache) = self.caches.get(&id).and_then(|cache| cache.downcast_ref::<Cache<K>>()) {
+        if let Some(cache) = self.begun.get(&id).and_then(|cache| cache.downcast_ref::<Cache<K>>()) {
             return cache.clone();
         }
         let cache = self.begin::<K>(kind, selection);
-        self.caches.insert(id, Box::new(cache.clone()));
+        self.begun.insert(id, Box::new(cache.clone()));
         cache
     }
 

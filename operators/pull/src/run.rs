@@ -15,6 +15,7 @@ use konverge_runtime::{
     watch::{self, WatchOptions},
 };
 use konverge_zopp_client::{Client, ConfigError, Connection, CredentialsError, Identity};
+use kube::core::PartialObjectMeta;
 
 use crate::{
     bindings::Bindings,

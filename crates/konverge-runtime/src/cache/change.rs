@@ -30,7 +30,10 @@ impl<K> Change<K> {
 }
 
 /// Which updates matter. It is never asked about an object that is new, gone, or on its way out: those always matter.
-pub struct Predicate<K>(Arc<dyn Fn(&K, &K) -> bool + Send + Sync>);
+pub struct Predicate<K>(Arc<Matters<K>>);
+
+/// Given the object before and after.
+type Matters<K> = dyn Fn(&K, &K) -> bool + Send + Sync;
 
 impl<K> Clone for Predicate<K> {
     fn clone(&self) -> Self {

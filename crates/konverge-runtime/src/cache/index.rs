@@ -45,9 +45,11 @@ pub(super) trait Indexer<K>: Send + Sync {
     fn replace(&self, key: &ObjectKey, old: Option<&K>, new: Option<&K>);
 }
 
+type Values<K, V> = dyn Fn(&K) -> Vec<V> + Send + Sync;
+
 /// The keys of objects by value.
 pub(super) struct Entries<K, V> {
-    values: Box<dyn Fn(&K) -> Vec<V> + Send + Sync>,
+    values: Box<Values<K, V>>,
     keys: RwLock<HashMap<V, HashSet<ObjectKey>>>,
 }
 

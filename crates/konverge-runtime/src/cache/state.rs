@@ -128,7 +128,7 @@ impl<K: Resource> State<K> {
         if !is_known {
             self.own_writes.wrote(key, uid.as_deref(), &version, Instant::now());
             let new = Arc::new(object);
-            let old = self.replace(key, Some(Arc::clone(&new)));
+            let old = self.replace(key, Some(&new));
             changes.push((key.clone(), Change { old, new: Some(new), listed: false }));
         }
         (changes, self.end_write(key))
@@ -165,7 +165,7 @@ impl<K: Resource> State<K> {
                     return None;
                 }
                 let new = Arc::new(object);
-                let old = self.replace(key, Some(Arc::clone(&new)));
+                let old = self.replace(key, Some(&new));
                 Some(Change { old, new: Some(new), listed })
             }
         }
@@ -185,13 +185,13 @@ impl<K: Resource> State<K> {
         (reading == Reading::News).then_some(Change { old, new: None, listed: false })
     }
 
-    fn replace(&mut self, key: &ObjectKey, new: Option<Arc<K>>) -> Option<Arc<K>> {
-        let old = match &new {
+    fn replace(&mut self, key: &ObjectKey, new: Option<&Arc<K>>) -> Option<Arc<K>> {
+        let old = match new {
             Some(new) => self.objects.insert(key.clone(), Arc::clone(new)),
             None => self.objects.remove(key),
         };
         for index in &self.indexes {
-            index.replace(key, old.as_deref(), new.as_deref());
+            index.replace(key, old.as_deref(), new.map(AsRef::as_ref));
         }
         old
     }
