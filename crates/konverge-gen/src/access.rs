@@ -28,6 +28,14 @@ impl Access {
         self
     }
 
+    /// Needs what `other` needs, too.
+    pub fn merge(&mut self, other: &Self) -> &mut Self {
+        for ((group, resource), verbs) in &other.verbs {
+            self.verbs.entry((group.clone(), resource.clone())).or_default().extend(verbs);
+        }
+        self
+    }
+
     /// The rules of a role that allows this and nothing else: one per group and set of verbs.
     pub fn rules(&self) -> Vec<PolicyRule> {
         let mut resources: BTreeMap<(&String, &BTreeSet<&str>), Vec<String>> = BTreeMap::new();
