@@ -4,11 +4,19 @@
 //! ours and how those that an older program wrote become ours; [`error`], what a refusal means for the next attempt;
 //! [`events`], telling people without ever holding up the work.
 
+pub mod applier;
 mod body;
+mod call;
+pub mod difference;
 pub mod error;
 pub mod events;
 pub mod field_ownership;
+pub mod in_step;
+mod object;
 pub mod secret;
 
+pub use applier::{Applied, Applier, ApplyOutcome};
+pub use difference::Difference;
 pub use error::ApplyError;
+pub use object::{ObjectName, Writable};
 pub use secret::{Outcome, SecretApplier, SecretTarget};
