@@ -18,7 +18,8 @@ use crate::{
     difference::{Difference, differences},
     error::ApplyError,
     in_step::is_in_step,
-    object::{ObjectName, Target, Writable, json as to_json, metadata_string},
+    object::{Target, Writable, json as to_json, metadata_string},
+    witness::{Witness, Writing},
 };
 
 use self::memory::Memory;
@@ -53,21 +54,6 @@ pub struct Applied<K> {
     pub differences: Vec<Difference>,
 }
 
-/// A change of an object that was just written, told to the one who asked with [`Applier::on_write`].
-#[derive(Debug, Clone, Copy)]
-pub struct Write<'a> {
-    /// The object.
-    pub object: &'a ObjectName,
-    /// Its API version, such as `apps/v1`.
-    pub api_version: &'a str,
-    /// Its uid.
-    pub uid: &'a str,
-    /// Its resource version after the write; the watch will show it.
-    pub resource_version: &'a str,
-}
-
-type OnWrite = Arc<dyn Fn(Write<'_>) + Send + Sync>;
-
 /// Writes objects under one field manager. Clones are cheap and share what they know.
 ///
 /// Guarantees: after a successful [`apply`](Self::apply) the manager owns exactly the fields that the desired object has; fields
@@ -82,7 +68,7 @@ pub struct Applier {
     client: Client,
     manager: Arc<str>,
     memory: Arc<Memory>,
-    on_write: Option<OnWrite>,
+    witness: Option<Arc<dyn Witness>>,
     force: bool,
     dry_run: bool,
 }
@@ -90,7 +76,7 @@ pub struct Applier {
 impl Applier {
     /// Writes with `client` as field manager `manager`, taking over fields that others own.
     pub fn new(client: Client, manager: &str) -> Self {
-        Self { client, manager: manager.into(), memory: Arc::default(), on_write: None, force: true, dry_run: false }
+        Self { client, manager: manager.into(), memory: Arc::default(), witness: None, force: true, dry_run: false }
     }
 
     /// Writes nothing when others own a field with another value, but fails with [`ApplyError::Conflict`].
@@ -105,10 +91,10 @@ impl Applier {
         Self { dry_run, ..self }
     }
 
-    /// Calls `on_write` after every write that changed an object, before the write returns. It must not wait.
+    /// Tells `witness` of every write.
     #[must_use]
-    pub fn on_write(self, on_write: impl Fn(Write<'_>) + Send + Sync + 'static) -> Self {
-        Self { on_write: Some(Arc::new(on_write)), ..self }
+    pub fn with_witness(self, witness: Arc<dyn Witness>) -> Self {
+        Self { witness: Some(witness), ..self }
     }
 
     /// The field manager.
@@ -170,8 +156,14 @@ impl Applier {
         {
             return Ok(None);
         }
+        let writing = self.begin(target);
         let request = target.requests().patch(target.name(), &self.parameters(), &Patch::Apply(json!({})));
-        let answer = self.exchange(target, request, wanted, uid).await?;
+        let mut body = wanted.clone();
+        if let Some(uid) = uid {
+            // Nothing is made, and nothing else is touched, when the object is no longer the one that was seen.
+            body["metadata"]["uid"] = json!(uid);
+        }
+        let answer = self.exchange(target, request, &body, uid).await?;
         let object = as_seen(&answer.body)
             .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
         if self.dry_run {
@@ -180,14 +172,14 @@ impl Applier {
             let outcome = outcome(answer.code, differences.is_empty());
             return Ok(Some(Applied { object, outcome, differences }));
         }
-        let version = |object| metadata_string(object, "resourceVersion");
-        let outcome = outcome(answer.code, seen.is_some_and(|seen| version(seen) == version(&object)));
+        if let Some(writing) = writing {
+            writing.wrote(&object);
+        }
         if let Some(uid) = metadata_string(&object, "uid") {
             self.memory.remember(uid, wanted, &object);
         }
-        if outcome.is_change() {
-            self.wrote(target, &object);
-        }
+        let version = |object| metadata_string(object, "resourceVersion");
+        let outcome = outcome(answer.code, seen.is_some_and(|seen| version(seen) == version(&object)));
         Ok(Some(Applied { object, outcome, differences: Vec::new() }))
     }
 
@@ -196,7 +188,7 @@ impl Applier {
             .validation_strict()
     }
 
-    /// Sends a body that names the uid, if there is one, so that only this object can be meant.
+    /// Sends a body. A refusal that means that the object with the expected uid is no longer there becomes [`ApplyError::Gone`].
     pub(crate) async fn exchange(
         &self,
         target: &Target,
@@ -204,11 +196,7 @@ impl Applier {
         body: &Value,
         uid: Option<&str>,
     ) -> Result<Answer, ApplyError> {
-        let mut body = body.clone();
-        if let Some(uid) = uid {
-            body["metadata"]["uid"] = json!(uid);
-        }
-        let answer = send_with_body(&self.client, &target.object, request, escaped(&body).into()).await?;
+        let answer = send_with_body(&self.client, &target.object, request, escaped(body).into()).await?;
         match (answer.code, uid) {
             (code, _) if code.is_success() => Ok(answer),
             (StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY, Some(uid)) => {
@@ -234,17 +222,10 @@ impl Applier {
         Ok(found.metadata.uid.as_deref() != Some(uid))
     }
 
-    /// Tells of a write that changed something.
-    pub(crate) fn wrote(&self, target: &Target, after: &Value) {
-        let version = metadata_string(after, "resourceVersion");
-        if let (false, Some(on_write), Some(resource_version)) = (self.dry_run, &self.on_write, version) {
-            on_write(Write {
-                object: &target.object,
-                api_version: &target.api_version,
-                uid: metadata_string(after, "uid").unwrap_or_default(),
-                resource_version,
-            });
-        }
+    /// Tells the witness that a write begins.
+    pub(crate) fn begin(&self, target: &Target) -> Option<Box<dyn Writing>> {
+        let witness = self.witness.as_ref().filter(|_| !self.dry_run)?;
+        Some(witness.begin(&target.object, &target.api_version))
     }
 }
 

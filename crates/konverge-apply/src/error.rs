@@ -73,8 +73,8 @@ pub enum ApplyError {
         #[source]
         source: serde_json::Error,
     },
-    /// The object that the caller saw is deleted, or deleted and made anew. Nothing was written; look again.
-    #[error("{object} was deleted or made anew since it was seen; nothing was written")]
+    /// The object that the caller saw is deleted, or deleted and made anew. Look again.
+    #[error("{object} was deleted or made anew since it was seen")]
     Gone {
         /// The object.
         object: Box<ObjectName>,

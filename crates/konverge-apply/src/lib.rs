@@ -7,6 +7,7 @@
 pub mod applier;
 mod body;
 mod call;
+pub mod conditions;
 pub mod difference;
 pub mod error;
 pub mod events;
@@ -14,9 +15,14 @@ pub mod field_ownership;
 pub mod in_step;
 mod object;
 pub mod secret;
+pub mod status;
+pub mod witness;
 
 pub use applier::{Applied, Applier, ApplyOutcome};
+pub use conditions::{ConditionStatus, Conditions, Moment, Reason};
 pub use difference::Difference;
 pub use error::ApplyError;
 pub use object::{ObjectName, Writable};
 pub use secret::{Outcome, SecretApplier, SecretTarget};
+pub use status::StatusWriter;
+pub use witness::{Witness, Writing};

@@ -1,6 +1,6 @@
 //! Server-side apply of any kind.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -32,18 +32,15 @@ fn config_map(namespace: &str, name: &str, data: &[(&str, &str)]) -> ConfigMap {
 async fn the_first_apply_creates_and_a_repetition_asks_nothing() {
     let (client, namespace) = namespace().await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
-    let written = Arc::new(Mutex::new(Vec::new()));
-    let log = written.clone();
-    let applier = Applier::new(client, "ours").on_write(move |write| {
-        log.lock().unwrap().push(format!("{} {}", write.object, write.resource_version));
-    });
+    let witness = Arc::new(Notes::default());
+    let applier = Applier::new(client, "ours").with_witness(witness.clone());
     let desired = config_map(&namespace, "app", &[("a", "1"), ("b", "")]);
     let created = applier.apply(&desired, None).await.unwrap();
     assert_eq!(created.outcome, ApplyOutcome::Created);
     let seen = api.get("app").await.unwrap();
     assert_eq!(created.object, seen);
     let version = seen.resource_version().unwrap();
-    assert_eq!(*written.lock().unwrap(), [format!("ConfigMap {namespace}/app {version}")]);
+    assert_eq!(witness.taken(), [format!("v1 ConfigMap {namespace}/app: begin"), format!("wrote {version}")]);
 
     for applier in [applier.clone(), Applier::new(applier.client().clone(), "ours")] {
         let again = applier.apply(&desired, Some(&seen)).await.unwrap();
@@ -116,7 +113,8 @@ async fn a_dry_run_tells_what_would_change_and_writes_nothing() {
     let (client, namespace) = namespace().await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     let real = Applier::new(client.clone(), "ours");
-    let dry = real.clone().with_dry_run(true).on_write(|write| panic!("{write:?}"));
+    let witness = Arc::new(Notes::default());
+    let dry = real.clone().with_dry_run(true).with_witness(witness.clone());
     let desired = config_map(&namespace, "app", &[("a", "1")]);
     assert_eq!(dry.apply(&desired, None).await.unwrap().outcome, ApplyOutcome::Created);
     assert!(api.get_opt("app").await.unwrap().is_none());
@@ -126,6 +124,7 @@ async fn a_dry_run_tells_what_would_change_and_writes_nothing() {
     let lines: Vec<_> = changed.differences.iter().map(ToString::to_string).collect();
     assert_eq!(lines, [r#"~ .data.a: "1" -> "2""#]);
     assert_eq!(api.get("app").await.unwrap(), seen);
+    assert!(witness.taken().is_empty(), "nothing was written");
     // Without our entry in the managed fields it has to be asked, and nothing would change.
     let mut bare = seen;
     bare.metadata.managed_fields = None;

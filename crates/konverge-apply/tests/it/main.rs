@@ -6,6 +6,8 @@ mod events;
 mod in_step;
 mod migration;
 mod secrets;
+mod status;
+mod witness;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,6 +16,8 @@ use konverge_core::SecretValue;
 use konverge_testkit::{ControlPlane, Options, eventually};
 use kube::{Api, Client, ResourceExt, api::ObjectMeta};
 use tokio::sync::OnceCell;
+
+use witness::Notes;
 
 /// One for all tests of this binary; it ends with the process.
 async fn control_plane() -> &'static ControlPlane {

@@ -57,7 +57,6 @@ impl Operator {
     fn reference(&self) -> String {
         let metrics = konverge_runtime::Metrics::new(&self.program, &self.version);
         metrics.register(ObjectMetrics::register);
-        metrics.register(konverge_apply::events::register_described);
         let mut series = String::new();
         metrics.register(|registry: &mut Registry| series = reference::metrics(registry));
         let words = reference::words("Condition", CONDITIONS);
