@@ -47,11 +47,7 @@ impl Files {
 
     /// Adds a YAML file with these objects, one document each. Fields that are null are left out, and so are empty `status`
     /// and `creationTimestamp`, which the API server fills in.
-    pub fn objects(
-        &mut self,
-        path: impl Into<PathBuf>,
-        objects: &[impl Serialize],
-    ) -> Result<&mut Self, FilesError> {
+    pub fn objects(&mut self, path: impl Into<PathBuf>, objects: &[impl Serialize]) -> Result<&mut Self, FilesError> {
         let path = path.into();
         let mut documents = Vec::new();
         for object in objects {
@@ -68,8 +64,7 @@ impl Files {
     /// All of it, for standard output: YAML files as one stream of documents.
     pub fn manifest(&self) -> String {
         let is_yaml = |path: &Path| path.extension().is_some_and(|extension| extension == "yaml");
-        let texts: Vec<&str> =
-            self.0.iter().filter(|(path, _)| is_yaml(path)).map(|(_, text)| text.as_str()).collect();
+        let texts: Vec<&str> = self.0.iter().filter(|(path, _)| is_yaml(path)).map(|(_, text)| text.as_str()).collect();
         texts.join("---\n")
     }
 
@@ -162,7 +157,10 @@ mod tests {
     #[test]
     fn objects_are_documents_of_one_stream_that_parses_again() {
         let manifest = files().manifest();
-        assert!(!manifest.contains("Words") && !manifest.contains("none") && !manifest.contains("status"), "{manifest}");
+        assert!(
+            !manifest.contains("Words") && !manifest.contains("none") && !manifest.contains("status"),
+            "{manifest}"
+        );
         let documents: Vec<Value> = serde_saphyr::from_multiple(&manifest).unwrap();
         assert_eq!(documents, [json!({"kind": "A"}), json!({"kind": "B", "text": "yes: 1"})]);
     }

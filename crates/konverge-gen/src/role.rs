@@ -40,11 +40,8 @@ impl Grant<'_> {
             namespace: Some(namespace.to_owned()),
             ..Subject::default()
         };
-        let refers = |kind: &str| RoleRef {
-            api_group: Some(GROUP.to_owned()),
-            kind: kind.to_owned(),
-            name: program.to_owned(),
-        };
+        let refers =
+            |kind: &str| RoleRef { api_group: Some(GROUP.to_owned()), kind: kind.to_owned(), name: program.to_owned() };
         let account = ServiceAccount { metadata: named(Some(namespace)), ..ServiceAccount::default() };
         let cluster_role =
             ClusterRole { metadata: named(None), rules: Some(self.everywhere), ..ClusterRole::default() };
@@ -54,11 +51,8 @@ impl Grant<'_> {
             subjects: Some(vec![subject.clone()]),
         };
         let role = Role { metadata: named(Some(namespace)), rules: Some(self.at_home) };
-        let binding = RoleBinding {
-            metadata: named(Some(namespace)),
-            role_ref: refers("Role"),
-            subjects: Some(vec![subject]),
-        };
+        let binding =
+            RoleBinding { metadata: named(Some(namespace)), role_ref: refers("Role"), subjects: Some(vec![subject]) };
         Ok(vec![
             serde_json::to_value(account)?,
             serde_json::to_value(cluster_role)?,

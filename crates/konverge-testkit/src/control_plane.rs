@@ -2,6 +2,8 @@
 
 mod audit;
 mod credentials;
+mod manifest;
+mod role_use;
 mod servers;
 
 use std::{
@@ -23,6 +25,7 @@ use kube::{
 use serde_json::json;
 
 pub use self::audit::{AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser};
+pub use self::{manifest::ManifestError, role_use::RoleUse};
 use self::servers::Servers;
 use crate::{
     assets::{Assets, AssetsError, Binary},

@@ -1,4 +1,6 @@
 //! What belongs to an object: made, kept in step, and pruned when it is no longer wanted.
+//!
+//! The decisions are those of [`DesiredSet`]; here it meets the caches.
 
 use std::{
     any::{Any, TypeId},
@@ -6,22 +8,18 @@ use std::{
     sync::Arc,
 };
 
-use futures::future::BoxFuture;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use konverge_apply::{Applier, ApplyOutcome, Writable};
+use futures::future::{BoxFuture, FutureExt};
+use konverge_apply::{
+    DeleteBudget, DesiredSet, Owner, SetReport, Writable,
+    owners::{MANAGED_BY, OWNER_UID},
+};
 use konverge_runtime::{
-    cache::{Cache, Change, Index, Selection, Subscriber},
-    object::{Object, ObjectKey},
+    cache::{Cache, Change, Index, Selection},
+    object::{Object, ObjectKey, Scope},
 };
-use kube::{Api, Client, Resource, ResourceExt, core::PartialObjectMeta};
+use kube::{Resource, ResourceExt};
 
-use crate::{
-    context::Context,
-    error::Error,
-    operator::Setup,
-    owner::{self, MANAGED_BY, OWNER_UID},
-    witness::Stores,
-};
+use crate::{context::Context, error::Error, operator::Setup, witness::Stores};
 
 /// A kind that children can have: every typed kind.
 pub trait Child: Object + Writable + Resource<DynamicType = ()> {}
@@ -32,36 +30,13 @@ impl<C: Object + Writable + Resource<DynamicType = ()>> Child for C {}
 #[must_use = "nothing happens until it is applied"]
 pub struct Children<K: Object> {
     context: Context<K>,
-    wanted: Vec<Box<dyn Wanted<K>>>,
-}
-
-/// What became of one child.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChildOutcome {
-    /// Its kind.
-    pub kind: String,
-    /// Its name.
-    pub key: ObjectKey,
-    /// What was done to it.
-    pub outcome: Done,
-}
-
-/// What was done to a child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Done {
-    /// It was made.
-    Created,
-    /// It was not as it should be.
-    Changed,
-    /// It was as it should be.
-    Unchanged,
-    /// It was no longer wanted.
-    Deleted,
+    wanted: Vec<Box<dyn Wanted>>,
+    budget: DeleteBudget,
 }
 
 impl<K: Object> Children<K> {
     pub(crate) fn new(context: Context<K>) -> Self {
-        Self { context, wanted: Vec::new() }
+        Self { context, wanted: Vec::new(), budget: DeleteBudget::default() }
     }
 
     /// Wants this child. Without a namespace it gets the one of its owner. Its kind must have been declared with
@@ -71,132 +46,134 @@ impl<K: Object> Children<K> {
         self
     }
 
-    /// Makes all that is wanted, in order, and then deletes what is not. Sends nothing for what is in step already.
+    /// How much one run may delete; ten children or half of them unless said.
+    pub fn budget(mut self, budget: DeleteBudget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Makes all that is wanted, in the order in which it was added, and then deletes what is not. Sends nothing for what is in step
+    /// already.
     ///
-    /// An object of that name that is not ours is left alone and is an error; so is a child of somebody else.
-    pub async fn apply(self) -> Result<Vec<ChildOutcome>, Error> {
-        let (mut outcomes, mut wanted) = (Vec::new(), HashSet::new());
-        for child in self.wanted {
-            let outcome = child.apply(&self.context).await?;
-            wanted.insert((outcome.kind.clone(), outcome.key.clone()));
-            outcomes.push(outcome);
+    /// An object of that name that is not a child of this owner is left alone and is an error.
+    pub async fn apply(self) -> Result<SetReport, Error> {
+        let Self { context, wanted, budget } = self;
+        let owner = Owner::of_kind(&**context.object(), context.kind())?;
+        let mut set = DesiredSet::new(owner.clone()).budget(budget);
+        let finder = context.finder();
+        for kind in &finder.kinds {
+            set = kind.observe(owner.uid(), set);
         }
-        outcomes.extend(prune(&self.context, &wanted).await?);
-        Ok(outcomes)
-    }
-
-    /// Begins the cache of a kind of children.
-    pub(crate) fn kind<C: Child>(setup: &mut Setup, selection: &Selection) -> Box<dyn ChildKind> {
-        let ours = Selection {
-            label_selector: Some(format!("{MANAGED_BY}={}", setup.program)),
-            namespaces: selection.namespaces.clone(),
-            field_selector: None,
-        };
-        let cache = setup.caches.cache::<C>(&(), &ours);
-        let by_owner = cache.store.index(|child: &C| owner::uid_of(child).into_iter().collect());
-        Box::new(Kind { cache, by_owner })
-    }
-}
-
-/// Deletes the children that are not wanted, and tells which.
-pub(crate) async fn prune<K: Object>(
-    context: &Context<K>,
-    wanted: &HashSet<(String, ObjectKey)>,
-) -> Result<Vec<ChildOutcome>, Error> {
-    let owner_uid = context.owner_uid()?;
-    let mut outcomes = Vec::new();
-    for kind in context.child_kinds() {
-        for key in kind.owned(&owner_uid) {
-            if !wanted.contains(&(kind.name(), key.clone())) && kind.delete(context.applier(), &key).await? {
-                outcomes.push(ChildOutcome { kind: kind.name(), key, outcome: Done::Deleted });
+        for child in wanted {
+            set = child.add(set, &finder).await?;
+        }
+        let report = set.apply(context.applier()).await?;
+        for child in &report.children {
+            for difference in &child.differences {
+                tracing::info!(child = %child.object, %difference, "dry run: would change");
             }
         }
+        Ok(report)
     }
-    Ok(outcomes)
 }
 
-/// One child that is wanted, whatever its kind.
-trait Wanted<K: Object>: Send + Sync {
-    fn apply<'a>(self: Box<Self>, context: &'a Context<K>) -> BoxFuture<'a, Result<ChildOutcome, Error>>;
+/// Where a child looks for its kind.
+pub(crate) struct Finder<'a> {
+    pub(crate) kinds: Vec<&'a dyn ChildKind>,
+    pub(crate) client: &'a kube::Client,
+    pub(crate) namespace: Option<&'a str>,
 }
 
-impl<K: Object, C: Child> Wanted<K> for C {
-    fn apply<'a>(mut self: Box<Self>, context: &'a Context<K>) -> BoxFuture<'a, Result<ChildOutcome, Error>> {
-        Box::pin(async move {
-            let kind = context.child_kind::<C>()?;
-            owner::stamp(&mut *self, context)?;
-            let key = ObjectKey::of(&*self).ok_or_else(|| {
-                Error::permanent("InvalidChild", format!("a wanted {} has no name", C::kind(&())))
-            })?;
-            let observed = kind.cache.store.get(&key);
-            match &observed {
-                Some(observed) => belongs(observed.meta(), &key, &C::kind(&()), context)?,
-                None => {
-                    // Not in the cache can mean not ours, which must not be overwritten.
-                    if let Some(found) = look::<C>(context.client(), &key).await? {
-                        belongs(found.meta(), &key, &C::kind(&()), context)?;
-                    }
-                }
-            }
-            let applied = context.applier().apply(&*self, observed.as_deref()).await?;
-            let outcome = match applied.outcome {
-                ApplyOutcome::Created => Done::Created,
-                ApplyOutcome::Changed => Done::Changed,
-                ApplyOutcome::Unchanged => Done::Unchanged,
-            };
-            Ok(ChildOutcome { kind: C::kind(&()).into_owned(), key, outcome })
+impl<'a> Finder<'a> {
+    pub(crate) fn kind<C: Child>(&self) -> Result<&'a Kind<C>, Error> {
+        let kind = self.kinds.iter().find_map(|kind| kind.as_any().downcast_ref());
+        let name = std::any::type_name::<C>();
+        kind.ok_or_else(|| {
+            let message =
+                format!("the controller does not say that its objects own {name}; add .owns::<{name}>() to it");
+            Error::permanent("Undeclared", message)
         })
     }
 }
 
-/// Fails unless the object is a child of this owner.
-fn belongs<K: Object>(found: &ObjectMeta, key: &ObjectKey, kind: &str, context: &Context<K>) -> Result<(), Error> {
-    let label = found.labels.as_ref().and_then(|labels| labels.get(OWNER_UID));
-    match label {
-        Some(uid) if *uid == context.owner_uid()? => Ok(()),
-        Some(_) => Err(Error::permanent(
-            "ChildOfAnother",
-            format!("{kind} {key} belongs to {}; choose another name", owner::described(found)),
-        )),
-        None => Err(Error::permanent(
-            "NotOurs",
-            format!("{kind} {key} exists and was not made by this operator; delete it or choose another name"),
-        )),
-    }
+/// A child that is wanted, whatever its kind.
+trait Wanted: Send + Sync {
+    /// Adds it to the set, with what is known of the object of its name, unless that is somebody else's.
+    fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>>;
 }
 
-/// The metadata of an object, straight from the API server.
-async fn look<C: Child>(client: &Client, key: &ObjectKey) -> Result<Option<PartialObjectMeta<C>>, kube::Error> {
-    let api: Api<C> =
-        <C::Scope as konverge_runtime::object::Scope>::api(client.clone(), &(), key.namespace.as_deref());
-    api.get_metadata_opt(&key.name).await
+impl<C: Child> Wanted for C {
+    fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>> {
+        async move {
+            let kind = finder.kind::<C>()?;
+            let meta = self.meta();
+            let namespace = meta.namespace.as_deref().or(finder.namespace).filter(|_| C::Scope::IS_NAMESPACED);
+            let key = ObjectKey { namespace: namespace.map(ToOwned::to_owned), name: self.name_any() };
+            if let Some(known) = kind.cache.store.get(&key) {
+                // Somebody else's child is recognised in the set.
+                return Ok(set.observe([&*known]).add(*self));
+            }
+            // Not in the cache means new, or not ours. What is not ours must not be written over.
+            let api = C::Scope::api::<C>(finder.client.clone(), &(), namespace);
+            match api.get_metadata_opt(&key.name).await? {
+                Some(found) if !found.labels().contains_key(OWNER_UID) => Err(Error::permanent(
+                    "NotOurs",
+                    format!(
+                        "{} {key} exists and was not made by this operator; delete it, or choose another name",
+                        C::kind(&())
+                    ),
+                )),
+                _ => Ok(set.add(*self)),
+            }
+        }
+        .boxed()
+    }
 }
 
 /// A kind of children, whatever it is.
 pub(crate) trait ChildKind: Any + Send + Sync {
-    fn name(&self) -> String;
     fn child_type(&self) -> TypeId;
     fn as_any(&self) -> &dyn Any;
-    /// The children of this owner, as far as the cache knows.
-    fn owned(&self, owner_uid: &str) -> Vec<ObjectKey>;
-    /// Deletes a child. Whether it was there.
-    fn delete<'a>(&'a self, applier: &'a Applier, key: &ObjectKey) -> BoxFuture<'a, Result<bool, Error>>;
+    /// Tells the set which children this owner has.
+    fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet;
+    /// Whether this owner has children of the kind.
+    fn has_any(&self, owner_uid: &str) -> bool;
     /// Calls back with the owner's uid whenever a child changes, but for our own writes through `stores`.
-    fn subscribe(&self, stores: &mut Stores, wake: Arc<dyn Fn(&str, bool) + Send + Sync>);
+    fn subscribe(&self, stores: &mut Stores, wake: Wake);
     /// Returns once the cache is complete.
     fn synced(&self) -> BoxFuture<'static, ()>;
 }
+
+/// Told the uid of an owner, and whether the change was found in a list.
+pub(crate) type Wake = Box<dyn Fn(&str, bool) + Send + Sync>;
 
 pub(crate) struct Kind<C> {
     pub(crate) cache: Cache<C>,
     by_owner: Index<C, String>,
 }
 
-impl<C: Child> ChildKind for Kind<C> {
-    fn name(&self) -> String {
-        C::kind(&()).into_owned()
+impl<C: Child> Kind<C> {
+    /// Begins the cache of the children that this program makes.
+    pub(crate) fn begin(setup: &mut Setup, selection: &Selection) -> Box<dyn ChildKind> {
+        let ours = Selection {
+            label_selector: Some(format!("{MANAGED_BY}={}", setup.program)),
+            namespaces: selection.namespaces.clone(),
+            field_selector: None,
+        };
+        let cache = setup.caches.cache::<C>(&(), &ours);
+        let by_owner = cache.store.index(|child: &C| owner_uid(child).into_iter().collect());
+        Box::new(Self { cache, by_owner })
     }
 
+    /// The children of this owner, by namespace and name.
+    pub(crate) fn of(&self, owner_uid: &str) -> Vec<Arc<C>> {
+        let mut children = self.by_owner.get(&owner_uid.to_owned());
+        children.sort_by_key(|child| (child.namespace(), child.name_any()));
+        children
+    }
+}
+
+impl<C: Child> ChildKind for Kind<C> {
     fn child_type(&self) -> TypeId {
         TypeId::of::<C>()
     }
@@ -205,28 +182,19 @@ impl<C: Child> ChildKind for Kind<C> {
         self
     }
 
-    fn owned(&self, owner_uid: &str) -> Vec<ObjectKey> {
-        self.by_owner.keys(&owner_uid.to_owned())
+    fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet {
+        set.observe(self.of(owner_uid).iter().map(AsRef::as_ref))
     }
 
-    fn delete<'a>(&'a self, applier: &'a Applier, key: &ObjectKey) -> BoxFuture<'a, Result<bool, Error>> {
-        let child = self.cache.store.get(key);
-        Box::pin(async move {
-            match child {
-                // It is on its way out already.
-                Some(child) if child.meta().deletion_timestamp.is_some() => Ok(false),
-                Some(child) => Ok(applier.delete(&*child).await?),
-                None => Ok(false),
-            }
-        })
+    fn has_any(&self, owner_uid: &str) -> bool {
+        !self.by_owner.keys(&owner_uid.to_owned()).is_empty()
     }
 
-    fn subscribe(&self, stores: &mut Stores, wake: Arc<dyn Fn(&str, bool) + Send + Sync>) {
-        let subscriber: Subscriber = self.cache.store.subscribe(move |_, change: &Change<C>| {
-            let uids: HashSet<String> =
-                change.old.iter().chain(&change.new).filter_map(|child| owner::uid_of(&**child)).collect();
-            for uid in uids {
-                wake(&uid, change.listed);
+    fn subscribe(&self, stores: &mut Stores, wake: Wake) {
+        let subscriber = self.cache.store.subscribe(move |_, change: &Change<C>| {
+            let owners = change.old.iter().chain(&change.new).filter_map(|child| owner_uid(&**child));
+            for owner in owners.collect::<HashSet<_>>() {
+                wake(&owner, change.listed);
             }
         });
         stores.add(&(), self.cache.store.clone(), subscriber);
@@ -234,15 +202,10 @@ impl<C: Child> ChildKind for Kind<C> {
 
     fn synced(&self) -> BoxFuture<'static, ()> {
         let cache = self.cache.clone();
-        Box::pin(async move { cache.synced().await })
+        async move { cache.synced().await }.boxed()
     }
 }
 
-impl<C: Child> Kind<C> {
-    /// The children of this owner.
-    pub(crate) fn of(&self, owner_uid: &str) -> Vec<Arc<C>> {
-        let mut children = self.by_owner.get(&owner_uid.to_owned());
-        children.sort_by_key(|child| (child.namespace(), child.name_any()));
-        children
-    }
+fn owner_uid<C: Resource>(child: &C) -> Option<String> {
+    child.labels().get(OWNER_UID).cloned()
 }

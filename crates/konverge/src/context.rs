@@ -13,12 +13,12 @@ use konverge_apply::{
 };
 use konverge_runtime::{
     cache::{Cache, Store},
-    object::{Object, ObjectKey},
+    object::Object,
 };
-use kube::{Client, Resource, core::object::HasStatus, runtime::events::EventType};
+use kube::{Client, core::object::HasStatus, runtime::events::EventType};
 
 use crate::{
-    children::{Child, ChildKind, Children, Kind},
+    children::{Child, ChildKind, Children, Finder},
     error::Error,
     report::{AnyStatus, Report, Verdict},
 };
@@ -26,7 +26,6 @@ use crate::{
 /// What is the same in all runs of a controller.
 pub(crate) struct Shared<K: Object> {
     pub(crate) name: String,
-    pub(crate) program: String,
     pub(crate) kind: K::DynamicType,
     pub(crate) cache: Cache<K>,
     pub(crate) applier: Applier,
@@ -104,12 +103,19 @@ impl<K: Object> Context<K> {
     pub fn watched<O: Object>(&self) -> Result<&Store<O>, Error> {
         let cache = self.0.shared.stores.get(&TypeId::of::<O>());
         let cache = cache.and_then(|cache| cache.downcast_ref::<Cache<O>>());
-        cache.map(|cache| &cache.store).ok_or_else(|| undeclared("watches", std::any::type_name::<O>()))
+        let name = std::any::type_name::<O>();
+        cache.map(|cache| &cache.store).ok_or_else(|| {
+            Error::permanent(
+                "Undeclared",
+                format!("the controller does not watch {name}; add .watches::<{name}>(…) to it"),
+            )
+        })
     }
 
     /// The children of kind `C` that the object has, by namespace and name.
     pub fn owned<C: Child>(&self) -> Result<Vec<Arc<C>>, Error> {
-        Ok(self.child_kind::<C>()?.of(&self.owner_uid()?))
+        let uid = self.0.object.meta().uid.as_deref().unwrap_or_default();
+        Ok(self.finder().kind::<C>()?.of(uid))
     }
 
     /// The children that the object should have.
@@ -156,30 +162,12 @@ impl<K: Object> Context<K> {
         &self.0.shared.kind
     }
 
-    pub(crate) fn program(&self) -> &str {
-        &self.0.shared.program
+    /// Where children look for their kinds.
+    pub(crate) fn finder(&self) -> Finder<'_> {
+        Finder {
+            kinds: self.0.shared.children.values().map(AsRef::as_ref).collect(),
+            client: self.client(),
+            namespace: self.0.object.meta().namespace.as_deref(),
+        }
     }
-
-    pub(crate) fn key(&self) -> Option<ObjectKey> {
-        ObjectKey::of(&*self.0.object)
-    }
-
-    pub(crate) fn owner_uid(&self) -> Result<String, Error> {
-        let uid = self.0.object.meta().uid.clone();
-        uid.ok_or_else(|| Error::transient("NoUid", "the object has no uid yet"))
-    }
-
-    pub(crate) fn child_kinds(&self) -> impl Iterator<Item = &dyn ChildKind> {
-        self.0.shared.children.values().map(AsRef::as_ref)
-    }
-
-    pub(crate) fn child_kind<C: Child>(&self) -> Result<&Kind<C>, Error> {
-        let kind = self.0.shared.children.get(&TypeId::of::<C>());
-        let kind = kind.and_then(|kind| kind.as_any().downcast_ref());
-        kind.ok_or_else(|| undeclared("owns", std::any::type_name::<C>()))
-    }
-}
-
-fn undeclared(how: &str, kind: &str) -> Error {
-    Error::permanent("Undeclared", format!("the controller does not say that it {how} {kind}; add .{how}::<{kind}>() to it"))
 }

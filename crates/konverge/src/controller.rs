@@ -18,13 +18,12 @@ use konverge_runtime::{
     object::{Object, ObjectKey},
 };
 use kube::{CustomResourceExt, Resource, core::object::HasStatus};
-use serde::Serialize;
 
 use crate::{
-    children::{Child, ChildKind, Children},
+    children::{Child, ChildKind, Kind},
     operator::{Part, Setup, StartError},
     reconcile::Reconcile,
-    report::{Report, Status},
+    report::{CustomStatus, Report},
     run,
 };
 
@@ -91,8 +90,7 @@ pub(crate) struct Wake<K> {
 
 impl<K, R> Controller<K, R>
 where
-    K: Object + CustomResourceExt + HasStatus + Serialize + Resource<DynamicType = ()>,
-    K::Status: AsRef<Status> + AsMut<Status> + Default + Clone + Serialize,
+    K: Object + CustomResourceExt + HasStatus<Status: CustomStatus> + Resource<DynamicType = ()>,
     R: Reconcile<K>,
 {
     /// A controller of a custom resource. How each run ended stands in the status of its object.
@@ -201,7 +199,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     fn declare_child<C: Child>(mut self, is_anywhere: bool) -> Self {
         self.children.push(DeclaredChild {
             is_anywhere,
-            begin: Box::new(Children::<K>::kind::<C>),
+            begin: Box::new(Kind::<C>::begin),
             declare: |access| {
                 access.to::<C>(&(), &["create", "delete", "get", "list", "patch", "watch"]);
             },
@@ -245,11 +243,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     /// Something outside wakes objects. `stream` is given the cache of `K` and makes a stream of the objects to look at; `name` names it
     /// in logs and readiness. Runs on standbys too. A stream that ends is not begun again.
     #[must_use]
-    pub fn trigger<S>(
-        mut self,
-        name: &'static str,
-        stream: impl FnOnce(Store<K>) -> S + Send + 'static,
-    ) -> Self
+    pub fn trigger<S>(mut self, name: &'static str, stream: impl FnOnce(Store<K>) -> S + Send + 'static) -> Self
     where
         S: futures::Stream<Item = ObjectKey> + Send + 'static,
     {

@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt, time::Duration};
 
-use konverge_apply::ApplyError;
+use konverge_apply::{ApplyError, SetError};
 use konverge_core::error::{Classify, ErrorClass};
 
 /// What went wrong in a run: a sentence for people, a reason for machines, and when to try again.
@@ -68,6 +68,12 @@ impl Classify for Error {
 impl From<ApplyError> for Error {
     fn from(error: ApplyError) -> Self {
         Self::new(error.class(), error.reason(), "cannot write to the cluster").caused_by(error)
+    }
+}
+
+impl From<SetError> for Error {
+    fn from(error: SetError) -> Self {
+        Self::new(error.class(), error.reason(), "cannot bring the children in step").caused_by(error)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Write an operator: one custom resource, its children, its status. The rest is done.
 //!
-//! The crate to add is this one; what it is made of ([`runtime`], [`apply`], [`core`], [`gen`](mod@gen)) is there for what it does not
+//! The crate to add is this one; what it is made of ([`runtime`], [`apply`], [`core`], [`generate`]) is there for what it does not
 //! cover. Read in this order: [`Reconcile`], what you write; [`Controller`], what it is about and what wakes it; [`Context`], what a run
 //! has at hand; [`Operator`], the program.
 //!
@@ -51,7 +51,6 @@ mod error;
 mod metrics;
 mod operator;
 mod options;
-mod owner;
 mod reconcile;
 mod report;
 mod run;
@@ -61,16 +60,15 @@ pub mod prelude;
 
 pub use konverge_apply as apply;
 pub use konverge_core as core;
-pub use konverge_gen as gen;
+pub use konverge_gen as generate;
 pub use konverge_runtime as runtime;
 
-pub use children::{Child, ChildOutcome, Children, Done};
+pub use children::{Child, Children};
 pub use context::Context;
 pub use controller::Controller;
 pub use error::Error;
 pub use operator::{GenerateError, Operator, Part, Setup, StartError};
 pub use options::{LogFormat, Options};
-pub use owner::{MANAGED_BY, OWNER, OWNER_UID};
 pub use reconcile::{FromFunction, Reconcile, reconcile_fn};
-pub use report::Status;
+pub use report::{CustomStatus, Status};
 pub use run::{PAUSED, RECONCILE_AT};

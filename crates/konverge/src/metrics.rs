@@ -54,7 +54,8 @@ pub(crate) fn measure<K: Object>(metrics: &Metrics, series: &ObjectMetrics, shar
     let (series, shared) = (series.clone(), Arc::clone(shared));
     metrics.before_scrape(move || {
         let objects = shared.cache.store.list();
-        let paused = objects.iter().filter(|object| object.annotations().get(PAUSED).is_some_and(|paused| paused == "true"));
+        let paused =
+            objects.iter().filter(|object| object.annotations().get(PAUSED).is_some_and(|paused| paused == "true"));
         let labels = Controller { controller: shared.name.clone() };
         series.paused.get_or_create(&labels).set(i64::try_from(paused.count()).unwrap_or(i64::MAX));
         let Some(report) = &shared.report else { return };

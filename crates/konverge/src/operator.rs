@@ -17,8 +17,8 @@ pub use start::{Setup, StartError};
 
 /// A program that is being put together. Make one with [`operator!`](crate::operator!).
 pub struct Operator {
-    pub(crate) program: String,
-    pub(crate) version: String,
+    pub(crate) program: &'static str,
+    pub(crate) version: &'static str,
     pub(crate) parts: Vec<Box<dyn Part>>,
 }
 
@@ -71,8 +71,8 @@ enum Subcommands {
 
 impl Operator {
     /// A program without parts. Its name is also its field manager and the value of the label `app.kubernetes.io/managed-by` of children.
-    pub fn new(program: impl Into<String>, version: impl Into<String>) -> Self {
-        Self { program: program.into(), version: version.into(), parts: Vec::new() }
+    pub fn new(program: &'static str, version: &'static str) -> Self {
+        Self { program, version, parts: Vec::new() }
     }
 
     /// Adds a controller.
@@ -108,9 +108,7 @@ impl Operator {
     }
 
     pub(crate) fn command(&self) -> Command {
-        // Clap keeps names for the life of the program, and there is one program.
-        let (name, version) = (self.program.clone(), self.version.clone());
-        Arguments::command().name(name).version(version)
+        Arguments::command().name(self.program).version(self.version)
     }
 
     /// What the program needs of the API server in every namespace it looks at.

@@ -3,7 +3,7 @@
 pub use std::{process::ExitCode, sync::Arc, time::Duration};
 
 pub use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
-pub use konverge_apply::conditions::Reason;
+pub use konverge_apply::{ApplyOutcome, conditions::Reason};
 pub use konverge_runtime::{
     Action,
     cache::{Predicate, Selection},
@@ -18,4 +18,4 @@ pub use kube::{
 pub use schemars::JsonSchema;
 pub use serde::{Deserialize, Serialize};
 
-pub use crate::{Context, Controller, Done, Error, Operator, Options, Reconcile, Status, reconcile_fn};
+pub use crate::{Context, Controller, CustomStatus, Error, Operator, Options, Reconcile, Status, reconcile_fn};

@@ -19,11 +19,7 @@ pub trait Reconcile<K: Object>: Send + Sync + 'static {
     ///
     /// Runs after creation and changes of the object, its children and what else the controller watches, after failures, and
     /// every few hours to be sure.
-    fn apply(
-        &self,
-        object: Arc<K>,
-        context: Context<K>,
-    ) -> impl Future<Output = Result<Action, Self::Error>> + Send;
+    fn apply(&self, object: Arc<K>, context: Context<K>) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 
     /// The object is being deleted: undo what is outside the cluster. Only called where the controller has a finalizer.
     ///

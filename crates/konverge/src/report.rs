@@ -11,20 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What every custom resource says of itself. Use it as the status, or flatten it into a status of your own that gives access to it
-/// through `AsRef` and `AsMut`:
-///
-/// ```
-/// use konverge::prelude::*;
-///
-/// #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-/// struct GreetingStatus {
-///     text: String,
-///     #[serde(flatten)]
-///     standard: Status,
-/// }
-/// konverge::status_of!(GreetingStatus, standard);
-/// ```
+/// What every custom resource says of itself. Use it as the status, or flatten it into a [`CustomStatus`] of your own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -36,34 +23,49 @@ pub struct Status {
     pub conditions: Conditions,
 }
 
-impl AsRef<Status> for Status {
-    fn as_ref(&self) -> &Status {
-        self
+/// A status that has the standard part in it.
+///
+/// ```
+/// use konverge::prelude::*;
+///
+/// #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+/// struct GreetingStatus {
+///     greeted: u32,
+///     #[serde(flatten)]
+///     standard: Status,
+/// }
+///
+/// impl CustomStatus for GreetingStatus {
+///     fn standard(&self) -> &Status {
+///         &self.standard
+///     }
+///
+///     fn standard_mut(&mut self) -> &mut Status {
+///         &mut self.standard
+///     }
+/// }
+/// ```
+pub trait CustomStatus: Default + Clone + Serialize + Send + 'static {
+    /// The standard part.
+    fn standard(&self) -> &Status;
+
+    /// The standard part, to be written by the controller.
+    fn standard_mut(&mut self) -> &mut Status;
+
+    /// Called after each run with how it ended, for a status that says so in fields of its own.
+    fn summarize(&mut self, ready: bool, message: &str) {
+        let _ = (ready, message);
     }
 }
 
-impl AsMut<Status> for Status {
-    fn as_mut(&mut self) -> &mut Status {
+impl CustomStatus for Status {
+    fn standard(&self) -> &Status {
         self
     }
-}
 
-/// Tells which field of a status is the [`Status`] that every custom resource has.
-#[macro_export]
-macro_rules! status_of {
-    ($status:ty, $field:ident) => {
-        impl ::core::convert::AsRef<$crate::Status> for $status {
-            fn as_ref(&self) -> &$crate::Status {
-                &self.$field
-            }
-        }
-
-        impl ::core::convert::AsMut<$crate::Status> for $status {
-            fn as_mut(&mut self) -> &mut $crate::Status {
-                &mut self.$field
-            }
-        }
-    };
+    fn standard_mut(&mut self) -> &mut Status {
+        self
+    }
 }
 
 /// How a run ended.
@@ -79,6 +81,14 @@ impl Verdict {
     /// What is said of a success that its author says nothing of.
     pub(crate) fn success() -> Self {
         Self::Ready { reason: const { Reason::new("Reconciled") }, message: "in step".to_owned() }
+    }
+
+    fn message(&self) -> &str {
+        let (Self::Ready { message, .. }
+        | Self::Progressing { message, .. }
+        | Self::Retrying { message, .. }
+        | Self::Stalled { message, .. }) = self;
+        message
     }
 
     /// Says it in a status.
@@ -103,29 +113,27 @@ pub(crate) struct Report<K> {
     pub(crate) begin: fn(&K) -> Box<dyn AnyStatus>,
 }
 
-impl<K> Report<K>
-where
-    K: HasStatus,
-    K::Status: AsRef<Status> + AsMut<Status> + Default + Clone + Serialize + Send + 'static,
-{
+impl<K: HasStatus<Status: CustomStatus>> Report<K> {
     pub(crate) fn new() -> Self {
         Self {
-            standard: |object| object.status().map(AsRef::as_ref),
+            standard: |object| object.status().map(CustomStatus::standard),
             begin: |object| Box::new(object.status().cloned().unwrap_or_default()),
         }
     }
 }
 
-/// A status of some type that contains the standard part.
+/// A status of some type that has the standard part in it.
 pub(crate) trait AnyStatus: Any + Send {
-    fn standard(&mut self) -> &mut Status;
+    /// Says how a run ended.
+    fn say(&mut self, verdict: &Verdict, moment: Moment);
     fn json(&self) -> Result<Value, serde_json::Error>;
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-impl<S: AsMut<Status> + Serialize + Send + 'static> AnyStatus for S {
-    fn standard(&mut self) -> &mut Status {
-        self.as_mut()
+impl<S: CustomStatus> AnyStatus for S {
+    fn say(&mut self, verdict: &Verdict, moment: Moment) {
+        verdict.write_to(self.standard_mut(), moment);
+        self.summarize(matches!(verdict, Verdict::Ready { .. }), verdict.message());
     }
 
     fn json(&self) -> Result<Value, serde_json::Error> {

@@ -18,12 +18,10 @@ use konverge_runtime::{
 use kube::{Resource, ResourceExt, runtime::events::EventType};
 
 use crate::{
-    children::prune,
     context::{Context, Said, Shared},
     controller::{Controller, How, Only, Wake},
     error::{Error, in_one_line},
     operator::{Setup, StartError},
-    owner::has_finalizer,
     reconcile::Reconcile,
     report::Verdict,
     witness::Stores,
@@ -85,7 +83,7 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
                 wake(owner, priority, "child");
             }
         };
-        kind.subscribe(&mut stores, Arc::new(told));
+        kind.subscribe(&mut stores, Box::new(told));
         synced.push(kind.synced());
         kinds.insert(kind.child_type(), kind);
     }
@@ -112,7 +110,6 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     let applier = setup.applier.clone().with_witness(Arc::new(stores));
     let shared = Arc::new(Shared {
         name: name.clone(),
-        program: setup.program.clone(),
         kind,
         cache,
         applier,
@@ -153,9 +150,7 @@ fn meaning<K: Resource>(change: &Change<K>) -> (Priority, &'static str, bool) {
     let annotation = |object: &Arc<K>| object.annotations().get(RECONCILE_AT).cloned();
     match (&change.old, &change.new) {
         (Some(old), Some(new)) if annotation(old) != annotation(new) => (Priority::High, "reconcile-now", true),
-        (Some(old), Some(new)) => {
-            (Priority::Normal, "changed", old.meta().generation != new.meta().generation)
-        }
+        (Some(old), Some(new)) => (Priority::Normal, "changed", old.meta().generation != new.meta().generation),
         _ if change.listed => (Priority::Low, "listed", false),
         _ => (Priority::Normal, "created", true),
     }
@@ -267,15 +262,15 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
             return Ok(Action::Done);
         }
         let cleaned = match self.reconciler.cleanup(Arc::clone(&object), context.clone()).await {
-            Ok(()) => prune(&context, &[].into()).await.map_err(RunError::Engine),
+            Ok(()) => context.children().apply().await.map_err(RunError::Engine),
             Err(error) => Err(RunError::Author(error)),
         };
         if let Err(error) = cleaned {
             self.report(&context, Some(Failure::of(&error))).await?;
             return Err(error);
         }
-        let uid = context.owner_uid()?;
-        if context.child_kinds().any(|kind| !kind.owned(&uid).is_empty()) {
+        let uid = object.uid().unwrap_or_default();
+        if self.shared.children.values().any(|kind| kind.has_any(&uid)) {
             // The last of them wakes us when it goes.
             return Ok(Action::Done);
         }
@@ -297,7 +292,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
             Some(report) => {
                 let mut status = status.unwrap_or_else(|| (report.begin)(object));
                 let moment = Moment { generation: object.meta().generation, now: Timestamp::now() };
-                verdict.write_to(status.standard(), moment);
+                status.say(&verdict, moment);
                 let status = status.json().map_err(|source| ApplyError::Encode {
                     kind: K::kind(&self.shared.kind).into_owned(),
                     name: object.name_any(),
@@ -311,6 +306,10 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
         }
         Ok(())
     }
+}
+
+fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
+    object.finalizers().iter().any(|found| found == finalizer)
 }
 
 fn is_paused<K: Resource>(object: &K) -> bool {

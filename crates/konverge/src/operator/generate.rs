@@ -28,7 +28,7 @@ impl Operator {
             files.objects("crds.yaml", &crds)?;
         }
         let grant = Grant {
-            program: &self.program,
+            program: self.program,
             namespace,
             everywhere: self.access().rules(),
             at_home: self.access_at_home().rules(),
@@ -55,7 +55,7 @@ impl Operator {
     }
 
     fn reference(&self) -> String {
-        let metrics = konverge_runtime::Metrics::new(&self.program, &self.version);
+        let metrics = konverge_runtime::Metrics::new(self.program, self.version);
         metrics.register(ObjectMetrics::register);
         let mut series = String::new();
         metrics.register(|registry: &mut Registry| series = reference::metrics(registry));
@@ -79,5 +79,8 @@ const CONDITIONS: &[(&str, &str)] = &[
 const ANNOTATIONS: &[(&str, &str)] = &[
     (crate::run::PAUSED, "`true`: the object is left alone, except for its deletion"),
     (crate::run::RECONCILE_AT, "Each new value makes the object be looked at at once"),
-    (crate::owner::OWNER, "On children: kind, namespace and name of the object they belong to"),
+    (
+        konverge_apply::desired::ALLOW_DELETES,
+        "How many children one run may delete, where that is more than the budget",
+    ),
 ];

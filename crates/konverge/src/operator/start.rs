@@ -37,7 +37,7 @@ pub struct Setup {
     /// The series of the program.
     pub metrics: Metrics,
     /// The name of the program.
-    pub program: String,
+    pub program: &'static str,
     pub(crate) object_metrics: ObjectMetrics,
     options: Options,
     queues: Vec<queues::Shown>,
@@ -60,7 +60,9 @@ pub enum StartError {
     #[error(transparent)]
     Lease(#[from] TimingsError),
     /// Children in other namespaces outlive their owner without a finalizer.
-    #[error("controller {controller} has children in any namespace and needs a finalizer to delete them; add .finalizer(\"…\")")]
+    #[error(
+        "controller {controller} has children in any namespace and needs a finalizer to delete them; add .finalizer(\"…\")"
+    )]
     NeedsFinalizer {
         /// Which one.
         controller: String,
@@ -118,22 +120,22 @@ impl Operator {
     /// The program, ready to run. Nothing is sent before it runs. Logging is left to the caller.
     pub async fn assemble(self, options: Options) -> Result<Manager, StartError> {
         let Self { program, version, parts } = self;
-        let metrics = Metrics::new(&program, &version);
+        let metrics = Metrics::new(program, version);
         let grace = Duration::from_secs(options.grace_period);
         let mut manager = Manager::bind(options.address, metrics.clone()).await?.grace(grace);
         let client = client::build(&options.client(), metrics.client()).await?;
         if options.leader_election {
             let impatient = client::build(&options.client().impatient(), metrics.client()).await?;
-            let lease = options.lease(&program, impatient.default_namespace())?;
+            let lease = options.lease(program, impatient.default_namespace())?;
             manager = manager.leader_election(Elector::new(impatient, lease));
         }
-        let (events, publish) = EventSink::new(client.clone(), &program, manager.stop_tasks().cancelled_owned());
+        let (events, publish) = EventSink::new(client.clone(), program, manager.stop_tasks().cancelled_owned());
         metrics.register(|registry| events.register(registry));
         manager.stopping_task("events", publish);
         let object_metrics = metrics.register(ObjectMetrics::register);
         let mut setup = Setup {
-            caches: Caches::new(client.clone(), &program, metrics.caches()),
-            applier: Applier::new(client.clone(), &program).with_dry_run(options.dry_run),
+            caches: Caches::new(client.clone(), program, metrics.caches()),
+            applier: Applier::new(client.clone(), program).with_dry_run(options.dry_run),
             manager,
             client,
             events,
