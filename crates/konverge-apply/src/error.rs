@@ -102,6 +102,22 @@ pub enum ApplyError {
         /// The object.
         object: Box<ObjectName>,
     },
+    /// The object is somebody else's child. Nothing was written.
+    #[error(
+        "{object} belongs to the owner with uid {owner}; choose another name, or delete what is not wanted any more"
+    )]
+    OwnedByAnother {
+        /// The object.
+        object: Box<ObjectName>,
+        /// Uid of its owner.
+        owner: String,
+    },
+    /// Two children of one set have the same name. Nothing was written.
+    #[error("{object} is wanted twice with different content by one owner; leave one out or rename it")]
+    WantedTwice {
+        /// The object.
+        object: Box<ObjectName>,
+    },
     /// A finalizer needs a name like `example.com/cleanup`. Nothing was sent.
     #[error("{finalizer:?} is no name for a finalizer of {object}; it has to look like example.com/cleanup")]
     InvalidFinalizer {
@@ -170,9 +186,9 @@ impl ApplyError {
 impl Classify for ApplyError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Transport { .. } | Self::Answer { .. } | Self::Gone { .. } | Self::OutOfDate { .. } => {
-                ErrorClass::Transient
-            }
+            Self::Transport { .. } | Self::Answer { .. } | Self::Gone { .. } | Self::OutOfDate { .. }
+            // The other owner may let go, which nothing tells us.
+            | Self::OwnedByAnother { .. } => ErrorClass::Transient,
             Self::Refused { retry_after: Some(delay), code, .. } if is_transient(*code) => ErrorClass::After(*delay),
             Self::Refused { code, .. } if is_transient(*code) => ErrorClass::Transient,
             Self::MissingField { .. }
@@ -181,6 +197,7 @@ impl Classify for ApplyError {
             | Self::Refused { .. }
             | Self::Conflict { .. }
             | Self::Terminating { .. }
+            | Self::WantedTwice { .. }
             | Self::InvalidFinalizer { .. } => ErrorClass::Permanent,
         }
     }
@@ -195,6 +212,8 @@ impl Classify for ApplyError {
             Self::Gone { .. } => "Gone",
             Self::Conflict { .. } => "FieldConflict",
             Self::Terminating { .. } => "Terminating",
+            Self::OwnedByAnother { .. } => "OwnedByAnother",
+            Self::WantedTwice { .. } => "WantedTwice",
             Self::InvalidFinalizer { .. } => "InvalidFinalizer",
             Self::Refused { code: 401, .. } => "ApiServerUnauthorized",
             Self::Refused { code: 403, .. } => "Forbidden",

@@ -55,7 +55,7 @@ impl Target {
         let given = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
         let name = given(&metadata.name).ok_or_else(|| missing("metadata.name"))?;
         let namespace = given(&metadata.namespace);
-        if namespace.is_none() && TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>() {
+        if namespace.is_none() && is_namespaced::<K>() {
             return Err(missing("metadata.namespace"));
         }
         Ok(Self::named::<K>(kind, namespace.as_deref(), name))
@@ -84,10 +84,26 @@ impl Target {
         &self.object.name
     }
 
+    /// Tells it from all other objects.
+    pub(crate) fn key(&self) -> String {
+        key(&self.api_version, &self.object)
+    }
+
     /// Whether values of the object must never be shown.
     pub(crate) fn is_secret(&self) -> bool {
         self.object.kind == "Secret"
     }
+}
+
+/// Tells an object from all others, in whichever version of its group it is looked at.
+pub(crate) fn key(api_version: &str, object: &ObjectName) -> String {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    format!("{group} {} {}/{}", object.kind, object.namespace.as_deref().unwrap_or_default(), object.name)
+}
+
+/// Whether objects of the kind have a namespace for sure.
+pub(crate) fn is_namespaced<K: Resource<Scope: 'static>>() -> bool {
+    TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>()
 }
 
 /// The object as JSON, as it would be written.

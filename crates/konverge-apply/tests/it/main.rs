@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod applying;
+mod desired;
 mod events;
+mod finalizers;
 mod in_step;
 mod migration;
 mod secrets;
