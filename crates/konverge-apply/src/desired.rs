@@ -160,6 +160,7 @@ impl DesiredSet {
     }
 
     /// Adds a child. One of a namespaced kind that says no namespace goes into the owner's.
+    #[expect(clippy::should_implement_trait, reason = "a set grows by `add` everywhere; nobody adds sets with `+`")]
     pub fn add<K: Writable + Resource<DynamicType: Default>>(self, child: K) -> Self {
         self.add_with(child, &K::DynamicType::default())
     }

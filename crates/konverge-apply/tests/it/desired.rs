@@ -113,8 +113,8 @@ async fn row_07_pruning_leaves_the_finalizers_of_others() {
     let owner = stage.owner("owner").await;
     let made = stage.apply(&owner, vec![config_map(None, "held", &[])]).await.unwrap();
     assert!(made.is_change());
-    let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
-    stage.children.patch("held", &PatchParams::default(), &Patch::Merge(&hold)).await.unwrap();
+    let finalizer = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    stage.children.patch("held", &PatchParams::default(), &Patch::Merge(&finalizer)).await.unwrap();
     let pruned = stage.apply(&owner, vec![]).await.unwrap();
     assert_eq!(pruned.pruned.len(), 1);
     let held = stage.children.get("held").await.unwrap();
