@@ -25,8 +25,8 @@ use kube::{
 use serde_json::json;
 
 pub use self::audit::{AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser};
-pub use self::{manifest::ManifestError, role_use::RoleUse};
 use self::servers::Servers;
+pub use self::{manifest::ManifestError, role_use::RoleUse};
 use crate::{
     assets::{Assets, AssetsError, Binary},
     guard::RunDirectory,

@@ -124,7 +124,7 @@ impl Operator {
     /// What the program needs of the API server in its own namespace: its lease.
     pub fn access_at_home(&self) -> Access {
         let mut access = Access::default();
-        access.to_resource("coordination.k8s.io", "leases", &["create", "get", "update"]);
+        access.to_resource("coordination.k8s.io", "leases", &["create", "get", "patch"]);
         access
     }
 

@@ -78,10 +78,8 @@ fn kind(document: &DynamicObject) -> &str {
 
 async fn apply(client: &Client, document: &DynamicObject) -> Result<(), ManifestError> {
     let name = document.metadata.name.clone().unwrap_or_default();
-    let failed = |source| ManifestError::Apply {
-        object: format!("{} {name}", kind(document)),
-        source: Box::new(source),
-    };
+    let failed =
+        |source| ManifestError::Apply { object: format!("{} {name}", kind(document)), source: Box::new(source) };
     let types = document.types.clone().unwrap_or_default();
     let kind = GroupVersionKind::try_from(&types)
         .map_err(|error| ManifestError::Document { number: 0, cause: error.to_string() })?;
