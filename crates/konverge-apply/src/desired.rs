@@ -16,6 +16,7 @@ use crate::{
     error::ApplyError,
     object::{ObjectName, Target, Writable, json as to_json, metadata_string},
     owners::{MANAGED_BY, Owner},
+    readiness::{Readiness, readiness},
 };
 
 pub use self::budget::{ALLOW_DELETES, DeleteBudget};
@@ -74,6 +75,12 @@ pub struct SetReport {
 }
 
 impl SetReport {
+    /// The children that are not ready, and why.
+    pub fn not_ready(&self) -> impl Iterator<Item = (&ObjectName, Readiness)> {
+        let all = self.children.iter().map(|child| (&child.object, readiness(Some(&child.state))));
+        all.filter(|(_, readiness)| !readiness.is_current())
+    }
+
     /// Whether something is different now.
     pub fn is_change(&self) -> bool {
         !self.pruned.is_empty() || self.children.iter().any(|child| child.outcome.is_change())

@@ -258,3 +258,29 @@ async fn a_dry_run_of_a_set_writes_and_deletes_nothing() {
     assert_eq!(dry.names().await, ["old"]);
     assert_eq!(dry.children.get("old").await.unwrap(), before);
 }
+
+#[tokio::test]
+async fn row_34_a_set_tells_which_children_are_not_ready() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
+    let deployment: k8s_openapi::api::apps::v1::Deployment = serde_json::from_value(json!({
+        "metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    }))
+    .unwrap();
+    let set = || DesiredSet::new(Owner::of(&owner).unwrap()).add(deployment.clone()).add(config_map(None, "app", &[]));
+    let report = set().apply(&stage.applier).await.unwrap();
+    let waiting: Vec<_> = report.not_ready().map(|(object, why)| format!("{object}: {why}")).collect();
+    assert_eq!(waiting, [format!("Deployment {}/web: in progress: replicas: 0 of 1", stage.namespace)]);
+    let api: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let status = json!({"status": {
+        "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1, "observedGeneration": 1,
+        "conditions": [{"type": "Available", "status": "True", "reason": "R", "message": ""}],
+    }});
+    api.patch_status("web", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+    let seen = api.get("web").await.unwrap();
+    let app = stage.children.get("app").await.unwrap();
+    let report = set().observe([&seen]).observe([&app]).apply(&stage.applier).await.unwrap();
+    assert_eq!(report.not_ready().count(), 0);
+    assert!(!report.is_change());
+}
