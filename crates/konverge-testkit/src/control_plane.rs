@@ -2,6 +2,7 @@
 
 mod audit;
 mod credentials;
+mod installed;
 mod manifest;
 mod role_use;
 mod servers;
@@ -26,7 +27,7 @@ use serde_json::json;
 
 pub use self::audit::{AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser};
 use self::servers::Servers;
-pub use self::{manifest::ManifestError, role_use::RoleUse};
+pub use self::{installed::InstalledOperator, manifest::ManifestError, role_use::RoleUse};
 use crate::{
     assets::{Assets, AssetsError, Binary},
     guard::RunDirectory,

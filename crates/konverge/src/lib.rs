@@ -63,6 +63,8 @@ pub use konverge_core as core;
 pub use konverge_gen as generate;
 pub use konverge_runtime as runtime;
 
+pub use konverge_runtime::object::Object;
+
 pub use children::{Child, Children};
 pub use context::Context;
 pub use controller::Controller;

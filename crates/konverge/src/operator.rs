@@ -45,7 +45,7 @@ macro_rules! operator {
 }
 
 #[derive(Parser)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, about = None, long_about = None)]
 struct Arguments {
     #[command(flatten)]
     options: Options,
