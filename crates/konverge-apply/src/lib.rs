@@ -1,7 +1,7 @@
 //! Writing to the cluster so that a repetition, a crash or a second writer does no harm.
 //!
 //! Read in this order: [`applier`], server-side apply of any object, and [`in_step`], how it is known without a request that there
-//! is nothing to do; [`desired`], the children of an owner, with [`owners`] and [`readiness`]; [`status`] and [`conditions`], what is
+//! is nothing to do; [`desired`], the children of an owner, with [`owners`] and [`mod@readiness`]; [`status`] and [`conditions`], what is
 //! told about an object in the object; [`events`], telling people without ever holding up the work; [`delete`], [`metadata`] and
 //! the finalizers of [`Applier`], the small writes; [`read`], the few questions that no cache answers; [`error`], what a refusal
 //! means for the next attempt.

@@ -42,7 +42,13 @@ pub async fn list_all<K>(api: &Api<K>, parameters: &ListParams) -> Result<Vec<K>
 where
     K: Clone + DeserializeOwned + Debug + Resource,
 {
-    pages(parameters, async |page| api.list(&page).await.map(|list| (list.items, list.metadata.continue_))).await
+    let mut pages = Pages::new(parameters);
+    loop {
+        let page = api.list(&pages.next()).await;
+        if pages.take(page.map(|list| (list.items, list.metadata.continue_)))? {
+            return Ok(pages.items);
+        }
+    }
 }
 
 /// Namespaces and names of all objects that the parameters select. Only their metadata is asked for.
@@ -50,39 +56,55 @@ pub async fn list_names<K>(api: &Api<K>, parameters: &ListParams) -> Result<Vec<
 where
     K: Clone + DeserializeOwned + Debug + Resource,
 {
-    let objects = pages(parameters, async |page| {
-        let list = api.list_metadata(&page).await?;
-        Ok((list.items, list.metadata.continue_))
-    });
-    let name = |object: PartialObjectMeta<K>| Name { namespace: object.namespace(), name: object.name_any() };
-    Ok(objects.await?.into_iter().map(name).collect())
+    let mut pages = Pages::new(parameters);
+    loop {
+        let page = api.list_metadata(&pages.next()).await;
+        if pages.take(page.map(|list| (list.items, list.metadata.continue_)))? {
+            let name = |object: PartialObjectMeta<K>| Name { namespace: object.namespace(), name: object.name_any() };
+            return Ok(pages.items.into_iter().map(name).collect());
+        }
+    }
 }
 
-/// Collects pages. A list that took so long that the API server forgot its beginning is begun again, once.
-async fn pages<T>(
-    parameters: &ListParams,
-    page: impl AsyncFn(ListParams) -> Result<(Vec<T>, Option<String>), kube::Error>,
-) -> Result<Vec<T>, kube::Error> {
-    let (mut items, mut token, mut begun_again) = (Vec::new(), None::<String>, false);
-    loop {
-        let mut next = parameters.clone().limit(parameters.limit.unwrap_or(PAGE));
-        // The first page decides which state of the world the others are of.
-        if let Some(token) = &token {
-            (next.continue_token, next.resource_version, next.version_match) = (Some(token.clone()), None, None);
+/// A list that comes page by page. One that took so long that the API server forgot its beginning is begun again, once.
+struct Pages<'a, T> {
+    parameters: &'a ListParams,
+    items: Vec<T>,
+    token: Option<String>,
+    begun_again: bool,
+}
+
+impl<'a, T> Pages<'a, T> {
+    fn new(parameters: &'a ListParams) -> Self {
+        Self { parameters, items: Vec::new(), token: None, begun_again: false }
+    }
+
+    /// How to ask for the next page.
+    fn next(&self) -> ListParams {
+        let next = self.parameters.clone().limit(self.parameters.limit.unwrap_or(PAGE));
+        match &self.token {
+            None => next,
+            // The first page decides which state of the world the others are of.
+            Some(token) => {
+                ListParams { continue_token: Some(token.clone()), resource_version: None, version_match: None, ..next }
+            }
         }
-        match page(next).await {
+    }
+
+    /// Takes a page with the token of the rest. Whether it was the last.
+    fn take(&mut self, page: Result<(Vec<T>, Option<String>), kube::Error>) -> Result<bool, kube::Error> {
+        match page {
             Ok((more, rest)) => {
-                items.extend(more);
-                token = rest.filter(|token| !token.is_empty());
-                if token.is_none() {
-                    return Ok(items);
-                }
+                self.items.extend(more);
+                self.token = rest.filter(|token| !token.is_empty());
+                Ok(self.token.is_none())
             }
-            Err(kube::Error::Api(status)) if status.code == 410 && token.is_some() && !begun_again => {
-                (token, begun_again) = (None, true);
-                items.clear();
+            Err(kube::Error::Api(status)) if status.code == 410 && self.token.is_some() && !self.begun_again => {
+                (self.token, self.begun_again) = (None, true);
+                self.items.clear();
+                Ok(false)
             }
-            Err(error) => return Err(error),
+            Err(error) => Err(error),
         }
     }
 }
@@ -175,32 +197,31 @@ mod tests {
         kube::Error::Api(kube::core::Status::failure("too old", "Expired").with_code(410).boxed())
     }
 
-    #[tokio::test]
-    async fn pages_are_collected_and_an_expired_list_is_begun_again_once() {
-        let calls = std::sync::Mutex::new(Vec::new());
-        let parameters = ListParams::default().labels("a=b");
-        let listed = pages(&parameters, async |page| {
-            let mut calls = calls.lock().expect("no panic");
-            calls.push((page.continue_token.clone(), page.label_selector.clone(), page.limit));
-            match (calls.len(), page.continue_token.as_deref()) {
-                (2, _) => Err(expired()),
-                (_, None) => Ok((vec![1, 2], Some("next".to_owned()))),
-                (_, Some(_)) => Ok((vec![3], Some(String::new()))),
-            }
-        });
-        assert_eq!(listed.await.expect("a list"), [1, 2, 3]);
-        let calls = calls.into_inner().expect("no panic");
-        assert_eq!(calls.iter().map(|call| call.0.is_some()).collect::<Vec<_>>(), [false, true, false, true]);
-        assert!(calls.iter().all(|call| call.1.as_deref() == Some("a=b") && call.2 == Some(PAGE)));
+    #[test]
+    fn pages_are_collected_and_an_expired_list_is_begun_again_once() {
+        let parameters = ListParams::default().labels("a=b").at("7");
+        let mut pages = Pages::new(&parameters);
+        let page = |items: &[i32], rest: &str| Ok((items.to_vec(), Some(rest.to_owned())));
+        assert_eq!((pages.next().limit, pages.next().resource_version.as_deref()), (Some(PAGE), Some("7")));
+        assert!(!pages.take(page(&[1], "next")).expect("a page"));
+        let next = pages.next();
+        assert_eq!((next.continue_token.as_deref(), next.resource_version), (Some("next"), None));
+        assert_eq!(next.label_selector.as_deref(), Some("a=b"));
+        assert!(!pages.take(Err(expired())).expect("another try"));
+        assert_eq!(pages.next().continue_token, None);
+        assert!(!pages.take(page(&[1, 2], "next")).expect("a page"));
+        assert!(pages.take(page(&[3], "")).expect("a page"));
+        assert_eq!(pages.items, [1, 2, 3]);
     }
 
-    #[tokio::test]
-    async fn a_list_that_always_expires_is_an_error() {
+    #[test]
+    fn a_list_that_always_expires_is_an_error() {
         let parameters = ListParams::default();
-        let listed = pages(&parameters, async |page| match page.continue_token {
-            None => Ok((vec![1], Some("next".to_owned()))),
-            Some(_) => Err(expired()),
-        });
-        assert!(listed.await.is_err());
+        let mut pages = Pages::<i32>::new(&parameters);
+        assert!(pages.take(Err(expired())).is_err(), "not even the first page");
+        for is_error in [false, true] {
+            assert!(!pages.take(Ok((vec![], Some("next".to_owned())))).expect("a page"));
+            assert_eq!(pages.take(Err(expired())).is_err(), is_error);
+        }
     }
 }
