@@ -306,4 +306,19 @@ mod tests {
             })
         );
     }
+
+    /// Reconcilers run on any thread.
+    #[test]
+    fn writes_can_be_sent_between_threads() {
+        fn is_send(_: impl Send) {}
+        let _ = |applier: Applier, object: ConfigMap, set: crate::DesiredSet| {
+            is_send(applier.apply(&object, None));
+            is_send(applier.delete(&object));
+            is_send(applier.add_finalizer(&object, "a/b"));
+            is_send(set.apply(&applier));
+            is_send(crate::StatusWriter::new(applier.clone()).write(&object, &()));
+            let api = kube::Api::<ConfigMap>::all(applier.client().clone());
+            is_send(crate::read::list_all(&api, &kube::api::ListParams::default()));
+        };
+    }
 }

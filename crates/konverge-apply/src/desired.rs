@@ -3,7 +3,10 @@
 mod budget;
 mod prune;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+};
 
 use konverge_core::error::{Classify, ErrorClass};
 use kube::Resource;
@@ -20,7 +23,7 @@ use crate::{
 };
 
 pub use self::budget::{ALLOW_DELETES, DeleteBudget};
-use self::prune::{Observed, to_prune};
+use self::prune::{Observed, TooMany, to_prune};
 
 /// What one owner wants to exist, and what was seen of it.
 ///
@@ -92,10 +95,12 @@ impl SetReport {
 #[non_exhaustive]
 pub enum SetError {
     /// Some children could not be written or pruned. All others were tried; nothing was pruned if one was not written.
-    #[error("{}{}", failed.first().map_or_else(String::new, ToString::to_string), more(failed))]
+    #[error("{}", all(failed))]
     Children {
         /// What went wrong, in the order of the children. Never empty.
         failed: Vec<ApplyError>,
+        /// What was done all the same.
+        done: Box<SetReport>,
     },
     /// More should be deleted than may be at once. Nothing was deleted; all that is wanted is applied.
     #[error(
@@ -111,13 +116,32 @@ pub enum SetError {
         existing: usize,
         /// How many may go.
         allowed: usize,
+        /// What was done all the same.
+        done: Box<SetReport>,
     },
 }
 
-fn more(failed: &[ApplyError]) -> String {
-    match failed.len() {
-        0 | 1 => String::new(),
-        all => format!(" (and {} more children)", all - 1),
+impl SetError {
+    /// What was done all the same.
+    pub fn done(&self) -> &SetReport {
+        match self {
+            Self::Children { done, .. } | Self::TooManyDeletions { done, .. } => done,
+        }
+    }
+}
+
+/// The first failure with its causes, and how many there are besides.
+fn all(failed: &[ApplyError]) -> String {
+    let Some(first) = failed.first() else { return String::new() };
+    let mut text = first.to_string();
+    let mut cause = first.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    match failed.len() - 1 {
+        0 => text,
+        more => format!("{text} (and {more} more failed)"),
     }
 }
 
@@ -126,7 +150,7 @@ impl Classify for SetError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::TooManyDeletions { .. } => ErrorClass::Permanent,
-            Self::Children { failed } => {
+            Self::Children { failed, .. } => {
                 let classes = || failed.iter().map(Classify::class);
                 let later = classes().filter_map(|class| match class {
                     ErrorClass::After(delay) => Some(delay),
@@ -144,7 +168,7 @@ impl Classify for SetError {
     fn reason(&self) -> &'static str {
         match self {
             Self::TooManyDeletions { .. } => "TooManyDeletions",
-            Self::Children { failed } => failed.first().map_or("Failed", Classify::reason),
+            Self::Children { failed, .. } => failed.first().map_or("Failed", Classify::reason),
         }
     }
 }
@@ -226,14 +250,21 @@ impl DesiredSet {
             }
         }
         if !failed.is_empty() {
-            return Err(SetError::Children { failed });
+            return Err(SetError::Children { failed, done: Box::new(report) });
         }
         // A kind can be served by two groups, so an object is known by its uid too.
         let key = |child: &ChildReport| crate::object::key(&child.api_version, &child.object);
         let uid = |child: &ChildReport| metadata_string(&child.state, "uid").map(ToOwned::to_owned);
         let wanted: BTreeSet<String> =
             report.children.iter().map(key).chain(report.children.iter().filter_map(uid)).collect();
-        for unwanted in to_prune(&self.owner, self.observed.values(), &wanted, self.budget)? {
+        let unwanted = match to_prune(&self.owner, self.observed.values(), &wanted, self.budget) {
+            Ok(unwanted) => unwanted,
+            Err(TooMany { count, existing, allowed }) => {
+                let (owner, done) = (Box::new(self.owner.object), Box::new(report));
+                return Err(SetError::TooManyDeletions { owner, count, existing, allowed, done });
+            }
+        };
+        for unwanted in unwanted {
             let target = &unwanted.target;
             match applier.delete_target(target, unwanted.metadata("uid"), unwanted.metadata("resourceVersion")).await {
                 Ok(Deletion::Deleted | Deletion::Terminating) => report.pruned.push(target.object.clone()),
@@ -241,7 +272,7 @@ impl DesiredSet {
                 Err(error) => failed.push(error),
             }
         }
-        if failed.is_empty() { Ok(report) } else { Err(SetError::Children { failed }) }
+        if failed.is_empty() { Ok(report) } else { Err(SetError::Children { failed, done: Box::new(report) }) }
     }
 }
 

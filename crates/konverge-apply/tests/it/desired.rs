@@ -5,7 +5,7 @@ use konverge_apply::{
     Applier, ApplyError, ApplyOutcome, DeleteBudget, DesiredSet, Owner, SetError, SetReport,
     owners::{OWNER_UID, owner_of},
 };
-use konverge_core::error::Classify;
+use konverge_core::error::{Classify, ErrorClass};
 use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     runtime::reflector::ObjectRef,
@@ -184,7 +184,7 @@ async fn what_others_made_is_not_taken_over_in_silence() {
     let by_hand = PostParams { field_manager: Some("kubectl".to_owned()), ..PostParams::default() };
     let theirs = stage.children.create(&by_hand, &config_map(None, "app", &[("a", "theirs")])).await.unwrap();
     let error = stage.apply(&owner, vec![config_map(None, "app", &[("a", "ours")])]).await.expect_err("a conflict");
-    let SetError::Children { failed } = &error else { panic!("{error}") };
+    let SetError::Children { failed, .. } = &error else { panic!("{error}") };
     assert!(matches!(failed[0], ApplyError::Conflict { .. }) && error.to_string().contains("kubectl"), "{error}");
     assert_eq!(stage.children.get("app").await.unwrap(), theirs);
     // Where nobody disagrees, it becomes a child.
@@ -200,6 +200,7 @@ async fn one_bad_child_stops_no_other_and_nothing_is_pruned() {
     let children = vec![config_map(None, "Bad Name", &[]), config_map(None, "new", &[])];
     let error = stage.apply(&owner, children).await.expect_err("a bad name");
     assert!(error.to_string().contains("Bad Name"), "{error}");
+    assert_eq!(error.done().children.len(), 1);
     assert_eq!(stage.names().await, ["new", "old"]);
     let repaired = stage.apply(&owner, vec![config_map(None, "new", &[])]).await.unwrap();
     assert_eq!(repaired.pruned.len(), 1);
@@ -232,7 +233,11 @@ async fn beyond_the_budget_nothing_is_deleted_until_it_is_allowed() {
         set.add(config_map(None, "c0", &[("applied", "yes")])).apply(&stage.applier).await
     };
     let error = prune(&owner).await.expect_err("three of four");
-    assert_eq!(error.reason(), "TooManyDeletions", "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&format!("3 of the 4 children of Sample {}/owner", stage.namespace)), "{text}");
+    assert!(text.contains("only 2") && text.contains("konverge.dev/allow-deletes=3"), "{text}");
+    assert_eq!((error.class(), error.reason()), (ErrorClass::Permanent, "TooManyDeletions"));
+    assert!(error.done().is_change());
     assert_eq!(stage.names().await.len(), 4);
     assert!(stage.children.get("c0").await.unwrap().data.is_some(), "what is wanted is applied");
     let api = samples(&stage.client, &stage.namespace).await;

@@ -7,6 +7,7 @@ mod events;
 mod finalizers;
 mod in_step;
 mod migration;
+mod parity;
 mod secrets;
 mod status;
 mod witness;
