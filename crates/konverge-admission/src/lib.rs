@@ -1,6 +1,19 @@
 //! Webhooks that the API server calls before it stores or returns an object.
+mod admission;
+pub mod configuration;
+pub mod conversion;
+mod endpoint;
+pub mod handler;
+mod patch;
 pub mod review;
 pub mod verdict;
-mod patch;
+pub mod webhook;
+pub mod webhooks;
+
+pub use configuration::Location;
+pub use conversion::Converter;
+pub use handler::{Defaulter, Mutation, Mutator, Validator};
 pub use review::{Operation, Review, Undecodable};
 pub use verdict::Verdict;
+pub use webhook::{FailurePolicy, OnUndecodable, SideEffects, Webhook};
+pub use webhooks::{RegistrationError, Webhooks};

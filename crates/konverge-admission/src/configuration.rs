@@ -1,0 +1,164 @@
+//! The objects that tell the API server about the webhooks, made from what was registered.
+
+use k8s_openapi::{
+    ByteString,
+    api::admissionregistration::v1::{
+        MutatingWebhook, MutatingWebhookConfiguration, ServiceReference, ValidatingWebhook,
+        ValidatingWebhookConfiguration, WebhookClientConfig,
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions,
+};
+use kube::api::ObjectMeta;
+
+use crate::{
+    Webhook, Webhooks,
+    webhook::{FailurePolicy, SideEffects},
+};
+
+/// The version of reviews that the API server is asked to send.
+const REVIEW_VERSION: &str = "v1";
+
+/// Where the API server finds the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// Behind a Service of the cluster.
+    Service {
+        /// Of the Service.
+        namespace: String,
+        /// Of the Service.
+        name: String,
+        /// Of the Service, usually 443.
+        port: u16,
+    },
+    /// Outside of the cluster, at this beginning of a URL, such as `https://10.0.0.1:9443`.
+    Url(String),
+}
+
+impl Location {
+    /// Behind port 443 of a Service.
+    pub fn service(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self::Service { namespace: namespace.into(), name: name.into(), port: 443 }
+    }
+
+    fn client_config(&self, path: &str) -> WebhookClientConfig {
+        match self {
+            Self::Service { namespace, name, port } => WebhookClientConfig {
+                service: Some(ServiceReference {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                    path: Some(path.to_owned()),
+                    port: Some(i32::from(*port)),
+                }),
+                ..WebhookClientConfig::default()
+            },
+            Self::Url(base) => WebhookClientConfig {
+                url: Some(format!("{}{path}", base.trim_end_matches('/'))),
+                ..WebhookClientConfig::default()
+            },
+        }
+    }
+}
+
+impl Webhooks {
+    /// Declares the webhooks that judge; nothing if there are none. The certificate authority is not in it.
+    pub fn validating_configuration(&self, name: &str, location: &Location) -> Option<ValidatingWebhookConfiguration> {
+        let webhooks: Vec<_> =
+            self.validating.iter().map(|(webhook, path)| validating(webhook, location.client_config(path))).collect();
+        (!webhooks.is_empty()).then(|| ValidatingWebhookConfiguration {
+            metadata: named(name),
+            webhooks: Some(webhooks),
+        })
+    }
+
+    /// Declares the webhooks that change objects or fill them in; nothing if there are none. The certificate authority is not in
+    /// it.
+    pub fn mutating_configuration(&self, name: &str, location: &Location) -> Option<MutatingWebhookConfiguration> {
+        let webhooks: Vec<_> =
+            self.mutating.iter().map(|(webhook, path)| mutating(webhook, location.client_config(path))).collect();
+        (!webhooks.is_empty()).then(|| MutatingWebhookConfiguration { metadata: named(name), webhooks: Some(webhooks) })
+    }
+
+    /// What belongs to `spec.conversion` of custom resource definitions, with their names.
+    pub fn conversions(&self, location: &Location) -> Vec<(String, apiextensions::CustomResourceConversion)> {
+        let one = |converted: &crate::webhooks::Converted| {
+            let WebhookClientConfig { service, url, .. } = location.client_config(&converted.path);
+            let service = service.map(|service| apiextensions::ServiceReference {
+                namespace: service.namespace,
+                name: service.name,
+                path: service.path,
+                port: service.port,
+            });
+            let client_config = apiextensions::WebhookClientConfig { ca_bundle: None::<ByteString>, service, url };
+            let conversion = apiextensions::CustomResourceConversion {
+                strategy: "Webhook".to_owned(),
+                webhook: Some(apiextensions::WebhookConversion {
+                    client_config: Some(client_config),
+                    conversion_review_versions: vec![REVIEW_VERSION.to_owned()],
+                }),
+            };
+            (converted.definition.clone(), conversion)
+        };
+        self.conversions.iter().map(one).collect()
+    }
+}
+
+fn named(name: &str) -> ObjectMeta {
+    ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
+}
+
+fn validating(webhook: &Webhook, client_config: WebhookClientConfig) -> ValidatingWebhook {
+    ValidatingWebhook {
+        admission_review_versions: vec![REVIEW_VERSION.to_owned()],
+        client_config,
+        failure_policy: Some(failure_policy(webhook)),
+        match_conditions: conditions(webhook),
+        match_policy: Some(match_policy(webhook)),
+        name: webhook.name.clone(),
+        namespace_selector: webhook.namespace_selector.clone(),
+        object_selector: webhook.object_selector.clone(),
+        rules: Some(webhook.rules.clone()),
+        side_effects: side_effects(webhook),
+        timeout_seconds: Some(webhook.timeout_seconds),
+    }
+}
+
+fn mutating(webhook: &Webhook, client_config: WebhookClientConfig) -> MutatingWebhook {
+    MutatingWebhook {
+        admission_review_versions: vec![REVIEW_VERSION.to_owned()],
+        client_config,
+        failure_policy: Some(failure_policy(webhook)),
+        match_conditions: conditions(webhook),
+        match_policy: Some(match_policy(webhook)),
+        name: webhook.name.clone(),
+        namespace_selector: webhook.namespace_selector.clone(),
+        object_selector: webhook.object_selector.clone(),
+        reinvocation_policy: Some(if webhook.reinvoke { "IfNeeded" } else { "Never" }.to_owned()),
+        rules: Some(webhook.rules.clone()),
+        side_effects: side_effects(webhook),
+        timeout_seconds: Some(webhook.timeout_seconds),
+    }
+}
+
+fn failure_policy(webhook: &Webhook) -> String {
+    match webhook.failure_policy {
+        FailurePolicy::Fail => "Fail",
+        FailurePolicy::Ignore => "Ignore",
+    }
+    .to_owned()
+}
+
+fn match_policy(webhook: &Webhook) -> String {
+    if webhook.exact_version { "Exact" } else { "Equivalent" }.to_owned()
+}
+
+fn side_effects(webhook: &Webhook) -> String {
+    match webhook.side_effects {
+        SideEffects::None => "None",
+        SideEffects::NoneOnDryRun => "NoneOnDryRun",
+    }
+    .to_owned()
+}
+
+fn conditions(webhook: &Webhook) -> Option<Vec<k8s_openapi::api::admissionregistration::v1::MatchCondition>> {
+    (!webhook.match_conditions.is_empty()).then(|| webhook.match_conditions.clone())
+}
