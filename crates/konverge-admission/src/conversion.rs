@@ -33,7 +33,7 @@ pub struct Converter<H> {
 
 /// How one version becomes the hub and comes from it.
 struct Version<H> {
-    api_version: String,
+    name: String,
     to_hub: fn(&Value) -> Result<H, String>,
     from_hub: fn(H) -> Result<Value, String>,
 }
@@ -67,7 +67,7 @@ impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Default for C
 impl<H> Converter<H> {
     /// Every version that it knows, the hub first.
     pub fn versions(&self) -> Vec<&str> {
-        self.spokes.iter().map(|version| version.api_version.as_str()).collect()
+        self.spokes.iter().map(|version| version.name.as_str()).collect()
     }
 }
 
@@ -75,7 +75,7 @@ impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Converter<H> 
     /// Only the hub.
     pub fn new() -> Self {
         let hub = Version {
-            api_version: H::api_version(&()).into_owned(),
+            name: H::api_version(&()).into_owned(),
             to_hub: |value| decode("object", value).map_err(|error| error.to_string()),
             from_hub: |hub| serde_json::to_value(hub).map_err(|error| error.to_string()),
         };
@@ -90,7 +90,7 @@ impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Converter<H> 
         <S as TryFrom<H>>::Error: fmt::Display,
     {
         self.spokes.push(Version {
-            api_version: S::api_version(&()).into_owned(),
+            name: S::api_version(&()).into_owned(),
             to_hub: |value| {
                 let spoke: S = decode("object", value).map_err(|error| error.to_string())?;
                 spoke.try_into().map_err(|error| error.to_string())
@@ -137,7 +137,7 @@ impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Converter<H> 
     }
 
     fn version(&self, api_version: &str) -> Result<&Version<H>, String> {
-        let found = self.spokes.iter().find(|version| version.api_version == api_version);
+        let found = self.spokes.iter().find(|version| version.name == api_version);
         found.ok_or_else(|| format!("version {api_version} is not known, only {}", self.versions().join(", ")))
     }
 }

@@ -1,0 +1,87 @@
+//! What the server proves its name with, and how that stays valid.
+
+mod files;
+mod pair;
+mod slot;
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use rustls::{ServerConfig, crypto::ring};
+use tokio_util::sync::CancellationToken;
+
+pub use files::FilesError;
+use files::Files;
+pub use pair::PairError;
+pub(crate) use slot::Slot;
+
+use crate::metrics::AdmissionMetrics;
+
+/// The server's certificate, in a form that keeps itself valid while the server runs.
+#[derive(Debug)]
+#[must_use = "certificates are for a server"]
+pub struct Certificates {
+    slot: Slot,
+    keeper: Keeper,
+}
+
+#[derive(Debug)]
+enum Keeper {
+    Files(Files),
+}
+
+impl Certificates {
+    /// From a chain, leaf first, and the leaf's key, both PEM. They are read now, and every 10 seconds while the server runs: what
+    /// is new is served from the next handshake on, and what is broken is reported and leaves the old pair in service.
+    pub fn from_files(certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, FilesError> {
+        let mut files = Files::new(certificate.as_ref(), key.as_ref());
+        let slot = Slot::default();
+        if let Some(pair) = files.changed()? {
+            slot.put(pair, &AdmissionMetrics::default());
+        }
+        Ok(Self { slot, keeper: Keeper::Files(files) })
+    }
+
+    /// How often files are looked at, instead of every 10 seconds. Means nothing for a certificate from elsewhere.
+    pub fn look_every(mut self, pause: Duration) -> Self {
+        match &mut self.keeper {
+            Keeper::Files(files) => files.look_every(pause),
+        }
+        self
+    }
+
+    /// A check that fails before the certificate does: when a new one cannot be read, renewed or made known, or is overdue.
+    ///
+    /// For alerts and `?verbose`, rather than for readiness: an unready server answers nobody, with however good a certificate.
+    pub fn in_order(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
+        let slot = self.slot.clone();
+        move || slot.in_order(Timestamp::now())
+    }
+
+    pub(crate) fn slot(&self) -> Slot {
+        self.slot.clone()
+    }
+
+    /// How connections are secured.
+    pub(crate) fn server_config(&self) -> Result<ServerConfig, rustls::Error> {
+        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let mut config = builder
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(self.slot.clone()));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    /// Keeps the certificate valid until told to stop.
+    pub(crate) async fn keep(self, metrics: AdmissionMetrics, stop: CancellationToken) {
+        self.slot.show(&metrics);
+        match self.keeper {
+            Keeper::Files(files) => files.keep(self.slot, metrics, stop).await,
+        }
+    }
+}
