@@ -1,22 +1,28 @@
 //! What the server proves its name with, and how that stays valid.
 
+mod changes;
 mod files;
+mod inject;
+mod material;
 mod pair;
+mod plan;
+mod self_made;
 mod slot;
+mod store;
 
-use std::{
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use kube::Client;
 use rustls::{ServerConfig, crypto::ring};
 use tokio_util::sync::CancellationToken;
 
-pub use files::FilesError;
 use files::Files;
+pub use files::FilesError;
+pub use inject::Target;
 pub use pair::PairError;
+pub use plan::Lifetimes;
+pub use self_made::{Access, SelfMade};
 pub(crate) use slot::Slot;
 
 use crate::metrics::AdmissionMetrics;
@@ -32,6 +38,7 @@ pub struct Certificates {
 #[derive(Debug)]
 enum Keeper {
     Files(Files),
+    SelfMade(Box<self_made::Keeper>),
 }
 
 impl Certificates {
@@ -46,10 +53,18 @@ impl Certificates {
         Ok(Self { slot, keeper: Keeper::Files(files) })
     }
 
-    /// How often files are looked at, instead of every 10 seconds. Means nothing for a certificate from elsewhere.
+    /// Of the program's own, which needs neither cert-manager nor anybody's care. Nothing happens before the server runs; then the
+    /// certificate is read or made, and everything that was declared is told the authority, again and again until it succeeds.
+    /// Until there is a certificate, handshakes fail, and readiness says why.
+    pub fn self_made(client: Client, options: SelfMade) -> Self {
+        Self { slot: Slot::default(), keeper: Keeper::SelfMade(Box::new(options.keeper(client))) }
+    }
+
+    /// How often files are looked at, instead of every 10 seconds. Means nothing for certificates of the program's own, whose
+    /// [`Lifetimes`] say it.
     pub fn look_every(mut self, pause: Duration) -> Self {
-        match &mut self.keeper {
-            Keeper::Files(files) => files.look_every(pause),
+        if let Keeper::Files(files) = &mut self.keeper {
+            files.look_every(pause);
         }
         self
     }
@@ -82,6 +97,7 @@ impl Certificates {
         self.slot.show(&metrics);
         match self.keeper {
             Keeper::Files(files) => files.keep(self.slot, metrics, stop).await,
+            Keeper::SelfMade(keeper) => keeper.keep(self.slot, metrics, stop).await,
         }
     }
 }

@@ -64,10 +64,8 @@ impl Webhooks {
     pub fn validating_configuration(&self, name: &str, location: &Location) -> Option<ValidatingWebhookConfiguration> {
         let webhooks: Vec<_> =
             self.validating.iter().map(|(webhook, path)| validating(webhook, location.client_config(path))).collect();
-        (!webhooks.is_empty()).then(|| ValidatingWebhookConfiguration {
-            metadata: named(name),
-            webhooks: Some(webhooks),
-        })
+        (!webhooks.is_empty())
+            .then(|| ValidatingWebhookConfiguration { metadata: named(name), webhooks: Some(webhooks) })
     }
 
     /// Declares the webhooks that change objects or fill them in; nothing if there are none. The certificate authority is not in

@@ -28,11 +28,7 @@ pub trait Mutator<T>: Send + Sync + 'static {
     type Error: Into<HandlerError>;
 
     /// Gives the object as it is to be. Fields that `T` does not know stay as they were sent. `review` has the object unchanged.
-    fn mutate(
-        &self,
-        object: T,
-        review: &Review<T>,
-    ) -> impl Future<Output = Result<Mutation<T>, Self::Error>> + Send;
+    fn mutate(&self, object: T, review: &Review<T>) -> impl Future<Output = Result<Mutation<T>, Self::Error>> + Send;
 }
 
 /// Fills in what the sender left out. Not called for requests without an object, such as deletes; those go on.
@@ -82,11 +78,7 @@ impl<T: Sync, V: Validator<T>> Validator<T> for Arc<V> {
 impl<T: Sync, M: Mutator<T>> Mutator<T> for Arc<M> {
     type Error = M::Error;
 
-    fn mutate(
-        &self,
-        object: T,
-        review: &Review<T>,
-    ) -> impl Future<Output = Result<Mutation<T>, Self::Error>> + Send {
+    fn mutate(&self, object: T, review: &Review<T>) -> impl Future<Output = Result<Mutation<T>, Self::Error>> + Send {
         M::mutate(self, object, review)
     }
 }

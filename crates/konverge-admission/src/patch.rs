@@ -118,9 +118,21 @@ mod tests {
         let table = [
             ("no change", json!({"unknown": 1}), json!({"size": 1}), json!({"size": 1}), json!({"unknown": 1})),
             ("a default that the type adds", json!({}), json!({"size": 1}), json!({"size": 2}), json!({"size": 2})),
-            ("another field", json!({"x": 1, "a": 1}), json!({"a": 1, "d": 0}), json!({"a": 2, "d": 0}), json!({"x": 1, "a": 2})),
+            (
+                "another field",
+                json!({"x": 1, "a": 1}),
+                json!({"a": 1, "d": 0}),
+                json!({"a": 2, "d": 0}),
+                json!({"x": 1, "a": 2}),
+            ),
             ("a field goes", json!({"x": 1, "a": 1}), json!({"a": 1}), json!({}), json!({"x": 1})),
-            ("null is filled", json!({"labels": null}), json!({}), json!({"labels": {"a": "b"}}), json!({"labels": {"a": "b"}})),
+            (
+                "null is filled",
+                json!({"labels": null}),
+                json!({}),
+                json!({"labels": {"a": "b"}}),
+                json!({"labels": {"a": "b"}}),
+            ),
             (
                 "spelling",
                 json!({"cpu": "1000m", "memory": "1Gi"}),
@@ -139,7 +151,10 @@ mod tests {
         let sent = json!([{"name": "a", "x": 1}, {"name": "b", "x": 2}, {"name": "c", "x": 3}]);
         let before = json!([{"name": "a"}, {"name": "b"}, {"name": "c"}]);
         let table = [
-            (json!([{"name": "new"}, {"name": "a"}, {"name": "b"}, {"name": "c"}]), json!([{"name": "new"}, sent[0], sent[1], sent[2]])),
+            (
+                json!([{"name": "new"}, {"name": "a"}, {"name": "b"}, {"name": "c"}]),
+                json!([{"name": "new"}, sent[0], sent[1], sent[2]]),
+            ),
             (json!([{"name": "a"}, {"name": "c"}]), json!([sent[0], sent[2]])),
             (json!([{"name": "c"}, {"name": "b"}, {"name": "a"}]), json!([sent[2], sent[1], sent[0]])),
             (
@@ -197,8 +212,11 @@ mod tests {
     fn typed(value: &Value) -> Value {
         match value {
             Value::Object(fields) => {
-                let mut known: Map<_, _> =
-                    fields.iter().filter(|(key, _)| *key != "b").map(|(key, value)| (key.clone(), typed(value))).collect();
+                let mut known: Map<_, _> = fields
+                    .iter()
+                    .filter(|(key, _)| *key != "b")
+                    .map(|(key, value)| (key.clone(), typed(value)))
+                    .collect();
                 known.entry("a").or_insert(json!(0));
                 Value::Object(known)
             }

@@ -271,8 +271,16 @@ mod tests {
     #[test]
     fn an_unreadable_object_is_named_by_field_and_not_by_value() {
         let table = [
-            (json!({"spec": {"containers": [{"name": 5}]}}), "spec.containers[0].name", "invalid type: integer, expected a string"),
-            (json!({"spec": {"hostNetwork": "hunter, expected 2"}}), "spec.hostNetwork", "invalid type: string, expected a boolean"),
+            (
+                json!({"spec": {"containers": [{"name": 5}]}}),
+                "spec.containers[0].name",
+                "invalid type: integer, expected a string",
+            ),
+            (
+                json!({"spec": {"hostNetwork": "hunter, expected 2"}}),
+                "spec.hostNetwork",
+                "invalid type: string, expected a boolean",
+            ),
             (json!("hunter2"), ".", "invalid type: string, expected Pod"),
         ];
         for (value, path, why) in table {

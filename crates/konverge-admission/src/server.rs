@@ -24,11 +24,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use limits::Limits;
 use request::Answerer;
 
-use crate::{
-    Certificates, RegistrationError, Webhooks,
-    certificates::Slot,
-    metrics::AdmissionMetrics,
-};
+use crate::{Certificates, RegistrationError, Webhooks, certificates::Slot, metrics::AdmissionMetrics};
 
 /// How connections are secured.
 #[derive(Debug)]
@@ -157,7 +153,8 @@ impl WebhookServer {
     /// cut off.
     pub async fn run(self, stop: CancellationToken) {
         let Self { listener, address, webhooks, tls, limits, metrics, state } = self;
-        let (tls, certificates) = tls.map_or((None, None), |(acceptor, certificates)| (Some(acceptor), Some(certificates)));
+        let (tls, certificates) =
+            tls.map_or((None, None), |(acceptor, certificates)| (Some(acceptor), Some(certificates)));
         let endpoints = webhooks.into_endpoints();
         for path in endpoints.keys() {
             metrics.path(path);
@@ -191,8 +188,7 @@ impl WebhookServer {
                     // Never closed, so the permit always comes.
                     let permit = Arc::clone(&slots).acquire_owned().await;
                     let stream = accept(&listener).await;
-                    let connection =
-                        connection::serve(stream, tls.clone(), Arc::clone(&answerer), finish.clone());
+                    let connection = connection::serve(stream, tls.clone(), Arc::clone(&answerer), finish.clone());
                     let cut = cut.clone();
                     connections.spawn(async move {
                         cut.run_until_cancelled(connection).await;
@@ -208,7 +204,10 @@ impl WebhookServer {
             finish.cancel();
             connections.close();
             if tokio::time::timeout(limits.drain, connections.wait()).await.is_err() {
-                tracing::warn!(connections = connections.len(), "some webhook calls did not end in time and are cut off");
+                tracing::warn!(
+                    connections = connections.len(),
+                    "some webhook calls did not end in time and are cut off"
+                );
                 cut.cancel();
                 connections.wait().await;
             }

@@ -63,11 +63,9 @@ impl Verdict {
         if causes.is_empty() {
             return Self::allow();
         }
-        let message = causes.iter().map(|(field, message)| format!("{field}: {message}")).collect::<Vec<_>>().join(", ");
-        Self {
-            denial: Some(Denial { message, code: 422, reason: "Invalid".to_owned(), causes }),
-            ..Self::default()
-        }
+        let message =
+            causes.iter().map(|(field, message)| format!("{field}: {message}")).collect::<Vec<_>>().join(", ");
+        Self { denial: Some(Denial { message, code: 422, reason: "Invalid".to_owned(), causes }), ..Self::default() }
     }
 
     /// The HTTP status of a refusal. Anything but 400 to 599 would not be one, and becomes 403. Means nothing when allowed.

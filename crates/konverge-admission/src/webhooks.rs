@@ -62,7 +62,9 @@ pub enum RegistrationError {
         name: String,
     },
     /// The API server would refuse the name.
-    #[error("{name} cannot be the name of a webhook; take a domain of three parts at least, such as widgets.shop.example.com")]
+    #[error(
+        "{name} cannot be the name of a webhook; take a domain of three parts at least, such as widgets.shop.example.com"
+    )]
     NameUnusable {
         /// The name.
         name: String,
@@ -185,7 +187,11 @@ impl Webhooks {
 fn is_domain_of_three(name: &str) -> bool {
     let is_label = |label: &str| {
         let inner = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '-';
-        !label.is_empty() && label.len() <= 63 && label.chars().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+        !label.is_empty()
+            && label.len() <= 63
+            && label.chars().all(inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
     };
     name.len() <= 253 && name.split('.').count() >= 3 && name.split('.').all(is_label)
 }

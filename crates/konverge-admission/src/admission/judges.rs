@@ -67,8 +67,7 @@ where
             let object: T = decode("object", &sent)?;
             let before = written(&object)?;
             let review = Review { object: Some(object.clone()), ..review.decode::<T>()? };
-            let mutation =
-                self.0.mutate(object, &review).await.map_err(|error| Unjudged::Failed(error.into()))?;
+            let mutation = self.0.mutate(object, &review).await.map_err(|error| Unjudged::Failed(error.into()))?;
             let patch = match &mutation.object {
                 Some(object) => patch::between(&sent, &before, &written(object)?),
                 None => None,

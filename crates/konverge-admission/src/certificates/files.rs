@@ -77,7 +77,8 @@ impl Files {
 
     /// The pair, unless the files are as they were when they last gave one.
     pub(super) fn changed(&mut self) -> Result<Option<Pair>, FilesError> {
-        let read = |path: &Path| std::fs::read(path).map_err(|source| FilesError::Read { path: path.to_owned(), source });
+        let read =
+            |path: &Path| std::fs::read(path).map_err(|source| FilesError::Read { path: path.to_owned(), source });
         let contents = Contents { certificate: read(&self.certificate)?, key: Zeroizing::new(read(&self.key)?) };
         if self.seen.as_ref() == Some(&contents) {
             return Ok(None);

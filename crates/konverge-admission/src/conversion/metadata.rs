@@ -42,7 +42,8 @@ mod tests {
 
     #[test]
     fn only_labels_and_annotations_change() {
-        let original = json!({"name": "a", "uid": "1", "generation": 7, "finalizers": ["f"], "labels": {"l": "1", "m": "1"}});
+        let original =
+            json!({"name": "a", "uid": "1", "generation": 7, "finalizers": ["f"], "labels": {"l": "1", "m": "1"}});
         let table = [
             (
                 "carried over, one label gone, one changed, an annotation new",

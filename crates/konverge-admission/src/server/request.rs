@@ -76,7 +76,8 @@ impl Answerer {
             Question::Admission => self.limits.admission_body,
             Question::Conversion => self.limits.conversion_body,
         };
-        let announced = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        let announced =
+            request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
         if announced.is_some_and(|length| length > limit) {
             return too_large(limit);
         }
