@@ -37,14 +37,18 @@ struct Running {
     stop: CancellationToken,
     task: JoinHandle<()>,
     registry: Registry,
-    ready: Box<dyn Fn() -> Result<(), String>>,
+    ready: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
 impl Running {
     async fn start(webhooks: Webhooks, security: impl Into<Security>, limits: Limits) -> Self {
+        Self::start_at(anywhere(), webhooks, security, limits).await
+    }
+
+    async fn start_at(address: SocketAddr, webhooks: Webhooks, security: impl Into<Security>, limits: Limits) -> Self {
         let mut registry = Registry::default();
         let metrics = AdmissionMetrics::register(&mut registry);
-        let server = WebhookServer::bind(anywhere(), webhooks, security).await.unwrap().limits(limits).metrics(metrics);
+        let server = WebhookServer::bind(address, webhooks, security).await.unwrap().limits(limits).metrics(metrics);
         let (address, ready, stop) = (server.address(), Box::new(server.readiness()), CancellationToken::new());
         assert!(ready().is_err(), "it does not answer yet");
         let task = tokio::spawn(server.run(stop.clone()));
