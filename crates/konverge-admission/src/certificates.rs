@@ -14,7 +14,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::Client;
-use rustls::{ServerConfig, crypto::ring};
+use rustls::{RootCertStore, ServerConfig, crypto::ring, server::WebPkiClientVerifier};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
 use tokio_util::sync::CancellationToken;
 
 use files::Files;
@@ -33,6 +34,7 @@ use crate::metrics::AdmissionMetrics;
 pub struct Certificates {
     slot: Slot,
     keeper: Keeper,
+    callers: Option<Arc<RootCertStore>>,
 }
 
 #[derive(Debug)]
@@ -50,14 +52,14 @@ impl Certificates {
         if let Some(pair) = files.changed()? {
             slot.put(pair, &AdmissionMetrics::default());
         }
-        Ok(Self { slot, keeper: Keeper::Files(files) })
+        Ok(Self { slot, keeper: Keeper::Files(files), callers: None })
     }
 
     /// Of the program's own, which needs neither cert-manager nor anybody's care. Nothing happens before the server runs; then the
     /// certificate is read or made, and everything that was declared is told the authority, again and again until it succeeds.
     /// Until there is a certificate, handshakes fail, and readiness says why.
     pub fn self_made(client: Client, options: SelfMade) -> Self {
-        Self { slot: Slot::default(), keeper: Keeper::SelfMade(Box::new(options.keeper(client))) }
+        Self { slot: Slot::default(), keeper: Keeper::SelfMade(Box::new(options.keeper(client))), callers: None }
     }
 
     /// How often files are looked at, instead of every 10 seconds. Means nothing for certificates of the program's own, whose
@@ -67,6 +69,22 @@ impl Certificates {
             files.look_every(pause);
         }
         self
+    }
+
+    /// Answers only callers with a certificate of one of these authorities, given as PEM.
+    ///
+    /// An API server has one only if its administrator gave it one, with `--admission-control-config-file`; without, every caller
+    /// that reaches the port is answered.
+    pub fn only_for(self, authorities: &[u8]) -> Result<Self, PairError> {
+        let mut callers = RootCertStore::empty();
+        for authority in CertificateDer::pem_slice_iter(authorities) {
+            let authority = authority.map_err(PairError::CertificatePem)?;
+            callers.add(authority).map_err(|error| PairError::Certificate(error.to_string()))?;
+        }
+        if callers.is_empty() {
+            return Err(PairError::NoCertificate);
+        }
+        Ok(Self { callers: Some(Arc::new(callers)), ..self })
     }
 
     /// A check that fails before the certificate does: when a new one cannot be read, renewed or made known, or is overdue.
@@ -83,11 +101,17 @@ impl Certificates {
 
     /// How connections are secured.
     pub(crate) fn server_config(&self) -> Result<ServerConfig, rustls::Error> {
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let mut config = builder
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(self.slot.clone()));
+        let provider = Arc::new(ring::default_provider());
+        let builder =
+            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+        let builder = match &self.callers {
+            None => builder.with_no_client_auth(),
+            Some(callers) => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(callers), provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| rustls::Error::General(error.to_string()))?)
+            }
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(self.slot.clone()));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }

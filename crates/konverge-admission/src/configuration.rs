@@ -160,3 +160,90 @@ fn side_effects(webhook: &Webhook) -> String {
 fn conditions(webhook: &Webhook) -> Option<Vec<k8s_openapi::api::admissionregistration::v1::MatchCondition>> {
     (!webhook.match_conditions.is_empty()).then(|| webhook.match_conditions.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{Mutation, Operation, Review, Verdict, handler};
+
+    fn allow<T: Sync + 'static>() -> impl crate::Validator<T> {
+        handler::validator(|_: &Review<T>| Verdict::allow())
+    }
+
+    #[test]
+    fn a_plain_webhook_is_declared_with_the_usual_words() {
+        let webhook = Webhook::of::<Deployment>("rollouts.shop.example.com");
+        let webhooks = Webhooks::new().validate::<Deployment>(webhook, allow());
+        let location = Location::service("shop", "hooks");
+        let configuration = webhooks.validating_configuration("shop", &location).unwrap();
+        assert_eq!(
+            serde_json::to_value(configuration).unwrap(),
+            json!({
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "ValidatingWebhookConfiguration",
+                "metadata": { "name": "shop" },
+                "webhooks": [{
+                    "name": "rollouts.shop.example.com",
+                    "admissionReviewVersions": ["v1"],
+                    "clientConfig": {
+                        "service": {
+                            "namespace": "shop", "name": "hooks", "port": 443, "path": "/validate-apps-v1-deployment",
+                        },
+                    },
+                    "failurePolicy": "Fail",
+                    "matchPolicy": "Equivalent",
+                    "rules": [{
+                        "apiGroups": ["apps"], "apiVersions": ["v1"],
+                        "operations": ["CREATE", "UPDATE"], "resources": ["deployments"],
+                    }],
+                    "sideEffects": "None",
+                    "timeoutSeconds": 10,
+                }],
+            })
+        );
+        assert_eq!(webhooks.mutating_configuration("shop", &location), None);
+        assert_eq!(webhooks.conversions(&location), []);
+    }
+
+    #[test]
+    fn every_word_reaches_the_declaration() {
+        let webhook = Webhook::of::<ConfigMap>("maps.shop.example.com")
+            .operations([Operation::Delete])
+            .subresource("status")
+            .subresource("scale")
+            .path("/here")
+            .failure_policy(FailurePolicy::Ignore)
+            .side_effects(SideEffects::NoneOnDryRun)
+            .timeout_seconds(200)
+            .namespace_labels([("a", "b")])
+            .object_labels([("c", "d")])
+            .condition("one", "true")
+            .exact_version()
+            .reinvoke();
+        let same = handler::mutator(|map: ConfigMap, _: &Review<ConfigMap>| Mutation::to(map));
+        let webhooks = Webhooks::new().mutate(webhook, same);
+        let location = Location::Url("https://10.0.0.1:9443/".to_owned());
+        let configuration = webhooks.mutating_configuration("shop", &location).unwrap();
+        let declared = serde_json::to_value(configuration).unwrap()["webhooks"][0].take();
+        let table: [(&str, Value); 12] = [
+            ("/clientConfig/url", json!("https://10.0.0.1:9443/here")),
+            ("/rules/0/operations", json!(["DELETE"])),
+            ("/rules/0/resources", json!(["configmaps/status", "configmaps/scale"])),
+            ("/rules/0/apiGroups", json!([""])),
+            ("/failurePolicy", json!("Ignore")),
+            ("/sideEffects", json!("NoneOnDryRun")),
+            ("/timeoutSeconds", json!(30)),
+            ("/namespaceSelector", json!({ "matchLabels": { "a": "b" } })),
+            ("/objectSelector", json!({ "matchLabels": { "c": "d" } })),
+            ("/matchConditions", json!([{ "name": "one", "expression": "true" }])),
+            ("/matchPolicy", json!("Exact")),
+            ("/reinvocationPolicy", json!("IfNeeded")),
+        ];
+        for (pointer, value) in table {
+            assert_eq!(declared.pointer(pointer), Some(&value), "{pointer}");
+        }
+    }
+}

@@ -152,6 +152,3 @@ fn described(object: &Value) -> String {
         None => format!("{kind} {name}"),
     }
 }
-
-#[cfg(test)]
-mod tests;

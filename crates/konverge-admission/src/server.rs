@@ -64,7 +64,8 @@ pub enum BindError {
 
 /// A server that has its address but does not answer yet.
 ///
-/// It is made for callers inside a cluster: it bounds what a caller can use up, and asks nobody who they are.
+/// It is made for callers inside a cluster: it bounds what a caller can use up, and asks who they are only with
+/// [`Certificates::only_for`]. A network policy that lets nobody but the API server in is good company.
 #[must_use = "a server answers only when it runs"]
 pub struct WebhookServer {
     listener: TcpListener,

@@ -1,5 +1,7 @@
 //! Bringing the authorities to those who call the server: only `caBundle` is touched, and only when it is another.
 
+use std::time::Duration;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use json_patch::Patch as Operations;
 use k8s_openapi::{
@@ -11,6 +13,7 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::store::FIELD_MANAGER;
 
@@ -44,6 +47,8 @@ pub(super) enum InjectionError {
     Elsewhere { target: String, service: String },
     #[error("{target} has no webhook for its conversion; set spec.conversion.strategy to Webhook")]
     NoConversion { target: String },
+    #[error("{target} was changed by somebody else right after it was told; is another program or version keeping it?")]
+    Contended { target: String },
     #[error("{target} cannot be written")]
     Write {
         target: String,
@@ -57,6 +62,9 @@ pub(super) struct Injection {
     target: Target,
     /// Version and bundle of the last apply: as long as both are the same, there is nothing to apply.
     applied: Option<(String, String)>,
+    /// When it was last told, and what.
+    told: Option<(Instant, String)>,
+    calm: Duration,
 }
 
 impl Target {
@@ -93,8 +101,20 @@ impl Target {
 }
 
 impl Injection {
-    pub(super) fn new(target: Target) -> Self {
-        Self { target, applied: None }
+    /// Two that keep one object otherwise, such as two versions of a program during its rollout, would write at each other's every
+    /// write: the same is not told again before `calm` is over.
+    pub(super) fn new(target: Target, calm: Duration) -> Self {
+        Self { target, applied: None, told: None, calm }
+    }
+
+    /// Whether the target was told the same a moment ago, and somebody else has changed it since.
+    fn check_calm(&self, bundle: &str) -> Result<(), InjectionError> {
+        match &self.told {
+            Some((when, what)) if what == bundle && when.elapsed() < self.calm => {
+                Err(InjectionError::Contended { target: self.described() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Kind and name.
@@ -120,8 +140,7 @@ impl Injection {
     }
 
     async fn apply(&mut self, api: &Api<DynamicObject>, object: &Value, bundle: &str) -> Result<bool, InjectionError> {
-        let name = self.target.name();
-        let found = api.get_metadata_opt(name).await.map_err(|source| self.failed("read", source))?;
+        let found = api.get_metadata_opt(self.target.name()).await.map_err(|source| self.failed("read", source))?;
         let before = found.and_then(|object| object.metadata.resource_version);
         if let (Some((applied, with)), Some(before)) = (&self.applied, &before)
             && applied == before
@@ -129,22 +148,23 @@ impl Injection {
         {
             return Ok(false);
         }
+        self.check_calm(bundle)?;
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        let applied = api.patch(name, &parameters, &Patch::Apply(object)).await;
+        let applied = api.patch(self.target.name(), &parameters, &Patch::Apply(object)).await;
         let after = applied.map_err(|source| self.failed("apply", source))?.metadata.resource_version;
         let changed = before != after;
+        self.told = Some((Instant::now(), bundle.to_owned()));
         self.applied = after.map(|after| (after, bundle.to_owned()));
         Ok(changed)
     }
 
     async fn patch(
-        &self,
+        &mut self,
         api: &Api<DynamicObject>,
         bundle: &str,
         service: (&str, &str),
     ) -> Result<bool, InjectionError> {
-        let name = self.target.name();
-        let object = api.get(name).await.map_err(|source| self.failed("read", source))?;
+        let object = api.get(self.target.name()).await.map_err(|source| self.failed("read", source))?;
         let operations = match &self.target {
             Target::Conversion(_) => conversion(&object.data, bundle, service),
             _ => webhooks(&object.data, bundle, service),
@@ -162,8 +182,10 @@ impl Injection {
         let operations: Operations = serde_json::from_value(Value::Array(operations))
             .map_err(|source| InjectionError::Write { target: self.described(), source })?;
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let patched = api.patch(name, &parameters, &Patch::Json::<()>(operations)).await;
+        self.check_calm(bundle)?;
+        let patched = api.patch(self.target.name(), &parameters, &Patch::Json::<()>(operations)).await;
         patched.map_err(|source| self.failed("patch", source))?;
+        self.told = Some((Instant::now(), bundle.to_owned()));
         Ok(true)
     }
 

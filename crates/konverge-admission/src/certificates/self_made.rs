@@ -142,9 +142,10 @@ impl SelfMade {
     }
 
     pub(super) fn keeper(self, client: Client) -> Keeper {
+        let calm = self.lifetimes.look_every / 6;
         Keeper {
             store: Store::new(client.clone(), &self.namespace, &self.secret),
-            injections: self.targets.iter().cloned().map(Injection::new).collect(),
+            injections: self.targets.iter().cloned().map(|target| Injection::new(target, calm)).collect(),
             client,
             options: self,
             served: None,

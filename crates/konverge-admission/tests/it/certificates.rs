@@ -3,10 +3,12 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_admission::{Certificates, Limits, Review, Verdict, Webhook, Webhooks, handler};
 use konverge_testkit::eventually;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     FilePair, Running, SOON,
-    http_client::{Version, tls},
+    http_client::{Version, tls, tls_as},
 };
 
 fn webhooks() -> Webhooks {
@@ -54,4 +56,37 @@ async fn files_that_are_no_pair_are_refused_at_once() {
     assert!(error.to_string().contains("cannot serve with"), "{error}");
     let error = Certificates::from_files(file(&one, "none.crt"), file(&one, "tls.key")).unwrap_err();
     assert!(error.to_string().contains("none.crt"), "{error}");
+}
+
+#[tokio::test]
+async fn only_callers_of_the_authority_are_answered() {
+    let pair = FilePair::new();
+    let mut parameters = CertificateParams::default();
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
+    let caller = |issuer: &CertifiedIssuer<'_, KeyPair>| {
+        let key = KeyPair::generate().unwrap();
+        let mut parameters = CertificateParams::default();
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        (parameters.signed_by(&key, issuer).unwrap().pem(), key.serialize_pem())
+    };
+    let certificates = pair.certificates().only_for(authority.pem().as_bytes()).unwrap();
+    assert!(pair.certificates().only_for(b"").is_err(), "nobody would be answered");
+    let running = Running::start(webhooks(), certificates, Limits::default()).await;
+
+    let answers = async |caller: Option<(&str, &str)>| {
+        // A refusal comes after the client's part of the handshake, with the first read.
+        let mut stream = tls_as(running.address, &pair.certificate, Version::One, caller).await?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await?;
+        stream.read_u8().await
+    };
+    let (certificate, key) = caller(&authority);
+    assert_eq!(answers(Some((&certificate, &key))).await.unwrap(), b'H');
+    answers(None).await.unwrap_err();
+    let mut parameters = CertificateParams::default();
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let other = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
+    let (certificate, key) = caller(&other);
+    answers(Some((&certificate, &key))).await.unwrap_err();
+    running.stop().await;
 }

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
-use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -31,13 +31,30 @@ pub(crate) async fn tls(
     authority: &str,
     version: Version,
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    tls_as(address, authority, version, None).await
+}
+
+/// As somebody with a certificate and its key.
+pub(crate) async fn tls_as(
+    address: SocketAddr,
+    authority: &str,
+    version: Version,
+    caller: Option<(&str, &str)>,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
         roots.add(certificate.unwrap()).unwrap();
     }
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let mut config =
-        builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots).with_no_client_auth();
+    let builder = builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+    let mut config = match caller {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(vec![certificate], key).unwrap()
+        }
+    };
     config.alpn_protocols = vec![if version == Version::Two { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
     let stream = TcpStream::connect(address).await?;
     let name = ServerName::from(address.ip());

@@ -4,7 +4,6 @@
 mod admission;
 mod calls;
 mod certificates;
-mod configuration;
 mod connections;
 mod conversion;
 mod http_client;

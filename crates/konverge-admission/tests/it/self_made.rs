@@ -1,6 +1,7 @@
 //! Certificates of the program's own: shared, rotated under load, restored, and never over somebody else's Secret.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -8,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret};
+use k8s_openapi::api::{
+    admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret, rbac::v1::PolicyRule,
+};
 use konverge_admission::{
     Certificates, Limits, Review, Verdict, Webhook, Webhooks,
     certificates::{Lifetimes, SelfMade, Target},
@@ -24,7 +27,7 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 use crate::{
     Running, SOON, anywhere,
     http_client::{Version, tls},
-    stage::{Clock, Stage},
+    stage::{Clock, Stage, control_plane},
     things::{Refused, Rotated, Thing, V2, definition},
 };
 
@@ -62,6 +65,7 @@ async fn a_rotation_costs_no_request() {
     configurations.create(&PostParams::default(), &configuration).await.unwrap();
     let target = Target::Validating(stage.namespace.clone());
     let options = stage.self_made([target]).lifetimes(lifetimes).clock(move || seen.now());
+    let access = options.access();
     // A second replica, which the API server does not call.
     let running = stage.serve(webhooks(), options.clone()).await;
     let second = Certificates::self_made(stage.operator.clone(), options);
@@ -127,6 +131,19 @@ async fn a_rotation_costs_no_request() {
     assert_eq!((running.ready)(), Ok(()));
     second.stop().await;
     running.stop().await;
+    // All that was granted was needed.
+    let granted: BTreeSet<_> = access.role.iter().chain(&access.cluster_role).flat_map(words).collect();
+    let user = format!("system:serviceaccount:{}:operator", stage.namespace);
+    let entries = control_plane().await.audit_log().unwrap().entries().unwrap();
+    let done = entries.into_iter().filter(|entry| entry.user.username == user && entry.response_status.code < 300);
+    let done: BTreeSet<_> = done.map(|entry| format!("{} {}", entry.verb, entry.object_ref.resource)).collect();
+    assert_eq!(done, granted);
+}
+
+/// `get secrets` for each verb of a rule.
+fn words(rule: &PolicyRule) -> Vec<String> {
+    let resource = &rule.resources.as_ref().unwrap()[0];
+    rule.verbs.iter().map(|verb| format!("{verb} {resource}")).collect()
 }
 
 /// Many replicas that begin together serve one certificate; if the Secret is lost, it comes back as it was.
