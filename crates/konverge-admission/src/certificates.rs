@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use files::Files;
 pub use files::FilesError;
 pub use inject::Target;
+use pair::Pair;
 pub use pair::PairError;
 pub use plan::Lifetimes;
 pub use self_made::{Access, SelfMade};
@@ -39,12 +40,20 @@ pub struct Certificates {
 
 #[derive(Debug)]
 enum Keeper {
+    Nobody,
     Files(Files),
     SelfMade(Box<self_made::Keeper>),
 }
 
 impl Certificates {
-    /// From a chain, leaf first, and the leaf's key, both PEM. They are read now, and every 10 seconds while the server runs: what
+    /// A chain, leaf first, and the leaf's key, both PEM, which are served until the end and never renewed.
+    pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, PairError> {
+        let slot = Slot::default();
+        slot.put(Pair::from_pem(certificate, key)?, &AdmissionMetrics::default());
+        Ok(Self { slot, keeper: Keeper::Nobody, callers: None })
+    }
+
+    /// From files of a chain, leaf first, and the leaf's key, both PEM. They are read now, and every 10 seconds while the server runs: what
     /// is new is served from the next handshake on, and what is broken is reported and leaves the old pair in service.
     pub fn from_files(certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, FilesError> {
         let mut files = Files::new(certificate.as_ref(), key.as_ref());
@@ -120,6 +129,7 @@ impl Certificates {
     pub(crate) async fn keep(self, metrics: AdmissionMetrics, stop: CancellationToken) {
         self.slot.show(&metrics);
         match self.keeper {
+            Keeper::Nobody => {}
             Keeper::Files(files) => files.keep(self.slot, metrics, stop).await,
             Keeper::SelfMade(keeper) => keeper.keep(self.slot, metrics, stop).await,
         }

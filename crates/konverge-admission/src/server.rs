@@ -14,6 +14,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -31,6 +32,9 @@ use crate::{Certificates, RegistrationError, Webhooks, certificates::Slot, metri
 pub enum Security {
     /// HTTPS, with HTTP/2 or HTTP/1.1 as the caller likes.
     Tls(Certificates),
+    /// HTTPS as this configuration says. Its certificate is its owner's matter, and readiness says nothing about it. HTTP/2 is
+    /// spoken if `h2` is among its ALPN protocols.
+    Config(Arc<ServerConfig>),
     /// HTTP/1.1 in the clear, for a sidecar that secures it. Not for the API server, which calls HTTPS only.
     Plain,
 }
@@ -71,7 +75,8 @@ pub struct WebhookServer {
     listener: TcpListener,
     address: SocketAddr,
     webhooks: Webhooks,
-    tls: Option<(TlsAcceptor, Certificates)>,
+    tls: Option<TlsAcceptor>,
+    certificates: Option<Certificates>,
     limits: Limits,
     metrics: AdmissionMetrics,
     state: Readiness,
@@ -110,11 +115,12 @@ impl WebhookServer {
         security: impl Into<Security>,
     ) -> Result<Self, BindError> {
         webhooks.check()?;
-        let tls = match security.into() {
-            Security::Plain => None,
+        let (tls, certificates) = match security.into() {
+            Security::Plain => (None, None),
+            Security::Config(config) => (Some(TlsAcceptor::from(config)), None),
             Security::Tls(certificates) => {
                 let config = certificates.server_config().map_err(BindError::Tls)?;
-                Some((TlsAcceptor::from(Arc::new(config)), certificates))
+                (Some(TlsAcceptor::from(Arc::new(config))), Some(certificates))
             }
         };
         let bind = async {
@@ -123,10 +129,10 @@ impl WebhookServer {
             Ok((listener, address))
         };
         let (listener, address) = bind.await.map_err(|source| BindError::Address { address, source })?;
-        let slot = tls.as_ref().map(|(_, certificates)| certificates.slot());
+        let slot = certificates.as_ref().map(Certificates::slot);
         let state = Readiness { stage: Arc::new(AtomicU8::new(BOUND)), slot };
         let (limits, metrics) = (Limits::default(), AdmissionMetrics::default());
-        Ok(Self { listener, address, webhooks, tls, limits, metrics, state })
+        Ok(Self { listener, address, webhooks, tls, certificates, limits, metrics, state })
     }
 
     /// Other bounds than the usual ones.
@@ -153,9 +159,7 @@ impl WebhookServer {
     /// Answers until told to stop, then lets the calls that are under way end, within [`Limits::drain`]. What is not done then is
     /// cut off.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { listener, address, webhooks, tls, limits, metrics, state } = self;
-        let (tls, certificates) =
-            tls.map_or((None, None), |(acceptor, certificates)| (Some(acceptor), Some(certificates)));
+        let Self { listener, address, webhooks, tls, certificates, limits, metrics, state } = self;
         let endpoints = webhooks.into_endpoints();
         for path in endpoints.keys() {
             metrics.path(path);

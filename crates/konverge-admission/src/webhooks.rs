@@ -140,6 +140,15 @@ impl Webhooks {
         self
     }
 
+    /// Adds those of another part of the program.
+    pub fn and(mut self, others: Self) -> Self {
+        self.validating.extend(others.validating);
+        self.mutating.extend(others.mutating);
+        self.conversions.extend(others.conversions);
+        self.endpoints.extend(others.endpoints);
+        self
+    }
+
     fn admit(&mut self, path: &str, webhook: &Webhook, judge: impl Judge) {
         let admission = Admission { judge, on_undecodable: webhook.on_undecodable };
         self.endpoints.push((path.to_owned(), Arc::new(admission)));

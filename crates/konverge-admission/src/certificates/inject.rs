@@ -299,6 +299,19 @@ mod tests {
     }
 
     #[test]
+    fn the_same_is_not_told_again_at_once() {
+        let told = |calm, what: &str| Injection {
+            told: Some((Instant::now(), what.to_owned())),
+            ..Injection::new(Target::Validating("shop".to_owned()), calm)
+        };
+        let hour = Duration::from_hours(1);
+        let error = told(hour, "same").check_calm("same").unwrap_err();
+        assert!(error.to_string().starts_with("ValidatingWebhookConfiguration shop was changed"), "{error}");
+        assert!(told(hour, "old").check_calm("new").is_ok(), "news do not wait");
+        assert!(told(Duration::ZERO, "same").check_calm("same").is_ok());
+    }
+
+    #[test]
     fn a_conversion_is_told_if_it_is_ours() {
         let definition = |strategy: &str, config: Value| json!({ "spec": { "conversion": { "strategy": strategy, "webhook": { "clientConfig": config } } } });
         let service = |name: &str| json!({ "service": { "namespace": "shop", "name": name } });

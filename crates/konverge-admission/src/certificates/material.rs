@@ -9,7 +9,7 @@ use rcgen::{
     SerialNumber,
 };
 use rustls_pki_types::{CertificateDer, pem::PemObject};
-use x509_parser::{certificate::X509Certificate, extensions::GeneralName};
+use x509_parser::extensions::GeneralName;
 use zeroize::Zeroizing;
 
 use super::{
@@ -76,12 +76,24 @@ impl Material {
             }
             Step::NewCertificate => {
                 let newest = self.authorities.first().ok_or(MaterialError::Missing(AUTHORITIES))?;
+                let names = self.names_with(names)?;
                 (after.certificate, after.certificate_key) =
-                    new_certificate(newest, &self.authority_key, names, lifetimes, now)?;
+                    new_certificate(newest, &self.authority_key, &names, lifetimes, now)?;
             }
             Step::ForgetOldAuthorities => after.authorities.truncate(1),
         }
         Ok(after)
+    }
+
+    /// The names for a new certificate. While the certificate lacks one of them, another version of the program wants others, as
+    /// in a rollout, so those stay for this once: else the two would renew each other's for as long as both run.
+    fn names_with(&self, wanted: &[String]) -> Result<Vec<String>, MaterialError> {
+        let mut names = wanted.to_vec();
+        let found = names_of(&der(&self.certificate)?)?;
+        if wanted.iter().any(|name| !found.contains(name)) {
+            names.extend(found.into_iter().filter(|name| !wanted.contains(name)));
+        }
+        Ok(names)
     }
 
     /// Reads what [`data`](Self::data) wrote.
@@ -99,6 +111,7 @@ impl Material {
         };
         // What cannot be used shows here, and not when it is needed.
         material.pair()?;
+        material.facts(&[], false)?;
         let newest = material.authorities.first().ok_or(MaterialError::Missing(AUTHORITIES))?;
         Issuer::from_ca_cert_pem(newest, KeyPair::from_pem(&material.authority_key)?)?;
         Ok(material)
@@ -130,6 +143,7 @@ impl Material {
         let authorities = self.authorities.iter().map(|pem| der(pem)).collect::<Result<Vec<_>, _>>()?;
         let validities = authorities.iter().map(|authority| Validity::of(authority)).collect::<Result<_, _>>()?;
         let certificate = der(&self.certificate)?;
+        let found = names_of(&certificate)?;
         let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
             .map_err(|error| PairError::Certificate(error.to_string()))?;
         let signed_by = |authority: &CertificateDer<'_>| {
@@ -141,15 +155,19 @@ impl Material {
             authorities: validities,
             certificate: Validity::of(&certificate)?,
             signer: authorities.iter().position(signed_by),
-            names_fit: is_for(&parsed, names),
+            names_fit: names.iter().all(|name| found.contains(name)),
             known,
         })
     }
 }
 
-/// Whether a certificate is for exactly these names.
-fn is_for(certificate: &X509Certificate<'_>, names: &[String]) -> bool {
-    let Ok(Some(found)) = certificate.subject_alternative_name() else { return false };
+/// The names and addresses that a certificate is for.
+fn names_of(certificate: &[u8]) -> Result<Vec<String>, PairError> {
+    let damaged = |error: &dyn fmt::Display| PairError::Certificate(error.to_string());
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).map_err(|error| damaged(&error))?;
+    let Some(found) = parsed.subject_alternative_name().map_err(|error| damaged(&error))? else {
+        return Ok(Vec::new());
+    };
     let text = |name: &GeneralName<'_>| match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
         GeneralName::IPAddress(bytes) => {
@@ -159,11 +177,7 @@ fn is_for(certificate: &X509Certificate<'_>, names: &[String]) -> bool {
         }
         _ => None,
     };
-    let mut found: Vec<String> = found.value.general_names.iter().filter_map(text).collect();
-    let mut wanted = names.to_vec();
-    found.sort_unstable();
-    wanted.sort_unstable();
-    found == wanted
+    Ok(found.value.general_names.iter().filter_map(text).collect())
 }
 
 fn der(pem: &str) -> Result<CertificateDer<'static>, PairError> {
@@ -178,7 +192,8 @@ fn split(bundle: &str) -> Vec<String> {
 
 fn new_authority(lifetimes: &Lifetimes, now: Timestamp) -> Result<(String, Zeroizing<String>), MaterialError> {
     let serial: u128 = rand::random();
-    let mut parameters = parameters(Vec::new(), serial, lifetimes, lifetimes.authority, now)?;
+    let ends = now.as_second().saturating_add(seconds(lifetimes.authority));
+    let mut parameters = parameters(Vec::new(), serial, lifetimes, now, ends)?;
     parameters.distinguished_name.push(DnType::CommonName, format!("konverge webhooks {serial:032x}"));
     // It signs servers and no further authorities.
     parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -196,7 +211,10 @@ fn new_certificate(
     now: Timestamp,
 ) -> Result<(String, Zeroizing<String>), MaterialError> {
     let issuer = Issuer::from_ca_cert_pem(authority, KeyPair::from_pem(authority_key)?)?;
-    let mut parameters = parameters(names.to_vec(), rand::random(), lifetimes, lifetimes.certificate, now)?;
+    // No longer than what vouches for it.
+    let ends = now.as_second().saturating_add(seconds(lifetimes.certificate));
+    let ends = ends.min(Validity::of(&der(authority)?)?.ends.as_second());
+    let mut parameters = parameters(names.to_vec(), rand::random(), lifetimes, now, ends)?;
     // A common name holds 64 characters, and nobody has looked at it for years.
     parameters.distinguished_name.push(DnType::CommonName, "konverge webhooks");
     parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -211,8 +229,8 @@ fn parameters(
     names: Vec<String>,
     serial: u128,
     lifetimes: &Lifetimes,
-    lifetime: Duration,
     now: Timestamp,
+    ends: i64,
 ) -> Result<CertificateParams, MaterialError> {
     let mut parameters = CertificateParams::new(names)?;
     parameters.distinguished_name = rcgen::DistinguishedName::new();
@@ -221,7 +239,7 @@ fn parameters(
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let at = |second: i64| epoch + Duration::from_secs(u64::try_from(second).unwrap_or_default());
     parameters.not_before = at(now.as_second() - seconds(lifetimes.backdating));
-    parameters.not_after = at(now.as_second().saturating_add(seconds(lifetime)));
+    parameters.not_after = at(ends);
     Ok(parameters)
 }
 
@@ -243,9 +261,30 @@ mod tests {
         let facts = read.facts(&names(), false).unwrap();
         assert_eq!((facts.signer, facts.names_fit), (Some(0), true));
         assert_eq!(plan::next(&facts, &lifetimes, now), Step::Nothing);
-        assert!(!made.facts(&names()[1..], true).unwrap().names_fit);
+        assert!(made.facts(&names()[1..], true).unwrap().names_fit, "one name more does no harm");
         let ends = now.as_second() + seconds(lifetimes.certificate);
         assert_eq!(made.pair().unwrap().validity.ends.as_second(), ends);
+    }
+
+    #[test]
+    fn two_versions_with_other_names_agree() {
+        let (lifetimes, now) = (Lifetimes::default(), Timestamp::now());
+        let (old, new) = (vec!["a.svc".to_owned(), "b.svc".to_owned()], vec!["b.svc".to_owned(), "c.svc".to_owned()]);
+        let made = Material::make(&old, &lifetimes, now).unwrap();
+        assert_eq!(plan::next(&made.facts(&new, true).unwrap(), &lifetimes, now), Step::NewCertificate);
+        let both = made.after(Step::NewCertificate, &new, &lifetimes, now).unwrap();
+        for names in [&old, &new] {
+            assert_eq!(plan::next(&both.facts(names, true).unwrap(), &lifetimes, now), Step::Nothing);
+        }
+        let later = both.after(Step::NewCertificate, &new, &lifetimes, now).unwrap();
+        assert!(!later.facts(&old, true).unwrap().names_fit, "what nobody wants any more goes with the next renewal");
+    }
+
+    #[test]
+    fn a_certificate_ends_with_its_authority_at_the_latest() {
+        let lifetimes = Lifetimes { authority: Duration::from_hours(1), ..Lifetimes::default() };
+        let facts = Material::make(&names(), &lifetimes, Timestamp::now()).unwrap().facts(&names(), true).unwrap();
+        assert_eq!(facts.certificate.ends, facts.authorities[0].ends);
     }
 
     #[test]

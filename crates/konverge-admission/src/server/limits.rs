@@ -11,7 +11,8 @@ pub struct Limits {
     /// Bytes of a conversion review; 64 MiB. It may hold a whole page of a list, and one that does not fit makes the list
     /// unreadable.
     pub conversion_body: usize,
-    /// Connections at once; 256. An API server keeps one or a few. Further ones wait to be accepted.
+    /// Connections at once; 256. An API server keeps one or a few. Further ones wait to be accepted. One of HTTP/2 may
+    /// stay as long as it answers pings.
     pub connections: usize,
     /// Calls at once; 64. Further ones wait, so that bodies take a bounded part of memory.
     pub calls: usize,

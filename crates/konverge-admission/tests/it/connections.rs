@@ -5,10 +5,12 @@ use std::{future::pending, sync::Arc, time::Duration};
 use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_admission::{
-    Limits, RegistrationError, Review, Security, Validator, Verdict, Webhook, WebhookServer, Webhooks, handler,
-    server::BindError,
+    Certificates, Limits, RegistrationError, Review, Security, Validator, Verdict, Webhook, WebhookServer, Webhooks,
+    handler, server::BindError,
 };
 use konverge_testkit::eventually;
+use rustls::{ServerConfig, crypto::ring};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use serde_json::json;
 use tokio::{
     io::AsyncReadExt,
@@ -76,6 +78,33 @@ async fn a_sidecar_gets_plain_http() {
 }
 
 #[tokio::test]
+async fn a_ready_configuration_or_a_fixed_pair_is_served() {
+    let pair = FilePair::new();
+    let read = |name| std::fs::read(pair.folder.path().join(name)).unwrap();
+    let (certificate, key) = (read("tls.crt"), read("tls.key"));
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let mut config = builder
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from_pem_slice(&certificate).unwrap()],
+            PrivateKeyDer::from_pem_slice(&key).unwrap(),
+        )
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let fixed = Certificates::from_pem(&certificate, &key).unwrap();
+    for security in [Security::Config(Arc::new(config)), Security::Tls(fixed)] {
+        let running = Running::start(allowing(), security, Limits::default()).await;
+        let mut connection = Connection::open(running.address, &pair.certificate, Version::Two).await.unwrap();
+        assert_eq!(connection.post(PATH, review()).await.0, StatusCode::OK);
+        assert_eq!((running.ready)(), Ok(()));
+        running.stop().await;
+    }
+    Certificates::from_pem(&certificate, b"no key").unwrap_err();
+}
+
+#[tokio::test]
 async fn what_cannot_be_served_is_said_before_anything_runs() {
     let taken = tokio::net::TcpListener::bind(anywhere()).await.unwrap();
     let address = taken.local_addr().unwrap();
@@ -84,7 +113,7 @@ async fn what_cannot_be_served_is_said_before_anything_runs() {
 
     let both = |first: Webhook, second: Webhook| {
         let allow = || handler::validator(|_: &Review<ConfigMap>| Verdict::allow());
-        Webhooks::new().validate(first, allow()).validate(second, allow())
+        Webhooks::new().validate(first, allow()).and(Webhooks::new().validate(second, allow()))
     };
     let named = |name: &str| Webhook::of::<ConfigMap>(name).path(format!("/{name}"));
     let table = [

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -23,6 +24,10 @@ use kube::{
     api::{DeleteParams, ObjectMeta, PostParams},
 };
 use rustls_pki_types::{CertificateDer, pem::PemObject};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
 
 use crate::{
     Running, SOON, anywhere,
@@ -222,4 +227,46 @@ async fn what_stands_in_the_way_is_named_and_waited_out() {
     let bundle = stored.webhooks.unwrap().remove(0).client_config.ca_bundle.unwrap();
     assert_eq!(bundle.0, stage.stored().await.0.as_bytes());
     running.stop().await;
+}
+
+/// Nothing is lost by being there before the API server is.
+#[tokio::test]
+async fn an_api_server_that_is_down_is_waited_for() {
+    let stage = Stage::new().await;
+    let options = stage.self_made([]);
+    stage.grant(options.access()).await;
+    let (client, port, real) = stage.detour().await;
+    let certificates = Certificates::self_made(client, options);
+    let running = Running::start_at(anywhere(), webhooks(), certificates, Limits::default()).await;
+    let reported = async || (running.ready)().err().filter(|why| why.contains("cannot read secret"));
+    let why = eventually(SOON, reported).await.unwrap();
+    assert!(why.contains("there is no certificate yet"), "{why}");
+    let _detour = Detour::open(port, real).await;
+    eventually(SOON, async || (running.ready)().ok()).await.unwrap();
+    running.stop().await;
+}
+
+/// Leads from a port to an address until dropped.
+struct Detour(JoinHandle<()>);
+
+impl Detour {
+    async fn open(port: u16, to: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        Self(tokio::spawn(async move {
+            loop {
+                let (mut from, _) = listener.accept().await.unwrap();
+                tokio::spawn(async move {
+                    let mut to = TcpStream::connect(to).await.unwrap();
+                    // Whichever side ends it.
+                    let _ = tokio::io::copy_bidirectional(&mut from, &mut to).await;
+                });
+            }
+        }))
+    }
+}
+
+impl Drop for Detour {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }

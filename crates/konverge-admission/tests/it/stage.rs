@@ -1,6 +1,6 @@
 //! A real API server that calls a server of the test.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use http::Request;
 use jiff::Timestamp;
@@ -17,8 +17,9 @@ use konverge_admission::{
 };
 use konverge_testkit::{ControlPlane, Options, eventually};
 use kube::{
-    Api, Client, Resource,
+    Api, Client, Config, Resource,
     api::{Patch, PatchParams},
+    config::{KubeConfigOptions, Kubeconfig},
     runtime::{conditions::is_crd_established, wait::await_condition},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -74,6 +75,17 @@ impl Stage {
         let validating = validating.map(|configuration| Target::ApplyValidating(Box::new(configuration)));
         let mutating = mutating.map(|configuration| Target::ApplyMutating(Box::new(configuration)));
         validating.into_iter().chain(mutating).collect()
+    }
+
+    /// A client of the operator through a port behind which nothing is yet, and where the API server really is.
+    pub(crate) async fn detour(&self) -> (Client, u16, SocketAddr) {
+        let kubeconfig = control_plane().await.service_account_kubeconfig(&self.namespace, ACCOUNT).await.unwrap();
+        let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let real = config.cluster_url.authority().unwrap().as_str().parse().unwrap();
+        let port = konverge_testkit::free_port().unwrap();
+        config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();
+        (Client::try_from(config).unwrap(), port, real)
     }
 
     /// Lets the operator do what these options need.
