@@ -2,6 +2,8 @@
 
 mod audit;
 mod credentials;
+mod manifest;
+mod role_use;
 mod servers;
 
 use std::{
@@ -24,6 +26,7 @@ use serde_json::json;
 
 pub use self::audit::{AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser};
 use self::servers::Servers;
+pub use self::{manifest::ManifestError, role_use::RoleUse};
 use crate::{
     assets::{Assets, AssetsError, Binary},
     guard::RunDirectory,
