@@ -13,6 +13,7 @@ use kube::api::ObjectMeta;
 use crate::{
     Webhook, Webhooks,
     webhook::{FailurePolicy, SideEffects},
+    webhooks::{Converted, Declared},
 };
 
 /// The version of reviews that the API server is asked to send.
@@ -62,8 +63,7 @@ impl Location {
 impl Webhooks {
     /// Declares the webhooks that judge; nothing if there are none. The certificate authority is not in it.
     pub fn validating_configuration(&self, name: &str, location: &Location) -> Option<ValidatingWebhookConfiguration> {
-        let webhooks: Vec<_> =
-            self.validating.iter().map(|(webhook, path)| validating(webhook, location.client_config(path))).collect();
+        let webhooks: Vec<_> = self.validating.iter().map(|declared| validating(declared, location)).collect();
         (!webhooks.is_empty())
             .then(|| ValidatingWebhookConfiguration { metadata: named(name), webhooks: Some(webhooks) })
     }
@@ -71,14 +71,13 @@ impl Webhooks {
     /// Declares the webhooks that change objects or fill them in; nothing if there are none. The certificate authority is not in
     /// it.
     pub fn mutating_configuration(&self, name: &str, location: &Location) -> Option<MutatingWebhookConfiguration> {
-        let webhooks: Vec<_> =
-            self.mutating.iter().map(|(webhook, path)| mutating(webhook, location.client_config(path))).collect();
+        let webhooks: Vec<_> = self.mutating.iter().map(|declared| mutating(declared, location)).collect();
         (!webhooks.is_empty()).then(|| MutatingWebhookConfiguration { metadata: named(name), webhooks: Some(webhooks) })
     }
 
     /// What belongs to `spec.conversion` of custom resource definitions, with their names.
     pub fn conversions(&self, location: &Location) -> Vec<(String, apiextensions::CustomResourceConversion)> {
-        let one = |converted: &crate::webhooks::Converted| {
+        let one = |converted: &Converted| {
             let WebhookClientConfig { service, url, .. } = location.client_config(&converted.path);
             let service = service.map(|service| apiextensions::ServiceReference {
                 namespace: service.namespace,
@@ -104,14 +103,14 @@ fn named(name: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
 }
 
-fn validating(webhook: &Webhook, client_config: WebhookClientConfig) -> ValidatingWebhook {
+fn validating(Declared { name, path, webhook }: &Declared, location: &Location) -> ValidatingWebhook {
     ValidatingWebhook {
         admission_review_versions: vec![REVIEW_VERSION.to_owned()],
-        client_config,
+        client_config: location.client_config(path),
         failure_policy: Some(failure_policy(webhook)),
         match_conditions: conditions(webhook),
         match_policy: Some(match_policy(webhook)),
-        name: webhook.name.clone(),
+        name: name.clone(),
         namespace_selector: webhook.namespace_selector.clone(),
         object_selector: webhook.object_selector.clone(),
         rules: Some(webhook.rules.clone()),
@@ -120,14 +119,14 @@ fn validating(webhook: &Webhook, client_config: WebhookClientConfig) -> Validati
     }
 }
 
-fn mutating(webhook: &Webhook, client_config: WebhookClientConfig) -> MutatingWebhook {
+fn mutating(Declared { name, path, webhook }: &Declared, location: &Location) -> MutatingWebhook {
     MutatingWebhook {
         admission_review_versions: vec![REVIEW_VERSION.to_owned()],
-        client_config,
+        client_config: location.client_config(path),
         failure_policy: Some(failure_policy(webhook)),
         match_conditions: conditions(webhook),
         match_policy: Some(match_policy(webhook)),
-        name: webhook.name.clone(),
+        name: name.clone(),
         namespace_selector: webhook.namespace_selector.clone(),
         object_selector: webhook.object_selector.clone(),
         reinvocation_policy: Some(if webhook.reinvoke { "IfNeeded" } else { "Never" }.to_owned()),
@@ -164,6 +163,7 @@ fn conditions(webhook: &Webhook) -> Option<Vec<k8s_openapi::api::admissionregist
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+    use kube::core::GroupVersionKind;
     use serde_json::{Value, json};
 
     use super::*;
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_plain_webhook_is_declared_with_the_usual_words() {
-        let webhook = Webhook::of::<Deployment>("rollouts.shop.example.com");
+        let webhook = Webhook::of::<Deployment>().name("rollouts.shop.example.com");
         let webhooks = Webhooks::new().validate::<Deployment>(webhook, allow());
         let location = Location::service("shop", "hooks");
         let configuration = webhooks.validating_configuration("shop", &location).unwrap();
@@ -209,8 +209,35 @@ mod tests {
     }
 
     #[test]
+    fn names_and_paths_are_made_of_the_kind_and_the_purpose() {
+        let kind = GroupVersionKind::gvk("stable.example.com", "v1beta1", "CronTab");
+        let same = || handler::mutator(|map: ConfigMap, _: &Review<ConfigMap>| Mutation::to(map));
+        let webhooks = Webhooks::new()
+            .validate::<ConfigMap>(Webhook::of::<ConfigMap>(), allow())
+            .validate::<ConfigMap>(Webhook::for_resource(kind, "crontabs"), allow())
+            .mutate(Webhook::of::<ConfigMap>(), same())
+            .defaults(Webhook::of::<ConfigMap>(), handler::defaulter(|_: &mut ConfigMap| ()));
+        assert_eq!(webhooks.check(), Ok(()));
+        let declared: Vec<_> = [&webhooks.validating, &webhooks.mutating]
+            .into_iter()
+            .flatten()
+            .map(|declared| (declared.name.as_str(), declared.path.as_str()))
+            .collect();
+        assert_eq!(
+            declared,
+            [
+                ("validate.configmaps.core", "/validate--v1-configmap"),
+                ("validate.crontabs.stable.example.com", "/validate-stable-example-com-v1beta1-crontab"),
+                ("mutate.configmaps.core", "/mutate--v1-configmap"),
+                ("default.configmaps.core", "/default--v1-configmap"),
+            ]
+        );
+    }
+
+    #[test]
     fn every_word_reaches_the_declaration() {
-        let webhook = Webhook::of::<ConfigMap>("maps.shop.example.com")
+        let webhook = Webhook::of::<ConfigMap>()
+            .name("maps.shop.example.com")
             .operations([Operation::Delete])
             .subresource("status")
             .subresource("scale")

@@ -103,7 +103,7 @@ pub struct FromFn<F>(F);
 ///     Some(object) if object.data.is_none() => Verdict::deny("a settings map needs data"),
 ///     _ => Verdict::allow(),
 /// });
-/// let webhooks = Webhooks::new().validate(Webhook::of::<ConfigMap>("settings.shop.example.com"), rules);
+/// let webhooks = Webhooks::new().validate(Webhook::of::<ConfigMap>(), rules);
 /// # let _ = webhooks;
 /// ```
 pub fn validator<T, F: Fn(&Review<T>) -> Verdict + Send + Sync + 'static>(decide: F) -> FromFn<F> {

@@ -25,7 +25,7 @@
 //! }
 //!
 //! # async fn run(client: kube::Client, stop: CancellationToken) -> Result<(), Box<dyn std::error::Error>> {
-//! let webhook = Webhook::of::<ConfigMap>("settings.shop.example.com").object_labels([("kind", "settings")]);
+//! let webhook = Webhook::of::<ConfigMap>().object_labels([("kind", "settings")]);
 //! let webhooks = Webhooks::new().validate(webhook, Settings);
 //! let mut certificates = SelfMade::new("shop", "settings-webhooks");
 //! if let Some(declared) = webhooks.validating_configuration("settings", &Location::service("shop", "settings-webhooks")) {

@@ -51,7 +51,8 @@ pub enum SideEffects {
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use konverge_admission::{Operation, Webhook};
 ///
-/// let webhook = Webhook::of::<ConfigMap>("settings.shop.example.com")
+/// let webhook = Webhook::of::<ConfigMap>()
+///     .name("settings.shop.example.com")
 ///     .operations([Operation::Create, Operation::Update, Operation::Delete])
 ///     .namespace_labels([("shop", "yes")])
 ///     .condition("not-the-kubelet", "!('system:nodes' in request.userInfo.groups)")
@@ -61,10 +62,11 @@ pub enum SideEffects {
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a webhook is called only when it is registered"]
 pub struct Webhook {
-    pub(crate) name: String,
-    pub(crate) kind: GroupVersionKind,
+    name: Option<String>,
+    kind: GroupVersionKind,
+    plural: String,
     pub(crate) rules: Vec<RuleWithOperations>,
-    pub(crate) path: Option<String>,
+    path: Option<String>,
     pub(crate) failure_policy: FailurePolicy,
     pub(crate) on_undecodable: OnUndecodable,
     pub(crate) side_effects: SideEffects,
@@ -77,27 +79,28 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// For creates and updates of a kind, in whatever version they come. `name` is a domain of three parts at least, such as
-    /// `widgets.shop.example.com`, and unique among the webhooks of a program.
+    /// For creates and updates of a kind, in whatever version they come.
     ///
     /// Without further words: refuse when the webhook does not answer within 10 seconds, and when an object cannot be read.
-    pub fn of<K: Resource<DynamicType = ()>>(name: impl Into<String>) -> Self {
+    pub fn of<K: Resource<DynamicType = ()>>() -> Self {
         let kind = GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&()));
-        Self::for_resource(name, kind, &K::plural(&()))
+        Self::for_resource(kind, K::plural(&()))
     }
 
     /// For creates and updates of a resource that has no type here; `plural` is its name in the URL. See [`of`](Self::of).
-    pub fn for_resource(name: impl Into<String>, kind: GroupVersionKind, plural: &str) -> Self {
+    pub fn for_resource(kind: GroupVersionKind, plural: impl Into<String>) -> Self {
+        let plural = plural.into();
         let rule = RuleWithOperations {
             api_groups: Some(vec![kind.group.clone()]),
             api_versions: Some(vec![kind.version.clone()]),
             operations: Some(words([Operation::Create, Operation::Update])),
-            resources: Some(vec![plural.to_owned()]),
+            resources: Some(vec![plural.clone()]),
             scope: None,
         };
         Self {
-            name: name.into(),
+            name: None,
             kind,
+            plural,
             rules: vec![rule],
             path: None,
             failure_policy: FailurePolicy::default(),
@@ -110,6 +113,12 @@ impl Webhook {
             exact_version: false,
             reinvoke: false,
         }
+    }
+
+    /// Its name, instead of `validate.<plural>.<group>`, `mutate.…` or `default.…`. A domain of three parts at least, and unique in
+    /// a configuration: it is what people read in a refusal.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
     }
 
     /// What it is called for, instead of creates and updates.
@@ -125,9 +134,8 @@ impl Webhook {
     pub fn subresource(mut self, subresource: &str) -> Self {
         for rule in &mut self.rules {
             let resources = rule.resources.get_or_insert_default();
-            let plural = resources.first().and_then(|first| first.split('/').next()).unwrap_or_default().to_owned();
             resources.retain(|resource| resource.contains('/'));
-            resources.push(format!("{plural}/{subresource}"));
+            resources.push(format!("{}/{subresource}", self.plural));
         }
         self
     }
@@ -137,7 +145,7 @@ impl Webhook {
         Self { rules, ..self }
     }
 
-    /// Where it is called, instead of `/validate-<group>-<version>-<kind>` or `/mutate-…`.
+    /// Where it is called, instead of `/validate-<group>-<version>-<kind>`, `/mutate-…` or `/default-…`.
     pub fn path(self, path: impl Into<String>) -> Self {
         Self { path: Some(path.into()), ..self }
     }
@@ -197,6 +205,15 @@ impl Webhook {
     /// Called again when another webhook changed the object afterwards. Only for mutation.
     pub fn reinvoke(self) -> Self {
         Self { reinvoke: true, ..self }
+    }
+
+    /// Its name: what was asked for, or made of the resource.
+    pub(crate) fn name_for(&self, purpose: &str) -> String {
+        self.name.clone().unwrap_or_else(|| {
+            // The group of the oldest kinds has no name of its own.
+            let group = if self.kind.group.is_empty() { "core" } else { &self.kind.group };
+            format!("{purpose}.{}.{group}", self.plural)
+        })
     }
 
     /// Its path: what was asked for, or made of the kind.

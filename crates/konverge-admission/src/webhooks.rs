@@ -24,10 +24,18 @@ pub(crate) const OWN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
 #[derive(Default)]
 #[must_use = "webhooks answer only when a server serves them"]
 pub struct Webhooks {
-    pub(crate) validating: Vec<(Webhook, String)>,
-    pub(crate) mutating: Vec<(Webhook, String)>,
+    pub(crate) validating: Vec<Declared>,
+    pub(crate) mutating: Vec<Declared>,
     pub(crate) conversions: Vec<Converted>,
     endpoints: Vec<(String, Arc<dyn Endpoint>)>,
+}
+
+/// A webhook with the name and the path that it has got.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Declared {
+    pub(crate) name: String,
+    pub(crate) path: String,
+    pub(crate) webhook: Webhook,
 }
 
 /// A kind whose versions are converted here.
@@ -96,9 +104,8 @@ impl Webhooks {
     where
         T: DeserializeOwned + Send + Sync + 'static,
     {
-        let path = webhook.path_for("validate");
-        self.admit(&path, &webhook, Validating::new(validator));
-        self.validating.push((webhook, path));
+        let declared = self.admit("validate", webhook, Validating::new(validator));
+        self.validating.push(declared);
         self
     }
 
@@ -107,9 +114,8 @@ impl Webhooks {
     where
         T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let path = webhook.path_for("mutate");
-        self.admit(&path, &webhook, Mutating::new(mutator));
-        self.mutating.push((webhook, path));
+        let declared = self.admit("mutate", webhook, Mutating::new(mutator));
+        self.mutating.push(declared);
         self
     }
 
@@ -118,9 +124,8 @@ impl Webhooks {
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let path = webhook.path_for("default");
-        self.admit(&path, &webhook, Defaulting::new(defaulter));
-        self.mutating.push((webhook, path));
+        let declared = self.admit("default", webhook, Defaulting::new(defaulter));
+        self.mutating.push(declared);
         self
     }
 
@@ -149,9 +154,11 @@ impl Webhooks {
         self
     }
 
-    fn admit(&mut self, path: &str, webhook: &Webhook, judge: impl Judge) {
+    fn admit(&mut self, purpose: &str, webhook: Webhook, judge: impl Judge) -> Declared {
+        let (name, path) = (webhook.name_for(purpose), webhook.path_for(purpose));
         let admission = Admission { judge, on_undecodable: webhook.on_undecodable };
-        self.endpoints.push((path.to_owned(), Arc::new(admission)));
+        self.endpoints.push((path.clone(), Arc::new(admission)));
+        Declared { name, path, webhook }
     }
 
     /// Whether they can be served and declared as they are.
@@ -167,7 +174,7 @@ impl Webhooks {
         }
         for webhooks in [&self.validating, &self.mutating] {
             let mut names = BTreeSet::new();
-            for (Webhook { name, .. }, _) in webhooks {
+            for Declared { name, .. } in webhooks {
                 if !is_domain_of_three(name) {
                     return Err(RegistrationError::NameUnusable { name: name.clone() });
                 }

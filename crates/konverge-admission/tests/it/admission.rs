@@ -63,12 +63,12 @@ impl Defaulter<Shoe> for Rules {
 fn webhooks() -> Webhooks {
     let all = [Operation::Create, Operation::Update, Operation::Delete];
     Webhooks::new()
-        .validate(Webhook::of::<Shoe>("rules.shop.example.com").operations(all), Rules)
+        .validate(Webhook::of::<Shoe>().name("rules.shop.example.com").operations(all), Rules)
         .mutate(
-            Webhook::of::<Shoe>("labels.shop.example.com").condition("named", "object.metadata.name != 'odd'"),
+            Webhook::of::<Shoe>().name("labels.shop.example.com").condition("named", "object.metadata.name != 'odd'"),
             Rules,
         )
-        .defaults(Webhook::of::<Shoe>("defaults.shop.example.com").failure_policy(FailurePolicy::Ignore), Rules)
+        .defaults(Webhook::of::<Shoe>().name("defaults.shop.example.com").failure_policy(FailurePolicy::Ignore), Rules)
 }
 
 fn shoe(name: &str, size: i64) -> Shoe {

@@ -19,7 +19,7 @@ use crate::{
 type Map = ConfigMap;
 
 fn webhook(path: &str) -> Webhook {
-    Webhook::of::<Map>(format!("{}.example.com", path.trim_matches('/').replace('/', "-") + ".test")).path(path)
+    Webhook::of::<Map>().name(format!("{}.example.com", path.trim_matches('/').replace('/', "-") + ".test")).path(path)
 }
 
 /// Does what the object's `data.do` says.

@@ -46,7 +46,7 @@ impl Validator<ConfigMap> for Slow {
 }
 
 fn webhook() -> Webhook {
-    Webhook::of::<ConfigMap>("maps.test.example.com")
+    Webhook::of::<ConfigMap>()
 }
 
 fn allowing() -> Webhooks {
@@ -115,7 +115,7 @@ async fn what_cannot_be_served_is_said_before_anything_runs() {
         let allow = || handler::validator(|_: &Review<ConfigMap>| Verdict::allow());
         Webhooks::new().validate(first, allow()).and(Webhooks::new().validate(second, allow()))
     };
-    let named = |name: &str| Webhook::of::<ConfigMap>(name).path(format!("/{name}"));
+    let named = |name: &str| Webhook::of::<ConfigMap>().name(name).path(format!("/{name}"));
     let table = [
         (both(webhook(), named("a.b.c").path(PATH)), RegistrationError::PathTaken { path: PATH.to_owned() }),
         (both(named("a.b.c"), named("a.b.c").path("/b")), RegistrationError::NameTaken { name: "a.b.c".to_owned() }),

@@ -45,7 +45,7 @@ fn refusing<T: serde::de::DeserializeOwned + Send + Sync + 'static>(webhook: Web
 }
 
 fn webhooks() -> Webhooks {
-    refusing::<Turning>(Webhook::of::<Turning>("all.rotated.example.com"))
+    refusing::<Turning>(Webhook::of::<Turning>())
 }
 
 fn count(bundle: &str) -> usize {
@@ -198,7 +198,7 @@ async fn what_stands_in_the_way_is_named_and_waited_out() {
     let foreign = Secret { metadata, string_data: Some(data), ..Secret::default() };
     secrets.create(&PostParams::default(), &foreign).await.unwrap();
 
-    let webhooks = || refusing::<Refusing>(Webhook::of::<Refusing>("all.refused.example.com"));
+    let webhooks = || refusing::<Refusing>(Webhook::of::<Refusing>());
     let target = Target::Validating(stage.namespace.clone());
     let options: SelfMade = stage.self_made([target]);
     let certificates = Certificates::self_made(stage.operator.clone(), options.clone());
