@@ -1,0 +1,66 @@
+//! What can be asked for changes.
+
+use crate::{Change, Entries, Remembered, SourceError};
+
+/// Something outside that can be asked what changed since it was asked last.
+///
+/// The source decides what a change is; [`watch`](crate::watch) decides when to ask, and looks after pauses, health, metrics and
+/// memory. A poll that is dropped half-way or fails must leave the source as it was: state is moved on with the changes that
+/// are handed out, never before.
+pub trait Source: Send + 'static {
+    /// What changes.
+    type Item: Send + 'static;
+
+    /// Labels metrics and logs; from a small fixed set, and without secrets.
+    fn name(&self) -> &str;
+
+    /// Asks what changed. It must end by itself: whatever it waits for has a timeout.
+    fn poll(&mut self) -> impl Future<Output = Result<Polled<Self::Item>, SourceError>> + Send;
+
+    /// Takes up what [`Source::remembered`] told before a restart. Called once, before the first poll.
+    fn recall(&mut self, remembered: Remembered) {
+        drop(remembered);
+    }
+
+    /// What to remember: one entry for each known thing. Asked for after changes have been taken by the consumer; nothing for a
+    /// source that starts anew each time.
+    fn remembered(&self) -> Option<Entries> {
+        None
+    }
+}
+
+/// What a poll found.
+#[derive(Debug)]
+pub struct Polled<T> {
+    /// Delivered in this order.
+    pub changes: Vec<Change<T>>,
+    /// When to poll again.
+    pub next: Next,
+    /// A part that failed while the rest is good: the changes are delivered, and the pause is that of a failure.
+    pub failure: Option<SourceError>,
+}
+
+/// When to poll again after a poll that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// After the usual interval.
+    AfterInterval,
+    /// At once: the other side sets the pace, or there is more.
+    Now,
+    /// Never: there will be no more changes.
+    Never,
+}
+
+impl<T> Polled<T> {
+    /// Changes, and the next poll at once.
+    pub fn now(changes: Vec<Change<T>>) -> Self {
+        Self { changes, next: Next::Now, failure: None }
+    }
+}
+
+impl<T> From<Vec<Change<T>>> for Polled<T> {
+    /// Changes, and the next poll after the usual interval.
+    fn from(changes: Vec<Change<T>>) -> Self {
+        Self { changes, next: Next::AfterInterval, failure: None }
+    }
+}
