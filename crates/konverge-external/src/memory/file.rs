@@ -50,7 +50,8 @@ impl FileMemory {
         let unreadable =
             |why: &str| MemoryError::Unreadable { place: self.path.display().to_string(), why: why.to_owned() };
         // The parser's own message may quote the content, and the key is content.
-        let mut content: Content = serde_json::from_slice(text).map_err(|_| unreadable("it is not the expected JSON"))?;
+        let mut content: Content =
+            serde_json::from_slice(text).map_err(|_| unreadable("it is not the expected JSON"))?;
         if content.version != VERSION {
             return Err(unreadable("it has another version"));
         }
@@ -131,7 +132,9 @@ mod tests {
     async fn a_file_that_is_something_else_is_named_and_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("remembered.json");
-        for content in ["", "[]", r#"{"version":2,"key":"","entries":{}}"#, r#"{"version":1,"key":"abcd","entries":{}}"#] {
+        for content in
+            ["", "[]", r#"{"version":2,"key":"","entries":{}}"#, r#"{"version":1,"key":"abcd","entries":{}}"#]
+        {
             std::fs::write(&path, content).unwrap();
             let error = FileMemory::new(&path).load().await.err().unwrap();
             assert!(matches!(error, MemoryError::Unreadable { .. }), "{error}");
