@@ -76,6 +76,11 @@ impl Health {
         self.state().failures
     }
 
+    /// What the last failed poll said; nothing after a success.
+    pub fn last_error(&self) -> Option<String> {
+        Some(self.state().last_error.clone()).filter(|error| !error.is_empty())
+    }
+
     pub(crate) fn changed(&self, kind: ChangeKind) {
         self.0.metrics.changed(&self.0.name, kind);
     }

@@ -5,9 +5,11 @@ mod driver;
 mod error;
 mod fingerprint;
 mod health;
+pub mod http;
 pub mod memory;
 mod metrics;
 mod source;
+pub mod sse;
 mod stream;
 
 pub use change::{Change, ChangeKind};
