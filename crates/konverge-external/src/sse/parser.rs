@@ -180,8 +180,8 @@ mod tests {
     fn lines_and_events_have_a_limit() {
         assert!(Parser::new(10, "").feed(b": 345678901").is_err());
         assert!(Parser::new(10, "").feed(b": 34567890\n").is_ok());
-        assert!(Parser::new(10, "").feed(b"data: 1234\ndata: 6789\n").is_err());
-        assert!(Parser::new(10, "").feed(b"data: 1234\n\ndata: 6789\n\n").is_ok());
+        assert!(Parser::new(11, "").feed(b"data: 12345\ndata: 67890\n").is_err());
+        assert!(Parser::new(11, "").feed(b"data: 12345\n\ndata: 67890\n\n").is_ok());
     }
 
     /// Text in which all that matters to the format is frequent.

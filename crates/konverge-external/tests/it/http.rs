@@ -10,7 +10,7 @@ use konverge_external::{
 };
 
 use crate::{
-    INTERVAL, failing, next, options, quiet_until,
+    failing, failing_with, next, options, quiet_until,
     server::{Server, answer},
 };
 
@@ -117,13 +117,7 @@ async fn a_slow_answer_and_a_cut_one_and_none_are_errors() {
     server.answers(|_| {
         answer(200, &[("content-length", "100")], Body::from_stream(stream::iter([Ok::<_, Infallible>("abc")])))
     });
-    konverge_testkit::eventually(crate::SOON, || {
-        let cut = health.last_error().is_some_and(|error| error.contains("cannot get"));
-        let polled = tokio::time::timeout(INTERVAL, futures::StreamExt::next(&mut changes));
-        async move { (polled.await.is_err() && cut).then_some(()) }
-    })
-    .await
-    .unwrap();
+    failing_with(&mut changes, &health, "cannot get").await;
 
     let free = konverge_testkit::free_port().unwrap();
     let endpoint = konverge_external::http::Endpoint::new(&format!("http://u:secret@127.0.0.1:{free}/a?token=secret"));

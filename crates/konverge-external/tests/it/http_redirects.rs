@@ -6,7 +6,7 @@ use konverge_external::{
 };
 
 use crate::{
-    failing, next, options,
+    failing, failing_with, next, options,
     server::{Server, answer},
 };
 
@@ -57,10 +57,5 @@ async fn a_loop_ends_and_a_missing_page_elsewhere_removes_nothing() {
         "/document" => answer(302, &[("location", "/login")], ""),
         _ => answer(404, &[], "no such page"),
     });
-    let missing = |text: &str| text.contains("404");
-    let mut found = health.clone().last_error();
-    while !found.as_deref().is_some_and(missing) {
-        crate::quiet_until(&mut changes, server.times(4)).await;
-        found = health.last_error();
-    }
+    failing_with(&mut changes, &health, "404").await;
 }

@@ -41,3 +41,8 @@ async fn failing<T: std::fmt::Debug>(changes: &mut Changes<T>, health: &Health) 
     quiet_until(changes, || health.failures() > 0).await;
     health.last_error().expect("a failure has a text")
 }
+
+/// Waits until a poll has failed with this in its text.
+async fn failing_with<T: std::fmt::Debug>(changes: &mut Changes<T>, health: &Health, text: &str) {
+    quiet_until(changes, || health.last_error().is_some_and(|error| error.contains(text))).await;
+}
