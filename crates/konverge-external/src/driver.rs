@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures::{FutureExt, Stream, StreamExt, stream};
-use konverge_core::error::Classify;
+use konverge_core::error::{Classify, ErrorClass};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -185,40 +185,47 @@ impl<S: Source> Driver<S> {
     }
 
     fn settle(&mut self, outcome: Result<Polled<S::Item>, SourceError>, began: Instant) {
-        let now = Instant::now();
-        let (next, failure) = match outcome {
-            Ok(polled) => {
-                self.unsaved |= !polled.changes.is_empty();
-                self.pending = polled.changes.into();
-                (polled.next, polled.failure)
-            }
-            Err(error) => (Next::AfterInterval, Some(error)),
+        let took = began.elapsed();
+        let pause = match outcome {
+            Ok(polled) => self.succeeded(polled, took),
+            Err(error) => Some(self.failed(&error, took)),
         };
-        if let Some(error) = failure {
-            self.failures = self.failures.saturating_add(1);
-            let pause = self.pauses.after_failure(self.failures, error.class(), rand::random());
-            let text = chain(&error);
-            tracing::warn!(
-                source = self.health.name(),
-                reason = error.reason(),
-                failures = self.failures,
-                ?pause,
-                "poll failed: {text}"
-            );
-            self.health.failed(error.reason(), text, now - began);
-            self.due = Some(now + pause);
-        } else {
-            if self.failures > 0 {
-                tracing::info!(source = self.health.name(), failures = self.failures, "polls succeed again");
-            }
-            self.failures = 0;
-            self.health.succeeded(now - began);
-            self.due = match next {
-                Next::AfterInterval => Some(now + self.pauses.after_success(rand::random())),
-                Next::Now => Some(now),
-                Next::Never => None,
-            };
+        self.due = pause.map(|pause| began + took + pause);
+    }
+
+    fn succeeded(&mut self, polled: Polled<S::Item>, took: Duration) -> Option<Duration> {
+        if self.failures > 0 {
+            tracing::info!(source = self.health.name(), failures = self.failures, "polls succeed again");
         }
+        self.failures = 0;
+        self.health.succeeded(took);
+        self.unsaved |= !polled.changes.is_empty();
+        self.pending = polled.changes.into();
+        let interval = self.pauses.after_success(rand::random());
+        if let Some(error) = polled.failure {
+            let text = chain(&error);
+            tracing::warn!(source = self.health.name(), reason = error.reason(), "a part of a poll failed: {text}");
+            self.health.partly_failed(error.reason(), text);
+            return Some(match error.class() {
+                class @ ErrorClass::After(_) => self.pauses.after_failure(1, class, rand::random()),
+                ErrorClass::Transient | ErrorClass::Permanent => interval,
+            });
+        }
+        match polled.next {
+            Next::AfterInterval => Some(interval),
+            Next::Now => Some(Duration::ZERO),
+            Next::Never => None,
+        }
+    }
+
+    fn failed(&mut self, error: &SourceError, took: Duration) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        let pause = self.pauses.after_failure(self.failures, error.class(), rand::random());
+        let text = chain(error);
+        let (source, reason, failures) = (self.health.name(), error.reason(), self.failures);
+        tracing::warn!(source, reason, failures, ?pause, "poll failed: {text}");
+        self.health.failed(reason, text, took);
+        pause
     }
 
     /// A failed save is tried again after the next poll; until then a crash would repeat changes, not lose them.

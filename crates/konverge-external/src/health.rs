@@ -76,7 +76,7 @@ impl Health {
         self.state().failures
     }
 
-    /// What the last failed poll said; nothing after a success.
+    /// What the last failed poll, or the failed part of the last poll, said; nothing after a success.
     pub fn last_error(&self) -> Option<String> {
         Some(self.state().last_error.clone()).filter(|error| !error.is_empty())
     }
@@ -102,8 +102,13 @@ impl Health {
         self.0.metrics.failed(&self.0.name, reason, took);
     }
 
+    pub(crate) fn partly_failed(&self, reason: &'static str, text: String) {
+        self.state().last_error = text;
+        self.0.metrics.fault(&self.0.name, reason);
+    }
+
     pub(crate) fn not_saved(&self, reason: &'static str) {
-        self.0.metrics.not_saved(&self.0.name, reason);
+        self.0.metrics.fault(&self.0.name, reason);
     }
 
     pub(crate) fn ended(&self) {

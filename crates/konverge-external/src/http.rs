@@ -12,10 +12,13 @@ mod retry_after;
 mod source;
 mod token;
 
+pub(crate) use address::shown;
 pub(crate) use answer::essence;
+pub(crate) use client::client_builder;
 pub use client::{ClientError, client};
 pub use endpoint::{Endpoint, InvalidEndpoint};
 pub use error::HttpError;
 pub use long_poll::LongPoll;
+pub use reqwest;
 pub use source::{HttpDocument, HttpSource};
 pub use token::Token;

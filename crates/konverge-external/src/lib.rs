@@ -8,6 +8,7 @@ mod health;
 pub mod http;
 pub mod memory;
 mod metrics;
+pub mod objects;
 mod source;
 pub mod sse;
 mod stream;

@@ -72,7 +72,7 @@ impl Metrics {
         registry.register("konverge_external_polls", "Polls by result, success or error", this.polls.clone());
         registry.register(
             "konverge_external_errors",
-            "Failed polls and failed writes of what is remembered, by reason",
+            "Failed polls, failed parts of polls and failed writes of what is remembered, by reason",
             this.errors.clone(),
         );
         registry.register(
@@ -108,7 +108,7 @@ impl Metrics {
         self.duration.get_or_create(&SourceLabels { source: source.to_owned() }).observe(took.as_secs_f64());
     }
 
-    pub(crate) fn not_saved(&self, source: &str, reason: &'static str) {
+    pub(crate) fn fault(&self, source: &str, reason: &'static str) {
         self.errors.get_or_create(&ReasonLabels { source: source.to_owned(), reason }).inc();
     }
 

@@ -36,7 +36,8 @@ pub struct Polled<T> {
     pub changes: Vec<Change<T>>,
     /// When to poll again.
     pub next: Next,
-    /// A part that failed while the rest is good: the changes are delivered, and the pause is that of a failure.
+    /// A part that failed while the rest is good: it is counted and logged, the changes are delivered, and the next poll comes after
+    /// the usual interval, or when the other side said so.
     pub failure: Option<SourceError>,
 }
 

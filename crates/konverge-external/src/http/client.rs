@@ -30,6 +30,13 @@ pub enum ClientError {
 ///
 /// A system without any certificate authority is no error before the first TLS connection fails.
 pub fn client(connect_timeout: Duration, authorities: &[u8]) -> Result<reqwest::Client, ClientError> {
+    Ok(client_builder(connect_timeout, authorities)?.build()?)
+}
+
+pub(crate) fn client_builder(
+    connect_timeout: Duration,
+    authorities: &[u8],
+) -> Result<reqwest::ClientBuilder, ClientError> {
     let mut roots = RootCertStore::empty();
     // What cannot be parsed among the system's own is not ours to mend.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -43,10 +50,7 @@ pub fn client(connect_timeout: Duration, authorities: &[u8]) -> Result<reqwest::
         .with_root_certificates(roots)
         .with_no_client_auth();
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let client = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
-        .connect_timeout(connect_timeout)
-        .redirect(reqwest::redirect::Policy::none())
-        .user_agent(concat!("konverge-external/", env!("CARGO_PKG_VERSION")));
-    Ok(client.build()?)
+    let builder = reqwest::Client::builder().tls_backend_preconfigured(tls).connect_timeout(connect_timeout);
+    let agent = concat!("konverge-external/", env!("CARGO_PKG_VERSION"));
+    Ok(builder.redirect(reqwest::redirect::Policy::none()).user_agent(agent))
 }

@@ -52,10 +52,11 @@ async fn the_server_sets_the_pace_and_gets_its_cursor_back() {
     assert_eq!(server.last().query, "wait=50ms&index=2");
 
     // A cursor that is no longer known is not a document that is gone.
-    server.answers(|asked| match asked.query.contains("index") {
-        true => answer(410, &[], "expired"),
-        false => answer(500, &[], ""),
-    });
+    server.answers(
+        |asked| {
+            if asked.query.contains("index") { answer(410, &[], "expired") } else { answer(500, &[], "") }
+        },
+    );
     assert!(failing(&mut changes, &health).await.contains("410"));
     server.answers(indexed("1", "three"));
     assert!(matches!(next(&mut changes).await, Change::Modified(_)));

@@ -5,6 +5,8 @@ mod http;
 mod http_memory;
 mod http_redirects;
 mod long_poll;
+mod objects;
+mod s3;
 mod server;
 mod sse;
 
