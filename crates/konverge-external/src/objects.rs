@@ -3,12 +3,14 @@
 //! Read in this order: [`ObjectSource`], what is watched and what a change is; [`StoredObject`], what a change carries; [`open`], how to get
 //! at a store. Any store of the crate `object_store` will do, of the version that is handed on here.
 
+mod connector;
 mod content;
 mod error;
 mod known;
 mod open;
 mod source;
 
+pub use connector::Connector;
 pub use content::Content;
 pub use error::ObjectsError;
 pub use object_store;

@@ -3,22 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use object_store::{
-    ClientConfigKey, ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig,
-    aws::AmazonS3Builder,
-    azure::MicrosoftAzureBuilder,
-    client::{HttpClient, HttpConnector},
-    gcp::GoogleCloudStorageBuilder,
-    local::LocalFileSystem,
-    memory::InMemory,
-    path::Path,
+    ObjectStore, ObjectStoreScheme, RetryConfig, aws::AmazonS3Builder, azure::MicrosoftAzureBuilder,
+    gcp::GoogleCloudStorageBuilder, local::LocalFileSystem, memory::InMemory, path::Path,
 };
 use url::Url;
 
+use super::Connector;
 use crate::{error::chain, http};
-
-/// The limit for making a connection, and for the pause between two pieces of an answer.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A store cannot be got at.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +31,9 @@ pub fn open<'a>(
 ) -> Result<(Arc<dyn ObjectStore>, Path), OpenError> {
     let url = Url::parse(address)
         .map_err(|error| OpenError { address: "(not an address)".to_owned(), why: error.to_string() })?;
-    let failed = |why: String| OpenError { address: http::shown(&url), why };
+    // Causes quote the address as it was given.
+    let shown = http::shown(&url);
+    let failed = |why: String| OpenError { address: shown.clone(), why: why.replace(url.as_str(), &shown) };
     let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|error| failed(chain(&error)))?;
     let retries = RetryConfig { max_retries: 2, retry_timeout: Duration::from_secs(30), ..RetryConfig::default() };
     // The three builders have the same methods and no trait in common.
@@ -64,20 +57,6 @@ pub fn open<'a>(
         other => return Err(failed(format!("{other:?} is not supported"))),
     };
     Ok((store, path))
-}
-
-/// Hands our HTTP client to the stores, in place of one with another TLS library.
-#[derive(Debug)]
-struct Connector;
-
-impl HttpConnector for Connector {
-    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let generic = |source| object_store::Error::Generic { store: "HTTP", source };
-        let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp).is_some_and(|value| value == "true");
-        let builder = http::client_builder(CONNECT_TIMEOUT, &[]).map_err(|error| generic(Box::new(error)))?;
-        let client = builder.read_timeout(READ_TIMEOUT).https_only(!allow_http).build();
-        Ok(HttpClient::new(client.map_err(|error| generic(Box::new(error)))?))
-    }
 }
 
 #[cfg(test)]

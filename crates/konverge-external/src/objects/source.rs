@@ -48,7 +48,8 @@ pub struct StoredObject {
 ///
 /// Guarantees: a listing that fails half-way changes nothing; no more objects are remembered than the limit, and more than that
 /// is an error; an object that cannot be fetched does not hold up the others. Does not: tell an emptied bucket from one whose
-/// every object was deleted on purpose; whoever acts on removals has a budget for them.
+/// every object was deleted on purpose; whoever acts on removals has a budget for them. Does not: know a page of HTML that a proxy
+/// sends in place of a listing, if the store has another HTTP client than [`Connector`](super::Connector).
 pub struct ObjectSource {
     name: String,
     store: Arc<dyn ObjectStore>,

@@ -148,7 +148,7 @@ async fn a_listing_that_fails_half_way_or_never_ends_changes_nothing() {
     let faults: [(u16, &'static str, &'static str); 3] = [
         (403, "<Error><Code>AccessDenied</Code><Message>no</Message></Error>", "AccessDenied: no"),
         (404, "<Error><Code>NoSuchBucket</Code><Message>none</Message></Error>", "NoSuchBucket: none"),
-        (200, "<html>please log in</html>", "cannot list AmazonS3(bucket)"),
+        (200, "<html>please log in</html>", "is something between here and the store"),
     ];
     for (status, body, expected) in faults {
         server.answers(move |asked| {
