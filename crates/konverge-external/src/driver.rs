@@ -33,7 +33,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Polls this often. Everything else is as the other methods say.
+    /// Polls this often, at most every millisecond. Everything else is as the other methods say.
     pub fn every(interval: Duration) -> Self {
         Self {
             interval,

@@ -11,6 +11,10 @@ const LONGEST_PAUSE_IN_INTERVALS: u32 = 32;
 /// back together. Nothing is ever taken away.
 const RETRY_AFTER_JITTER: f64 = 0.1;
 
+/// The limits of all that users set: no hot loop, and no time that the clock cannot tell.
+const SHORTEST: Duration = Duration::from_millis(1);
+const FAR: Duration = Duration::from_hours(24 * 365);
+
 pub(super) struct Pauses {
     interval: Duration,
     jitter: f64,
@@ -25,9 +29,10 @@ impl Pauses {
         longest: Option<Duration>,
         longest_retry_after: Duration,
     ) -> Self {
-        let cap = longest.unwrap_or(interval.saturating_mul(LONGEST_PAUSE_IN_INTERVALS));
+        let interval = interval.clamp(SHORTEST, FAR);
+        let cap = longest.unwrap_or(interval.saturating_mul(LONGEST_PAUSE_IN_INTERVALS)).clamp(SHORTEST, FAR);
         let backoff = Backoff { base: interval.min(cap), factor: 2.0, cap };
-        Self { interval, jitter, backoff, longest_retry_after }
+        Self { interval, jitter, backoff, longest_retry_after: longest_retry_after.min(FAR) }
     }
 
     /// Of those after failures, but for what the other side asks for.
@@ -71,6 +76,16 @@ mod tests {
         assert_eq!([after(0, 1.0), after(60, 0.0), after(60, 1.0), after(1_000_000, 0.0)], [0, 60, 66, 3600]);
         let capped = Pauses::new(INTERVAL, 0.1, Some(Duration::from_secs(3)), Duration::from_hours(1));
         assert_eq!(capped.after_failure(1, ErrorClass::Permanent, 1.0).as_secs(), 3);
+    }
+
+    #[test]
+    fn no_setting_makes_a_hot_loop_or_a_panic() {
+        for setting in [Duration::ZERO, Duration::MAX] {
+            let pauses = Pauses::new(setting, 1.0, Some(setting), setting);
+            assert!(pauses.after_success(1.0) >= SHORTEST && pauses.after_success(1.0) <= 2 * FAR);
+            assert!(pauses.after_failure(u32::MAX, ErrorClass::Transient, 1.0) >= SHORTEST);
+            assert!(pauses.after_failure(1, ErrorClass::After(Duration::MAX), 1.0) <= 2 * FAR);
+        }
     }
 
     proptest! {

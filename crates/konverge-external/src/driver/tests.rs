@@ -9,7 +9,7 @@ use futures::StreamExt;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
 use super::*;
-use crate::{Entries, Remembered, from_stream, memory::InProcess};
+use crate::{Entries, MemoryError, Remembered, from_stream, memory::InProcess};
 
 const INTERVAL: Duration = Duration::from_secs(10);
 
@@ -212,6 +212,42 @@ async fn a_memory_that_cannot_be_read_holds_polls_back() {
     };
     let (change, ()) = tokio::join!(changes.next(), mend);
     assert_eq!(change, Some(Change::Added(1)));
+}
+
+/// Refuses the first write.
+struct Reluctant(InProcess, bool);
+
+impl Memory for Reluctant {
+    fn load(&mut self) -> futures::future::BoxFuture<'_, Result<Remembered, MemoryError>> {
+        self.0.load()
+    }
+
+    fn save<'a>(&'a mut self, entries: &'a Entries) -> futures::future::BoxFuture<'a, Result<(), MemoryError>> {
+        if std::mem::replace(&mut self.1, true) {
+            return self.0.save(entries);
+        }
+        let full = MemoryError::TooLarge { place: "a box".to_owned(), entries: entries.len(), size: 2, limit: 1 };
+        Box::pin(std::future::ready(Err(full)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_failed_is_counted_and_tried_again() {
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let memory = InProcess::default();
+    let (script, _) = Script::new([added(&[1]), added(&[]), added(&[])]);
+    let options = options().memory(Reluctant(memory.clone(), false)).metrics(&metrics);
+    let (mut changes, _) = watch(script, options);
+    changes.next().await.unwrap();
+    assert!(tokio::time::timeout(INTERVAL / 2, changes.next()).await.is_err());
+    assert!(memory.clone().load().await.unwrap().entries.is_empty());
+    assert!(tokio::time::timeout(INTERVAL * 2, changes.next()).await.is_err());
+    assert_eq!(memory.clone().load().await.unwrap().entries.len(), 1);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    let line = r#"konverge_external_errors_total{source="script",reason="MemoryTooLarge"} 1"#;
+    assert!(text.contains(line), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,14 +1,17 @@
 //! Sources against real servers: HTTP in this process, the API server and an S3 server beside it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod config_map;
 mod http;
 mod http_memory;
 mod http_redirects;
 mod long_poll;
 mod objects;
 mod s3;
+mod secrecy;
 mod server;
 mod sse;
+mod tls;
 
 use std::time::Duration;
 

@@ -145,9 +145,10 @@ async fn a_listing_that_fails_half_way_or_never_ends_changes_nothing() {
     for path in ["a", "b", "c", "d"] {
         assert_eq!(next_path(&mut changes).await, (ChangeKind::Added, path.to_owned()));
     }
-    let faults: [(u16, &'static str, &'static str); 3] = [
+    let faults: [(u16, &'static str, &'static str); 4] = [
         (403, "<Error><Code>AccessDenied</Code><Message>no</Message></Error>", "AccessDenied: no"),
         (404, "<Error><Code>NoSuchBucket</Code><Message>none</Message></Error>", "NoSuchBucket: none"),
+        (200, "<ListBucketResult><Contents><Key>c</Key>", "cannot list AmazonS3(bucket)"),
         (200, "<html>please log in</html>", "is something between here and the store"),
     ];
     for (status, body, expected) in faults {
@@ -166,4 +167,31 @@ async fn a_listing_that_fails_half_way_or_never_ends_changes_nothing() {
     assert!(failing(&mut changes, &health).await.contains("nothing came for"));
     server.answers(|_| answer(200, &[], page(&["a", "b", "c"], None)));
     assert_eq!(next_path(&mut changes).await, (ChangeKind::Removed, "d".to_owned()));
+}
+
+#[tokio::test]
+async fn one_object_that_may_not_be_read_holds_up_no_other() {
+    let answers = |forbidden: bool| {
+        move |asked: &Asked| match asked.path.as_str() {
+            "/bucket" => answer(200, &[], page(&["a", "b"], None)),
+            "/bucket/a" if forbidden => answer(403, &[], "<Error><Code>AccessDenied</Code></Error>"),
+            path => {
+                let tag = path.trim_start_matches("/bucket/");
+                let headers = [("etag", &*format!("\"{tag}\"")), ("last-modified", "Fri, 20 Nov 2026 10:00:00 GMT")];
+                answer(200, &headers, "1")
+            }
+        }
+    };
+    let server = Server::start(answers(true)).await;
+    let settings = [("endpoint", server.address.as_str()), ("allow_http", "true"), ("skip_signature", "true")];
+    let (store, _) = open("s3://bucket", settings).unwrap();
+    let (mut changes, health) = watch(ObjectSource::new("store", store).fetch(100), options());
+    let Change::Added(item) = next(&mut changes).await else { panic!("it is added") };
+    assert_eq!((item.path.as_str(), item.content), ("b", Content::Fetched("1".into())));
+    quiet_until(&mut changes, server.times(4)).await;
+    health.ready().unwrap();
+    let error = health.last_error().unwrap();
+    assert!(error.contains("cannot read AmazonS3(bucket)/a: ") && error.contains("AccessDenied"), "{error}");
+    server.answers(answers(false));
+    assert_eq!(next_path(&mut changes).await, (ChangeKind::Added, "a".to_owned()));
 }
