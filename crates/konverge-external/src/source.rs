@@ -7,6 +7,35 @@ use crate::{Change, Entries, Remembered, SourceError};
 /// The source decides what a change is; [`watch`](crate::watch) decides when to ask, and looks after pauses, health, metrics and
 /// memory. A poll that is dropped half-way or fails must leave the source as it was: state is moved on with the changes that
 /// are handed out, never before.
+///
+/// ```
+/// use std::collections::BTreeSet;
+///
+/// use konverge_external::{Change, Polled, Source, SourceError};
+///
+/// /// The users that are logged in.
+/// struct Users {
+///     known: BTreeSet<String>,
+/// }
+///
+/// impl Source for Users {
+///     type Item = String;
+///
+///     fn name(&self) -> &str {
+///         "users"
+///     }
+///
+///     async fn poll(&mut self) -> Result<Polled<String>, SourceError> {
+///         let now = list().await.map_err(|error| SourceError::transient("Unavailable", error))?;
+///         let added = now.difference(&self.known).cloned().map(Change::Added);
+///         let removed = self.known.difference(&now).cloned().map(Change::Removed);
+///         let changes: Vec<_> = added.chain(removed).collect();
+///         self.known = now;
+///         Ok(changes.into())
+///     }
+/// }
+/// # async fn list() -> Result<BTreeSet<String>, std::io::Error> { Ok(BTreeSet::new()) }
+/// ```
 pub trait Source: Send + 'static {
     /// What changes.
     type Item: Send + 'static;

@@ -26,6 +26,17 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Watches a stream of events (`text/event-stream`, WHATWG HTML, section 9.2).
 ///
+/// ```
+/// use konverge_external::{ChangeKind, http::Endpoint, sse::EventStream};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let source = EventStream::new("orders", Endpoint::new("https://shop.example.com/orders/events")?)
+///     .kind(|event| if event.event == "cancelled" { ChangeKind::Removed } else { ChangeKind::Added });
+/// # drop(source);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// Guarantees: a stream that ends, breaks or falls silent is opened again, after the pause that the server named or a growing one; it
 /// resumes after the last event that the consumer took, also after a restart if there is a memory and the server knows ids. Does not: notice
 /// events that the server never sends again; where those matter, a poll is the net beneath.

@@ -16,7 +16,21 @@ pub struct StreamSource<T> {
 /// Makes a source of a stream. The stream sets the pace; its errors are counted and waited after as those of a poll, and its end
 /// is the end of the watch. Nothing is remembered across restarts.
 ///
-/// A stream of something else becomes one of changes by `map`, for example into [`Change::Added`].
+/// A stream of something else becomes one of changes by `map`:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use futures::{StreamExt, stream};
+/// use konverge_external::{Change, Options, from_stream, watch};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let letters = stream::iter(["a", "b"]).map(|letter| Ok(Change::Added(letter)));
+/// let (changes, _health) = watch(from_stream("letters", letters), Options::every(Duration::from_secs(1)));
+/// let letters: Vec<_> = changes.map(Change::into_item).collect().await;
+/// assert_eq!(letters, ["a", "b"]);
+/// # });
+/// ```
 pub fn from_stream<T>(
     name: impl Into<String>,
     stream: impl Stream<Item = Result<Change<T>, SourceError>> + Send + 'static,

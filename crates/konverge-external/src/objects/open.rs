@@ -25,6 +25,22 @@ pub struct OpenError {
 /// Options are those of the crate `object_store`, such as `endpoint`, `region`, `access_key_id`, `secret_access_key` or `allow_http`;
 /// before them counts the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`), so that identities of pods work unasked. TLS is rustls with ring and
 /// the system's certificate authorities. A request is repeated twice at most; the rest is left to the pauses of the watch.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use konverge_external::{Options, objects::{ObjectSource, open}, watch};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (store, prefix) = open("s3://reports/daily", [("region", "eu-central-1")])?;
+/// let source = ObjectSource::new("reports", store).prefix(prefix).fetch(64 * 1024);
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// let (changes, health) = watch(source, Options::every(Duration::from_secs(60)));
+/// # drop((changes, health));
+/// # });
+/// # Ok(())
+/// # }
+/// ```
 pub fn open<'a>(
     address: &str,
     options: impl IntoIterator<Item = (&'a str, &'a str)>,

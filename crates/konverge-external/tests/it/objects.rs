@@ -115,15 +115,13 @@ async fn more_objects_than_the_limit_are_an_error_and_no_change() {
 
 /// A page of a listing as S3 writes it, and where the next one begins.
 fn page(keys: &[&str], next: Option<&str>) -> String {
-    let contents: String = keys
-        .iter()
-        .map(|key| {
-            format!(
-                "<Contents><Key>{key}</Key><Size>1</Size><ETag>&quot;{key}&quot;</ETag>\
-                 <LastModified>2026-11-20T10:00:00.000Z</LastModified></Contents>"
-            )
-        })
-        .collect();
+    let content = |key: &&str| {
+        format!(
+            "<Contents><Key>{key}</Key><Size>1</Size><ETag>&quot;{key}&quot;</ETag>\
+             <LastModified>2026-11-20T10:00:00.000Z</LastModified></Contents>"
+        )
+    };
+    let contents = keys.iter().map(content).collect::<Vec<_>>().concat();
     let next = next.map(|token| format!("<NextContinuationToken>{token}</NextContinuationToken>")).unwrap_or_default();
     format!("<?xml version=\"1.0\"?><ListBucketResult>{contents}{next}</ListBucketResult>")
 }

@@ -52,8 +52,8 @@ async fn objects_come_change_and_go() {
     assert!(item.etag.is_some() && item.last_modified.is_some());
 
     put(&*store, "in/a", "two").await;
-    let changed = next(&mut changes).await;
-    assert_eq!((changed.kind(), &changed.item().content), (ChangeKind::Modified, &Content::Fetched("two".into())));
+    let change = next(&mut changes).await;
+    assert_eq!((change.kind(), &change.item().content), (ChangeKind::Modified, &Content::Fetched("two".into())));
 
     // The same content again has the same tag, and is no change.
     put(&*store, "in/a", "two").await;
