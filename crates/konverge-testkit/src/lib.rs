@@ -12,6 +12,7 @@ mod build;
 mod control_plane;
 mod guard;
 mod logs;
+mod object_store_server;
 mod process;
 mod wait;
 
@@ -22,5 +23,6 @@ pub use control_plane::{
     ManifestError, NotOurs, Options, RoleUse, StartError, client_for,
 };
 pub use guard::RunDirectory;
+pub use object_store_server::{ObjectStoreError, ObjectStoreServer};
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
 pub use wait::{NotInTime, eventually};

@@ -105,6 +105,7 @@ async fn a_copy_follows_its_object_from_beginning_to_end() {
     stage.copied("cms-app", &[("LOG_LEVEL", "info")]).await;
     let sync = stage.says("app", "Ready", "True", "ConfigMapSynced").await;
     assert!(sync.status.as_ref().unwrap().ready);
+    assert_eq!(sync.labels()["configmapsync.example.io/synced-to"], stage.target);
     assert_eq!(sync.finalizers(), ["configmapsync.example.io/cleanup"]);
     let events = Api::<Event>::namespaced(stage.client.clone(), &stage.home);
     let told = eventually(LIMIT, || async {
