@@ -13,6 +13,7 @@ use kube::{Client, client::Body};
 use tower::{BoxError, service_fn};
 
 use self::answer::ReplyBody;
+pub(crate) use self::answer::status_object;
 pub use self::{
     answer::Answer,
     matcher::{RecordedRequest, RequestMatcher},

@@ -12,6 +12,7 @@ mod assets;
 mod build;
 mod control_plane;
 pub mod double;
+pub mod fault_proxy;
 mod guard;
 mod logs;
 mod pattern;

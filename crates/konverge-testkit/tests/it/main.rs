@@ -3,5 +3,6 @@
 
 mod control_plane;
 mod double;
+mod fault_proxy;
 mod leftovers;
 mod processes;
