@@ -1,6 +1,7 @@
 //! Each fault, seen by a plain client of the real API server.
 
 mod connections;
+pub(crate) mod kills;
 mod requests;
 mod watches;
 

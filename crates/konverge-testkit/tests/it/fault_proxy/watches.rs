@@ -1,12 +1,15 @@
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream::BoxStream};
+use http::Request;
+use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     ResourceExt,
     api::{DeleteParams, ListParams, WatchEvent, WatchParams},
+    client::Body,
 };
-use tokio::time::timeout;
+use tokio::{task::JoinHandle, time::timeout};
 
 use super::{Rig, SOON, code};
 
@@ -17,9 +20,25 @@ impl Rig {
         let version = self.direct.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
         self.proxied.watch(&WatchParams::default(), &version).await.unwrap().boxed()
     }
+
+    /// All that a watch says until its end, and whether it broke. A kube client tells a broken watch as one that is over.
+    async fn raw_watch(&self) -> JoinHandle<(String, bool)> {
+        let version = self.direct.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+        let path = format!("/api/v1/namespaces/{}/configmaps?watch=true&resourceVersion={version}", self.namespace);
+        let mut body = self.client.send(Request::get(path).body(Body::empty()).unwrap()).await.unwrap().into_body();
+        tokio::spawn(async move {
+            let mut text = Vec::new();
+            loop {
+                match body.frame().await {
+                    Some(Ok(frame)) => text.extend_from_slice(frame.data_ref().unwrap()),
+                    end => return (String::from_utf8(text).unwrap(), end.is_some()),
+                }
+            }
+        })
+    }
 }
 
-/// The next event in a few words; `broken` and `over` are ends of the stream.
+/// The next event in a few words; `over` is the end of the stream.
 async fn next(events: &mut (impl Stream<Item = kube::Result<WatchEvent<ConfigMap>>> + Unpin)) -> String {
     match timeout(SOON, events.next()).await.expect("an event or an end") {
         Some(Ok(WatchEvent::Added(map))) => format!("+{}", map.name_any()),
@@ -27,7 +46,7 @@ async fn next(events: &mut (impl Stream<Item = kube::Result<WatchEvent<ConfigMap
         Some(Ok(WatchEvent::Deleted(map))) => format!("-{}", map.name_any()),
         Some(Ok(WatchEvent::Bookmark(_))) => "bookmark".to_owned(),
         Some(Ok(WatchEvent::Error(status))) => format!("error {}", status.code),
-        Some(Err(_)) => "broken".to_owned(),
+        Some(Err(error)) => error.to_string(),
         None => "over".to_owned(),
     }
 }
@@ -100,14 +119,15 @@ async fn too_old_in_the_stream() {
 
 #[tokio::test]
 async fn a_stream_breaks_in_the_middle_of_an_event() {
-    for fault in ["truncate", "drop"] {
+    for (fault, kinds) in [("truncate", 2), ("drop", 1)] {
         let rig = Rig::new().await;
         rig.plan(&format!("- {{ when: {{ phase: body, verbs: [watch], events: [DELETED] }}, then: {fault} }}"));
-        let mut events = rig.watch().await;
+        let watch = rig.raw_watch().await;
         rig.create("a").await;
-        assert_eq!(next(&mut events).await, "+a");
         rig.direct.delete("a", &DeleteParams::default()).await.unwrap();
-        assert_eq!(next(&mut events).await, "broken", "{fault}");
+        let (text, broken) = timeout(SOON, watch).await.unwrap().unwrap();
+        assert!(broken, "{fault}");
+        assert_eq!((text.matches("type").count(), text.matches('\n').count()), (kinds, 1), "{text}");
     }
 }
 
@@ -115,15 +135,16 @@ async fn a_stream_breaks_in_the_middle_of_an_event() {
 async fn a_frozen_stream_is_silent_and_open_until_the_release_breaks_it() {
     let rig = Rig::new().await;
     rig.plan("- { when: { phase: body, verbs: [watch], nth: 2 }, then: freeze }");
-    let mut events = rig.watch().await;
+    let mut watch = rig.raw_watch().await;
     rig.create("a").await;
     rig.create("b").await;
-    assert_eq!(next(&mut events).await, "+a");
     rig.journal_has(|entry| !entry.faults.is_empty()).await;
     rig.create("c").await;
-    assert!(is_silent(&mut events).await);
+    timeout(Duration::from_millis(300), &mut watch).await.unwrap_err();
     rig.proxy.release();
-    assert_eq!(next(&mut events).await, "broken");
+    let (text, broken) = timeout(SOON, watch).await.unwrap().unwrap();
+    assert!(broken);
+    assert_eq!(text.matches("ADDED").count(), 1, "{text}");
 }
 
 #[tokio::test]
@@ -144,15 +165,20 @@ async fn events_are_left_out_doubled_and_late() {
 
 #[tokio::test]
 async fn bookmarks_are_suppressed_but_for_the_one_that_ends_a_streaming_list() {
-    let rig = Rig::new().await;
-    rig.create("a").await;
-    rig.plan("- { when: { phase: body, verbs: [watch], events: [BOOKMARK] }, then: suppress }");
-    let parameters = WatchParams::default().initial_events();
-    let mut events = rig.proxied.watch(&parameters, "0").await.unwrap().boxed();
+    const SUPPRESS: &str = "- { when: { phase: body, verbs: [watch], events: [BOOKMARK] }, then: suppress }";
+    // The server sends a bookmark two seconds before it ends a watch.
+    let short = async |rig: &Rig| {
+        let version = rig.direct.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+        let mut events = rig.proxied.watch(&WatchParams::default().timeout(4), &version).await.unwrap().boxed();
+        next(&mut events).await
+    };
+    let (plain, suppressing) = (Rig::new().await, Rig::new().await);
+    suppressing.plan(SUPPRESS);
+    let (told, suppressed) = tokio::join!(short(&plain), short(&suppressing));
+    assert_eq!([told, suppressed], ["bookmark", "over"]);
+
+    suppressing.create("a").await;
+    let streaming_list = WatchParams::default().initial_events();
+    let mut events = suppressing.proxied.watch(&streaming_list, "0").await.unwrap().boxed();
     assert_eq!([next(&mut events).await, next(&mut events).await], ["+a", "bookmark"]);
-    // The server sends another one when the watch ends; whoever asks for a short watch gets it at once.
-    let parameters = WatchParams::default().timeout(2);
-    let version = rig.direct.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
-    let mut events = rig.proxied.watch(&parameters, &version).await.unwrap().boxed();
-    assert_eq!(next(&mut events).await, "over");
 }
