@@ -11,6 +11,7 @@ mod api_request;
 mod assets;
 mod build;
 mod control_plane;
+pub mod crash;
 pub mod double;
 pub mod fault_proxy;
 mod guard;

@@ -84,6 +84,14 @@ impl Progress {
     }
 }
 
+impl Trigger {
+    /// Whether it names such a request, whatever its phase, its events and its counts.
+    pub fn names(&self, request: &ApiRequest) -> bool {
+        let everywhere = Self { phase: Phase::Before, events: Vec::new(), ..self.clone() };
+        fits(&everywhere, Moment { request, phase: Phase::Before, event: None })
+    }
+}
+
 fn fits(when: &Trigger, moment: Moment<'_>) -> bool {
     let Moment { request, phase, event } = moment;
     let any = |patterns: &[Pattern], text: &str| patterns.iter().any(|pattern| pattern.matches(text));
