@@ -1,6 +1,6 @@
 //! What a request asks of an API server, read from its method and address.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use http::{Method, Uri};
 use serde::{Deserialize, Serialize};
@@ -58,8 +58,8 @@ pub struct ApiRequest {
     pub namespace: String,
     /// Empty for collections, and for a creation, whose name is in its body.
     pub name: String,
-    /// Whether it only tries.
-    pub dry_run: bool,
+    /// The decoded parameters of its query, in their order.
+    pub query: Vec<(String, String)>,
 }
 
 impl ApiRequest {
@@ -79,10 +79,9 @@ impl ApiRequest {
         };
         let at = |index: usize| rest.get(index).copied().unwrap_or_default().to_owned();
         let (resource, name, subresource) = (at(0), at(1), at(2));
-        let flag = |wanted: &str, values: &[&str]| {
-            query_pairs(uri.query().unwrap_or_default())
-                .any(|(name, value)| name == wanted && values.contains(&value.as_ref()))
-        };
+        let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+        let query: Vec<(String, String)> = query.map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        let watches = query.iter().any(|(name, value)| name == "watch" && ["true", "1"].contains(&value.as_str()));
         let collection = !resource.is_empty() && name.is_empty();
         let verb = match *method {
             Method::POST => Verb::Create,
@@ -90,12 +89,11 @@ impl ApiRequest {
             Method::PATCH => Verb::Patch,
             Method::DELETE if collection => Verb::DeleteCollection,
             Method::DELETE => Verb::Delete,
-            _ if flag("watch", &["true", "1"]) => Verb::Watch,
+            _ if watches => Verb::Watch,
             _ if collection => Verb::List,
             _ => Verb::Get,
         };
-        let dry_run = flag("dryRun", &["All"]);
-        Self { verb, group: group.to_owned(), resource, subresource, namespace: namespace.to_owned(), name, dry_run }
+        Self { verb, group: group.to_owned(), resource, subresource, namespace: namespace.to_owned(), name, query }
     }
 
     /// Whether it changes what is stored, if it succeeds. Dry runs, tokens and the questions that are asked by POST, such as access
@@ -103,7 +101,13 @@ impl ApiRequest {
     pub fn is_mutating(&self) -> bool {
         let question = ["authentication.k8s.io", "authorization.k8s.io"].contains(&self.group.as_str());
         let read = matches!(self.verb, Verb::Get | Verb::List | Verb::Watch);
-        !read && !self.dry_run && !question && self.subresource != "token"
+        let only_tries = self.parameter("dryRun").is_some();
+        !read && !only_tries && !question && self.subresource != "token"
+    }
+
+    /// The decoded value of a parameter of its query.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
     /// `configmaps`, `deployments.apps`, `pods/status`.
@@ -123,11 +127,6 @@ impl fmt::Display for ApiRequest {
             (namespace, name) => write!(formatter, " {namespace}/{name}"),
         }
     }
-}
-
-/// The decoded parameters of a query.
-pub(crate) fn query_pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
-    form_urlencoded::parse(query.as_bytes())
 }
 
 #[cfg(test)]

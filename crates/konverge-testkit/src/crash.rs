@@ -17,14 +17,11 @@ use kube::Client;
 use serde_json::Value;
 use tower::BoxError;
 
+use self::run::{Run, Trouble};
 pub use self::{
     points::{Fault, Point},
-    report::{Broken, Finding, Report},
+    report::{Broken, Finding, Outcome, Report},
     snapshot::{mask, snapshot},
-};
-use self::{
-    report::Outcome,
-    run::{Run, Trouble},
 };
 use crate::{
     control_plane::{ControlPlane, StartError},
@@ -32,10 +29,58 @@ use crate::{
     process::{ProcessError, ProcessSpec},
 };
 
+/// So often a run is made whose fault does not befall it.
+const ATTEMPTS: usize = 3;
+
 /// What befalls the operator is under this name in plans: `kill: operator`.
 pub const OPERATOR: &str = "operator";
 
 /// An operator and what happens to its world. Each run has a namespace of its own, and everything in it is the operator's world.
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use konverge_testkit::{ControlPlane, Options, ProcessSpec, crash::{CrashTest, Scenario, snapshot}};
+/// use kube::{Api, Client, api::{ApiResource, ObjectMeta, PostParams}};
+///
+/// struct Copies;
+///
+/// impl Scenario for Copies {
+///     fn name(&self) -> &str {
+///         "copies"
+///     }
+///
+///     fn steps(&self) -> usize {
+///         1
+///     }
+///
+///     fn operator(&self, kubeconfig: &Path, namespace: &str) -> ProcessSpec {
+///         ProcessSpec::new("my-operator", "target/debug/my-operator").env("KUBECONFIG", kubeconfig).arg(namespace)
+///     }
+///
+///     async fn change(&self, _step: usize, client: &Client, namespace: &str) -> Result<(), tower::BoxError> {
+///         let metadata = ObjectMeta { name: Some("original".to_owned()), ..ObjectMeta::default() };
+///         let original = ConfigMap { metadata, ..ConfigMap::default() };
+///         Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &original).await?;
+///         Ok(())
+///     }
+///
+///     async fn is_converged(&self, _step: usize, client: &Client, namespace: &str) -> Result<bool, tower::BoxError> {
+///         Ok(Api::<ConfigMap>::namespaced(client.clone(), namespace).get_opt("copy").await?.is_some())
+///     }
+///
+///     async fn end_state(&self, client: &Client, namespace: &str) -> Result<serde_json::Value, tower::BoxError> {
+///         Ok(snapshot(client, namespace, &[ApiResource::erase::<ConfigMap>(&())]).await?)
+///     }
+/// }
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let control_plane = ControlPlane::start(Options::default()).await?;
+/// CrashTest::new(&control_plane, &Copies).run().await?.verdict()?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait Scenario: Sync {
     /// Names namespaces and plan files: lower case letters, digits and dashes.
     fn name(&self) -> &str;
@@ -86,8 +131,7 @@ pub trait Scenario: Sync {
 /// is forwarded, after it is committed, and in a third run it lives and never hears of its success. Each run has to come to the same
 /// end state with the same counts of creations and deletions.
 ///
-/// Assumes that the order of the operator's writes is the same in every run, or at least their number; a fault that never befalls
-/// is reported. Does not: run in parallel, as runs would disturb each other's timing.
+/// Assumes that the number of the operator's writes is about the same in every run; a fault that never befalls a run is a finding. Does not: run in parallel, as runs would disturb each other's timing.
 pub struct CrashTest<'a, S> {
     control_plane: &'a ControlPlane,
     scenario: &'a S,
@@ -105,6 +149,12 @@ pub enum CrashError {
     /// The run without faults failed.
     #[error("the operator fails without any fault: {0}")]
     Reference(String),
+    /// Two runs without faults ended differently.
+    #[error(
+        "two runs without any fault end differently, so runs with one show nothing; mask more of the scenario's end state:\n  {}",
+        .0.join("\n  ")
+    )]
+    Unsteady(Vec<String>),
     /// The run without faults had no write to crash at.
     #[error("the operator wrote nothing in the run without faults; does it use the kubeconfig that it was given?")]
     NoWrites,
@@ -163,18 +213,30 @@ impl<'a, S: Scenario> CrashTest<'a, S> {
         Ok(report)
     }
 
-    /// The run without faults.
+    /// The run without faults. It is made twice, as what differs of itself shows nothing.
     pub async fn reference(&self) -> Result<Outcome, CrashError> {
         let reference = self.outcome(Plan::default()).await?.map_err(CrashError::Reference)?;
-        if reference.points().is_empty() { Err(CrashError::NoWrites) } else { Ok(reference) }
+        if reference.points().is_empty() {
+            return Err(CrashError::NoWrites);
+        }
+        let again = self.outcome(Plan::default()).await?.map_err(CrashError::Reference)?;
+        let differences = reference.differences(&again);
+        if differences.is_empty() { Ok(reference) } else { Err(CrashError::Unsteady(differences)) }
     }
 
-    /// One run with a plan, such as one that a report names. What is wrong with it; nothing if it ends like the reference.
+    /// A run with a plan, such as one that a report names. What is wrong with it; nothing if it ends like the reference. A run that
+    /// its fault did not befall, as there were fewer writes this time, is made again.
     pub async fn replay(&self, reference: &Outcome, plan: Plan) -> Result<Vec<String>, CrashError> {
-        Ok(match self.outcome(plan).await? {
-            Ok(outcome) => reference.differences(&outcome),
-            Err(why) => vec![why],
-        })
+        let mut attempt = 1;
+        loop {
+            match self.outcome(plan.clone()).await? {
+                Ok(outcome) if outcome.is_befallen() || attempt == ATTEMPTS => {
+                    return Ok(reference.differences(&outcome));
+                }
+                Ok(_) => attempt += 1,
+                Err(why) => return Ok(vec![why]),
+            }
+        }
     }
 
     /// One run to its end, or why it did not get there.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 use serde_json::Value;
 
 use super::points::{Fault, Point};
-use crate::fault_proxy::JournalEntry;
+use crate::{api_request::ApiRequest, fault_proxy::JournalEntry};
 
 /// So many differences say enough.
 const DIFFERENCES: usize = 6;
@@ -56,7 +56,9 @@ pub struct Broken(pub Report);
 impl Outcome {
     pub(super) fn new(end_state: Value, writes: &[JournalEntry], befallen: bool) -> Self {
         let told = |entries: &mut dyn Iterator<Item = &JournalEntry>| -> Vec<String> {
-            entries.map(|entry| entry.asks.to_string()).collect()
+            // The namespace differs from run to run.
+            let asks = entries.map(|entry| ApiRequest { namespace: String::new(), ..entry.asks.clone() });
+            asks.map(|asks| asks.to_string()).collect()
         };
         let count = |counts: fn(&JournalEntry) -> bool| {
             let mut by_kind = BTreeMap::new();
@@ -84,6 +86,11 @@ impl Outcome {
         let writes = if point.fault == Fault::KillBefore { &self.arrived } else { &self.committed };
         let index = usize::try_from(point.nth).unwrap_or_default().checked_sub(1);
         index.and_then(|index| writes.get(index)).cloned().unwrap_or_default()
+    }
+
+    /// Whether each fault of the plan befell it.
+    pub(super) fn is_befallen(&self) -> bool {
+        self.befallen
     }
 
     /// What is otherwise in another run.
@@ -181,7 +188,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{api_request::ApiRequest, fault_proxy::Reached};
+    use crate::fault_proxy::Reached;
 
     fn write(verb: &str, name: &str, code: u16) -> JournalEntry {
         let uri = format!("/api/v1/namespaces/shop/configmaps/{name}");
@@ -203,8 +210,8 @@ mod tests {
         let state = json!({ "configmaps": [{ "name": "b" }] });
         let reference = Outcome::new(state.clone(), &made, true);
         assert_eq!(reference.points().len(), 3 + 2 + 2);
-        assert_eq!(reference.write(Point { fault: Fault::KillBefore, nth: 2 }), "patch configmaps shop/b");
-        assert_eq!(reference.write(Point { fault: Fault::KillAfter, nth: 2 }), "delete configmaps shop/a");
+        assert_eq!(reference.write(Point { fault: Fault::KillBefore, nth: 2 }), "patch configmaps b");
+        assert_eq!(reference.write(Point { fault: Fault::KillAfter, nth: 2 }), "delete configmaps a");
         for (other, expected) in [
             (reference.clone(), vec![]),
             (
@@ -248,7 +255,7 @@ mod tests {
         report.add(Some(Finding { point, write: reference.write(point), faults, plan: "/plans/1.yaml".into() }));
         assert_eq!(
             report.verdict().unwrap_err().to_string(),
-            "1 of 2 runs over 1 writes went wrong\nkilled after write 1 was committed (patch configmaps shop/a), plan \
+            "1 of 2 runs over 1 writes went wrong\nkilled after write 1 was committed (patch configmaps a), plan \
              /plans/1.yaml:\n  it is late"
         );
     }

@@ -17,6 +17,7 @@ pub(super) type ReplyBody = UnsyncBoxBody<Bytes, BoxError>;
 #[derive(Debug, Clone)]
 pub struct Answer {
     after: Duration,
+    headers: Vec<(String, String)>,
     reply: Reply,
 }
 
@@ -88,8 +89,15 @@ impl Answer {
         self
     }
 
+    /// The same with a header, such as `Retry-After`.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
     fn of(reply: Reply) -> Self {
-        Self { after: Duration::ZERO, reply }
+        Self { after: Duration::ZERO, headers: Vec::new(), reply }
     }
 
     fn json(status: StatusCode, object: &impl Serialize) -> Self {
@@ -110,7 +118,9 @@ impl Answer {
             Reply::ConnectionError => return Err(reset().into()),
             Reply::Unusable(why) => return Err(format!("the answer in the test cannot be given: {why}").into()),
         };
-        Ok(Response::builder().status(status).header(CONTENT_TYPE, "application/json").body(body)?)
+        let response = Response::builder().status(status).header(CONTENT_TYPE, "application/json");
+        let response = self.headers.iter().fold(response, |response, (name, value)| response.header(name, value));
+        Ok(response.body(body)?)
     }
 }
 

@@ -6,7 +6,7 @@ use http::{Method, Uri};
 use serde_json::Value;
 
 use crate::{
-    api_request::{ApiRequest, Verb, query_pairs},
+    api_request::{ApiRequest, Verb},
     pattern::Pattern,
 };
 
@@ -19,33 +19,24 @@ pub struct RecordedRequest {
     pub method: Method,
     /// Its path, without the query.
     pub path: String,
-    /// The decoded parameters of its query, in their order.
-    pub query: Vec<(String, String)>,
     /// Its body; `null` if there is none. A body that is no JSON is here as a string.
     pub body: Value,
 }
 
 impl RecordedRequest {
     pub(super) fn new(method: &Method, uri: &Uri, body: &[u8]) -> Self {
-        let query = query_pairs(uri.query().unwrap_or_default());
         let body = match body {
             [] => Value::Null,
             body => serde_json::from_slice(body).unwrap_or_else(|_| String::from_utf8_lossy(body).into()),
         };
-        Self {
-            asks: ApiRequest::parse(method, uri),
-            method: method.clone(),
-            path: uri.path().to_owned(),
-            query: query.map(|(name, value)| (name.into_owned(), value.into_owned())).collect(),
-            body,
-        }
+        Self { asks: ApiRequest::parse(method, uri), method: method.clone(), path: uri.path().to_owned(), body }
     }
 }
 
 impl fmt::Display for RecordedRequest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {}", self.asks.verb.name(), self.path)?;
-        for (index, (name, value)) in self.query.iter().enumerate() {
+        for (index, (name, value)) in self.asks.query.iter().enumerate() {
             write!(formatter, "{}{name}={value}", if index == 0 { '?' } else { '&' })?;
         }
         Ok(())
@@ -120,15 +111,15 @@ impl RequestMatcher {
             return Some(format!("the path is {}, not {}", request.path, self.path));
         }
         for (name, pattern) in &self.query {
-            match request.query.iter().find(|(other, _)| other == name) {
+            match request.asks.parameter(name) {
                 None => return Some(format!("there is no parameter {name}")),
-                Some((_, value)) if !pattern.matches(value) => {
+                Some(value) if !pattern.matches(value) => {
                     return Some(format!("the parameter {name} is {value}, not {pattern}"));
                 }
                 Some(_) => {}
             }
         }
-        if let Some(name) = self.without.iter().find(|name| request.query.iter().any(|(other, _)| other == *name)) {
+        if let Some(name) = self.without.iter().find(|name| request.asks.parameter(name).is_some()) {
             return Some(format!("there is a parameter {name}"));
         }
         let subset = self.body.as_ref()?;

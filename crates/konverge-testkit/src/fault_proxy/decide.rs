@@ -54,7 +54,14 @@ impl PlanState {
             progress.matched += 1;
             if progress.acts(rule, self.plan.seed, index) {
                 progress.fired += 1;
-                decisions.push(Decision { rule: index + 1, action: rule.then().clone() });
+                let action = match rule.then() {
+                    Action::Jitter(most) => {
+                        let share = draw(self.plan.seed.rotate_left(32), index, progress.matched);
+                        Action::Delay(most.duration().mul_f64(share).into())
+                    }
+                    action => action.clone(),
+                };
+                decisions.push(Decision { rule: index + 1, action });
             }
         }
         decisions
@@ -104,6 +111,7 @@ fn fits(when: &Trigger, moment: Moment<'_>) -> bool {
         && !any(&when.except, &resource)
         && when.namespace.as_ref().is_none_or(|pattern| pattern.matches(namespace))
         && when.name.as_ref().is_none_or(|pattern| pattern.matches(name))
+        && when.query.iter().all(|(name, value)| request.parameter(name).is_some_and(|found| value.matches(found)))
         && (when.events.is_empty() || event.is_some_and(|event| when.events.contains(&event.kind)))
 }
 

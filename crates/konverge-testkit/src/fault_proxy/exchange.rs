@@ -140,8 +140,13 @@ impl Faults<'_> {
                 }
                 Action::Kill(process) => self.proxy.control.kill(process).await,
                 Action::Down(span) => self.proxy.control.go_down(span.duration()),
-                // `Rule` lets no other action get here.
-                Action::Drop | Action::Truncate | Action::Hold | Action::Suppress | Action::Duplicate => {}
+                // `Rule` lets none of the others get here, and jitter has become a delay.
+                Action::Drop
+                | Action::Jitter(_)
+                | Action::Truncate
+                | Action::Hold
+                | Action::Suppress
+                | Action::Duplicate => {}
             }
             return Err(NoAnswer(format!("rule {}: {}", decision.rule, decision.action)));
         }

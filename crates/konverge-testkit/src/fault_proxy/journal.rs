@@ -60,7 +60,13 @@ impl JournalEntry {
 
 /// All requests so far.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Journal(Arc<Mutex<Vec<JournalEntry>>>);
+pub(super) struct Journal(Arc<Mutex<Book>>);
+
+#[derive(Debug, Default)]
+struct Book {
+    entries: Vec<JournalEntry>,
+    mutations: usize,
+}
 
 /// The place of one request in the journal.
 #[derive(Debug, Clone)]
@@ -71,9 +77,11 @@ pub(super) struct Place {
 
 impl Journal {
     pub(super) fn begin(&self, asks: ApiRequest, uri: String) -> Place {
-        let mut entries = self.lock();
-        let mutation = asks.is_mutating().then(|| entries.iter().filter(|entry| entry.mutation.is_some()).count() + 1);
-        entries.push(JournalEntry {
+        let mut book = self.lock();
+        let mutating = asks.is_mutating();
+        book.mutations += usize::from(mutating);
+        let mutation = mutating.then_some(book.mutations);
+        book.entries.push(JournalEntry {
             asks,
             uri,
             mutation,
@@ -83,14 +91,14 @@ impl Journal {
             events: 0,
             faults: Vec::new(),
         });
-        Place { journal: self.clone(), index: entries.len() - 1 }
+        Place { journal: self.clone(), index: book.entries.len() - 1 }
     }
 
     pub(super) fn entries(&self) -> Vec<JournalEntry> {
-        self.lock().clone()
+        self.lock().entries.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<JournalEntry>> {
+    fn lock(&self) -> MutexGuard<'_, Book> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -124,7 +132,7 @@ impl Place {
     }
 
     fn change(&self, change: impl FnOnce(&mut JournalEntry)) {
-        if let Some(entry) = self.journal.lock().get_mut(self.index) {
+        if let Some(entry) = self.journal.lock().entries.get_mut(self.index) {
             change(entry);
         }
     }

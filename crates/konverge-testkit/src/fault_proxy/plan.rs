@@ -1,6 +1,6 @@
 //! The plan of a run's faults: a small file with a seed.
 
-use std::{fmt, fs, io, num::NonZeroU64, path::Path};
+use std::{collections::BTreeMap, fmt, fs, io, num::NonZeroU64, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,9 @@ pub struct Trigger {
     /// The object's name. That of a creation is read from its body, that of a watch event from the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Pattern>,
+    /// Parameters of the query that are there, with their decoded values: `query: { continue: '*' }`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub query: BTreeMap<String, Pattern>,
     /// Any of these watch events.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventKind>,
@@ -126,8 +129,10 @@ pub enum EventKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It takes so much longer, and goes on: `delay: 200ms`.
+    /// It takes so much longer, and goes on: `delay: 200ms`. A client that gives up before it is forwarded takes it back.
     Delay(Span),
+    /// A delay up to this, drawn from the seed.
+    Jitter(Span),
     /// The connection ends without the rest; over HTTP/2 only the request's stream. After commit this is a lost reply.
     Drop,
     /// The client is told this instead.
@@ -236,9 +241,12 @@ impl Rule {
             return Err("events need phase: body and verbs: [watch]".to_owned());
         }
         let (phases, watches): (&[Phase], bool) = match then {
-            Action::Delay(_) | Action::Drop | Action::Freeze | Action::Kill(_) | Action::Down(_) => {
-                (&[Phase::Before, Phase::After, Phase::Body], false)
-            }
+            Action::Delay(_)
+            | Action::Jitter(_)
+            | Action::Drop
+            | Action::Freeze
+            | Action::Kill(_)
+            | Action::Down(_) => (&[Phase::Before, Phase::After, Phase::Body], false),
             Action::Status(_) => (&[Phase::Before, Phase::After], false),
             Action::Truncate => (&[Phase::Body], false),
             Action::Hold | Action::Suppress | Action::Duplicate => (&[Phase::Body], true),
@@ -276,6 +284,7 @@ impl fmt::Display for Action {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Delay(span) => write!(formatter, "delay {span}"),
+            Self::Jitter(span) => write!(formatter, "jitter {span}"),
             Self::Drop => formatter.write_str("drop"),
             Self::Status(answer) => write!(formatter, "status {}", answer.code),
             Self::Truncate => formatter.write_str("truncate"),

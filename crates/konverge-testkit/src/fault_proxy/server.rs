@@ -1,6 +1,6 @@
 //! The side of the proxy that clients see: TLS, and HTTP/1.1 or HTTP/2 as they like.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hyper::{
     server::conn::{http1, http2},
@@ -19,6 +19,9 @@ use tokio_rustls::{
 use tokio_util::sync::CancellationToken;
 
 use super::{Proxy, ProxyError, exchange};
+
+/// After a connection could not be accepted.
+const PAUSE: Duration = Duration::from_millis(10);
 
 const HTTP_2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
@@ -42,9 +45,9 @@ pub(super) async fn run(proxy: Arc<Proxy>, listener: TcpListener, tls: TlsAccept
             () = end.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
-        // Out of files, or a client that is gone already: the next one may fare better.
         let Ok((stream, _)) = accepted else {
-            tokio::task::yield_now().await;
+            // Out of files, or a client that is gone already. The next one may fare better, in a moment.
+            tokio::time::sleep(PAUSE).await;
             continue;
         };
         if proxy.control.is_down() {

@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -26,11 +27,13 @@ struct Wishes {
     arguments: &'static [&'static str],
     program: PathBuf,
     steps: usize,
+    /// Counts end states, to make each of them different; usually not.
+    unsteady: Option<AtomicUsize>,
 }
 
 impl Wishes {
     fn new(name: &'static str, arguments: &'static [&'static str], steps: usize) -> Self {
-        Self { name, arguments, program: three_config_maps(), steps }
+        Self { name, arguments, program: three_config_maps(), steps, unsteady: None }
     }
 }
 
@@ -80,6 +83,9 @@ impl Scenario for Wishes {
         for wish in state["configmaps"].as_array_mut().into_iter().flatten() {
             wish["metadata"].as_object_mut().map(|metadata| metadata.remove("annotations"));
         }
+        if let Some(count) = &self.unsteady {
+            state["count"] = count.fetch_add(1, Ordering::Relaxed).into();
+        }
         Ok(state)
     }
 }
@@ -96,8 +102,8 @@ async fn who_applies_survives_every_crash() {
     let report = test(&scenario).await.run().await.unwrap().verdict().unwrap();
     // Three copies are made, changed and deleted.
     assert_eq!((report.writes.len(), report.runs), (9, 27));
-    assert!(report.writes[0].starts_with("patch configmaps applies-"), "{report}");
-    assert!(report.writes[8].starts_with("delete configmaps applies-"), "{report}");
+    assert_eq!(report.writes[0], "patch configmaps one");
+    assert_eq!(report.writes[8], "delete configmaps three");
 }
 
 #[tokio::test]
@@ -127,6 +133,10 @@ async fn what_cannot_be_crashed_is_said() {
     let idle = Wishes::new("idle", &[], 0);
     let error = test(&idle).await.run().await.unwrap_err();
     assert!(matches!(error, CrashError::NoWrites), "{error}");
+
+    let unsteady = Wishes { unsteady: Some(AtomicUsize::default()), ..Wishes::new("unsteady", &[], 1) };
+    let error = test(&unsteady).await.run().await.unwrap_err().to_string();
+    assert!(error.contains("the end state.count is 1 instead of 0"), "{error}");
 
     let sleeps = Wishes { program: "tail".into(), arguments: &["-f"], ..Wishes::new("sleeps", &[], 1) };
     let mut test = test(&sleeps).await;

@@ -26,7 +26,7 @@ async fn a_write_is_matched_by_query_and_body_and_recorded() {
     let write =
         RequestMatcher::patch(format!("{MAPS}/colours")).query("fieldManager", "painter").query("force", "true");
     server.expect(write.body(json!({ "data": { "sky": "blue" } })).answer(Answer::object(&map("colours"))));
-    let conflict = Answer::status(409, "Conflict", "somebody else was faster");
+    let conflict = Answer::status(409, "Conflict", "somebody else was faster").header("Retry-After", "1");
     server.expect(RequestMatcher::update(format!("{MAPS}/*")).answer(conflict));
 
     let patch =

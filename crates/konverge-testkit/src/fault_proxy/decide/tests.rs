@@ -23,7 +23,7 @@ fn a_trigger_fits_what_it_names() {
     let create = asks(&Method::POST, "/api/v1/namespaces/shop/configmaps");
     let status = asks(&Method::PATCH, "/apis/apps/v1/namespaces/shop/deployments/web/status");
     let lease = asks(&Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/shop/leases/leader");
-    let list = asks(&Method::GET, "/api/v1/configmaps");
+    let list = asks(&Method::GET, "/api/v1/configmaps?limit=1&continue=abc%3D");
     let all = [&create, &status, &lease, &list];
     for (when, fitting) in [
         ("{}", "+++ +"),
@@ -36,6 +36,9 @@ fn a_trigger_fits_what_it_names() {
         ("{ mutating: true, except: [leases.coordination.k8s.io] }", "++- -"),
         ("{ namespace: sh* }", "+++ -"),
         ("{ name: we* }", "-+- -"),
+        ("{ query: { continue: '*' } }", "--- +"),
+        ("{ query: { continue: abc=, limit: '1' } }", "--- +"),
+        ("{ query: { continue: abc } }", "--- -"),
         ("{ phase: after }", "--- -"),
         ("{ phase: body, verbs: [watch], events: [ADDED] }", "--- -"),
     ] {
@@ -92,6 +95,19 @@ fn a_release_ends_holds_and_freezes_and_nothing_else() {
 }
 
 proptest! {
+    #[test]
+    fn jitter_is_a_delay_of_at_most_so_much(seed: u64) {
+        let plan = Plan::parse(&format!("seed: {seed}\nrules: [{{ then: {{ jitter: 200ms }} }}]")).unwrap();
+        let request = asks(&Method::GET, "/api/v1/nodes/n");
+        let moment = Moment { request: &request, phase: Phase::Before, event: None };
+        let mut state = PlanState::new(plan);
+        for _ in 0..20 {
+            let decisions = state.decide(moment);
+            let [Decision { action: Action::Delay(span), .. }] = decisions.as_slice() else { panic!("{decisions:?}") };
+            prop_assert!(span.duration() < std::time::Duration::from_millis(200));
+        }
+    }
+
     #[test]
     fn the_same_seed_gives_the_same_decisions(seed: u64, chance in 0.0..=1.0, verbs in proptest::collection::vec(0..3_usize, 0..60)) {
         let text = format!(

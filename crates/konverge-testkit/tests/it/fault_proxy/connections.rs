@@ -6,7 +6,10 @@ use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::ConfigMap;
-use konverge_testkit::{client_for, eventually, fault_proxy::FaultProxy};
+use konverge_testkit::{
+    ControlPlane, Options, client_for, eventually,
+    fault_proxy::{FaultProxy, Reached},
+};
 use kube::{
     Api, Client, Config,
     api::{ListParams, PostParams, WatchParams},
@@ -39,6 +42,24 @@ async fn an_outage_ends_what_is_open_and_refuses_what_is_new() {
     rig.proxied.list(&ListParams::default()).await.unwrap_err();
     let back = || async { rig.proxied.list(&ListParams::default()).await.ok() };
     assert!(eventually(SOON, back).await.unwrap().items.is_empty());
+}
+
+#[tokio::test]
+async fn what_the_api_server_does_not_answer_is_not_answered() {
+    let mut control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let proxy = FaultProxy::start(control_plane.run_directory(), control_plane.kubeconfig()).await.unwrap();
+    let maps = Api::<ConfigMap>::default_namespaced(client_for(proxy.kubeconfig()).await.unwrap());
+    maps.list(&ListParams::default()).await.unwrap();
+
+    control_plane.kill_api_server().unwrap();
+    let lost = maps.create(&PostParams::default(), &map("a")).await.unwrap_err();
+    assert_eq!(code(&lost), None, "{lost:?}");
+    let entry = proxy.journal().pop().unwrap();
+    assert_eq!((entry.reached, entry.code, entry.told), (Reached::Server, None, None));
+    assert!(!entry.is_committed());
+
+    control_plane.start_api_server().await.unwrap().unwrap();
+    maps.create(&PostParams::default(), &map("a")).await.unwrap();
 }
 
 #[tokio::test]

@@ -85,6 +85,19 @@ async fn a_status_stands_for_the_answer() {
 }
 
 #[tokio::test]
+async fn the_continue_token_of_a_list_expires() {
+    let rig = Rig::new().await;
+    rig.create("a").await;
+    rig.create("b").await;
+    rig.plan("- { when: { verbs: [list], query: { continue: '*' }, times: 1 }, then: { status: { code: 410 } } }");
+    let page = ListParams::default().limit(1);
+    let first = rig.proxied.list(&page).await.unwrap();
+    let page = page.continue_token(&first.metadata.continue_.unwrap());
+    assert_eq!(code(&rig.proxied.list(&page).await.unwrap_err()), Some(410));
+    assert_eq!(rig.proxied.list(&page).await.unwrap().items.len(), 1);
+}
+
+#[tokio::test]
 async fn retry_after_is_a_header() {
     let rig = Rig::new().await;
     rig.plan("- { then: { status: { code: 429, retry_after: 7 } } }");
