@@ -1,10 +1,7 @@
 //! A Kubernetes control plane: one that is started for the test, or one that the user names.
 
 mod audit;
-mod credentials;
-mod installed;
-mod manifest;
-mod role_use;
+pub(crate) mod credentials;
 mod servers;
 
 use std::{
@@ -27,7 +24,6 @@ use serde_json::json;
 
 pub use self::audit::{AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser};
 use self::servers::Servers;
-pub use self::{installed::InstalledOperator, manifest::ManifestError, role_use::RoleUse};
 use crate::{
     assets::{Assets, AssetsError, Binary},
     guard::RunDirectory,
