@@ -62,7 +62,7 @@ impl Reconcile<ConfigMapSync> for Sync {
         child.metadata.namespace = Some(target.clone());
         child.labels_mut().insert("configmapsync.example.io/owner".to_owned(), sync.name_any());
 
-        let report = context.children().add(child).apply().await?;
+        let report = context.children().with(child).apply().await?;
         context.label("configmapsync.example.io/synced-to", target).await?;
         for child in &report.children {
             match child.outcome {
