@@ -17,6 +17,7 @@ pub mod double;
 pub mod fault_proxy;
 mod guard;
 mod logs;
+mod object_store_server;
 mod pattern;
 mod process;
 mod wait;
@@ -25,10 +26,11 @@ pub use api_request::{ApiRequest, Verb};
 pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary};
 pub use build::BuildError;
 pub use control_plane::{
-    AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, ControlPlane, KUBECONFIG_VARIABLE, NotOurs, Options,
-    StartError, client_for,
+    AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, ControlPlane, InstalledOperator, KUBECONFIG_VARIABLE,
+    ManifestError, NotOurs, Options, RoleUse, StartError, client_for,
 };
 pub use guard::RunDirectory;
+pub use object_store_server::{ObjectStoreError, ObjectStoreServer};
 pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
 pub use wait::{NotInTime, eventually};
