@@ -21,7 +21,7 @@ use kube::{CustomResourceExt, Resource, core::object::HasStatus};
 
 use crate::{
     children::{Child, ChildKind, Kind},
-    operator::{Part, Setup, StartError},
+    operator::{Home, Part, Setup, StartError},
     reconcile::Reconcile,
     report::{CustomStatus, Report},
     run,
@@ -79,8 +79,10 @@ pub(crate) struct Watched {
 /// A stream of objects to reconcile, made once the cache of the kind is there.
 pub(crate) struct Trigger<K> {
     pub(crate) name: &'static str,
-    pub(crate) stream: Box<dyn FnOnce(Store<K>) -> BoxStream<'static, ObjectKey> + Send>,
+    pub(crate) stream: Box<Begin<K>>,
 }
+
+type Begin<K> = dyn FnOnce(&mut Setup, Store<K>) -> BoxStream<'static, ObjectKey> + Send;
 
 /// Puts objects into the queue of a controller, given the cache of its kind.
 pub(crate) struct Wake<K> {
@@ -244,7 +246,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     where
         S: futures::Stream<Item = ObjectKey> + Send + 'static,
     {
-        self.triggers.push(Trigger { name, stream: Box::new(move |store| stream(store).boxed()) });
+        self.triggers.push(Trigger { name, stream: Box::new(move |_, store| stream(store).boxed()) });
         self
     }
 
@@ -303,7 +305,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
         self.crd.as_ref()
     }
 
-    fn access(&self, access: &mut Access) {
+    fn access(&self, _home: &Home<'_>, access: &mut Access, _at_home: &mut Access) {
         access.to::<K>(&self.kind, &["list", "watch"]);
         if self.finalizer.is_some() {
             access.to::<K>(&self.kind, &["patch"]);
@@ -317,7 +319,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
         access.merge(&self.access);
     }
 
-    fn install(self: Box<Self>, setup: &mut Setup) -> Result<(), StartError> {
-        run::install(*self, setup)
+    fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
+        std::future::ready(run::install(*self, setup)).boxed()
     }
 }

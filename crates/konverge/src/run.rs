@@ -94,7 +94,7 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
         read_too.insert(declared.id, declared.cache);
     }
     for trigger in triggers {
-        let (keys, wake, name) = ((trigger.stream)(cache.store.clone()), Arc::clone(&wake), trigger.name);
+        let (keys, wake, name) = ((trigger.stream)(setup, cache.store.clone()), Arc::clone(&wake), trigger.name);
         let run = keys.for_each(move |key| {
             wake(key, Priority::High, name);
             std::future::ready(())

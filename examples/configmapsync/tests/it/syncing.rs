@@ -146,13 +146,11 @@ async fn a_copy_follows_its_object_from_beginning_to_end() {
     gone.await.unwrap();
 
     operator.terminate(Duration::from_secs(40)).await.unwrap();
-    let grant = configmapsync_operator::operator();
-    let rules: Vec<PolicyRule> = [grant.access().rules(), grant.access_at_home().rules()].concat();
-    assert_eq!(
-        RoleUse::of(&stage.operator.requests(&stage.plane.audit_log().unwrap()).unwrap(), &rules),
-        RoleUse::default(),
-        "no 403 and no verb unused"
-    );
+    let requests = stage.operator.requests(&stage.plane.audit_log().unwrap()).unwrap();
+    let operator = configmapsync_operator::operator();
+    let grant = operator.grant("default");
+    let rules: Vec<PolicyRule> = [grant.everywhere, grant.at_home].concat();
+    assert_eq!(RoleUse::of(&requests, &rules), RoleUse::default(), "no 403 and no verb unused");
 }
 
 #[tokio::test(flavor = "multi_thread")]
