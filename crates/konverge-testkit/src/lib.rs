@@ -17,6 +17,7 @@ pub mod double;
 pub mod fault_proxy;
 mod guard;
 mod logs;
+mod object_store_server;
 mod pattern;
 mod process;
 mod wait;
@@ -29,6 +30,7 @@ pub use control_plane::{
     ManifestError, NotOurs, Options, RoleUse, StartError, client_for,
 };
 pub use guard::RunDirectory;
+pub use object_store_server::{ObjectStoreError, ObjectStoreServer};
 pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
 pub use wait::{NotInTime, eventually};

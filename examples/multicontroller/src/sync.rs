@@ -1,6 +1,6 @@
 //! What both controllers do: one child in a target namespace, a label on the object, an event, a status.
 
-use konverge::{Child, Object, prelude::*};
+use konverge::{Child, Object, apply::Writable, prelude::*};
 
 /// How the child stands.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -39,7 +39,7 @@ pub struct Words {
 }
 
 /// Makes `child`, in `target`, be as it is here.
-pub async fn sync<K: Object, C: Child>(
+pub async fn sync<K: Object + Writable, C: Child>(
     context: &Context<K>,
     mut child: C,
     target: &str,
@@ -47,8 +47,8 @@ pub async fn sync<K: Object, C: Child>(
 ) -> Result<Action, Error> {
     child.meta_mut().namespace = Some(target.to_owned());
     child.labels_mut().insert("multicontroller.example.io/owner".to_owned(), context.object().name_any());
-    let report = context.children().add(child).apply().await?;
-    // context.label("multicontroller.example.io/synced-to", target).await?;
+    let report = context.children().with(child).apply().await?;
+    context.label("multicontroller.example.io/synced-to", target).await?;
     for child in &report.children {
         let (reason, note) = match child.outcome {
             ApplyOutcome::Created => (words.created, format!("created {}", child.object)),

@@ -1,4 +1,4 @@
-//! From a ConfigMapSync to its copy and back to nothing.
+//! From a `ConfigMapSync` to its copy and back to nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     events::v1::Event,
     rbac::v1::PolicyRule,
 };
-use konverge_testkit::{AuditEntry, ControlPlane, Options, Process, ProcessSpec, RoleUse, eventually, free_port};
+use konverge_testkit::{AuditEntry, ControlPlane, InstalledOperator, Options, Process, RoleUse, eventually};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
@@ -79,10 +79,10 @@ impl Stage {
                 })
             })
         });
-        match found.await {
-            Ok(sync) => sync,
-            Err(_) => panic!("{name} says {:?}", syncs.get(name).await.unwrap().status),
+        if let Ok(sync) = found.await {
+            return sync;
         }
+        panic!("{name} says {:?}", syncs.get(name).await.unwrap().status)
     }
 }
 
@@ -105,6 +105,7 @@ async fn a_copy_follows_its_object_from_beginning_to_end() {
     stage.copied("cms-app", &[("LOG_LEVEL", "info")]).await;
     let sync = stage.says("app", "Ready", "True", "ConfigMapSynced").await;
     assert!(sync.status.as_ref().unwrap().ready);
+    assert_eq!(sync.labels()["configmapsync.example.io/synced-to"], stage.target);
     assert_eq!(sync.finalizers(), ["configmapsync.example.io/cleanup"]);
     let events = Api::<Event>::namespaced(stage.client.clone(), &stage.home);
     let told = eventually(LIMIT, || async {
