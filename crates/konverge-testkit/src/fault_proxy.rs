@@ -44,7 +44,7 @@ use crate::{control_plane::credentials, guard::RunDirectory};
 /// is in the journal even if the client has gone; nobody gets in who has not read its kubeconfig. Dropping it ends all connections.
 ///
 /// Does not: upgrade connections (exec, attach, port-forward), speak protobuf (clients are answered in JSON), follow a kubeconfig
-/// that changes. Refusals while it is down come after the connection is accepted, so clients see a reset and not a closed port.
+/// that changes, serve an older state of the world than the API server has. Refusals while it is down come after the connection is accepted, so clients see a reset and not a closed port.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

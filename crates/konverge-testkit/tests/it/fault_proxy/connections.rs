@@ -37,7 +37,7 @@ async fn an_outage_ends_what_is_open_and_refuses_what_is_new() {
     rig.proxy.clear();
     rig.proxied.list(&ListParams::default()).await.unwrap();
 
-    rig.plan("- { when: { verbs: [create] }, then: { down: 500ms } }");
+    rig.plan("- { when: { verbs: [create] }, then: { down: 1500ms } }");
     rig.proxied.create(&PostParams::default(), &map("a")).await.unwrap_err();
     rig.proxied.list(&ListParams::default()).await.unwrap_err();
     let back = || async { rig.proxied.list(&ListParams::default()).await.ok() };
