@@ -196,7 +196,7 @@ impl Applier {
         body: &Value,
         uid: Option<&str>,
     ) -> Result<Answer, ApplyError> {
-        let answer = send_with_body(&self.client, &target.object, request, escaped(body).into()).await?;
+        let answer = send_with_body(&self.client, &target.object, target.asking(request), escaped(body).into()).await?;
         match (answer.code, uid) {
             (code, _) if code.is_success() => Ok(answer),
             (StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY, Some(uid)) => {

@@ -33,7 +33,7 @@ use self::prune::{Observed, TooMany, to_prune};
 /// - A child that is in step costs no request.
 /// - Nothing is deleted but what was [observed](Self::observe), has this owner's uid in its label and is not wanted; with its
 ///   uid and resource version as preconditions, in its own namespace.
-/// - Nothing is deleted before all that is wanted has been written, and not more than the [`DeleteBudget`] allows.
+/// - Nothing is deleted before all that is wanted has been written, also what [waits](Self::when_ready), and not more than the [`DeleteBudget`] allows.
 /// - An object that was not seen as a child of this owner is taken over only if nobody disagrees about any of its fields.
 ///
 /// Does not find objects of kinds that were not observed, and does not wait for what is being deleted.
@@ -44,9 +44,11 @@ pub struct DesiredSet {
     children: Vec<Child>,
     observed: BTreeMap<String, Observed>,
     faults: Vec<ApplyError>,
+    stage: usize,
 }
 
 struct Child {
+    stage: usize,
     target: Target,
     wanted: Value,
     as_seen: AsSeen,
@@ -75,6 +77,8 @@ pub struct SetReport {
     pub children: Vec<ChildReport>,
     /// What was not wanted any more and is deleted now, or being deleted.
     pub pruned: Vec<ObjectName>,
+    /// Children that were not looked at, because others have to be [ready](DesiredSet::when_ready) before.
+    pub waiting: Vec<ObjectName>,
 }
 
 impl SetReport {
@@ -182,6 +186,7 @@ impl DesiredSet {
             children: Vec::new(),
             observed: BTreeMap::new(),
             faults: Vec::new(),
+            stage: 0,
         }
     }
 
@@ -206,12 +211,18 @@ impl DesiredSet {
         match target.and_then(|target| to_json(&child, kind).map(|object| (wanted(object, &target), target))) {
             Err(fault) => self.faults.push(fault),
             Ok((wanted, target)) => match self.children.iter().find(|known| known.target.key() == target.key()) {
-                None => self.children.push(Child { target, wanted, as_seen: as_seen::<K> }),
+                None => self.children.push(Child { stage: self.stage, target, wanted, as_seen: as_seen::<K> }),
                 Some(known) if known.wanted == wanted => {}
                 Some(_) => self.faults.push(ApplyError::WantedTwice { object: Box::new(target.object) }),
             },
         }
         self
+    }
+
+    /// Children that are added from here on are written only when all that were added before are [ready](crate::readiness()). Until
+    /// then they stay as they are, or absent, and nothing is pruned.
+    pub fn when_ready(self) -> Self {
+        Self { stage: self.stage + 1, ..self }
     }
 
     /// Tells what exists of a kind: at least the children of this owner, as an index by [`OWNER_UID`](crate::owners::OWNER_UID)
@@ -241,8 +252,14 @@ impl DesiredSet {
     /// Makes the children exist as they are wanted, one after the other in the order in which they were added, and deletes what is not
     /// wanted any more.
     pub async fn apply(self, applier: &Applier) -> Result<SetReport, SetError> {
-        let (mut report, mut failed) = (SetReport::default(), self.faults);
+        let (mut report, mut failed, mut stage) = (SetReport::default(), self.faults, 0);
         for mut child in self.children {
+            let is_gated = child.stage > stage && (!failed.is_empty() || report.not_ready().next().is_some());
+            if is_gated || !report.waiting.is_empty() {
+                report.waiting.push(child.target.object);
+                continue;
+            }
+            stage = child.stage;
             child.wanted["metadata"]["labels"][MANAGED_BY] = label_value(applier.manager()).into();
             match apply_child(applier, &self.owner, &child, self.observed.get(&child.target.key())).await {
                 Ok(child) => report.children.push(child),
@@ -251,6 +268,9 @@ impl DesiredSet {
         }
         if !failed.is_empty() {
             return Err(SetError::Children { failed, done: Box::new(report) });
+        }
+        if !report.waiting.is_empty() {
+            return Ok(report);
         }
         // A kind can be served by two groups, so an object is known by its uid too.
         let key = |child: &ChildReport| crate::object::key(&child.api_version, &child.object);

@@ -1,6 +1,9 @@
 //! Children of an owner: written, pruned, left alone.
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, PersistentVolumeClaim},
+};
 use konverge_apply::{
     Applier, ApplyError, ApplyOutcome, DeleteBudget, DesiredSet, Owner, SetError, SetReport,
     owners::{OWNER_UID, owner_of},
@@ -269,7 +272,7 @@ async fn row_34_a_set_tells_which_children_are_not_ready() {
     let stage = stage().await;
     let owner = stage.owner("owner").await;
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
-    let deployment: k8s_openapi::api::apps::v1::Deployment = serde_json::from_value(json!({
+    let deployment: Deployment = serde_json::from_value(json!({
         "metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     }))
     .unwrap();
@@ -277,7 +280,7 @@ async fn row_34_a_set_tells_which_children_are_not_ready() {
     let report = set().apply(&stage.applier).await.unwrap();
     let waiting: Vec<_> = report.not_ready().map(|(object, why)| format!("{object}: {why}")).collect();
     assert_eq!(waiting, [format!("Deployment {}/web: in progress: replicas: 0 of 1", stage.namespace)]);
-    let api: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let api: Api<Deployment> = Api::namespaced(stage.client.clone(), &stage.namespace);
     let status = json!({"status": {
         "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1, "observedGeneration": 1,
         "conditions": [{"type": "Available", "status": "True", "reason": "R", "message": ""}],
@@ -288,4 +291,38 @@ async fn row_34_a_set_tells_which_children_are_not_ready() {
     let report = set().observe([&seen]).observe([&app]).apply(&stage.applier).await.unwrap();
     assert_eq!(report.not_ready().count(), 0);
     assert!(!report.is_change());
+}
+
+#[tokio::test]
+async fn row_34_children_wait_for_those_before_them() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    assert!(stage.apply(&owner, vec![config_map(None, "old", &[])]).await.unwrap().is_change());
+    let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+        "metadata": {"name": "disk"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    }))
+    .unwrap();
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let apply = async || {
+        let (seen, disks) =
+            (stage.seen(&stage.children, &owner).await, claims.list(&ListParams::default()).await.unwrap());
+        let set = DesiredSet::new(Owner::of(&owner).unwrap()).observe(&seen).observe(&disks.items);
+        let set = set.add(config_map(None, "first", &[])).add(claim.clone()).when_ready();
+        set.add(config_map(None, "second", &[]))
+            .add(config_map(None, "third", &[]))
+            .apply(&stage.applier)
+            .await
+            .unwrap()
+    };
+    for _ in 0..2 {
+        let report = apply().await;
+        let waiting: Vec<_> = report.waiting.iter().map(|object| &*object.name).collect();
+        assert_eq!((waiting, report.not_ready().count()), (vec!["second", "third"], 1));
+        assert_eq!(stage.names().await, ["first", "old"]);
+    }
+    let bound = json!({"status": {"phase": "Bound"}});
+    claims.patch_status("disk", &PatchParams::default(), &Patch::Merge(&bound)).await.unwrap();
+    let report = apply().await;
+    assert!(report.waiting.is_empty() && report.pruned.len() == 1);
+    assert_eq!(stage.names().await, ["first", "second", "third"]);
 }

@@ -4,6 +4,7 @@
 mod applying;
 mod desired;
 mod events;
+mod faults;
 mod finalizers;
 mod in_step;
 mod migration;

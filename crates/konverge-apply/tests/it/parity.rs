@@ -41,6 +41,24 @@ async fn row_17_labels_that_are_there_cost_no_request() {
 }
 
 #[tokio::test]
+async fn what_is_known_by_its_metadata_only_is_written_without_seeing_more() {
+    let (client, namespace) = namespace().await;
+    let api: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    api.create(&PostParams::default(), &secret("db", &[("a", "1")])).await.unwrap();
+    let seen = api.get_metadata("db").await.unwrap();
+    let applier = Applier::new(client, "ours");
+    let held = applier.add_finalizer(&seen, "konverge.dev/test").await.unwrap().unwrap();
+    assert_eq!(held.types.as_ref().map(|types| &*types.kind), Some("PartialObjectMetadata"));
+    let change = MetadataChange::new().annotation("a", "1");
+    let changed = applier.change_metadata(&held, &change).await.unwrap().unwrap();
+    assert_eq!(applier.delete(&changed).await.unwrap(), Deletion::Terminating);
+    let going = api.get_metadata("db").await.unwrap();
+    assert_eq!(going.annotations()["a"], "1");
+    assert!(applier.remove_finalizer(&going, "konverge.dev/test").await.unwrap().is_some());
+    assert!(api.get_opt("db").await.unwrap().is_none());
+}
+
+#[tokio::test]
 async fn a_namespace_is_made_once_and_left_alone() {
     let (client, namespace) = namespace().await;
     let name = format!("{namespace}-ensured");
