@@ -70,7 +70,7 @@ async fn a_rotation_costs_no_request() {
     configurations.create(&PostParams::default(), &configuration).await.unwrap();
     let target = Target::Validating(stage.namespace.clone());
     let options = stage.self_made([target]).lifetimes(lifetimes).clock(move || seen.now());
-    let access = options.access();
+    let permissions = options.permissions();
     // A second replica, which the API server does not call.
     let running = stage.serve(webhooks(), options.clone()).await;
     let second = Certificates::self_made(stage.operator.clone(), options);
@@ -137,7 +137,7 @@ async fn a_rotation_costs_no_request() {
     second.stop().await;
     running.stop().await;
     // All that was granted was needed.
-    let granted: BTreeSet<_> = access.role.iter().chain(&access.cluster_role).flat_map(words).collect();
+    let granted: BTreeSet<_> = permissions.role.iter().chain(&permissions.cluster_role).flat_map(words).collect();
     let user = format!("system:serviceaccount:{}:operator", stage.namespace);
     let entries = control_plane().await.audit_log().unwrap().entries().unwrap();
     let done = entries.into_iter().filter(|entry| entry.user.username == user && entry.response_status.code < 300);
@@ -156,7 +156,7 @@ fn words(rule: &PolicyRule) -> Vec<String> {
 async fn replicas_agree_and_a_lost_secret_comes_back() {
     let stage = Stage::new().await;
     let options = stage.self_made([]);
-    stage.grant(options.access()).await;
+    stage.grant(options.permissions()).await;
     let mut replicas = Vec::new();
     for _ in 0..5 {
         let certificates = Certificates::self_made(stage.operator.clone(), options.clone());
@@ -211,7 +211,7 @@ async fn what_stands_in_the_way_is_named_and_waited_out() {
     };
     // It may not even look.
     said("cannot read secret", &*running.ready).await;
-    stage.grant(options.access()).await;
+    stage.grant(options.permissions()).await;
     said("exists and is not for webhook certificates", &*running.ready).await;
     assert!(secrets.get("hooks-webhook-certificates").await.unwrap().data.unwrap().contains_key("password"));
     running.assert_metric("certwatcher_read_certificate_errors_total ");
@@ -234,7 +234,7 @@ async fn what_stands_in_the_way_is_named_and_waited_out() {
 async fn an_api_server_that_is_down_is_waited_for() {
     let stage = Stage::new().await;
     let options = stage.self_made([]);
-    stage.grant(options.access()).await;
+    stage.grant(options.permissions()).await;
     let (client, port, real) = stage.detour().await;
     let certificates = Certificates::self_made(client, options);
     let running = Running::start_at(anywhere(), webhooks(), certificates, Limits::default()).await;
