@@ -151,6 +151,40 @@ fn words(rule: &PolicyRule) -> Vec<String> {
     rule.verbs.iter().map(|verb| format!("{verb} {resource}")).collect()
 }
 
+/// As long as nobody was seen to know the new authority, the certificate stays one of the old.
+#[tokio::test]
+async fn an_authority_that_is_not_known_is_not_used() {
+    let stage = Stage::new().await;
+    let clock = Clock::days_ago(300);
+    let seen = clock.clone();
+    let lifetimes = Lifetimes {
+        certificate: Duration::from_hours(24 * 364),
+        look_every: Duration::from_millis(50),
+        ..Lifetimes::default()
+    };
+    let target = Target::Validating(stage.namespace.clone());
+    let options = stage.self_made([target]).lifetimes(lifetimes).clock(move || seen.now());
+    let running = stage.serve(webhooks(), options).await;
+    let (_, first) = stage.stored().await;
+    clock.set_days_ago(10);
+    eventually(SOON, async || (count(&stage.stored().await.0) == 2).then_some(())).await.unwrap();
+    clock.set_days_ago(8);
+    let failures = || -> u32 {
+        let metrics = running.metrics();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("konverge_webhook_injection_errors_total "));
+        line.unwrap().parse().unwrap()
+    };
+    let from = failures();
+    eventually(SOON, async || (failures() >= from + 3).then_some(())).await.unwrap();
+    assert_eq!(stage.stored().await.1, first);
+
+    let configurations = Api::<ValidatingWebhookConfiguration>::all(stage.admin.clone());
+    let configuration = webhooks().validating_configuration(&stage.namespace, &stage.location()).unwrap();
+    configurations.create(&PostParams::default(), &configuration).await.unwrap();
+    eventually(SOON, async || (stage.stored().await.1 != first).then_some(())).await.unwrap();
+    running.stop().await;
+}
+
 /// Many replicas that begin together serve one certificate; if the Secret is lost, it comes back as it was.
 #[tokio::test]
 async fn replicas_agree_and_a_lost_secret_comes_back() {
