@@ -24,7 +24,7 @@ pub use inject::Target;
 use pair::Pair;
 pub use pair::PairError;
 pub use plan::Lifetimes;
-pub use self_made::{Access, SelfMade};
+pub use self_made::{Permissions, SelfMade};
 pub(crate) use slot::Slot;
 
 use crate::metrics::AdmissionMetrics;

@@ -54,7 +54,7 @@ pub struct SelfMade {
 
 /// What the program has to be allowed, and no more.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Access {
+pub struct Permissions {
     /// In the namespace of the Secret.
     pub role: Vec<PolicyRule>,
     /// In the cluster.
@@ -116,7 +116,7 @@ impl SelfMade {
     }
 
     /// What this needs to be allowed.
-    pub fn access(&self) -> Access {
+    pub fn permissions(&self) -> Permissions {
         let rule = |group: &str, resource: &str, verbs: &[&str], name: Option<&str>| PolicyRule {
             api_groups: Some(vec![group.to_owned()]),
             resources: Some(vec![resource.to_owned()]),
@@ -125,20 +125,20 @@ impl SelfMade {
             non_resource_urls: None,
         };
         let kept = ["get", "list", "patch", "watch"];
-        let mut access = Access {
+        let mut permissions = Permissions {
             // A name cannot restrict a create: the request has none when it is authorised.
             role: vec![rule("", "secrets", &["create"], None), rule("", "secrets", &kept, Some(&self.secret))],
             cluster_role: Vec::new(),
         };
         for target in &self.targets {
             let (group, plural, name, made_here) = target.access();
-            access.cluster_role.push(rule(&group, &plural, &kept, Some(&name)));
+            permissions.cluster_role.push(rule(&group, &plural, &kept, Some(&name)));
             let create = rule(&group, &plural, &["create"], None);
-            if made_here && !access.cluster_role.contains(&create) {
-                access.cluster_role.push(create);
+            if made_here && !permissions.cluster_role.contains(&create) {
+                permissions.cluster_role.push(create);
             }
         }
-        access
+        permissions
     }
 
     pub(super) fn keeper(self, client: Client) -> Keeper {

@@ -1,6 +1,13 @@
 //! Connections: how they begin, how many there may be, and how they end.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -16,6 +23,7 @@ use tokio::{
     io::AsyncReadExt,
     net::TcpStream,
     sync::{Notify, Semaphore},
+    task::JoinSet,
 };
 
 use crate::{
@@ -29,6 +37,9 @@ const PATH: &str = "/validate--v1-configmap";
 #[derive(Default)]
 struct Slow {
     called: Notify,
+    begun: AtomicUsize,
+    running: AtomicUsize,
+    most: AtomicUsize,
     may: Option<Semaphore>,
 }
 
@@ -37,10 +48,13 @@ impl Validator<ConfigMap> for Slow {
 
     async fn validate(&self, _: &Review<ConfigMap>) -> Result<Verdict, Self::Error> {
         self.called.notify_one();
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.most.fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         match &self.may {
             Some(may) => _ = may.acquire().await.unwrap(),
             None => pending().await,
         }
+        self.running.fetch_sub(1, Ordering::SeqCst);
         Ok(Verdict::allow())
     }
 }
@@ -153,6 +167,27 @@ async fn calls_under_way_end_when_the_server_stops() {
         assert_eq!((status, &answer["response"]["allowed"]), (StatusCode::OK, &json!(true)));
         running.stop().await;
     }
+}
+
+#[tokio::test]
+async fn more_calls_than_there_may_be_at_once_wait_for_each_other() {
+    let slow = Arc::new(Slow { may: Some(Semaphore::new(0)), ..Slow::default() });
+    let pair = FilePair::new();
+    let limits = Limits { calls: 2, ..Limits::default() };
+    let webhooks = Webhooks::new().validate(webhook(), Arc::clone(&slow));
+    let running = Running::start(webhooks, pair.certificates(), limits).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..5 {
+        let mut connection = Connection::open(running.address, &pair.certificate, Version::Two).await.unwrap();
+        calls.spawn(async move { connection.post(PATH, review()).await.0 });
+    }
+    let line = format!(r#"controller_runtime_webhook_requests_in_flight{{webhook="{PATH}"}} 5"#);
+    eventually(SOON, async || running.metrics().contains(&line).then_some(())).await.unwrap();
+    eventually(SOON, async || (slow.begun.load(Ordering::SeqCst) == 2).then_some(())).await.unwrap();
+    slow.may.as_ref().unwrap().add_permits(1);
+    assert!(calls.join_all().await.into_iter().all(|status| status == StatusCode::OK));
+    assert_eq!((slow.begun.load(Ordering::SeqCst), slow.most.load(Ordering::SeqCst)), (5, 2));
+    running.stop().await;
 }
 
 #[tokio::test]

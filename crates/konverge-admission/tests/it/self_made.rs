@@ -70,7 +70,7 @@ async fn a_rotation_costs_no_request() {
     configurations.create(&PostParams::default(), &configuration).await.unwrap();
     let target = Target::Validating(stage.namespace.clone());
     let options = stage.self_made([target]).lifetimes(lifetimes).clock(move || seen.now());
-    let access = options.access();
+    let permissions = options.permissions();
     // A second replica, which the API server does not call.
     let running = stage.serve(webhooks(), options.clone()).await;
     let second = Certificates::self_made(stage.operator.clone(), options);
@@ -137,7 +137,7 @@ async fn a_rotation_costs_no_request() {
     second.stop().await;
     running.stop().await;
     // All that was granted was needed.
-    let granted: BTreeSet<_> = access.role.iter().chain(&access.cluster_role).flat_map(words).collect();
+    let granted: BTreeSet<_> = permissions.role.iter().chain(&permissions.cluster_role).flat_map(words).collect();
     let user = format!("system:serviceaccount:{}:operator", stage.namespace);
     let entries = control_plane().await.audit_log().unwrap().entries().unwrap();
     let done = entries.into_iter().filter(|entry| entry.user.username == user && entry.response_status.code < 300);
@@ -151,12 +151,46 @@ fn words(rule: &PolicyRule) -> Vec<String> {
     rule.verbs.iter().map(|verb| format!("{verb} {resource}")).collect()
 }
 
+/// As long as nobody was seen to know the new authority, the certificate stays one of the old.
+#[tokio::test]
+async fn an_authority_that_is_not_known_is_not_used() {
+    let stage = Stage::new().await;
+    let clock = Clock::days_ago(300);
+    let seen = clock.clone();
+    let lifetimes = Lifetimes {
+        certificate: Duration::from_hours(24 * 364),
+        look_every: Duration::from_millis(50),
+        ..Lifetimes::default()
+    };
+    let target = Target::Validating(stage.namespace.clone());
+    let options = stage.self_made([target]).lifetimes(lifetimes).clock(move || seen.now());
+    let running = stage.serve(webhooks(), options).await;
+    let (_, first) = stage.stored().await;
+    clock.set_days_ago(10);
+    eventually(SOON, async || (count(&stage.stored().await.0) == 2).then_some(())).await.unwrap();
+    clock.set_days_ago(8);
+    let failures = || -> u32 {
+        let metrics = running.metrics();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("konverge_webhook_injection_errors_total "));
+        line.unwrap().parse().unwrap()
+    };
+    let from = failures();
+    eventually(SOON, async || (failures() >= from + 3).then_some(())).await.unwrap();
+    assert_eq!(stage.stored().await.1, first);
+
+    let configurations = Api::<ValidatingWebhookConfiguration>::all(stage.admin.clone());
+    let configuration = webhooks().validating_configuration(&stage.namespace, &stage.location()).unwrap();
+    configurations.create(&PostParams::default(), &configuration).await.unwrap();
+    eventually(SOON, async || (stage.stored().await.1 != first).then_some(())).await.unwrap();
+    running.stop().await;
+}
+
 /// Many replicas that begin together serve one certificate; if the Secret is lost, it comes back as it was.
 #[tokio::test]
 async fn replicas_agree_and_a_lost_secret_comes_back() {
     let stage = Stage::new().await;
     let options = stage.self_made([]);
-    stage.grant(options.access()).await;
+    stage.grant(options.permissions()).await;
     let mut replicas = Vec::new();
     for _ in 0..5 {
         let certificates = Certificates::self_made(stage.operator.clone(), options.clone());
@@ -211,7 +245,7 @@ async fn what_stands_in_the_way_is_named_and_waited_out() {
     };
     // It may not even look.
     said("cannot read secret", &*running.ready).await;
-    stage.grant(options.access()).await;
+    stage.grant(options.permissions()).await;
     said("exists and is not for webhook certificates", &*running.ready).await;
     assert!(secrets.get("hooks-webhook-certificates").await.unwrap().data.unwrap().contains_key("password"));
     running.assert_metric("certwatcher_read_certificate_errors_total ");
@@ -234,7 +268,7 @@ async fn what_stands_in_the_way_is_named_and_waited_out() {
 async fn an_api_server_that_is_down_is_waited_for() {
     let stage = Stage::new().await;
     let options = stage.self_made([]);
-    stage.grant(options.access()).await;
+    stage.grant(options.permissions()).await;
     let (client, port, real) = stage.detour().await;
     let certificates = Certificates::self_made(client, options);
     let running = Running::start_at(anywhere(), webhooks(), certificates, Limits::default()).await;

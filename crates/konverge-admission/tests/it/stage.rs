@@ -13,7 +13,7 @@ use k8s_openapi::{
 };
 use konverge_admission::{
     Certificates, Limits, Location, Webhooks,
-    certificates::{Access, Lifetimes, SelfMade, Target},
+    certificates::{Lifetimes, Permissions, SelfMade, Target},
 };
 use konverge_testkit::{ControlPlane, Options, eventually};
 use kube::{
@@ -89,7 +89,7 @@ impl Stage {
     }
 
     /// Lets the operator do what these options need.
-    pub(crate) async fn grant(&self, Access { role, cluster_role }: Access) {
+    pub(crate) async fn grant(&self, Permissions { role, cluster_role }: Permissions) {
         let namespace = &self.namespace;
         let subjects = json!([{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace }]);
         let names = json!({ "metadata": { "name": namespace } });
@@ -129,7 +129,7 @@ impl Stage {
 
     /// A running server with these certificates, once it is ready.
     pub(crate) async fn serve(&self, webhooks: Webhooks, options: SelfMade) -> Running {
-        self.grant(options.access()).await;
+        self.grant(options.permissions()).await;
         let certificates = Certificates::self_made(self.operator.clone(), options);
         let running = self.bind(webhooks, certificates).await;
         eventually(SOON, async || (running.ready)().ok()).await.unwrap_or_else(|_| panic!("{:?}", (running.ready)()));
