@@ -3,6 +3,8 @@
 //! A run that fails, hangs or panics concerns its own key only: it is counted, logged and repeated with growing pauses, while
 //! the other workers go on.
 
+mod rate;
+
 use std::{
     any::Any,
     fmt::{Debug, Display},
@@ -12,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
 use konverge_core::{
     backoff::Backoff,
     error::{Classify, ErrorClass},
@@ -24,6 +29,9 @@ use crate::{
     metrics::{ControllerMetrics, controller::RunResult},
     queue::{Completion, Queue, Request},
 };
+
+pub use rate::Rate;
+use rate::RateLimit;
 
 /// Brings one object to where it should be.
 ///
@@ -37,6 +45,24 @@ pub trait Reconciler: Send + Sync + 'static {
 
     /// One run. It may be dropped at any await when it takes too long, so every write in it must be safe to repeat.
     fn reconcile(&self, request: Request<Self::Key>) -> impl Future<Output = Result<Action, Self::Error>> + Send;
+
+    /// Called after a run that could not report itself. What it does is dropped after [`LAST_WORDS`], and its failures are nobody's.
+    fn dropped(&self, key: &Self::Key, why: &Dropped) -> impl Future<Output = ()> + Send {
+        let _ = (key, why);
+        std::future::ready(())
+    }
+}
+
+/// How long [`Reconciler::dropped`] may take.
+pub const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// Why a run ended without a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dropped {
+    /// It took longer than this.
+    TimedOut(Duration),
+    /// It panicked, and said this.
+    Panicked(String),
 }
 
 /// When to look at an object again that is as it should be.
@@ -60,7 +86,12 @@ pub struct Controller<R: Reconciler> {
     time_limit: Duration,
     backoff: Backoff,
     permanent_retry: Duration,
+    rate: Option<RateLimit>,
+    /// What must be there before the first run.
+    ready: Option<Ready>,
 }
+
+type Ready = Shared<BoxFuture<'static, ()>>;
 
 impl<R: Reconciler> Controller<R> {
     /// Eight workers, 60 seconds for a run, transient errors repeated after 1 s to 5 min and permanent ones after 30 min.
@@ -74,6 +105,8 @@ impl<R: Reconciler> Controller<R> {
             time_limit: Duration::from_mins(1),
             backoff: Backoff::default(),
             permanent_retry: Duration::from_mins(30),
+            rate: None,
+            ready: None,
         }
     }
 
@@ -105,6 +138,20 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
+    /// How many runs may begin, of all objects together; any number unless said.
+    #[must_use]
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.rate = Some(RateLimit::new(rate));
+        self
+    }
+
+    /// Lets the first run wait for `ready`, such as for caches that are complete. The queue fills meanwhile.
+    #[must_use]
+    pub fn ready(mut self, ready: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.ready = Some(ready.boxed().shared());
+        self
+    }
+
     /// Its queue.
     pub fn queue(&self) -> &Queue<R::Key> {
         &self.queue
@@ -123,6 +170,11 @@ impl<R: Reconciler> Controller<R> {
     /// Works until the queue is closed, and then until the runs in flight have ended. Dropping it drops them where they are.
     pub async fn run(self) {
         self.metrics.configured(self.queue.name(), self.workers);
+        if let Some(ready) = self.ready.clone()
+            && self.queue.closed().run_until_cancelled(ready).await.is_none()
+        {
+            return;
+        }
         let (workers, controller) = (self.workers, Arc::new(self));
         let mut running = JoinSet::new();
         for _ in 0..workers {
@@ -133,7 +185,7 @@ impl<R: Reconciler> Controller<R> {
     }
 
     async fn work(&self) {
-        while let Some(request) = self.queue.next().await {
+        while let Some(request) = self.next().await {
             let key = request.key.clone();
             let span = tracing::info_span!("reconcile", controller = self.queue.name(), object = %key, attempt = request.attempt);
             let completion = self.reconcile(request).instrument(span).await;
@@ -141,10 +193,19 @@ impl<R: Reconciler> Controller<R> {
         }
     }
 
+    /// The place in the rate is taken before the object, so that a more urgent one can still come first.
+    async fn next(&self) -> Option<Request<R::Key>> {
+        if let Some(rate) = &self.rate {
+            self.queue.closed().run_until_cancelled(rate.acquire()).await?;
+        }
+        self.queue.next().await
+    }
+
     async fn reconcile(&self, request: Request<R::Key>) -> Completion {
         tracing::debug!(reasons = ?request.reasons, "starting");
         let (controller, attempt, started) = (self.queue.name(), request.attempt, Instant::now());
         self.metrics.started(controller);
+        let key = request.key.clone();
         let run = AssertUnwindSafe(async { self.reconciler.reconcile(request).await }).catch_unwind();
         let ended = tokio::time::timeout(self.time_limit, run).await;
         let (completion, result) = match ended {
@@ -153,17 +214,27 @@ impl<R: Reconciler> Controller<R> {
             Ok(Ok(Err(error))) => self.failed(&error, attempt),
             Ok(Err(panic)) => {
                 let pause = self.pause(attempt);
-                tracing::error!(cause = panic_text(&*panic), retry_after = ?pause, "the reconciler panicked: please report this");
+                let cause = panic_text(&*panic).to_owned();
+                tracing::error!(cause, retry_after = ?pause, "the reconciler panicked: please report this");
+                self.last_words(&key, Dropped::Panicked(cause)).await;
                 (Completion::Retry(pause), RunResult::Panicked)
             }
             Err(_elapsed) => {
                 let pause = self.pause(attempt);
                 tracing::warn!(limit = ?self.time_limit, retry_after = ?pause, "gave up a run that took too long");
+                self.last_words(&key, Dropped::TimedOut(self.time_limit)).await;
                 (Completion::Retry(pause), RunResult::TimedOut)
             }
         };
         self.metrics.finished(controller, result, started.elapsed());
         completion
+    }
+
+    async fn last_words(&self, key: &R::Key, why: Dropped) {
+        let words = AssertUnwindSafe(self.reconciler.dropped(key, &why)).catch_unwind();
+        if !matches!(tokio::time::timeout(LAST_WORDS, words).await, Ok(Ok(()))) {
+            tracing::warn!(?why, "could not report the end of the run");
+        }
     }
 
     fn failed(&self, error: &R::Error, attempt: u32) -> (Completion, RunResult) {

@@ -1,9 +1,10 @@
 //! The engine of an operator.
 //!
 //! Read in this order: [`manager`], what a program is made of and how it starts and stops; [`watch`], where events come from;
-//! [`queue`], which object is next; [`controller`], who works on it and what happens when that fails. Around them: [`client`],
-//! [`lease`], [`checks`], [`metrics`], [`http_server`] and [`telemetry`].
+//! [`cache`], what is known without asking; [`queue`], which object is next; [`controller`], who works on it and what happens when
+//! that fails. Around them: [`object`], [`client`], [`lease`], [`checks`], [`metrics`], [`http_server`] and [`telemetry`].
 
+pub mod cache;
 pub mod checks;
 pub mod client;
 pub mod controller;
@@ -11,6 +12,7 @@ pub mod http_server;
 pub mod lease;
 pub mod manager;
 pub mod metrics;
+pub mod object;
 pub mod queue;
 pub mod telemetry;
 pub mod watch;

@@ -10,7 +10,7 @@
 mod error;
 mod signals;
 
-use std::{net::SocketAddr, panic::AssertUnwindSafe, pin::Pin, time::Duration};
+use std::{borrow::Cow, net::SocketAddr, panic::AssertUnwindSafe, pin::Pin, time::Duration};
 
 use futures::FutureExt;
 use tokio::{
@@ -104,6 +104,11 @@ impl Manager {
         &self.metrics
     }
 
+    /// Answers `GET path` with the JSON that `page` writes, beside health and metrics. It must not wait.
+    pub fn page(&mut self, path: &str, page: impl Fn() -> String + Clone + Send + Sync + 'static) {
+        self.server.page(path, page);
+    }
+
     /// Cancelling it begins the shutdown, as a signal does; it is cancelled when the shutdown begins for another reason.
     pub fn shutdown(&self) -> CancellationToken {
         self.shutdown.clone()
@@ -115,7 +120,7 @@ impl Manager {
     }
 
     /// Runs `task` from start to stop and drops it then. A task that ends before is an error of the program.
-    pub fn task(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop_tasks.clone();
         self.stopping_task(name, async move {
             stop.run_until_cancelled(task).await;
@@ -123,16 +128,21 @@ impl Manager {
     }
 
     /// Like [`task`](Self::task), for one that looks at [`stop_tasks`](Self::stop_tasks) itself and has something to finish.
-    pub fn stopping_task(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn stopping_task(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         let stop = self.stop_tasks.clone();
-        self.tasks.push(Box::pin(guarded(name, stop, task)));
+        self.tasks.push(Box::pin(guarded(name.into(), stop, task)));
     }
 
     /// Runs a controller, with a lease only while leading. A worker that is stuck fails the liveness check of that name.
-    pub fn controller<R: Reconciler>(&mut self, name: &'static str, controller: Controller<R>) {
+    pub fn controller<R: Reconciler>(&mut self, name: impl Into<Cow<'static, str>>, controller: Controller<R>) {
+        let name = name.into();
         let queue = controller.queue().clone();
         let stop = self.shutdown.clone();
-        self.checks.liveness(name, controller.watchdog());
+        self.checks.liveness(name.clone(), controller.watchdog());
         self.controllers.push(ControllerTask {
             run: Box::pin(guarded(name, stop, controller.run())),
             close: Box::new(move || queue.close()),
@@ -171,7 +181,7 @@ impl Manager {
         services.spawn(async move {
             match until.run_until_cancelled(server.serve(checks, metrics)).await {
                 None => Ok(()),
-                Some(Ok(())) => Err(RunError::TaskEnded { name: "http server" }),
+                Some(Ok(())) => Err(RunError::TaskEnded { name: "http server".into() }),
                 Some(Err(source)) => Err(RunError::Server(source)),
             }
         });
@@ -242,7 +252,7 @@ async fn gated(leadership: Option<Leadership>, shutdown: CancellationToken, run:
 
 /// Makes an error of a task that panics, and of one that ends before it should.
 async fn guarded(
-    name: &'static str,
+    name: Cow<'static, str>,
     stop: CancellationToken,
     task: impl Future<Output = ()> + Send,
 ) -> Result<(), RunError> {
@@ -259,7 +269,7 @@ async fn first_failure(tasks: &mut JoinSet<Result<(), RunError>>) -> RunError {
         match ended {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return error,
-            Err(error) => return RunError::TaskPanicked { name: "task", message: error.to_string() },
+            Err(error) => return RunError::TaskPanicked { name: "task".into(), message: error.to_string() },
         }
     }
     std::future::pending().await

@@ -19,7 +19,7 @@ use prometheus_client::{
 pub use client::{ClientMetrics, ClientMetricsService};
 pub use controller::ControllerMetrics;
 
-use crate::{lease::LeaseMetrics, queue::QueueMetrics};
+use crate::{cache::CacheMetrics, lease::LeaseMetrics, queue::QueueMetrics};
 
 /// Where all series of a process are. Clones are handles to the same ones.
 #[derive(Clone)]
@@ -30,6 +30,7 @@ pub struct Metrics {
     controllers: ControllerMetrics,
     client: ClientMetrics,
     leases: LeaseMetrics,
+    caches: CacheMetrics,
 }
 
 /// What brings gauges up to date before they are read. Each says with `false` that what it measures is gone.
@@ -50,18 +51,18 @@ impl BeforeScrape {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BuildLabels {
-    program: &'static str,
-    version: &'static str,
+    program: String,
+    version: String,
 }
 
 impl Metrics {
     /// The series of every program: queues, controllers, API client, `konverge_build_info` for `program` and `version`, and the
     /// memory of the process.
-    pub fn new(program: &'static str, version: &'static str) -> Self {
+    pub fn new(program: impl Into<String>, version: impl Into<String>) -> Self {
         let mut registry = Registry::default();
         let before_scrape = BeforeScrape::default();
         let build = Family::<BuildLabels, Gauge>::default();
-        build.get_or_create(&BuildLabels { program, version }).set(1);
+        build.get_or_create(&BuildLabels { program: program.into(), version: version.into() }).set(1);
         registry.register("konverge_build_info", "Which program and version this is; always 1", build);
         let memory: Gauge = Gauge::default();
         registry.register("process_resident_memory_bytes", "Memory of the process that is in RAM", memory.clone());
@@ -73,7 +74,8 @@ impl Metrics {
         let controllers = ControllerMetrics::new(&mut registry);
         let client = ClientMetrics::new(&mut registry);
         let leases = LeaseMetrics::new(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), before_scrape, queues, controllers, client, leases }
+        let caches = CacheMetrics::new(before_scrape.clone(), &mut registry);
+        Self { registry: Arc::new(Mutex::new(registry)), before_scrape, queues, controllers, client, leases, caches }
     }
 
     /// Adds series of the program's own.
@@ -107,6 +109,11 @@ impl Metrics {
     /// For [`Elector::metrics`](crate::lease::Elector::metrics).
     pub fn leases(&self) -> &LeaseMetrics {
         &self.leases
+    }
+
+    /// For [`Caches::new`](crate::cache::Caches::new).
+    pub fn caches(&self) -> &CacheMetrics {
+        &self.caches
     }
 
     /// All series as text in the `OpenMetrics` format.

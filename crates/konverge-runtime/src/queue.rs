@@ -16,7 +16,7 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 pub use metrics::QueueMetrics;
-pub use state::{Completion, PERIODIC, Priority, RETRY, Request};
+pub use state::{Completion, PERIODIC, Priority, QueuedKey, RETRY, Request};
 use state::{State, Taken};
 
 /// A queue of keys. Clones are handles to the same queue.
@@ -113,6 +113,21 @@ impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
     /// Lets nothing in and nothing out any more; what is in flight can still be handed back.
     pub fn close(&self) {
         self.0.closed.cancel();
+    }
+
+    /// Lets the next attempt be the first again: what made the earlier ones fail has changed.
+    pub fn forget_failures(&self, key: &K) {
+        self.state().forget_failures(key);
+    }
+
+    /// Cancelled when the queue is closed.
+    pub(crate) fn closed(&self) -> &CancellationToken {
+        &self.0.closed
+    }
+
+    /// Every key that waits, is delayed or is worked on, in no order; for people who look into a running program.
+    pub fn snapshot(&self) -> Vec<QueuedKey<K>> {
+        self.state().snapshot(Instant::now())
     }
 
     /// Waiting keys that are due.

@@ -1,7 +1,9 @@
-//! Watching the metadata of objects, for ever.
+//! Watching objects, for ever.
 //!
-//! Only metadata is asked for, so the payload of a Secret never enters the process. Nothing is stored here: events pass
-//! through, and who needs a cache keeps the part that it needs.
+//! Whole objects, or with `PartialObjectMeta<K>` their metadata alone, so that the payload of a Secret never enters the process.
+//! Nothing is stored here: events pass through. [`cache`](crate::cache) stores them.
+
+mod guarded;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -11,14 +13,15 @@ use std::{
 use futures::{Stream, StreamExt, stream};
 use konverge_core::backoff::Backoff;
 use kube::{
-    Api, Client, Resource,
-    core::{NamespaceResourceScope, PartialObjectMeta},
+    Client,
     runtime::watcher::{self, watcher},
 };
-use serde::de::DeserializeOwned;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
+pub use guarded::{Guarded, Undecodable};
 pub use kube::runtime::watcher::Event;
+
+use crate::object::{Object, Scope};
 
 /// Which objects, and how soon a dead connection is noticed.
 #[derive(Debug, Clone)]
@@ -50,13 +53,16 @@ impl Default for WatchOptions {
 }
 
 /// How a watch is doing. Clones look at the same watch.
-#[derive(Debug, Clone, Default)]
-pub struct WatchHealth(Arc<Mutex<Health>>);
+#[derive(Debug, Clone)]
+pub struct WatchHealth {
+    synced: Arc<watch::Sender<bool>>,
+    failing: Arc<Mutex<Option<Failing>>>,
+}
 
-#[derive(Debug, Default)]
-struct Health {
-    synced: bool,
-    failing: Option<Failing>,
+impl Default for WatchHealth {
+    fn default() -> Self {
+        Self { synced: Arc::new(watch::Sender::new(false)), failing: Arc::default() }
+    }
 }
 
 /// Failures that nothing good came after.
@@ -76,45 +82,51 @@ const RESTART: Duration = Duration::from_secs(30);
 impl WatchHealth {
     /// Whether a complete list was seen since the start; the check for readiness.
     pub fn is_synced(&self) -> bool {
-        self.health().synced
+        *self.synced.borrow()
+    }
+
+    /// Returns as soon as a complete list was seen. Cancel safe.
+    pub async fn synced(&self) {
+        // The sender lives as long as `self`, so this cannot fail.
+        let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
     /// Fails until the first list is complete, and while the watch has been failing for longer than a restart of the API server
     /// takes; for [`Checks::readiness`](crate::checks::Checks::readiness).
     pub fn check(&self) -> Result<(), String> {
-        let failing = self.failing_for();
-        let health = self.health();
-        match (&health.failing, failing, health.synced) {
-            (Some(last), Some(since), synced) if !synced || since > RESTART => {
+        let (failing_for, synced) = (self.failing_for(), self.is_synced());
+        match (&*self.failing(), failing_for) {
+            (Some(last), Some(since)) if !synced || since > RESTART => {
                 Err(format!("failing for {} s: {}", since.as_secs(), last.error))
             }
-            (_, _, true) => Ok(()),
-            (_, _, false) => Err("the first list is not complete".to_owned()),
+            _ if synced => Ok(()),
+            _ => Err("the first list is not complete".to_owned()),
         }
     }
 
     /// How long the watch has been failing, if it is.
     pub fn failing_for(&self) -> Option<Duration> {
-        let health = self.health();
-        let failing = health.failing.as_ref().filter(|failing| failing.last.elapsed() < SILENCE_IS_HEALTH);
+        let failing = self.failing();
+        let failing = failing.as_ref().filter(|failing| failing.last.elapsed() < SILENCE_IS_HEALTH);
         failing.map(|failing| failing.since.elapsed())
     }
 
     fn succeeded(&self, synced: bool) {
-        let mut health = self.health();
-        health.failing = None;
-        health.synced |= synced;
+        *self.failing() = None;
+        if synced {
+            self.synced.send_replace(true);
+        }
     }
 
     fn failed(&self, error: String) {
-        let mut health = self.health();
+        let mut failing = self.failing();
         let now = Instant::now();
-        let since = health.failing.as_ref().map_or(now, |failing| failing.since);
-        health.failing = Some(Failing { since, last: now, error });
+        let since = failing.as_ref().map_or(now, |failing| failing.since);
+        *failing = Some(Failing { since, last: now, error });
     }
 
-    fn health(&self) -> std::sync::MutexGuard<'_, Health> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn failing(&self) -> std::sync::MutexGuard<'_, Option<Failing>> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,32 +136,22 @@ impl WatchHealth {
 /// `Init`, `InitApply` for each object and `InitDone` begin it, and come again whenever events may have been missed; an object
 /// that was known before and is not among them is deleted. Then `Apply` and `Delete` follow.
 ///
-/// A backlog in the consumer holds the watch up and nothing else.
-pub fn metadata<K>(
+/// A backlog in the consumer holds the watch up and nothing else. An object that is not what its kind says fails the whole watch unless
+/// `K` is [`Guarded`].
+pub fn events<K: Object>(
     client: Client,
+    kind: &K::DynamicType,
     options: &WatchOptions,
-) -> (impl Stream<Item = Event<PartialObjectMeta<K>>> + Send + use<K>, WatchHealth)
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
+) -> (impl Stream<Item = Event<K>> + Send + use<K>, WatchHealth) {
     let health = WatchHealth::default();
-    let api = match &options.namespace {
-        Some(namespace) => Api::<PartialObjectMeta<K>>::namespaced(client, namespace),
-        None => Api::all(client),
-    };
+    let api = <K::Scope as Scope>::api::<K>(client, kind, options.namespace.as_deref());
     let config = watcher::Config {
         label_selector: options.label_selector.clone(),
         field_selector: options.field_selector.clone(),
         timeout: Some(u32::try_from(options.timeout.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)),
         ..watcher::Config::default()
     };
-    let kind = K::kind(&()).into_owned();
+    let kind = K::kind(kind).into_owned();
     let begin = move || watcher(api.clone(), config.clone()).boxed();
     (never_ending(begin, options.backoff, health.clone(), kind), health)
 }

@@ -15,6 +15,7 @@ use konverge_runtime::{
     watch::{self, WatchOptions},
 };
 use konverge_zopp_client::{Client, ConfigError, Connection, CredentialsError, Identity};
+use kube::core::PartialObjectMeta;
 
 use crate::{
     bindings::Bindings,
@@ -120,7 +121,7 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
 
     let watched =
         WatchOptions { namespace: config.namespace, label_selector: config.selector, ..WatchOptions::default() };
-    let (secrets, health) = watch::metadata::<Secret>(kubernetes.clone(), &watched);
+    let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(kubernetes.clone(), &(), &watched);
     manager.checks().readiness("secrets-watch", move || health.check());
     let feed = Feed { bindings: Arc::clone(&bindings), hubs, rules: config.allow, queue: queue.clone() };
     manager.task("secrets-watch", feed.run(secrets));

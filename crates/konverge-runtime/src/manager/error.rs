@@ -1,6 +1,6 @@
 //! Why a program ended that nobody had told to.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use crate::lease::LeaseLost;
 
@@ -18,13 +18,13 @@ pub enum RunError {
     #[error("task {name} ended unexpectedly")]
     TaskEnded {
         /// Which one.
-        name: &'static str,
+        name: Cow<'static, str>,
     },
     /// A task panicked.
     #[error("task {name} panicked: {message}")]
     TaskPanicked {
         /// Which one.
-        name: &'static str,
+        name: Cow<'static, str>,
         /// What it said.
         message: String,
     },

@@ -51,6 +51,21 @@ pub const RETRY: &str = "retry";
 /// The reason given to repetitions asked for with [`Completion::DoneUntil`].
 pub const PERIODIC: &str = "periodic";
 
+/// How a key stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedKey<K> {
+    /// Which object.
+    pub key: K,
+    /// Failed attempts since the last success.
+    pub failures: u32,
+    /// For how long a worker has had it, if one has.
+    pub in_flight_for: Option<Duration>,
+    /// How long until its next run may begin, if one is wanted.
+    pub due_in: Option<Duration>,
+    /// Why the next run is wanted.
+    pub reasons: BTreeSet<&'static str>,
+}
+
 /// A wish to run. Wishes for one key merge: the earliest time, the highest priority, all reasons.
 #[derive(Debug, Clone)]
 struct Wish {
@@ -82,6 +97,8 @@ struct Entry {
     /// Since when a worker has it.
     in_flight: Option<Instant>,
     failures: u32,
+    /// Whether the run in flight began before what made the earlier ones fail has changed.
+    is_outdated: bool,
 }
 
 /// Keys waiting, delayed and in flight.
@@ -158,6 +175,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let entry = self.entries.get_mut(key)?;
         let started = entry.in_flight.take()?;
         entry.failures = match completion {
+            _ if std::mem::take(&mut entry.is_outdated) => 0,
             Completion::Retry(_) => entry.failures.saturating_add(1),
             Completion::Done | Completion::DoneUntil(_) => 0,
         };
@@ -173,6 +191,26 @@ impl<K: Clone + Eq + Hash> State<K> {
             Completion::Retry(delay) => self.add(key.clone(), now + delay, Priority::Normal, RETRY),
         }
         Some(now.saturating_duration_since(started))
+    }
+
+    /// Makes the next attempt the first.
+    pub(super) fn forget_failures(&mut self, key: &K) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.failures = 0;
+            entry.is_outdated = entry.in_flight.is_some();
+        }
+    }
+
+    /// All keys and how they stand.
+    pub(super) fn snapshot(&self, now: Instant) -> Vec<QueuedKey<K>> {
+        let look = |(key, entry): (&K, &Entry)| QueuedKey {
+            key: key.clone(),
+            failures: entry.failures,
+            in_flight_for: entry.in_flight.map(|since| now.saturating_duration_since(since)),
+            due_in: entry.wish.as_ref().map(|wish| wish.due.saturating_duration_since(now)),
+            reasons: entry.wish.as_ref().map(|wish| wish.reasons.clone()).unwrap_or_default(),
+        };
+        self.entries.iter().map(look).collect()
     }
 
     /// Keys due at `now` that no worker has, by priority.

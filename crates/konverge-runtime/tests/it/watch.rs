@@ -89,7 +89,7 @@ async fn namespace_and_labels_choose() {
         label_selector: Some("app=shop".to_owned()),
         ..WatchOptions::default()
     };
-    let (events, health) = watch::metadata::<Secret>(client.clone(), &options);
+    let (events, health) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &options);
     let mut names = Names::new(events);
     names.become_these(&["a"]).await;
     assert!(health.is_synced());
@@ -99,7 +99,7 @@ async fn namespace_and_labels_choose() {
     names.become_these(&["c"]).await;
 
     let whole_cluster = WatchOptions { label_selector: Some("app=shop".to_owned()), ..WatchOptions::default() };
-    let (events, _) = watch::metadata::<Secret>(client.clone(), &whole_cluster);
+    let (events, _) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &whole_cluster);
     Names::new(events).become_these(&["b", "c"]).await;
 }
 
@@ -124,7 +124,7 @@ async fn it_starts_without_and_outlives_an_api_server() {
         },
         ..WatchOptions::default()
     };
-    let (events, health) = watch::metadata::<Secret>(client, &options);
+    let (events, health) = watch::events::<PartialObjectMeta<Secret>>(client, &(), &options);
     let mut names = Names::new(events);
     let early = tokio::time::timeout(Duration::from_millis(300), names.become_these(&["stays", "goes"])).await;
     assert!(early.is_err() && !health.is_synced() && health.failing_for().is_some());

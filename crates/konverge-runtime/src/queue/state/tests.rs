@@ -38,6 +38,43 @@ fn failures_count_until_success() {
 }
 
 #[test]
+fn forgotten_failures_begin_again_at_the_first_attempt() {
+    let (mut state, now) = (State::new(), Instant::now());
+    state.add(1, now, Priority::Normal, "test");
+    taken(&mut state, now);
+    state.complete(&1, Completion::Retry(Duration::ZERO), now);
+    state.forget_failures(&1);
+    assert_eq!(taken(&mut state, now).attempt, 1);
+    // A run that began before says nothing about what comes after.
+    state.forget_failures(&1);
+    state.complete(&1, Completion::Retry(Duration::ZERO), now);
+    assert_eq!(taken(&mut state, now).attempt, 1);
+    state.complete(&1, Completion::Retry(Duration::ZERO), now);
+    assert_eq!(taken(&mut state, now).attempt, 2);
+}
+
+#[test]
+fn a_look_inside_tells_how_each_key_stands() {
+    let (mut state, now) = (State::new(), Instant::now());
+    let second = Duration::from_secs(1);
+    state.add(1, now, Priority::Normal, "test");
+    taken(&mut state, now);
+    state.add(2, now + second, Priority::Normal, "late");
+    let mut keys = state.snapshot(now + second / 2);
+    keys.sort_by_key(|queued| queued.key);
+    let running =
+        QueuedKey { key: 1, failures: 0, in_flight_for: Some(second / 2), due_in: None, reasons: BTreeSet::new() };
+    let waiting = QueuedKey {
+        key: 2,
+        in_flight_for: None,
+        due_in: Some(second / 2),
+        reasons: BTreeSet::from(["late"]),
+        ..running.clone()
+    };
+    assert_eq!(keys, [running, waiting]);
+}
+
+#[test]
 fn a_change_does_not_wait_for_the_backoff() {
     let (mut state, now) = (State::new(), Instant::now());
     state.add(1, now, Priority::Normal, "test");

@@ -1,0 +1,180 @@
+//! Caches: what the API server has, kept up to date by a watch, shared by all controllers of a program.
+//!
+//! There is one watch per kind and selection, however many controllers want it ([`Caches::cache`]). Reads ([`Store`]) never ask the
+//! API server. Writes of this process pass through the cache too ([`Store::writing`]), so that a controller always reads what it
+//! wrote and is not woken by its own echo.
+//!
+//! Of `managedFields`, only the entry of the program's own field manager is kept: it tells which fields are ours, and the others
+//! are often larger than the object.
+
+mod change;
+mod index;
+mod metrics;
+mod own_writes;
+mod state;
+mod store;
+
+use std::{
+    any::{Any, TypeId},
+    collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
+    pin::Pin,
+};
+
+use futures::{Stream, StreamExt};
+use kube::Client;
+
+pub use change::{Change, Predicate};
+pub use index::Index;
+pub use metrics::CacheMetrics;
+pub use store::{Store, Subscriber, Writing};
+
+use crate::{
+    manager::Manager,
+    object::Object,
+    watch::{self, Event, Guarded, WatchHealth, WatchOptions},
+};
+use state::Seen;
+
+/// Which objects a cache holds.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Selection {
+    /// Only these namespaces; all, where none is named. One watch each.
+    pub namespaces: Vec<String>,
+    /// Only objects with these labels, in the syntax of `kubectl -l`.
+    pub label_selector: Option<String>,
+    /// Only objects with these fields, in the syntax of `kubectl --field-selector`.
+    pub field_selector: Option<String>,
+}
+
+/// A cache: what it holds, and how its watches are doing. Clones are handles to the same cache.
+pub struct Cache<K> {
+    /// The objects.
+    pub store: Store<K>,
+    health: Vec<WatchHealth>,
+}
+
+impl<K> Clone for Cache<K> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), health: self.health.clone() }
+    }
+}
+
+impl<K> Cache<K> {
+    /// Whether every object was seen since the start.
+    pub fn is_synced(&self) -> bool {
+        self.health.iter().all(WatchHealth::is_synced)
+    }
+
+    /// Returns as soon as every object was seen once.
+    pub async fn synced(&self) {
+        for health in &self.health {
+            health.synced().await;
+        }
+    }
+}
+
+/// The caches of a program.
+pub struct Caches {
+    client: Client,
+    field_manager: String,
+    metrics: CacheMetrics,
+    begun: HashMap<(TypeId, u64), Box<dyn Any + Send>>,
+    watches: Vec<Watch>,
+}
+
+/// A watch that waits to be run.
+struct Watch {
+    name: String,
+    health: WatchHealth,
+    run: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Caches {
+    /// No caches yet. `field_manager` is the one whose `managedFields` are kept.
+    pub fn new(client: Client, field_manager: impl Into<String>, metrics: &CacheMetrics) -> Self {
+        Self {
+            client,
+            field_manager: field_manager.into(),
+            metrics: metrics.clone(),
+            begun: HashMap::new(),
+            watches: Vec::new(),
+        }
+    }
+
+    /// The cache of a kind and selection: the one there is, or a new one.
+    pub fn cache<K: Object>(&mut self, kind: &K::DynamicType, selection: &Selection) -> Cache<K> {
+        let mut hasher = DefaultHasher::new();
+        (kind, selection).hash(&mut hasher);
+        let id = (TypeId::of::<K>(), hasher.finish());
+        if let Some(cache) = self.begun.get(&id).and_then(|cache| cache.downcast_ref::<Cache<K>>()) {
+            return cache.clone();
+        }
+        let cache = self.begin::<K>(kind, selection);
+        self.begun.insert(id, Box::new(cache.clone()));
+        cache
+    }
+
+    fn begin<K: Object>(&mut self, kind: &K::DynamicType, selection: &Selection) -> Cache<K> {
+        let store = Store::<K>::new(&self.field_manager);
+        let name = K::plural(kind).into_owned();
+        let metered = store.clone();
+        self.metrics.measure(&name, move || (metered.len(), metered.undecodable().len()));
+        let namespaces = match selection.namespaces.as_slice() {
+            [] => vec![None],
+            named => named.iter().cloned().map(Some).collect(),
+        };
+        let mut cache = Cache { store, health: Vec::new() };
+        for namespace in namespaces {
+            let options = WatchOptions {
+                namespace: namespace.clone(),
+                label_selector: selection.label_selector.clone(),
+                field_selector: selection.field_selector.clone(),
+                ..WatchOptions::default()
+            };
+            let (events, health) = watch::events::<Guarded<K>>(self.client.clone(), kind, &options);
+            let filled = Filled { store: cache.store.clone(), namespace };
+            cache.health.push(health.clone());
+            let seen = self.metrics.events(&name);
+            self.watches.push(Watch {
+                name: format!("cache {name}"),
+                health,
+                run: Box::pin(filled.by(events.inspect(move |_| seen.happened()))),
+            });
+        }
+        cache
+    }
+
+    /// Lets the manager run the watches, and makes it unready while one of them is not complete or fails.
+    pub fn install(self, manager: &mut Manager) {
+        for Watch { name, health, run } in self.watches {
+            manager.checks().readiness(name.clone(), move || health.check());
+            manager.task(name, run);
+        }
+    }
+}
+
+/// A store, or the part of it in one namespace, that a watch fills.
+struct Filled<K> {
+    store: Store<K>,
+    namespace: Option<String>,
+}
+
+impl<K: Object> Filled<K> {
+    async fn by(self, events: impl Stream<Item = Event<Guarded<K>>> + Send) {
+        let mut events = std::pin::pin!(events);
+        let mut listed = HashSet::new();
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(object) => {
+                    listed.extend(crate::object::ObjectKey::of(&object));
+                    self.store.see(Seen::Applied { object, listed: true });
+                }
+                Event::InitDone => self.store.listed(self.namespace.as_deref(), &std::mem::take(&mut listed)),
+                Event::Apply(object) => self.store.see(Seen::Applied { object, listed: false }),
+                Event::Delete(object) => self.store.see(Seen::Deleted(object)),
+            }
+        }
+    }
+}

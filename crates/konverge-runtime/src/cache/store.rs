@@ -1,0 +1,199 @@
+//! What a watch has shown, for reading without asking the API server.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+
+use super::{
+    change::Change,
+    index::{Entries, Index, Indexer},
+    state::{Seen, State},
+};
+use crate::object::ObjectKey;
+
+/// The objects of a cache. Clones are handles to the same ones.
+///
+/// Reads cost a lock and a pointer. What is read may be older than what the API server has, but never older than what this
+/// process wrote through [`Store::writing`].
+pub struct Store<K>(Arc<Shared<K>>);
+
+struct Shared<K> {
+    state: RwLock<State<K>>,
+    subscribers: RwLock<Vec<(Subscriber, Listener<K>)>>,
+    /// Whose `managedFields` are kept.
+    field_manager: String,
+    next_subscriber: AtomicUsize,
+}
+
+type Listener<K> = Arc<dyn Fn(&ObjectKey, &Change<K>) + Send + Sync>;
+
+/// One who is told of changes, and is not told of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subscriber(usize);
+
+impl<K> Clone for Store<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: Resource + Send + Sync + 'static> Store<K> {
+    /// An empty store that keeps the `managedFields` of this manager.
+    pub fn new(field_manager: impl Into<String>) -> Self {
+        Self(Arc::new(Shared {
+            state: RwLock::default(),
+            subscribers: RwLock::default(),
+            field_manager: field_manager.into(),
+            next_subscriber: AtomicUsize::new(0),
+        }))
+    }
+
+    /// The object of that name, as far as it is known.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        self.read().objects.get(key).cloned()
+    }
+
+    /// All objects, in no order.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.read().objects.values().cloned().collect()
+    }
+
+    /// The names of all objects, in no order.
+    pub fn keys(&self) -> Vec<ObjectKey> {
+        self.read().objects.keys().cloned().collect()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.read().objects.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Objects that exist but are not what their kind says, and what is wrong with them.
+    pub fn undecodable(&self) -> HashMap<ObjectKey, String> {
+        self.read().undecodable.clone()
+    }
+
+    /// Finds objects by something else than their name. Made once, kept up to date from then on.
+    pub fn index<V>(&self, values: impl Fn(&K) -> Vec<V> + Send + Sync + 'static) -> Index<K, V>
+    where
+        V: Clone + Eq + std::hash::Hash + Send + Sync + 'static,
+    {
+        let entries = Arc::new(Entries::new(values));
+        let mut state = self.write();
+        for (key, object) in &state.objects {
+            entries.replace(key, None, Some(object));
+        }
+        state.indexes.push(Arc::clone(&entries) as Arc<dyn Indexer<K>>);
+        drop(state);
+        Index::new(self.clone(), entries)
+    }
+
+    /// Calls `listener` for each change from now on. It is called from the task of the watch, so it must not wait.
+    pub fn subscribe(&self, listener: impl Fn(&ObjectKey, &Change<K>) + Send + Sync + 'static) -> Subscriber {
+        let id = Subscriber(self.0.next_subscriber.fetch_add(1, Ordering::Relaxed));
+        self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner).push((id, Arc::new(listener)));
+        id
+    }
+
+    /// Announces a write of this process, before its request is sent. What the watch says of the object meanwhile is looked at when
+    /// the write is over, since until then nobody can tell an echo from news.
+    ///
+    /// `by` is not told of the write; other subscribers are.
+    pub fn writing(&self, key: ObjectKey, by: Option<Subscriber>) -> Writing<K> {
+        self.write().begin_write(&key);
+        Writing { store: self.clone(), key, by, is_over: false }
+    }
+
+    /// Takes in what the watch says.
+    pub(super) fn see(&self, mut seen: Seen<K>) {
+        if let Seen::Applied { object, .. } = &mut seen {
+            self.reduce(object.meta_mut());
+        }
+        let changes = self.write().see(seen);
+        self.tell(&changes, None);
+    }
+
+    /// Ends a list of everything in `namespace`, or everywhere: what was not in it is gone.
+    pub(super) fn listed(&self, namespace: Option<&str>, listed: &HashSet<ObjectKey>) {
+        let changes = self.write().listed(namespace, listed);
+        self.tell(&changes, None);
+    }
+
+    /// The entries of other managers are often larger than the object, and nobody here asks for them.
+    fn reduce(&self, meta: &mut ObjectMeta) {
+        if let Some(entries) = &mut meta.managed_fields {
+            entries.retain(|entry| entry.manager.as_ref() == Some(&self.0.field_manager));
+            entries.shrink_to_fit();
+        }
+    }
+
+    fn tell(&self, changes: &[(ObjectKey, Change<K>)], except: Option<Subscriber>) {
+        if changes.is_empty() {
+            return;
+        }
+        // Listeners may read this store, so no lock is held while they run.
+        let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for (key, change) in changes {
+            for (_, listener) in subscribers.iter().filter(|(id, _)| Some(*id) != except) {
+                listener(key, change);
+            }
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State<K>> {
+        self.0.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State<K>> {
+        self.0.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A write under way. Dropped without a word, its outcome is unknown, and the watch is believed.
+#[must_use = "tell it how the write ended"]
+pub struct Writing<K: Resource + Send + Sync + 'static> {
+    store: Store<K>,
+    key: ObjectKey,
+    by: Option<Subscriber>,
+    is_over: bool,
+}
+
+impl<K: Resource + Send + Sync + 'static> Writing<K> {
+    /// The API server answered with the object as it is now.
+    pub fn wrote(mut self, mut object: K) {
+        self.is_over = true;
+        self.store.reduce(object.meta_mut());
+        let (own, seen) = self.store.write().wrote(&self.key, object);
+        self.store.tell(&own, self.by);
+        self.store.tell(&seen, None);
+    }
+
+    /// The API server answered that the object is gone.
+    pub fn deleted(mut self, uid: Option<&str>) {
+        self.is_over = true;
+        let (own, seen) = self.store.write().deleted(&self.key, uid);
+        self.store.tell(&own, self.by);
+        self.store.tell(&seen, None);
+    }
+}
+
+impl<K: Resource + Send + Sync + 'static> Drop for Writing<K> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let seen = self.store.write().end_write(&self.key);
+            self.store.tell(&seen, None);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! An object that does not parse must not end the watch of all the others.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error};
+use serde_json::Value;
+
+/// What the API server sent for one object: the object, or what kept it from being understood.
+///
+/// A watch decodes into this, so one object that breaks the rules of its kind (made by an older or newer version of the CRD, or by
+/// hand) is reported and left alone while all others go on. It differs from kube's `DeserializeGuard` in its cost: nothing is copied
+/// unless decoding fails.
+#[derive(Debug, Clone)]
+pub struct Guarded<K>(pub Result<K, Undecodable>);
+
+/// An object that is not what its kind says.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{error}")]
+pub struct Undecodable {
+    /// Who it is.
+    pub metadata: ObjectMeta,
+    /// What is wrong with it.
+    pub error: String,
+}
+
+impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        K::deserialize(&value)
+            .map(Ok)
+            .or_else(|error| {
+                let metadata = ObjectMeta::deserialize(value.get("metadata").unwrap_or(&Value::Null));
+                let metadata = metadata.map_err(D::Error::custom)?;
+                Ok(Err(Undecodable { metadata, error: error.to_string() }))
+            })
+            .map(Self)
+    }
+}
+
+impl<K: Resource> Resource for Guarded<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn metadata_api() -> bool {
+        K::metadata_api()
+    }
+
+    fn kind(kind: &K::DynamicType) -> Cow<'_, str> {
+        K::kind(kind)
+    }
+
+    fn group(kind: &K::DynamicType) -> Cow<'_, str> {
+        K::group(kind)
+    }
+
+    fn version(kind: &K::DynamicType) -> Cow<'_, str> {
+        K::version(kind)
+    }
+
+    fn plural(kind: &K::DynamicType) -> Cow<'_, str> {
+        K::plural(kind)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.as_ref().map_or_else(|undecodable| &undecodable.metadata, K::meta)
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.as_mut().map_or_else(|undecodable| &mut undecodable.metadata, K::meta_mut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_that_does_not_parse_keeps_its_name() {
+        let metadata = json!({"namespace": "a", "name": "b"});
+        let good: Guarded<ConfigMap> =
+            serde_json::from_value(json!({"metadata": metadata, "data": {"key": "value"}})).unwrap();
+        assert_eq!(good.0.unwrap().data.unwrap()["key"], "value");
+        let bad: Guarded<ConfigMap> = serde_json::from_value(json!({"metadata": metadata, "data": 7})).unwrap();
+        assert_eq!(bad.meta().name.as_deref(), Some("b"));
+        let error = bad.0.unwrap_err().to_string();
+        assert!(error.contains("invalid type: integer `7`"), "{error}");
+    }
+}
