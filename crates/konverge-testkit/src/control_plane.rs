@@ -2,6 +2,9 @@
 
 mod audit;
 pub(crate) mod credentials;
+mod installed;
+mod manifest;
+mod role_use;
 mod servers;
 
 use std::{
@@ -24,6 +27,7 @@ use serde_json::json;
 
 pub use self::audit::{AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser};
 use self::servers::Servers;
+pub use self::{installed::InstalledOperator, manifest::ManifestError, role_use::RoleUse};
 use crate::{
     assets::{Assets, AssetsError, Binary},
     guard::RunDirectory,

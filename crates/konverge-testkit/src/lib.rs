@@ -26,8 +26,8 @@ pub use api_request::{ApiRequest, Verb};
 pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary};
 pub use build::BuildError;
 pub use control_plane::{
-    AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, ControlPlane, KUBECONFIG_VARIABLE, NotOurs, Options,
-    StartError, client_for,
+    AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, ControlPlane, InstalledOperator, KUBECONFIG_VARIABLE,
+    ManifestError, NotOurs, Options, RoleUse, StartError, client_for,
 };
 pub use guard::RunDirectory;
 pub use object_store_server::{ObjectStoreError, ObjectStoreServer};

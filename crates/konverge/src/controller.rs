@@ -62,7 +62,7 @@ pub(crate) type Only<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
 /// A kind of children, and how its cache is made.
 pub(crate) struct DeclaredChild {
     pub(crate) is_anywhere: bool,
-    pub(crate) begin: Box<dyn FnOnce(&mut Setup, &Selection) -> Box<dyn ChildKind> + Send>,
+    pub(crate) begin: fn(&mut Setup, &Selection) -> Box<dyn ChildKind>,
     pub(crate) declare: fn(&mut Access),
 }
 
@@ -99,10 +99,7 @@ where
     }
 }
 
-impl<K: Object<DynamicType = ()>, R: Reconcile<K>> Controller<K, R>
-where
-    K: Resource<DynamicType = ()>,
-{
+impl<K: Object + Resource<DynamicType = ()>, R: Reconcile<K>> Controller<K, R> {
     /// A controller of a kind whose status is not its own, such as a built-in one. Failures are told in events and logs.
     ///
     /// With `PartialObjectMeta<K>` only metadata is watched, so payloads never enter the process.
@@ -199,7 +196,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     fn declare_child<C: Child>(mut self, is_anywhere: bool) -> Self {
         self.children.push(DeclaredChild {
             is_anywhere,
-            begin: Box::new(Kind::<C>::begin),
+            begin: Kind::<C>::begin,
             declare: |access| {
                 access.to::<C>(&(), &["create", "delete", "get", "list", "patch", "watch"]);
             },
@@ -209,13 +206,13 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
 
     /// Watches objects of kind `O` too. `map` tells which objects a change concerns; it may look into the cache of `K`.
     #[must_use]
-    pub fn watches<O: Object<DynamicType = ()>, Keys>(
+    pub fn watches<O, Keys>(
         mut self,
         selection: Selection,
         map: impl Fn(&O, &Store<K>) -> Keys + Send + Sync + 'static,
     ) -> Self
     where
-        O: Resource<DynamicType = ()>,
+        O: Object + Resource<DynamicType = ()>,
         Keys: IntoIterator<Item = ObjectKey>,
     {
         self.access.to::<O>(&(), &["list", "watch"]);

@@ -22,7 +22,7 @@
 //!         let mut child = ConfigMap::default();
 //!         child.metadata.name = Some(greeting.name_any());
 //!         child.data = Some([("text".to_owned(), greeting.spec.text.clone())].into());
-//!         context.children().add(child).apply().await?;
+//!         context.children().with(child).apply().await?;
 //!         Ok(Action::Done)
 //!     }
 //! }

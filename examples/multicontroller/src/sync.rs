@@ -47,7 +47,7 @@ pub async fn sync<K: Object + Writable, C: Child>(
 ) -> Result<Action, Error> {
     child.meta_mut().namespace = Some(target.to_owned());
     child.labels_mut().insert("multicontroller.example.io/owner".to_owned(), context.object().name_any());
-    let report = context.children().add(child).apply().await?;
+    let report = context.children().with(child).apply().await?;
     context.label("multicontroller.example.io/synced-to", target).await?;
     for child in &report.children {
         let (reason, note) = match child.outcome {

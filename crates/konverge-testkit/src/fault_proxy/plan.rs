@@ -210,7 +210,7 @@ impl Plan {
 
     /// Writes a file that reads as this plan.
     pub fn write(&self, path: &Path) -> Result<(), PlanError> {
-        let text = serde_json::to_string_pretty(self).map_err(io::Error::from);
+        let text = serde_saphyr::to_string(self).map_err(io::Error::other);
         text.and_then(|text| fs::write(path, text)).map_err(|source| file_error(path, source))
     }
 }

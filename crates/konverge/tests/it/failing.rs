@@ -58,7 +58,11 @@ async fn row_14_and_16_a_panic_and_a_hang_are_failures_of_one_object() {
     place.says("panic", is("False", "Panicked")).await;
     place.says("hang", is("False", "TimedOut")).await;
     place.says("ok", is("True", "Reconciled")).await;
-    running.measures(r#"konverge_objects_by_condition{controller="probes",condition="Ready",status="False",reason="Panicked"} 1"#).await;
+    running
+        .measures(
+            r#"konverge_objects_by_condition{controller="probes",type="Ready",status="False",reason="Panicked"} 1"#,
+        )
+        .await;
     for series in ["controller_runtime_reconcile_panics_total", "controller_runtime_reconcile_timeouts_total"] {
         let text = format!("{series}{{controller=\"probes\"}}");
         running.measures(&text).await;

@@ -86,10 +86,10 @@ impl Place {
             let said = probe.status.as_ref().is_some_and(|status| expected(&status.standard().conditions));
             said.then_some(probe)
         });
-        match found.await {
-            Ok(probe) => probe,
-            Err(_) => panic!("{name} says {:#?}", api.get(name).await.unwrap().status),
+        if let Ok(probe) = found.await {
+            return probe;
         }
+        panic!("{name} says {:#?}", api.get(name).await.unwrap().status)
     }
 
     /// Runs a program over this namespace with more arguments, until the handle is dropped.

@@ -1,4 +1,4 @@
-//! From a ConfigMapSync to its copy and back to nothing.
+//! From a `ConfigMapSync` to its copy and back to nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     events::v1::Event,
     rbac::v1::PolicyRule,
 };
-use konverge_testkit::{AuditEntry, ControlPlane, Options, Process, ProcessSpec, RoleUse, eventually, free_port};
+use konverge_testkit::{AuditEntry, ControlPlane, InstalledOperator, Options, Process, RoleUse, eventually};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
@@ -79,10 +79,10 @@ impl Stage {
                 })
             })
         });
-        match found.await {
-            Ok(sync) => sync,
-            Err(_) => panic!("{name} says {:?}", syncs.get(name).await.unwrap().status),
+        if let Ok(sync) = found.await {
+            return sync;
         }
+        panic!("{name} says {:?}", syncs.get(name).await.unwrap().status)
     }
 }
 

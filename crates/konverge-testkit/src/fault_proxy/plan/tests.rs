@@ -1,4 +1,17 @@
+use proptest::prelude::*;
+
 use super::*;
+
+proptest! {
+    #[test]
+    fn any_name_survives_the_file(name in ".{0,12}", value in "[0-9a-z*:#{}!&, '\"-]{0,12}") {
+        let query = BTreeMap::from([(name.clone(), Pattern::from(value))]);
+        let when = Trigger { name: Some(name.as_str().into()), query, ..Trigger::default() };
+        let plan = Plan { seed: 1, rules: vec![Rule::new(when, Action::Kill(name)).unwrap()] };
+        let text = serde_saphyr::to_string(&plan).unwrap();
+        prop_assert_eq!(Plan::parse(&text).unwrap(), plan, "{}", text);
+    }
+}
 
 #[test]
 fn a_plan_survives_its_file() {
