@@ -28,13 +28,13 @@ impl FingerprintKey {
         Ok(Self(bytes))
     }
 
-    /// From what [`FingerprintKey::expose`] gave.
-    pub(crate) fn from_slice(bytes: &[u8]) -> Option<Self> {
+    /// From what [`FingerprintKey::expose`] gave; nothing if that is not what it is.
+    pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self::new)
     }
 
-    /// The bytes, for the one place that keeps them.
-    pub(crate) fn expose(&self) -> &[u8] {
+    /// The bytes, for the one place that keeps them: a [`Memory`](crate::Memory).
+    pub fn expose(&self) -> &[u8] {
         &*self.0
     }
 

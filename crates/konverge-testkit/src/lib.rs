@@ -3,7 +3,7 @@
 //! Read in this order: [`ControlPlane`], what a test starts; [`Assets`], where its programs come from; [`Process`], how a server
 //! under test is started, killed and started again; [`eventually`], how a test waits; [`AuditLog`], how it proves what was
 //! asked of the API server; [`fault_proxy`], what goes wrong between the two; [`crash`], which crashes an operator at each of its
-//! writes. Apart from all these stands [`double`], a scripted API server for unit tests without network.
+//! writes; [`ObjectStoreServer`], an S3 server beside it. Apart from all these stands [`double`], a scripted API server for unit tests without network.
 //!
 //! Guarantees: what is started ends with the test process, however that ends; the user's own cluster is never used unasked; a
 //! control plane that cannot be had is an error, never a skipped test. Does not: run pods, as there is no kubelet.

@@ -49,7 +49,11 @@ impl Pauses {
     pub(super) fn after_failure(&self, failures: u32, class: ErrorClass, random: f64) -> Duration {
         match class {
             ErrorClass::Transient | ErrorClass::Permanent => self.backoff.delay(failures, random),
-            ErrorClass::After(pause) => pause.min(self.longest_retry_after).mul_f64(1.0 + RETRY_AFTER_JITTER * random),
+            ErrorClass::After(pause) => {
+                let pause = pause.min(self.longest_retry_after).mul_f64(1.0 + RETRY_AFTER_JITTER * random);
+                // "At once" would be a hot loop, since the answer may be the same again.
+                pause.max(self.backoff.delay(1, 0.0))
+            }
         }
     }
 }
@@ -73,7 +77,7 @@ mod tests {
         let after = |seconds, random| {
             pauses().after_failure(9, ErrorClass::After(Duration::from_secs(seconds)), random).as_secs()
         };
-        assert_eq!([after(0, 1.0), after(60, 0.0), after(60, 1.0), after(1_000_000, 0.0)], [0, 60, 66, 3600]);
+        assert_eq!([after(0, 1.0), after(60, 0.0), after(60, 1.0), after(1_000_000, 0.0)], [1, 60, 66, 3600]);
         let capped = Pauses::new(INTERVAL, 0.1, Some(Duration::from_secs(3)), Duration::from_hours(1));
         assert_eq!(capped.after_failure(1, ErrorClass::Permanent, 1.0).as_secs(), 3);
     }
@@ -85,6 +89,7 @@ mod tests {
             assert!(pauses.after_success(1.0) >= SHORTEST && pauses.after_success(1.0) <= 2 * FAR);
             assert!(pauses.after_failure(u32::MAX, ErrorClass::Transient, 1.0) >= SHORTEST);
             assert!(pauses.after_failure(1, ErrorClass::After(Duration::MAX), 1.0) <= 2 * FAR);
+            assert!(pauses.after_failure(1, ErrorClass::After(Duration::ZERO), 0.0) >= SHORTEST / 10);
         }
     }
 

@@ -154,6 +154,32 @@ async fn cancelling_ends_the_stream_at_once_and_it_stays_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn dropping_the_stream_ends_a_poll_that_is_under_way() {
+    struct Hangs(Arc<()>);
+
+    impl Source for Hangs {
+        type Item = ();
+
+        fn name(&self) -> &'static str {
+            "hangs"
+        }
+
+        async fn poll(&mut self) -> Result<Polled<()>, SourceError> {
+            let _held = Arc::clone(&self.0);
+            std::future::pending().await
+        }
+    }
+
+    let held = Arc::new(());
+    let (mut changes, health) = watch(Hangs(Arc::clone(&held)), options());
+    assert!(tokio::time::timeout(INTERVAL, changes.next()).await.is_err());
+    assert_eq!(Arc::strong_count(&held), 3);
+    drop(changes);
+    assert_eq!(Arc::strong_count(&held), 1);
+    assert!(health.ready().is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn readiness_follows_successes_and_says_why_not() {
     let steps = [fails(), added(&[1]), fails(), fails(), fails(), fails(), fails(), fails(), added(&[2])];
     let (script, _) = Script::new(steps);

@@ -186,7 +186,7 @@ impl Endpoint {
 
     fn transport(&self, error: reqwest::Error) -> HttpError {
         let url = self.shown.clone();
-        if error.is_timeout() {
+        if error.is_connect() && error.is_timeout() {
             return HttpError::Timeout { url, limit: self.connect_timeout };
         }
         HttpError::Transport { url, cause: chain(&error.without_url()) }

@@ -1,6 +1,6 @@
 //! Why a store could not be read.
 
-use std::time::Duration;
+use std::{io, path::Path, time::Duration};
 
 use konverge_core::error::{Classify, ErrorClass};
 use object_store::Error;
@@ -55,7 +55,7 @@ pub enum ObjectsError {
 pub enum Kind {
     /// The credentials are wrong or may not do this.
     Forbidden,
-    /// There is no such bucket, container or object.
+    /// There is no such bucket, container, folder or object.
     NotFound,
     /// It will never work like this.
     Unsupported,
@@ -66,7 +66,7 @@ pub enum Kind {
 fn hint(kind: Kind) -> &'static str {
     match kind {
         Kind::Forbidden => "; are the credentials right, and may they list and read here?",
-        Kind::NotFound => "; is the name of the bucket or container right?",
+        Kind::NotFound => "; is the name of the bucket, container or folder right?",
         Kind::Unsupported | Kind::Unavailable => "",
     }
 }
@@ -76,6 +76,15 @@ impl ObjectsError {
         let text = chain(error);
         let kind = kind(error, &text);
         Self::Store { act, place, cause: shorten(&text), kind }
+    }
+
+    pub(super) fn folder(folder: &Path, error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Kind::NotFound,
+            io::ErrorKind::PermissionDenied => Kind::Forbidden,
+            _ => Kind::Unavailable,
+        };
+        Self::Store { act: "list", place: folder.display().to_string(), cause: error.to_string(), kind }
     }
 }
 

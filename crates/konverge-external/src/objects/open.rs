@@ -1,6 +1,6 @@
 //! Getting at a store by its address.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use object_store::{
     ObjectStore, ObjectStoreScheme, RetryConfig, aws::AmazonS3Builder, azure::MicrosoftAzureBuilder,
@@ -20,27 +20,12 @@ pub struct OpenError {
 }
 
 /// Opens a store by address: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, the `https` addresses of these,
-/// `file:///folder`, or `memory:///`. The path in it comes back beside the store, for [`ObjectSource::prefix`](super::ObjectSource::prefix).
+/// `file:///folder`, or `memory:///`. The path in it comes back beside the store. [`ObjectSource::open`](super::ObjectSource::open) does
+/// it for a source.
 ///
 /// Options are those of the crate `object_store`, such as `endpoint`, `region`, `access_key_id`, `secret_access_key` or `allow_http`;
 /// before them counts the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`), so that identities of pods work unasked. TLS is rustls with ring and
 /// the system's certificate authorities. A request is repeated twice at most; the rest is left to the pauses of the watch.
-///
-/// ```
-/// use std::time::Duration;
-///
-/// use konverge_external::{Options, objects::{ObjectSource, open}, watch};
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (store, prefix) = open("s3://reports/daily", [("region", "eu-central-1")])?;
-/// let source = ObjectSource::new("reports", store).prefix(prefix).fetch(64 * 1024);
-/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
-/// let (changes, health) = watch(source, Options::every(Duration::from_secs(60)));
-/// # drop((changes, health));
-/// # });
-/// # Ok(())
-/// # }
-/// ```
 pub fn open<'a>(
     address: &str,
     options: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -73,6 +58,11 @@ pub fn open<'a>(
         other => return Err(failed(format!("{other:?} is not supported"))),
     };
     Ok((store, path))
+}
+
+/// The folder that an address means, if it means one.
+pub(super) fn folder(address: &str) -> Option<PathBuf> {
+    Url::parse(address).ok().filter(|url| url.scheme() == "file")?.to_file_path().ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The objects under a prefix, watched.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -8,10 +8,11 @@ use object_store::{ObjectMeta, ObjectStore, path::Path};
 use tokio::time::timeout;
 
 use super::{
-    Content, ObjectsError,
+    Content, ObjectsError, OpenError,
     content::{Fetched, fetch},
     error::Kind,
     known::{Candidate, Known},
+    open,
 };
 use crate::{Change, Entries, FingerprintKey, Next, Polled, Remembered, Source, SourceError};
 
@@ -54,6 +55,8 @@ pub struct ObjectSource {
     name: String,
     store: Arc<dyn ObjectStore>,
     prefix: Option<Path>,
+    /// Must be there for an empty listing to count: a store of files lists nothing where there is nothing.
+    folder: Option<PathBuf>,
     object_limit: usize,
     removed_after: u32,
     silence: Duration,
@@ -69,6 +72,7 @@ impl ObjectSource {
             name: name.into(),
             store,
             prefix: None,
+            folder: None,
             object_limit: OBJECT_LIMIT,
             removed_after: 2,
             silence: SILENCE,
@@ -76,6 +80,32 @@ impl ObjectSource {
             known: Known::default(),
             key: None,
         }
+    }
+
+    /// Watches what is at an address, as [`open`](super::open()) takes it. A folder must be there: one that is not has not become empty.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use konverge_external::{Options, objects::ObjectSource, watch};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let source = ObjectSource::open("reports", "s3://reports/daily", [("region", "eu-central-1")])?.fetch(64 * 1024);
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// let (changes, health) = watch(source, Options::every(Duration::from_secs(60)));
+    /// # drop((changes, health));
+    /// # });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open<'a>(
+        name: impl Into<String>,
+        address: &str,
+        options: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, OpenError> {
+        let (store, prefix) = open::open(address, options)?;
+        let folder = open::folder(address);
+        Ok(Self { folder, ..Self::new(name, store).prefix(prefix) })
     }
 
     /// Watches what is under this path. Whole segments count: `a/b` has `a/b/c` under it, and not `a/bc`.
@@ -128,7 +158,7 @@ impl ObjectSource {
         loop {
             let item = timeout(self.silence, listing.next()).await;
             let silent = |_| ObjectsError::Silent { act: "list", place: self.place(), limit: self.silence };
-            let Some(item) = item.map_err(silent)? else { return Ok(candidates) };
+            let Some(item) = item.map_err(silent)? else { break };
             let meta = item.map_err(|error| ObjectsError::store("list", self.place(), &error))?;
             count += 1;
             if count > self.object_limit {
@@ -136,6 +166,11 @@ impl ObjectSource {
             }
             candidates.extend(self.known.show(meta, key));
         }
+        if let Some(folder) = self.folder.as_ref().filter(|_| count == 0) {
+            let listed = tokio::fs::read_dir(folder).await;
+            listed.map(drop).map_err(|error| ObjectsError::folder(folder, &error))?;
+        }
+        Ok(candidates)
     }
 
     async fn once(&mut self) -> Result<Polled<StoredObject>, ObjectsError> {

@@ -21,7 +21,7 @@ use crate::{
 const NAME: &str = "remembered";
 
 /// One for all tests of this binary; it ends with the process.
-async fn control_plane() -> &'static ControlPlane {
+pub(crate) async fn control_plane() -> &'static ControlPlane {
     static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
     CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::default()).await.unwrap() }).await
 }

@@ -60,7 +60,7 @@ async fn a_document_with_an_etag_through_its_life() {
 }
 
 #[tokio::test]
-async fn without_validators_the_content_decides() {
+async fn row_23_without_validators_the_content_decides() {
     let server = Server::start(|_| answer(200, &[], "one")).await;
     let (mut changes, _) = watch(HttpSource::new("document", server.endpoint()), options());
     assert!(matches!(next(&mut changes).await, Change::Added(_)));
@@ -99,7 +99,7 @@ async fn faults_are_errors_and_never_changes() {
 }
 
 #[tokio::test]
-async fn a_body_beyond_the_limit_ends_early_though_it_does_not_tell_its_length() {
+async fn row_23_a_body_beyond_the_limit_ends_early_though_it_does_not_tell_its_length() {
     let endless = || Body::from_stream(stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 4096]))));
     let server = Server::start(move |_| answer(200, &[], endless())).await;
     let (mut changes, health) = watch(HttpSource::new("document", server.endpoint()), options());
@@ -107,7 +107,7 @@ async fn a_body_beyond_the_limit_ends_early_though_it_does_not_tell_its_length()
 }
 
 #[tokio::test]
-async fn a_slow_answer_and_a_cut_one_and_none_are_errors() {
+async fn row_23_a_slow_answer_and_a_cut_one_and_none_are_errors() {
     let slow = || Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
     let server = Server::start(move |_| answer(200, &[], slow())).await;
     let endpoint = server.endpoint().timeout(Duration::from_millis(100));
@@ -127,7 +127,7 @@ async fn a_slow_answer_and_a_cut_one_and_none_are_errors() {
 }
 
 #[tokio::test]
-async fn retry_after_is_waited_for() {
+async fn row_23_retry_after_is_waited_for() {
     let server = Server::start(|_| answer(429, &[("retry-after", "1")], "")).await;
     let (mut changes, health) = watch(HttpSource::new("document", server.endpoint()), options());
     let began = std::time::Instant::now();
@@ -147,7 +147,7 @@ async fn retry_after_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_token_is_sent_and_read_anew_and_headers_too() {
+async fn row_23_a_token_is_sent_and_read_anew_and_headers_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
     std::fs::write(&path, "first\n").unwrap();

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn after_a_restart_only_what_changed_meanwhile_is_told() {
+async fn row_25_after_a_restart_only_what_changed_meanwhile_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("remembered.json");
     let server = Server::start(|_| answer(200, &[("etag", "\"1\"")], "hunter2")).await;

@@ -1,6 +1,7 @@
 //! Sources against real servers: HTTP in this process, the API server and an S3 server beside it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod api_server;
 mod config_map;
 mod http;
 mod http_memory;

@@ -6,7 +6,6 @@ use konverge_external::{
     objects::{
         Content, ObjectSource, StoredObject,
         object_store::{ObjectStore, ObjectStoreExt, local::LocalFileSystem, memory::InMemory, path::Path},
-        open,
     },
     watch,
 };
@@ -51,7 +50,7 @@ async fn objects_in_memory_come_change_and_go() {
 }
 
 #[tokio::test]
-async fn after_a_restart_only_what_changed_meanwhile_is_told() {
+async fn row_25_after_a_restart_only_what_changed_meanwhile_is_told() {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     for path in ["same", "other", "gone"] {
         put(&*store, path, "1").await;
@@ -78,7 +77,7 @@ async fn after_a_restart_only_what_changed_meanwhile_is_told() {
 }
 
 #[tokio::test]
-async fn contents_of_a_folder_are_fetched_up_to_a_limit() {
+async fn row_24_contents_of_a_folder_are_fetched_up_to_a_limit() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a"), "one").unwrap();
     std::fs::write(folder.path().join("large"), "far too much").unwrap();
@@ -98,7 +97,7 @@ async fn contents_of_a_folder_are_fetched_up_to_a_limit() {
 }
 
 #[tokio::test]
-async fn more_objects_than_the_limit_are_an_error_and_no_change() {
+async fn row_24_more_objects_than_the_limit_are_an_error_and_no_change() {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     put(&*store, "a", "1").await;
     put(&*store, "b", "1").await;
@@ -137,8 +136,8 @@ fn two_pages(asked: &Asked) -> axum::response::Response {
 async fn a_listing_that_fails_half_way_or_never_ends_changes_nothing() {
     let server = Server::start(two_pages).await;
     let settings = [("endpoint", server.address.as_str()), ("allow_http", "true"), ("skip_signature", "true")];
-    let (store, _) = open("s3://bucket", settings).unwrap();
-    let source = ObjectSource::new("store", store).silence(std::time::Duration::from_millis(300));
+    let source =
+        ObjectSource::open("store", "s3://bucket", settings).unwrap().silence(std::time::Duration::from_millis(300));
     let (mut changes, health) = watch(source, options());
     for path in ["a", "b", "c", "d"] {
         assert_eq!(next_path(&mut changes).await, (ChangeKind::Added, path.to_owned()));
@@ -182,8 +181,8 @@ async fn one_object_that_may_not_be_read_holds_up_no_other() {
     };
     let server = Server::start(answers(true)).await;
     let settings = [("endpoint", server.address.as_str()), ("allow_http", "true"), ("skip_signature", "true")];
-    let (store, _) = open("s3://bucket", settings).unwrap();
-    let (mut changes, health) = watch(ObjectSource::new("store", store).fetch(100), options());
+    let source = ObjectSource::open("store", "s3://bucket", settings).unwrap().fetch(100);
+    let (mut changes, health) = watch(source, options());
     let Change::Added(item) = next(&mut changes).await else { panic!("it is added") };
     assert_eq!((item.path.as_str(), item.content), ("b", Content::Fetched("1".into())));
     quiet_until(&mut changes, server.times(4)).await;
@@ -192,4 +191,79 @@ async fn one_object_that_may_not_be_read_holds_up_no_other() {
     assert!(error.contains("cannot read AmazonS3(bucket)/a: ") && error.contains("AccessDenied"), "{error}");
     server.answers(answers(false));
     assert_eq!(next_path(&mut changes).await, (ChangeKind::Added, "a".to_owned()));
+}
+
+/// No destruction from ignorance, for parents: a folder that went away has not become empty.
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_an_error() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("mounted");
+    let address = format!("file://{}", folder.display());
+    let (mut changes, health) = watch(ObjectSource::open("folder", &address, []).unwrap(), options());
+    let error = failing(&mut changes, &health).await;
+    assert!(error.contains(&format!("cannot list {}", folder.display())), "{error}");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("a"), "1").unwrap();
+    assert!(matches!(next(&mut changes).await, Change::Added(_)));
+    std::fs::rename(&folder, parent.path().join("unmounted")).unwrap();
+    quiet_until(&mut changes, || health.failures() >= 4).await;
+    std::fs::rename(parent.path().join("unmounted"), &folder).unwrap();
+    quiet_until(&mut changes, || health.failures() == 0).await;
+    std::fs::remove_file(folder.join("a")).unwrap();
+    assert!(matches!(next(&mut changes).await, Change::Removed(_)));
+}
+
+/// Objects without a tag were added by each poll, and never removed.
+#[tokio::test]
+async fn row_24_objects_without_a_tag_are_known_by_size_and_time() {
+    let listing = |objects: &[(&str, &str)]| {
+        let content = |(key, time): &(&str, &str)| {
+            format!("<Contents><Key>{key}</Key><Size>1</Size><LastModified>{time}</LastModified></Contents>")
+        };
+        let contents = objects.iter().map(content).collect::<Vec<_>>().concat();
+        let page = format!("<ListBucketResult>{contents}</ListBucketResult>");
+        move |_: &Asked| answer(200, &[], page.clone())
+    };
+    let (ten, eleven) = ("2026-11-20T10:00:00.000Z", "2026-11-20T11:00:00.000Z");
+    let server = Server::start(listing(&[("a", ten), ("b", ten)])).await;
+    let settings = [("endpoint", server.address.as_str()), ("allow_http", "true"), ("skip_signature", "true")];
+    let (mut changes, _) = watch(ObjectSource::open("store", "s3://bucket", settings).unwrap(), options());
+    let item = next(&mut changes).await.into_item();
+    assert_eq!((item.path.as_str(), item.etag, item.last_modified), ("a", None, ten.parse().ok()));
+    assert_eq!(next_path(&mut changes).await, (ChangeKind::Added, "b".to_owned()));
+    quiet_until(&mut changes, server.times(3)).await;
+    server.answers(listing(&[("a", eleven), ("b", ten)]));
+    assert_eq!(next_path(&mut changes).await, (ChangeKind::Modified, "a".to_owned()));
+    server.answers(listing(&[("b", ten)]));
+    assert_eq!(next_path(&mut changes).await, (ChangeKind::Removed, "a".to_owned()));
+}
+
+/// The same client and the same checks for the other clouds.
+#[tokio::test]
+async fn azure_and_google_are_listed_too() {
+    let azure = "<?xml version=\"1.0\"?><EnumerationResults><Blobs><Blob><Name>in/a</Name><Properties>\
+                 <Last-Modified>Fri, 20 Nov 2026 10:00:00 GMT</Last-Modified><Content-Length>1</Content-Length>\
+                 <Content-Type>text/plain</Content-Type><Etag>0x1</Etag></Properties></Blob></Blobs><NextMarker/></EnumerationResults>";
+    let google = page(&["in/a"], None);
+    for (address, listing) in [("az://container/in", azure), ("gs://bucket/in", google.as_str())] {
+        let listing = listing.to_owned();
+        let good = move |_: &Asked| answer(200, &[("content-type", "application/xml")], listing.clone());
+        let server = Server::start(good.clone()).await;
+        let base = ("google_base_url", server.address.as_str());
+        let endpoint = ("azure_storage_endpoint", server.address.as_str());
+        let settings = if address.starts_with("az") {
+            vec![endpoint, ("azure_storage_account_name", "account"), ("azure_skip_signature", "true")]
+        } else {
+            vec![base, ("google_skip_signature", "true")]
+        };
+        let settings = settings.into_iter().chain([("allow_http", "true")]);
+        let (mut changes, health) = watch(ObjectSource::open("store", address, settings).unwrap(), options());
+        assert_eq!(next_path(&mut changes).await, (ChangeKind::Added, "in/a".to_owned()));
+        server.answers(|_| answer(200, &[], "<html>please log in</html>"));
+        let error = failing(&mut changes, &health).await;
+        assert!(error.contains("is something between here and the store"), "{error}");
+        quiet_until(&mut changes, server.times(4)).await;
+        server.answers(good);
+        quiet_until(&mut changes, || health.failures() == 0).await;
+    }
 }

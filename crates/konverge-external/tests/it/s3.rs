@@ -65,7 +65,7 @@ async fn objects_come_change_and_go() {
 }
 
 #[tokio::test]
-async fn a_listing_of_several_pages_is_seen_whole() {
+async fn row_24_a_listing_of_several_pages_is_seen_whole() {
     const OBJECTS: usize = 1_100;
     let (_server, store) = start().await;
     let puts = stream::iter(0..OBJECTS).map(|number| {

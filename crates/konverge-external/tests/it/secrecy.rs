@@ -8,7 +8,7 @@ use std::{
 use konverge_core::SecretValue;
 use konverge_external::{
     http::{Endpoint, HttpSource, Token},
-    objects::{ObjectSource, open},
+    objects::ObjectSource,
     watch,
 };
 use tracing_subscriber::fmt::MakeWriter;
@@ -75,8 +75,8 @@ async fn no_secret_is_in_logs_errors_or_health() {
         ("secret_access_key", "hunter2-key"),
         ("token", "hunter2-session"),
     ];
-    let (store, _) = open("s3://bucket", settings).unwrap();
-    let (mut changes, health) = watch(ObjectSource::new("store", store), options());
+    let source = ObjectSource::open("store", "s3://bucket", settings).unwrap();
+    let (mut changes, health) = watch(source, options());
     failing_with(&mut changes, &health, "cannot list").await;
     assert!(!health.last_error().unwrap().contains(SECRET));
 
