@@ -45,7 +45,7 @@ impl Pull {
                 warn!(secret = %key, reason = message.reason, "{}", message.text);
             }
             self.events.send(Notice {
-                regarding: reference(key, &binding.uid),
+                regarding: reference(key, binding),
                 kind: if message.is_good() { EventType::Normal } else { EventType::Warning },
                 reason: message.reason,
                 action: ACTION,
@@ -56,13 +56,14 @@ impl Pull {
     }
 }
 
-fn reference(key: &SecretRef, uid: &str) -> ObjectReference {
+fn reference(key: &SecretRef, binding: &Binding) -> ObjectReference {
     ObjectReference {
         api_version: Some(Secret::api_version(&()).into_owned()),
         kind: Some(Secret::kind(&()).into_owned()),
         name: Some(key.name.clone()),
         namespace: Some(key.namespace.clone()),
-        uid: Some(uid.to_owned()),
+        uid: Some(binding.uid.clone()),
+        resource_version: Some(binding.declared.clone()),
         ..ObjectReference::default()
     }
 }

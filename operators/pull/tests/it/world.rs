@@ -150,6 +150,16 @@ impl World {
         .await
     }
 
+    /// Waits for an event with this reason on the Secret that names `object`.
+    pub(crate) async fn told_of(&self, name: &str, reason: &str, object: &str) {
+        eventually(&format!("{name} is told {reason} of {object}"), async || {
+            let events = self.events(name).await;
+            let told = events.iter().any(|(of, note)| of == reason && note.contains(object));
+            if told { Ok(()) } else { Err(format!("{events:?}")) }
+        })
+        .await;
+    }
+
     /// Reasons and texts of all events on the Secret.
     pub(crate) async fn events(&self, name: &str) -> Vec<(String, String)> {
         let events = Api::<Event>::namespaced(self.kubernetes.clone(), &self.namespace);
