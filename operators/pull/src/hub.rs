@@ -6,6 +6,7 @@
 
 mod fetch;
 mod follow;
+mod missed;
 
 use std::{
     collections::HashMap,
