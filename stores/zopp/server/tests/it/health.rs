@@ -1,14 +1,10 @@
 //! Probes, and TLS.
 
-use std::path::Path;
+use std::{path::Path, pin::pin};
 
 use konverge_zopp_proto::{self as proto, zopp_service_client::ZoppServiceClient};
 use konverge_zopp_server::serve::{Options, Server, TlsFiles};
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
 use tokio_util::sync::CancellationToken;
 use tonic::{
     Code,
@@ -29,21 +25,39 @@ async fn grpc_health_answers_for_the_server_and_the_service() {
 }
 
 #[tokio::test]
-async fn probes_are_answered_over_plain_http() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = Server::bind(Options::local(location(&directory))).await.unwrap();
-    let (address, stop) = (server.health_address(), CancellationToken::new());
-    let running = tokio::spawn(server.run(stop.clone()));
+async fn readiness_goes_with_the_database_and_comes_back_with_it() {
+    let world = World::start().await;
     for path in ["/healthz", "/readyz"] {
-        let mut connection = TcpStream::connect(address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        connection.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{path}: {answer}");
+        let answer = world.probe(path).await;
+        assert!(answer.starts_with("200") && answer.ends_with("ok"), "{path}: {answer}");
     }
-    stop.cancel();
-    running.await.unwrap().unwrap();
+    let saboteur = world.saboteur().await;
+    sqlx::query("ALTER TABLE users RENAME TO elsewhere").execute(&saboteur).await.unwrap();
+    let answer = world.probe("/readyz").await;
+    assert!(answer.starts_with("503") && answer.ends_with("the database does not answer"), "{answer}");
+    assert!(world.probe("/healthz").await.starts_with("200"), "a restart would not help");
+    sqlx::query("ALTER TABLE elsewhere RENAME TO users").execute(&saboteur).await.unwrap();
+    assert!(world.probe("/readyz").await.starts_with("200"));
+}
+
+#[tokio::test]
+async fn a_server_that_stops_is_not_ready_and_finishes_what_is_under_way() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    let mut reader = world.service(&mut owner).await;
+    owner.grant(&reader.principal_id, proto::Role::Read).await.unwrap();
+    let saboteur = world.saboteur().await;
+    let lock = saboteur.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let mut change = pin!(owner.set("A"));
+    assert!(futures::poll!(&mut change).is_pending());
+    // On the same connection: what was sent before this is answered has been received.
+    reader.list().await.unwrap();
+    world.stop.cancel();
+    let answer = world.probe("/readyz").await;
+    assert!(answer.starts_with("503") && answer.ends_with("stopping"), "{answer}");
+    lock.rollback().await.unwrap();
+    change.await.unwrap();
+    world.end().await;
 }
 
 fn authority() -> CertifiedIssuer<'static, KeyPair> {

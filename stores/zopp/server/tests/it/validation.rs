@@ -3,7 +3,7 @@
 use konverge_zopp_proto as proto;
 use tonic::Code;
 
-use crate::harness::{World, code, database, now, upsert, workspace_request};
+use crate::harness::{World, code, now, upsert, workspace_request};
 
 #[tokio::test]
 async fn lengths_of_a_secret_are_checked() {
@@ -88,8 +88,7 @@ async fn a_change_that_fails_in_the_database_is_no_change() {
     owner.client.create_invite(owner.sign("CreateInvite", invite)).await.unwrap();
 
     // The record of a change is written after the change.
-    let url = format!("sqlite://{}", database(&world.directory).display());
-    let saboteur = sqlx::SqlitePool::connect(&url).await.unwrap();
+    let saboteur = world.saboteur().await;
     sqlx::query("ALTER TABLE audit_logs RENAME TO elsewhere").execute(&saboteur).await.unwrap();
     let request = workspace_request("other");
     let failed = world.client().create_workspace(owner.sign("CreateWorkspace", request.clone())).await;
