@@ -21,6 +21,7 @@ fn row(action: Action) -> AuditRow {
         reason: None,
         details: None,
         client_ip: None,
+        signature: None,
     }
 }
 
