@@ -72,7 +72,7 @@ impl Follow {
         let mut poll = pin!(Fuse::terminated());
         let mut missed = Missed::default();
         let mut failures = 0;
-        let mut next_poll = self.next_poll();
+        let mut next_poll = poll_after(self.poll_interval);
         loop {
             tokio::select! {
                 // The stream before all others: what has arrived counts as told.
@@ -96,7 +96,7 @@ impl Follow {
                     }
                     Polled::Answer(change) => {
                         failures = 0;
-                        next_poll = self.next_poll();
+                        next_poll = poll_after(self.poll_interval);
                         if let Some((before, found)) = change {
                             missed.found(&before, &found, Instant::now());
                         }
@@ -143,10 +143,16 @@ impl Follow {
         }
         answer.ok().map(|snapshot| Stated::by(&snapshot))
     }
+}
 
-    fn next_poll(&self) -> Instant {
-        Instant::now() + self.poll_interval.mul_f64(1.0 - POLL_JITTER * rand::random::<f64>())
-    }
+/// When the next poll is due.
+fn poll_after(interval: Duration) -> Instant {
+    Instant::now() + jittered(interval, rand::random())
+}
+
+/// Until the next poll. `random` is in `0.0..1.0`.
+fn jittered(interval: Duration, random: f64) -> Duration {
+    interval.mul_f64(1.0 - POLL_JITTER * random)
 }
 
 /// What a poll brought.
@@ -162,5 +168,27 @@ async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_come_up_to_a_fifth_early_and_never_late() {
+        let interval = Duration::from_secs(60);
+        for (random, seconds) in [(0.0, 60.0), (0.25, 57.0), (0.5, 54.0), (0.999_999, 48.0)] {
+            let delay = jittered(interval, random);
+            assert!((delay.as_secs_f64() - seconds).abs() < 0.001, "{random}: {delay:?}");
+        }
+    }
+
+    #[test]
+    fn hubs_that_begin_together_do_not_poll_in_step() {
+        let mut polls: Vec<_> = (0..100).map(|_| poll_after(Duration::from_hours(1))).collect();
+        polls.sort();
+        let spread = polls[99] - polls[0];
+        assert!(spread > Duration::from_mins(6), "{spread:?}");
     }
 }
