@@ -4,7 +4,7 @@ use std::{path::Path, pin::pin};
 
 use konverge_zopp_proto::{self as proto, zopp_service_client::ZoppServiceClient};
 use konverge_zopp_server::serve::{Options, Server, TlsFiles};
-use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use konverge_zopp_testing::{Authority, Issued};
 use tokio_util::sync::CancellationToken;
 use tonic::{
     Code,
@@ -60,18 +60,6 @@ async fn a_server_that_stops_is_not_ready_and_finishes_what_is_under_way() {
     world.end().await;
 }
 
-fn authority() -> CertifiedIssuer<'static, KeyPair> {
-    let mut parameters = CertificateParams::default();
-    parameters.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap()
-}
-
-fn issue(authority: &CertifiedIssuer<'_, KeyPair>) -> (String, String) {
-    let key = KeyPair::generate().unwrap();
-    let parameters = CertificateParams::new(["localhost".to_owned()]).unwrap();
-    (parameters.signed_by(&key, authority).unwrap().pem(), key.serialize_pem())
-}
-
 fn write(directory: &Path, name: &str, content: &str) -> std::path::PathBuf {
     let path = directory.join(name);
     std::fs::write(&path, content).unwrap();
@@ -81,8 +69,8 @@ fn write(directory: &Path, name: &str, content: &str) -> std::path::PathBuf {
 #[tokio::test]
 async fn with_a_client_authority_only_its_clients_are_let_in() {
     let directory = tempfile::tempdir().unwrap();
-    let authority = authority();
-    let (certificate, key) = issue(&authority);
+    let authority = Authority::new().unwrap();
+    let Issued { certificate, key } = authority.issue("localhost").unwrap();
     let tls = TlsFiles {
         certificate: Some(write(directory.path(), "cert.pem", &certificate)),
         key: Some(write(directory.path(), "key.pem", &key)),
@@ -93,7 +81,7 @@ async fn with_a_client_authority_only_its_clients_are_let_in() {
     let running = tokio::spawn(server.run(stop.clone()));
 
     let trusting = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority.pem()));
-    let (certificate, key) = issue(&authority);
+    let Issued { certificate, key } = authority.issue("localhost").unwrap();
     let known = trusting.clone().identity(Identity::from_pem(certificate, key));
     let call = |tls: ClientTlsConfig| {
         let channel = Channel::from_shared(url.clone()).unwrap().tls_config(tls).unwrap().connect_lazy();
