@@ -1,6 +1,7 @@
 //! Every developer command. `cargo xtask help` lists them; CI calls the same ones.
 
 mod ci;
+mod generate;
 mod paths;
 mod recipes;
 mod step;
@@ -56,6 +57,12 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Write the manifests and reference pages that our programs generate out of themselves
+    Generate {
+        /// Change nothing; fail if something would change
+        #[arg(long)]
+        check: bool,
+    },
     /// Clippy with warnings denied, and the docs
     Lint,
     /// Walls between the rooms, and file sizes
@@ -94,6 +101,7 @@ fn run(command: Command) -> Result<()> {
         Command::Ci => ci::run(),
         Command::Setup => recipes::setup(),
         Command::Fmt { check } => recipes::fmt(check),
+        Command::Generate { check } => generate::generate(check),
         Command::Lint => recipes::lint(),
         Command::Tidy => tidy::run(),
         Command::Deny => recipes::deny(),

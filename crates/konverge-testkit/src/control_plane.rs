@@ -1,7 +1,7 @@
 //! A Kubernetes control plane: one that is started for the test, or one that the user names.
 
 mod audit;
-mod credentials;
+pub(crate) mod credentials;
 mod servers;
 
 use std::{
