@@ -64,9 +64,6 @@ pub struct Binding {
     pub uid: String,
     /// Where its data comes from.
     pub source: Source,
-    /// The resource version that first showed this source. Events are about the Secret as of then: the API server counts equal
-    /// reasons of one object up and keeps the first text, which a Secret that moved to another environment would make wrong.
-    pub declared: String,
     /// The resource version that the watch showed last.
     pub seen: String,
     /// Somebody else may have written since it was verified.
@@ -88,7 +85,6 @@ impl Binding {
         Self {
             uid,
             source,
-            declared: seen.clone(),
             seen,
             touched: true,
             verified: None,

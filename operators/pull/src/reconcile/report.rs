@@ -45,7 +45,7 @@ impl Pull {
                 warn!(secret = %key, reason = message.reason, "{}", message.text);
             }
             self.events.send(Notice {
-                regarding: reference(key, binding),
+                regarding: reference(key, &binding.uid),
                 kind: if message.is_good() { EventType::Normal } else { EventType::Warning },
                 reason: message.reason,
                 action: ACTION,
@@ -56,14 +56,13 @@ impl Pull {
     }
 }
 
-fn reference(key: &SecretRef, binding: &Binding) -> ObjectReference {
+fn reference(key: &SecretRef, uid: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some(Secret::api_version(&()).into_owned()),
         kind: Some(Secret::kind(&()).into_owned()),
         name: Some(key.name.clone()),
         namespace: Some(key.namespace.clone()),
-        uid: Some(binding.uid.clone()),
-        resource_version: Some(binding.declared.clone()),
+        uid: Some(uid.to_owned()),
         ..ObjectReference::default()
     }
 }
