@@ -16,7 +16,7 @@ struct Scene {
 
 /// A Secret in step with an environment of the keys A and B.
 async fn scene() -> Scene {
-    let stage = Stage::set().await.unwrap();
+    let stage = Stage::set_on_ours().await.unwrap();
     let namespace = stage.control_plane.namespace("outage").await.unwrap();
     let environment = stage.environment("production").await.unwrap();
     let operator = stage.operator("zopp-operator", &namespace).await.unwrap();

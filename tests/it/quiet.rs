@@ -21,7 +21,7 @@ fn about_secrets(entry: &AuditEntry) -> bool {
 
 #[tokio::test]
 async fn at_rest_nothing_is_written_and_nothing_listed() {
-    let stage = Stage::set().await.unwrap();
+    let stage = Stage::set_on_ours().await.unwrap();
     let namespace = stage.control_plane.namespace("rest").await.unwrap();
     let watcher = stage.watcher(&namespace);
     for name in ["one", "two"] {
@@ -43,7 +43,7 @@ async fn at_rest_nothing_is_written_and_nothing_listed() {
     let polls = operator.metric("konverge_pull_polls_total", "").await.unwrap();
     let rest = stage.control_plane.audit_log().unwrap().from_now().unwrap();
     operator.metric_becomes("konverge_pull_polls_total", "", |count| count >= polls + 6.0).await.unwrap();
-    let asked = rest.entries_of(&stage.operator_user()).unwrap();
+    let asked = rest.entries_of(stage.operator_user()).unwrap();
     let loud: Vec<_> = asked.iter().filter(|entry| entry.verb != "watch").collect();
     assert!(loud.is_empty(), "{loud:?}");
     assert!(operator.metric("konverge_pull_missed_events_total", "").await.unwrap() < 1.0);
@@ -51,7 +51,7 @@ async fn at_rest_nothing_is_written_and_nothing_listed() {
 
 #[tokio::test]
 async fn foreign_secrets_are_never_read_and_no_permission_is_missing() {
-    let stage = Stage::set().await.unwrap();
+    let stage = Stage::set_on_ours().await.unwrap();
     let namespace = stage.control_plane.namespace("foreign").await.unwrap();
     let api = Api::<Secret>::namespaced(stage.client().clone(), &namespace);
     for number in 0..5 {
@@ -68,7 +68,7 @@ async fn foreign_secrets_are_never_read_and_no_permission_is_missing() {
     operator.metric_becomes("leader_election_master_status", "", |leads| leads > 0.0).await.unwrap();
     operator.metric_becomes("konverge_events_total", "published", |count| count >= 1.0).await.unwrap();
 
-    let asked = stage.control_plane.audit_log().unwrap().entries_of(&stage.operator_user()).unwrap();
+    let asked = stage.control_plane.audit_log().unwrap().entries_of(stage.operator_user()).unwrap();
     let foreign: Vec<_> = asked.iter().filter(|entry| entry.object_ref.name.starts_with("foreign")).collect();
     assert!(foreign.is_empty(), "{foreign:?}");
     let refused: Vec<_> = asked.iter().filter(|entry| entry.response_status.code == 403).collect();
@@ -80,7 +80,7 @@ async fn foreign_secrets_are_never_read_and_no_permission_is_missing() {
 #[tokio::test]
 async fn no_value_and_no_key_material_is_logged() {
     const CANARY: &str = "canary-5d1f0c";
-    let stage = Stage::set().await.unwrap();
+    let stage = Stage::set_on_ours().await.unwrap();
     let namespace = stage.control_plane.namespace("canary").await.unwrap();
     let environment = stage.environment("production").await.unwrap();
     let mut operator = stage.operator_with("zopp-operator", &["--namespace", &namespace]).unwrap();

@@ -1,7 +1,6 @@
 //! Building the control plane from pinned Go modules, once per machine.
 
 use std::{
-    env,
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -11,7 +10,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::assets::Binary;
+use crate::{assets::Binary, environment};
 
 /// The module travels inside this crate, so that whoever depends on it needs no other file of ours.
 const GO_MOD: &str = include_str!("../control-plane/go.mod");
@@ -76,11 +75,10 @@ pub enum BuildError {
 
 /// The folder with the programs; builds them if they are not in the cache. Two processes that ask at once build once.
 ///
-/// The cache is `$KONVERGE_CACHE`, else `$XDG_CACHE_HOME/konverge`, else `~/.cache/konverge`; what is in it is keyed by the
-/// module's files and the Go version, so another clone finds it again.
+/// What is in the cache is keyed by the module's files and the Go version, so another clone finds it again.
 pub(crate) fn ensure() -> Result<PathBuf, BuildError> {
     let go = go_version()?;
-    let root = cache()?.join("control-plane");
+    let root = environment::cache().ok_or(BuildError::NoCache)?.join("control-plane");
     let folder = root.join(key(&go));
     if is_complete(&folder) {
         return Ok(folder);
@@ -178,14 +176,6 @@ fn is_new_enough(version: &str) -> bool {
         part[..digits].parse::<u32>().unwrap_or_default()
     });
     (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default()) >= GO_AT_LEAST
-}
-
-fn cache() -> Result<PathBuf, BuildError> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("KONVERGE_CACHE")
-        .or_else(|| set("XDG_CACHE_HOME").map(|path| path.join("konverge")))
-        .or_else(|| set("HOME").map(|path| path.join(".cache/konverge")))
-        .ok_or(BuildError::NoCache)
 }
 
 /// Sixteen hex digits of a hash over all that decides what the programs are.

@@ -4,12 +4,14 @@
 //! under test is started, killed and started again; [`eventually`], how a test waits; [`AuditLog`], how it proves what was
 //! asked of the API server.
 //!
-//! Guarantees: what is started ends with the test process, however that ends; the user's own cluster is never used unasked; a
-//! control plane that cannot be had is an error, never a skipped test. Does not: run pods, as there is no kubelet.
+//! Guarantees: what is started ends with the test process, however that ends; the user's own cluster is never used unasked; in a
+//! named cluster nothing is changed that was there, and what is made is labelled, so that [`take_away`] finds it; a control
+//! plane that cannot be had is an error, never a skipped test. Does not: run pods, as there is no kubelet.
 
 mod assets;
 mod build;
 mod control_plane;
+mod environment;
 mod guard;
 mod logs;
 mod process;
@@ -18,9 +20,12 @@ mod wait;
 pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary};
 pub use build::BuildError;
 pub use control_plane::{
-    AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, ControlPlane, KUBECONFIG_VARIABLE, NotOurs, Options,
-    StartError, client_for,
+    AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, Cluster, ControlPlane, NotOurs, Options, RUN_LABEL,
+    StartError, client_for, create_for_run, run_name, take_away, take_away_run,
 };
 pub use guard::RunDirectory;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
 pub use wait::{NotInTime, eventually};
+
+/// Names a kubeconfig of a cluster to use instead of starting one.
+pub const KUBECONFIG_VARIABLE: &str = environment::KUBECONFIG_VARIABLE;

@@ -15,7 +15,7 @@ const ADMINISTRATORS: &str = "system:masters";
 
 /// The files that the servers and the administrator need.
 pub(super) struct Credentials {
-    pub(super) authority: String,
+    authority: String,
     administrator: (String, String),
 }
 
@@ -55,18 +55,12 @@ impl Credentials {
     pub(super) fn write_administrator(&self, path: &Path, server: &str) -> Result<(), StartError> {
         let (certificate, key) = &self.administrator;
         let user = json!({ "client-certificate-data": encoded(certificate), "client-key-data": encoded(key) });
-        write_kubeconfig(path, server, &self.authority, "default", &user)
+        write_kubeconfig(path, server, &self.authority, &user)
     }
 }
 
 /// Writes a kubeconfig whose only context leads to the server with the user's credentials.
-pub(super) fn write_kubeconfig(
-    path: &Path,
-    server: &str,
-    authority: &str,
-    namespace: &str,
-    user: &serde_json::Value,
-) -> Result<(), StartError> {
+fn write_kubeconfig(path: &Path, server: &str, authority: &str, user: &serde_json::Value) -> Result<(), StartError> {
     // JSON is YAML, and kubectl reads it as such.
     let content = json!({
         "apiVersion": "v1",
@@ -74,7 +68,7 @@ pub(super) fn write_kubeconfig(
         "current-context": "test",
         "clusters": [{ "name": "test", "cluster": { "server": server, "certificate-authority-data": encoded(authority) } }],
         "users": [{ "name": "test", "user": user }],
-        "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test", "namespace": namespace } }],
+        "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
     });
     fs::write(path, serde_json::to_vec_pretty(&content).map_err(std::io::Error::from)?)?;
     Ok(())

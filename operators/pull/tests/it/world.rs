@@ -27,10 +27,10 @@ const SOON: Duration = Duration::from_secs(20);
 /// Two such periods without a write show that nothing oscillates.
 pub(crate) const QUIET: Duration = Duration::from_millis(700);
 
-/// One for all tests of this binary; it ends with the process.
+/// One for all tests of this binary; it ends with the process. It is ours even when a cluster is named: a test reads its audit log.
 pub(crate) async fn control_plane() -> &'static ControlPlane {
     static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
-    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::default()).await.unwrap() }).await
+    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::ours()).await.unwrap() }).await
 }
 
 /// A namespace, a zopp server, and a person with `kubectl`.
