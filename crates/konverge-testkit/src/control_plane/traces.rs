@@ -71,13 +71,17 @@ pub async fn take_away(kubeconfig: &Path) -> Result<Vec<String>, StartError> {
     if MADE.load(Ordering::Relaxed) { take_away_run(kubeconfig, run_name()).await } else { Ok(Vec::new()) }
 }
 
-/// Takes away what a run made in the cluster; returns what that was. What a namespace holds goes with it.
+/// Takes away what a run made in the cluster; returns what that was. What a namespace holds goes with it. When a kind is refused
+/// the others go all the same, and the refusal is the error.
 pub async fn take_away_run(kubeconfig: &Path, run: &str) -> Result<Vec<String>, StartError> {
     let client = client_for(kubeconfig).await?;
-    let mut gone = delete_labelled::<ClusterRoleBinding>(&client, run).await?;
-    gone.extend(delete_labelled::<ClusterRole>(&client, run).await?);
-    gone.extend(delete_labelled::<Namespace>(&client, run).await?);
-    Ok(gone)
+    let outcomes = [
+        delete_labelled::<Namespace>(&client, run).await,
+        delete_labelled::<ClusterRoleBinding>(&client, run).await,
+        delete_labelled::<ClusterRole>(&client, run).await,
+    ];
+    let gone: Vec<Vec<String>> = outcomes.into_iter().collect::<Result<_, _>>()?;
+    Ok(gone.concat())
 }
 
 async fn delete_labelled<K>(client: &Client, run: &str) -> Result<Vec<String>, StartError>

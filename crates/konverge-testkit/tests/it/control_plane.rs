@@ -88,7 +88,7 @@ async fn what_a_run_made_is_taken_away_and_nothing_else() {
     assert!(roles.get("theirs").await.unwrap().metadata.labels.is_none());
 
     let gone = take_away_run(control_plane.kubeconfig(), "this-run").await.unwrap();
-    assert_eq!(gone, ["ClusterRole left", "Namespace left"]);
+    assert_eq!(gone, ["Namespace left", "ClusterRole left"]);
     let left = || async { namespaces.get_opt("left").await.unwrap().is_none().then_some(()) };
     eventually(SOON, left).await.unwrap();
     for name in ["theirs", "other"] {
