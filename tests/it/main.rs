@@ -7,3 +7,4 @@ mod outages;
 mod path;
 mod pull_bad_input;
 mod quiet;
+mod recorder;
