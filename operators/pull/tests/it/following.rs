@@ -124,6 +124,9 @@ async fn two_operators_agree() {
         scene.set("A", number.to_string());
         world.holds("backend", &[("A", &number.to_string())]).await;
     }
+    // Each may have written the last change; after two polls each they have nothing more to say.
+    let lists = scene.lists();
+    until("some polls", || scene.lists() >= lists + 4).await;
     world.stays("backend").await;
 }
 
