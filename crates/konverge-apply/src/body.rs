@@ -44,7 +44,7 @@ pub(crate) fn apply_configuration<Key: AsRef<str>, Content: Borrow<SecretValue>>
 
 /// JSON that is YAML too, which is what the API server reads here: YAML refuses some characters and takes others for ends of
 /// lines, unless they are escaped.
-fn escaped(value: &Value) -> String {
+pub(crate) fn escaped(value: &Value) -> String {
     let mut text = String::new();
     for character in value.to_string().chars() {
         match character {

@@ -1,43 +1,60 @@
 //! What went wrong with a write, and when to try again.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use konverge_core::error::{Classify, ErrorClass};
+
+use crate::object::ObjectName;
 
 /// Why a write did not happen. Never contains what was to be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
-    /// A name that cannot be part of a request.
-    #[error("cannot make a request for secret {namespace}/{name}")]
-    Request {
-        /// Namespace of the object.
-        namespace: String,
-        /// Name of the object.
+    /// The object lacks what every request needs. Nothing was sent.
+    #[error("cannot write {kind} {name:?}: {field} is not set")]
+    MissingField {
+        /// Kind of the object.
+        kind: String,
+        /// Its name, if it has one.
         name: String,
+        /// The field.
+        field: &'static str,
+    },
+    /// The object has no form in JSON. Nothing was sent.
+    #[error("cannot write {kind} {name:?} as JSON")]
+    Encode {
+        /// Kind of the object.
+        kind: String,
+        /// Its name, if it has one.
+        name: String,
+        /// What the encoder said.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A name that cannot be part of a request. Nothing was sent.
+    #[error("cannot make a request for {object}")]
+    Request {
+        /// The object.
+        object: Box<ObjectName>,
         /// What the client said.
         #[source]
         source: kube::core::request::Error,
     },
     /// The API server did not answer. Whether the write happened is unknown; repeating it is safe.
-    #[error("the API server did not answer for secret {namespace}/{name}")]
+    #[error("the API server did not answer for {object}")]
     Transport {
-        /// Namespace of the object.
-        namespace: String,
-        /// Name of the object.
-        name: String,
+        /// The object.
+        object: Box<ObjectName>,
         /// What the client said.
         #[source]
         source: kube::Error,
     },
     /// The API server refused.
-    #[error("the API server refused to write secret {namespace}/{name}: {code} {status_reason}: {message}")]
+    #[error("the API server refused to write {object}: {code} {status_reason}: {message}")]
     Refused {
-        /// Namespace of the object.
-        namespace: String,
-        /// Name of the object.
-        name: String,
+        /// The object.
+        object: Box<ObjectName>,
         /// HTTP status code.
         code: u16,
         /// The server's one-word reason, such as `Forbidden`.
@@ -48,72 +65,198 @@ pub enum ApplyError {
         retry_after: Option<Duration>,
     },
     /// The answer was not what the API promises. Whether the write happened is unknown; repeating it is safe.
-    #[error("cannot read the API server's answer for secret {namespace}/{name}")]
+    #[error("cannot read the API server's answer for {object}")]
     Answer {
-        /// Namespace of the object.
-        namespace: String,
-        /// Name of the object.
-        name: String,
+        /// The object.
+        object: Box<ObjectName>,
         /// What the decoder said.
         #[source]
         source: serde_json::Error,
     },
+    /// The object that the caller saw is deleted, or deleted and made anew. Look again.
+    #[error("{object} was deleted or made anew since it was seen")]
+    Gone {
+        /// The object.
+        object: Box<ObjectName>,
+    },
+    /// Somebody wrote since the caller looked, and the write depended on what was seen. Nothing was written; look again.
+    #[error("{object} has changed since it was seen; nothing was written")]
+    OutOfDate {
+        /// The object.
+        object: Box<ObjectName>,
+    },
+    /// Others own fields that were to be written, and taking them over was not asked for. Nothing was written.
+    #[error(
+        "others manage fields of {object}: {}; let them give these up, or take them over with force",
+        Conflicts(conflicts)
+    )]
+    Conflict {
+        /// The object.
+        object: Box<ObjectName>,
+        /// Who owns what.
+        conflicts: Vec<FieldConflict>,
+    },
+    /// The object is being deleted, and what was asked makes no sense for it any more. Nothing was sent.
+    #[error("{object} is being deleted")]
+    Terminating {
+        /// The object.
+        object: Box<ObjectName>,
+    },
+    /// The object is somebody else's child. Nothing was written.
+    #[error(
+        "{object} belongs to the owner with uid {owner}; choose another name, or delete what is not wanted any more"
+    )]
+    OwnedByAnother {
+        /// The object.
+        object: Box<ObjectName>,
+        /// Uid of its owner.
+        owner: String,
+    },
+    /// Two children of one set have the same name. Nothing was written.
+    #[error("{object} is wanted twice with different content by one owner; leave one out or rename it")]
+    WantedTwice {
+        /// The object.
+        object: Box<ObjectName>,
+    },
+    /// A finalizer needs a name like `example.com/cleanup`. Nothing was sent.
+    #[error("{finalizer:?} is no name for a finalizer of {object}; it has to look like example.com/cleanup")]
+    InvalidFinalizer {
+        /// The object.
+        object: Box<ObjectName>,
+        /// The name.
+        finalizer: String,
+    },
+}
+
+/// A field that another manager owns with another value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldConflict {
+    /// The field, as the API server names it: `.data.key`.
+    pub field: String,
+    /// Who owns it, in the API server's words: `conflict with "kubectl" using v1`.
+    pub with: String,
+}
+
+/// Fields with their owners, so many that a sentence stays readable.
+struct Conflicts<'a>(&'a [FieldConflict]);
+
+impl fmt::Display for Conflicts<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 5;
+        for (position, conflict) in self.0.iter().take(SHOWN).enumerate() {
+            let separator = if position == 0 { "" } else { ", " };
+            write!(out, "{separator}{} ({})", conflict.field, conflict.with)?;
+        }
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(out, " and {more} more"),
+        }
+    }
 }
 
 impl ApplyError {
-    /// Whether it was refused because the Secret is marked `immutable`: only replacing the Secret helps.
+    /// Whether it was refused because the object is marked `immutable`, or a field of it cannot change: only replacing it helps.
     pub fn is_immutable(&self) -> bool {
         matches!(self, Self::Refused { code: 422, message, .. } if message.contains("immutable"))
+    }
+
+    /// Whether the API server says that there is no such object, or no such kind.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { code: 404, .. })
+    }
+
+    fn is_about_a_secret(&self) -> bool {
+        matches!(self, Self::Refused { object, .. } if object.kind == "Secret")
+    }
+
+    /// The reason of a refusal that somebody has to mend.
+    fn rejection(&self) -> &'static str {
+        let secret = self.is_about_a_secret();
+        match self {
+            _ if self.is_immutable() && secret => "SecretImmutable",
+            _ if self.is_immutable() => "Immutable",
+            Self::Refused { code: 413, .. } if secret => "SecretTooLarge",
+            Self::Refused { code: 413, .. } => "TooLarge",
+            _ if secret => "SecretRejected",
+            _ => "Rejected",
+        }
     }
 }
 
 impl Classify for ApplyError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Transport { .. } | Self::Answer { .. } => ErrorClass::Transient,
+            Self::Transport { .. } | Self::Answer { .. } | Self::Gone { .. } | Self::OutOfDate { .. }
+            // The other owner may let go, which nothing tells us.
+            | Self::OwnedByAnother { .. } => ErrorClass::Transient,
             Self::Refused { retry_after: Some(delay), code, .. } if is_transient(*code) => ErrorClass::After(*delay),
             Self::Refused { code, .. } if is_transient(*code) => ErrorClass::Transient,
-            Self::Request { .. } | Self::Refused { .. } => ErrorClass::Permanent,
+            Self::MissingField { .. }
+            | Self::Encode { .. }
+            | Self::Request { .. }
+            | Self::Refused { .. }
+            | Self::Conflict { .. }
+            | Self::Terminating { .. }
+            | Self::WantedTwice { .. }
+            | Self::InvalidFinalizer { .. } => ErrorClass::Permanent,
         }
     }
 
     fn reason(&self) -> &'static str {
         match self {
+            Self::MissingField { .. } => "MissingField",
+            Self::Encode { .. } => "NotEncodable",
             Self::Request { .. } => "InvalidName",
             Self::Transport { .. } => "ApiServerUnreachable",
             Self::Answer { .. } => "ApiServerAnswerUnreadable",
-            Self::Refused { .. } if self.is_immutable() => "SecretImmutable",
+            Self::Gone { .. } => "Gone",
+            Self::Conflict { .. } => "FieldConflict",
+            Self::Terminating { .. } => "Terminating",
+            Self::OwnedByAnother { .. } => "OwnedByAnother",
+            Self::WantedTwice { .. } => "WantedTwice",
+            Self::InvalidFinalizer { .. } => "InvalidFinalizer",
             Self::Refused { code: 401, .. } => "ApiServerUnauthorized",
             Self::Refused { code: 403, .. } => "Forbidden",
-            Self::Refused { code: 409, .. } => "Conflict",
-            Self::Refused { code: 413, .. } => "SecretTooLarge",
+            Self::Refused { code: 404, .. } => "NotFound",
+            Self::OutOfDate { .. } | Self::Refused { code: 409, .. } => "Conflict",
             Self::Refused { code: 429, .. } => "ApiServerBusy",
             Self::Refused { code, .. } if *code >= 500 => "ApiServerFailing",
-            Self::Refused { .. } => "SecretRejected",
+            Self::Refused { .. } => self.rejection(),
         }
     }
 }
 
-/// Codes that may go away without anybody changing the object. 401 is among them because tokens rotate, and 403 because an API server
-/// that has just started answers so until it has read the roles.
+/// Codes that may go away without anybody changing the object. 401 is among them because tokens rotate, 403 because an API server
+/// that has just started answers so until it has read the roles, and 404 because a namespace or a kind may come later.
 fn is_transient(code: u16) -> bool {
-    matches!(code, 401 | 403 | 408 | 409 | 429) || code >= 500
+    matches!(code, 401 | 403 | 404 | 408 | 409 | 429) || code >= 500
 }
 
 /// The refusal that an answer carries.
-pub(crate) fn refusal(namespace: &str, name: &str, code: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApplyError {
+pub(crate) fn refusal(object: &ObjectName, code: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApplyError {
     // A proxy in between answers in its own words, which say nothing that the code does not.
     let status: kube::core::Status = serde_json::from_slice(body).unwrap_or_default();
+    let conflicts = field_conflicts(&status);
+    if code == StatusCode::CONFLICT && !conflicts.is_empty() {
+        return ApplyError::Conflict { object: Box::new(object.clone()), conflicts };
+    }
     let mut message = status.message;
     message.truncate(message.floor_char_boundary(512));
     ApplyError::Refused {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
+        object: Box::new(object.clone()),
         code: code.as_u16(),
         status_reason: status.reason,
         message,
         retry_after: retry_after(headers),
     }
+}
+
+fn field_conflicts(status: &kube::core::Status) -> Vec<FieldConflict> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes
+        .filter(|cause| cause.reason == "FieldManagerConflict")
+        .map(|cause| FieldConflict { field: cause.field.clone(), with: cause.message.clone() })
+        .collect()
 }
 
 /// `Retry-After` in whole seconds, the only form that the API server uses.
@@ -127,49 +270,81 @@ mod tests {
 
     use super::*;
 
-    fn refused(code: u16, message: &str, retry_after: Option<&'static str>) -> ApplyError {
+    fn object(kind: &str) -> ObjectName {
+        ObjectName { kind: kind.to_owned(), namespace: Some("shop".to_owned()), name: "db".to_owned() }
+    }
+
+    fn refused(kind: &str, code: u16, message: &str, retry_after: Option<&'static str>) -> ApplyError {
         let mut headers = HeaderMap::new();
         if let Some(value) = retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from_static(value));
         }
         let body = serde_json::json!({"kind": "Status", "status": "Failure", "message": message, "reason": "Some", "code": code});
-        refusal("shop", "db", StatusCode::from_u16(code).expect("a status code"), &headers, body.to_string().as_bytes())
+        let code = StatusCode::from_u16(code).expect("a status code");
+        refusal(&object(kind), code, &headers, body.to_string().as_bytes())
     }
 
     #[test]
     fn codes_have_their_class_and_reason() {
         let table = [
-            (400, "", None, ErrorClass::Permanent, "SecretRejected"),
-            (401, "", None, ErrorClass::Transient, "ApiServerUnauthorized"),
-            (403, "", None, ErrorClass::Transient, "Forbidden"),
-            (409, "", None, ErrorClass::Transient, "Conflict"),
-            (413, "", None, ErrorClass::Permanent, "SecretTooLarge"),
-            (422, "bad key", None, ErrorClass::Permanent, "SecretRejected"),
-            (422, "field is immutable when `immutable` is set", None, ErrorClass::Permanent, "SecretImmutable"),
-            (429, "", Some("7"), ErrorClass::After(Duration::from_secs(7)), "ApiServerBusy"),
-            (429, "", Some("soon"), ErrorClass::Transient, "ApiServerBusy"),
-            (500, "", None, ErrorClass::Transient, "ApiServerFailing"),
-            (503, "", Some("1"), ErrorClass::After(Duration::from_secs(1)), "ApiServerFailing"),
+            (400, "", None, ErrorClass::Permanent, "SecretRejected", "Rejected"),
+            (401, "", None, ErrorClass::Transient, "ApiServerUnauthorized", "ApiServerUnauthorized"),
+            (403, "", None, ErrorClass::Transient, "Forbidden", "Forbidden"),
+            (404, "", None, ErrorClass::Transient, "NotFound", "NotFound"),
+            (409, "", None, ErrorClass::Transient, "Conflict", "Conflict"),
+            (413, "", None, ErrorClass::Permanent, "SecretTooLarge", "TooLarge"),
+            (422, "bad key", None, ErrorClass::Permanent, "SecretRejected", "Rejected"),
+            (
+                422,
+                "field is immutable when `immutable` is set",
+                None,
+                ErrorClass::Permanent,
+                "SecretImmutable",
+                "Immutable",
+            ),
+            (429, "", Some("7"), ErrorClass::After(Duration::from_secs(7)), "ApiServerBusy", "ApiServerBusy"),
+            (429, "", Some("soon"), ErrorClass::Transient, "ApiServerBusy", "ApiServerBusy"),
+            (500, "", None, ErrorClass::Transient, "ApiServerFailing", "ApiServerFailing"),
+            (503, "", Some("1"), ErrorClass::After(Duration::from_secs(1)), "ApiServerFailing", "ApiServerFailing"),
         ];
-        for (code, message, retry_after, class, reason) in table {
-            let error = refused(code, message, retry_after);
-            assert_eq!((error.class(), error.reason()), (class, reason), "{code} {message}");
+        for (code, message, retry_after, class, for_secrets, for_others) in table {
+            let error = refused("Secret", code, message, retry_after);
+            assert_eq!((error.class(), error.reason()), (class, for_secrets), "{code} {message}");
+            let error = refused("ConfigMap", code, message, retry_after);
+            assert_eq!((error.class(), error.reason()), (class, for_others), "{code} {message}");
         }
     }
 
     #[test]
     fn an_answer_that_is_no_status_keeps_its_code() {
-        let error = refusal("shop", "db", StatusCode::BAD_GATEWAY, &HeaderMap::new(), b"<html>");
+        let error = refusal(&object("Secret"), StatusCode::BAD_GATEWAY, &HeaderMap::new(), b"<html>");
         assert_eq!((error.class(), error.reason()), (ErrorClass::Transient, "ApiServerFailing"));
     }
 
     #[test]
     fn a_long_message_is_cut_between_characters() {
-        let ApplyError::Refused { message, .. } = refused(422, &"ä".repeat(400), None) else { panic!("refused") };
-        assert_eq!(message.len(), 512);
-        let ApplyError::Refused { message, .. } = refused(422, &format!("x{}", "ä".repeat(400)), None) else {
-            panic!("refused")
+        let cut = |message: &str| match refused("Secret", 422, message, None) {
+            ApplyError::Refused { message, .. } => message.len(),
+            other => panic!("not refused: {other}"),
         };
-        assert_eq!(message.len(), 511);
+        assert_eq!(cut(&"ä".repeat(400)), 512);
+        assert_eq!(cut(&format!("x{}", "ä".repeat(400))), 511);
+    }
+
+    #[test]
+    fn conflicts_name_fields_and_managers_and_stay_readable() {
+        let causes: Vec<_> = (0..7)
+            .map(|number| {
+                serde_json::json!({
+                    "reason": "FieldManagerConflict", "field": format!(".data.k{number}"), "message": "conflict with \"kubectl\""
+                })
+            })
+            .collect();
+        let body = serde_json::json!({"status": "Failure", "code": 409, "details": {"causes": causes}}).to_string();
+        let error = refusal(&object("ConfigMap"), StatusCode::CONFLICT, &HeaderMap::new(), body.as_bytes());
+        assert_eq!((error.class(), error.reason()), (ErrorClass::Permanent, "FieldConflict"));
+        let text = error.to_string();
+        assert!(text.contains("ConfigMap shop/db: .data.k0 (conflict with \"kubectl\"), .data.k1"), "{text}");
+        assert!(text.contains("and 2 more") && !text.contains("k5"), "{text}");
     }
 }

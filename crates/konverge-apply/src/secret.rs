@@ -3,20 +3,21 @@
 use std::{borrow::Borrow, collections::BTreeMap};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
+use http::{Request, StatusCode};
 use k8s_openapi::api::core::v1::Secret;
 use konverge_core::SecretValue;
 use kube::{
     Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
-    client::Body,
     core::{PartialObjectMeta, request},
 };
 
 use crate::{
     body::apply_configuration,
-    error::{ApplyError, refusal},
+    call::{send, send_with_body},
+    error::ApplyError,
     field_ownership,
+    object::ObjectName,
 };
 
 /// Which Secret is meant, and in which state it was seen.
@@ -120,46 +121,32 @@ impl SecretApplier {
         request: Result<Request<Vec<u8>>, request::Error>,
         body: Bytes,
     ) -> Result<Outcome, ApplyError> {
-        let (code, headers, answer) = self.send(target, request, Body::from(body)).await?;
-        match code {
+        let object = target.object();
+        let answer = send_with_body(&self.client, &object, request, body).await?;
+        match answer.code {
             StatusCode::NOT_FOUND => Ok(Outcome::Gone),
             StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY if self.is_gone(target).await? => Ok(Outcome::Gone),
-            code if code.is_success() => outcome(target, &answer),
-            code => Err(refusal(target.namespace, target.name, code, &headers, &answer)),
+            _ => Ok(outcome(target, &answer.success(&object)?.decode(&object)?)),
         }
     }
 
     /// Whether the object with this uid is no longer there. The API server answers 409 for a deleted object as for a lost race,
     /// and 422 for one that was made anew as for a key that is not allowed.
     async fn is_gone(&self, target: SecretTarget<'_>) -> Result<bool, ApplyError> {
+        let object = target.object();
         let request = requests(target).get_metadata(target.name, &kube::api::GetParams::default());
-        let (code, headers, answer) = self.send(target, request, Body::empty()).await?;
-        match code {
-            StatusCode::NOT_FOUND => Ok(true),
-            code if code.is_success() => Ok(metadata(target, &answer)?.uid().as_deref() != Some(target.uid)),
-            code => Err(refusal(target.namespace, target.name, code, &headers, &answer)),
+        let answer = send(&self.client, &object, request).await?;
+        if answer.code == StatusCode::NOT_FOUND {
+            return Ok(true);
         }
+        let found: PartialObjectMeta<Secret> = answer.success(&object)?.decode(&object)?;
+        Ok(found.uid().as_deref() != Some(target.uid))
     }
+}
 
-    async fn send(
-        &self,
-        target: SecretTarget<'_>,
-        request: Result<Request<Vec<u8>>, request::Error>,
-        body: Body,
-    ) -> Result<(StatusCode, HeaderMap, Bytes), ApplyError> {
-        let place = || (target.namespace.to_owned(), target.name.to_owned());
-        let transport = |source| {
-            let (namespace, name) = place();
-            ApplyError::Transport { namespace, name, source }
-        };
-        let request = request.map_err(|source| {
-            let (namespace, name) = place();
-            ApplyError::Request { namespace, name, source }
-        })?;
-        let response = self.client.send(request.map(|_| body)).await.map_err(transport)?;
-        let (head, body) = response.into_parts();
-        let answer = body.collect_bytes().await.map_err(transport)?;
-        Ok((head.status, head.headers, answer))
+impl SecretTarget<'_> {
+    fn object(&self) -> ObjectName {
+        ObjectName { kind: "Secret".to_owned(), namespace: Some(self.namespace.to_owned()), name: self.name.to_owned() }
     }
 }
 
@@ -167,19 +154,11 @@ fn requests(target: SecretTarget<'_>) -> request::Request {
     request::Request::new(Secret::url_path(&(), Some(target.namespace)))
 }
 
-fn metadata(target: SecretTarget<'_>, answer: &[u8]) -> Result<PartialObjectMeta<Secret>, ApplyError> {
-    serde_json::from_slice(answer).map_err(|source| ApplyError::Answer {
-        namespace: target.namespace.to_owned(),
-        name: target.name.to_owned(),
-        source,
-    })
-}
-
-fn outcome(target: SecretTarget<'_>, answer: &[u8]) -> Result<Outcome, ApplyError> {
-    let resource_version = metadata(target, answer)?.resource_version().unwrap_or_default();
-    Ok(if target.resource_version == Some(&*resource_version) {
+fn outcome(target: SecretTarget<'_>, answer: &PartialObjectMeta<Secret>) -> Outcome {
+    let resource_version = answer.resource_version().unwrap_or_default();
+    if target.resource_version == Some(&*resource_version) {
         Outcome::Unchanged { resource_version }
     } else {
         Outcome::Changed { resource_version }
-    })
+    }
 }

@@ -22,7 +22,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt};
-use kube::{Client, Resource};
+use kube::Client;
 
 pub use change::{Change, Predicate};
 pub use index::Index;
@@ -116,7 +116,7 @@ impl Caches {
     }
 
     fn begin<K: Object>(&mut self, kind: &K::DynamicType, selection: &Selection) -> Cache<K> {
-        let store = Store::<K>::default();
+        let store = Store::<K>::new(&self.field_manager);
         let name = K::plural(kind).into_owned();
         let metered = store.clone();
         self.metrics.measure(&name, move || (metered.len(), metered.undecodable().len()));
@@ -133,7 +133,7 @@ impl Caches {
                 ..WatchOptions::default()
             };
             let (events, health) = watch::events::<Guarded<K>>(self.client.clone(), kind, &options);
-            let filled = Filled { store: cache.store.clone(), namespace, field_manager: self.field_manager.clone() };
+            let filled = Filled { store: cache.store.clone(), namespace };
             cache.health.push(health.clone());
             let seen = self.metrics.events(&name);
             self.watches.push(Watch {
@@ -158,7 +158,6 @@ impl Caches {
 struct Filled<K> {
     store: Store<K>,
     namespace: Option<String>,
-    field_manager: String,
 }
 
 impl<K: Object> Filled<K> {
@@ -170,21 +169,12 @@ impl<K: Object> Filled<K> {
                 Event::Init => listed.clear(),
                 Event::InitApply(object) => {
                     listed.extend(crate::object::ObjectKey::of(&object));
-                    self.store.see(Seen::Applied { object: self.reduced(object), listed: true });
+                    self.store.see(Seen::Applied { object, listed: true });
                 }
                 Event::InitDone => self.store.listed(self.namespace.as_deref(), &std::mem::take(&mut listed)),
-                Event::Apply(object) => self.store.see(Seen::Applied { object: self.reduced(object), listed: false }),
+                Event::Apply(object) => self.store.see(Seen::Applied { object, listed: false }),
                 Event::Delete(object) => self.store.see(Seen::Deleted(object)),
             }
         }
-    }
-
-    fn reduced(&self, mut object: Guarded<K>) -> Guarded<K> {
-        let fields = &mut object.meta_mut().managed_fields;
-        if let Some(entries) = fields {
-            entries.retain(|entry| entry.manager.as_ref() == Some(&self.field_manager));
-            entries.shrink_to_fit();
-        }
-        object
     }
 }

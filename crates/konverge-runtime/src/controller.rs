@@ -45,6 +45,24 @@ pub trait Reconciler: Send + Sync + 'static {
 
     /// One run. It may be dropped at any await when it takes too long, so every write in it must be safe to repeat.
     fn reconcile(&self, request: Request<Self::Key>) -> impl Future<Output = Result<Action, Self::Error>> + Send;
+
+    /// Called after a run that could not report itself. What it does is dropped after [`LAST_WORDS`], and its failures are nobody's.
+    fn dropped(&self, key: &Self::Key, why: &Dropped) -> impl Future<Output = ()> + Send {
+        let _ = (key, why);
+        std::future::ready(())
+    }
+}
+
+/// How long [`Reconciler::dropped`] may take.
+pub const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// Why a run ended without a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dropped {
+    /// It took longer than this.
+    TimedOut(Duration),
+    /// It panicked, and said this.
+    Panicked(String),
 }
 
 /// When to look at an object again that is as it should be.
@@ -187,6 +205,7 @@ impl<R: Reconciler> Controller<R> {
         tracing::debug!(reasons = ?request.reasons, "starting");
         let (controller, attempt, started) = (self.queue.name(), request.attempt, Instant::now());
         self.metrics.started(controller);
+        let key = request.key.clone();
         let run = AssertUnwindSafe(async { self.reconciler.reconcile(request).await }).catch_unwind();
         let ended = tokio::time::timeout(self.time_limit, run).await;
         let (completion, result) = match ended {
@@ -195,17 +214,27 @@ impl<R: Reconciler> Controller<R> {
             Ok(Ok(Err(error))) => self.failed(&error, attempt),
             Ok(Err(panic)) => {
                 let pause = self.pause(attempt);
-                tracing::error!(cause = panic_text(&*panic), retry_after = ?pause, "the reconciler panicked: please report this");
+                let cause = panic_text(&*panic).to_owned();
+                tracing::error!(cause, retry_after = ?pause, "the reconciler panicked: please report this");
+                self.last_words(&key, Dropped::Panicked(cause)).await;
                 (Completion::Retry(pause), RunResult::Panicked)
             }
             Err(_elapsed) => {
                 let pause = self.pause(attempt);
                 tracing::warn!(limit = ?self.time_limit, retry_after = ?pause, "gave up a run that took too long");
+                self.last_words(&key, Dropped::TimedOut(self.time_limit)).await;
                 (Completion::Retry(pause), RunResult::TimedOut)
             }
         };
         self.metrics.finished(controller, result, started.elapsed());
         completion
+    }
+
+    async fn last_words(&self, key: &R::Key, why: Dropped) {
+        let words = AssertUnwindSafe(self.reconciler.dropped(key, &why)).catch_unwind();
+        if !matches!(tokio::time::timeout(LAST_WORDS, words).await, Ok(Ok(()))) {
+            tracing::warn!(?why, "could not report the end of the run");
+        }
     }
 
     fn failed(&self, error: &R::Error, attempt: u32) -> (Completion, RunResult) {

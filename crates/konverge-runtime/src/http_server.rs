@@ -28,10 +28,10 @@ pub struct BindError {
 }
 
 /// A server that has its address but does not answer yet.
-#[derive(Debug)]
 pub struct HttpServer {
     listener: TcpListener,
     address: SocketAddr,
+    pages: Router<Shared>,
 }
 
 impl HttpServer {
@@ -40,7 +40,7 @@ impl HttpServer {
         let bind = async {
             let listener = TcpListener::bind(address).await?;
             let address = listener.local_addr()?;
-            Ok(Self { listener, address })
+            Ok(Self { listener, address, pages: Router::new() })
         };
         bind.await.map_err(|source| BindError { address, source })
     }
@@ -50,9 +50,16 @@ impl HttpServer {
         self.address
     }
 
+    /// Answers `GET path` with the JSON that `page` writes. It must not wait.
+    pub fn page(&mut self, path: &str, page: impl Fn() -> String + Clone + Send + Sync + 'static) {
+        let answer = move || async move { ([(CONTENT_TYPE, "application/json")], page()) };
+        self.pages = std::mem::take(&mut self.pages).route(path, get(answer));
+    }
+
     /// Answers until dropped.
     pub async fn serve(self, checks: Checks, metrics: Metrics) -> std::io::Result<()> {
-        let router = Router::new()
+        let router = self
+            .pages
             .route(
                 "/healthz",
                 get(|State((checks, _)): State<Shared>, query: RawQuery| async move { answer(checks.live(), &query) }),

@@ -104,6 +104,11 @@ impl Manager {
         &self.metrics
     }
 
+    /// Answers `GET path` with the JSON that `page` writes, beside health and metrics. It must not wait.
+    pub fn page(&mut self, path: &str, page: impl Fn() -> String + Clone + Send + Sync + 'static) {
+        self.server.page(path, page);
+    }
+
     /// Cancelling it begins the shutdown, as a signal does; it is cancelled when the shutdown begins for another reason.
     pub fn shutdown(&self) -> CancellationToken {
         self.shutdown.clone()

@@ -51,18 +51,18 @@ impl BeforeScrape {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BuildLabels {
-    program: &'static str,
-    version: &'static str,
+    program: String,
+    version: String,
 }
 
 impl Metrics {
     /// The series of every program: queues, controllers, API client, `konverge_build_info` for `program` and `version`, and the
     /// memory of the process.
-    pub fn new(program: &'static str, version: &'static str) -> Self {
+    pub fn new(program: impl Into<String>, version: impl Into<String>) -> Self {
         let mut registry = Registry::default();
         let before_scrape = BeforeScrape::default();
         let build = Family::<BuildLabels, Gauge>::default();
-        build.get_or_create(&BuildLabels { program, version }).set(1);
+        build.get_or_create(&BuildLabels { program: program.into(), version: version.into() }).set(1);
         registry.register("konverge_build_info", "Which program and version this is; always 1", build);
         let memory: Gauge = Gauge::default();
         registry.register("process_resident_memory_bytes", "Memory of the process that is in RAM", memory.clone());

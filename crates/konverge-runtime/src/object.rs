@@ -32,18 +32,25 @@ impl<K> Object for K where
 }
 
 /// Where objects of a kind live, known to the compiler where the kind is.
-pub trait Scope: ResourceScope {
+pub trait Scope: ResourceScope + 'static {
+    /// Whether objects may be in namespaces.
+    const IS_NAMESPACED: bool;
+
     /// The API for one namespace or for all. Kinds without namespaces have one API whatever is asked for.
     fn api<K: Resource<Scope = Self>>(client: Client, kind: &K::DynamicType, namespace: Option<&str>) -> Api<K>;
 }
 
 impl Scope for ClusterResourceScope {
+    const IS_NAMESPACED: bool = false;
+
     fn api<K: Resource<Scope = Self>>(client: Client, kind: &K::DynamicType, _namespace: Option<&str>) -> Api<K> {
         Api::all_with(client, kind)
     }
 }
 
 impl Scope for NamespaceResourceScope {
+    const IS_NAMESPACED: bool = true;
+
     fn api<K: Resource<Scope = Self>>(client: Client, kind: &K::DynamicType, namespace: Option<&str>) -> Api<K> {
         let all = Api::all_with(client, kind);
         match namespace {
@@ -54,6 +61,8 @@ impl Scope for NamespaceResourceScope {
 }
 
 impl Scope for DynamicResourceScope {
+    const IS_NAMESPACED: bool = true;
+
     fn api<K: Resource<Scope = Self>>(client: Client, kind: &K::DynamicType, namespace: Option<&str>) -> Api<K> {
         let all = Api::all_with(client, kind);
         match namespace {

@@ -2,7 +2,9 @@
 
 mod audit;
 mod credentials;
+mod manifest;
 mod options;
+mod role_use;
 mod servers;
 mod traces;
 
@@ -27,7 +29,9 @@ use serde_json::json;
 pub use self::audit::{AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser};
 use self::servers::Servers;
 pub use self::{
+    manifest::ManifestError,
     options::{Cluster, Options},
+    role_use::RoleUse,
     traces::{RUN_LABEL, create_for_run, run_name, take_away, take_away_run},
 };
 use crate::{

@@ -20,8 +20,8 @@ mod wait;
 pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary};
 pub use build::BuildError;
 pub use control_plane::{
-    AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, Cluster, ControlPlane, NotOurs, Options, RUN_LABEL,
-    StartError, client_for, create_for_run, run_name, take_away, take_away_run,
+    AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, Cluster, ControlPlane, ManifestError, NotOurs, Options,
+    RUN_LABEL, RoleUse, StartError, client_for, create_for_run, run_name, take_away, take_away_run,
 };
 pub use guard::RunDirectory;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};

@@ -1,17 +1,25 @@
 //! Writing to a real API server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod applying;
+mod desired;
 mod events;
+mod finalizers;
+mod in_step;
 mod migration;
 mod secrets;
+mod status;
+mod witness;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use konverge_core::SecretValue;
-use konverge_testkit::{ControlPlane, Options};
+use konverge_testkit::{ControlPlane, Options, eventually};
 use kube::{Api, Client, ResourceExt, api::ObjectMeta};
 use tokio::sync::OnceCell;
+
+use witness::Notes;
 
 /// One for all tests of this binary; it ends with the process.
 async fn control_plane() -> &'static ControlPlane {
@@ -23,6 +31,23 @@ async fn control_plane() -> &'static ControlPlane {
 async fn namespace() -> (Client, String) {
     let control_plane = control_plane().await;
     (control_plane.admin_client().await.unwrap(), control_plane.namespace("apply").await.unwrap())
+}
+
+/// How many writes the namespace has seen, once there are at least `expected`: the audit log comes after the answer.
+async fn writes_in(namespace: &str, expected: usize) -> usize {
+    // Whatever was asked before is in the log when this is.
+    let marker = format!("marker-{namespace}");
+    let client = control_plane().await.admin_client().await.unwrap();
+    Api::<Secret>::namespaced(client, namespace).get_opt(&marker).await.unwrap();
+    let audit = control_plane().await.audit_log().unwrap();
+    let found = eventually(Duration::from_secs(20), async || {
+        let entries = audit.entries().unwrap();
+        let is_marked = entries.iter().any(|entry| entry.object_ref.name == marker);
+        let writes =
+            entries.iter().filter(|entry| entry.object_ref.namespace == namespace && entry.is_mutating()).count();
+        (is_marked && writes >= expected).then_some(writes)
+    });
+    found.await.unwrap_or_else(|_| panic!("fewer than {expected} writes"))
 }
 
 fn secret(name: &str, data: &[(&str, &str)]) -> Secret {

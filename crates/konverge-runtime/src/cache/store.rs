@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
 use super::{
@@ -26,6 +27,8 @@ pub struct Store<K>(Arc<Shared<K>>);
 struct Shared<K> {
     state: RwLock<State<K>>,
     subscribers: RwLock<Vec<(Subscriber, Listener<K>)>>,
+    /// Whose `managedFields` are kept.
+    field_manager: String,
     next_subscriber: AtomicUsize,
 }
 
@@ -41,17 +44,17 @@ impl<K> Clone for Store<K> {
     }
 }
 
-impl<K: Resource + Send + Sync + 'static> Default for Store<K> {
-    fn default() -> Self {
+impl<K: Resource + Send + Sync + 'static> Store<K> {
+    /// An empty store that keeps the `managedFields` of this manager.
+    pub fn new(field_manager: impl Into<String>) -> Self {
         Self(Arc::new(Shared {
             state: RwLock::default(),
             subscribers: RwLock::default(),
+            field_manager: field_manager.into(),
             next_subscriber: AtomicUsize::new(0),
         }))
     }
-}
 
-impl<K: Resource + Send + Sync + 'static> Store<K> {
     /// The object of that name, as far as it is known.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.read().objects.get(key).cloned()
@@ -114,7 +117,10 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     }
 
     /// Takes in what the watch says.
-    pub(super) fn see(&self, seen: Seen<K>) {
+    pub(super) fn see(&self, mut seen: Seen<K>) {
+        if let Seen::Applied { object, .. } = &mut seen {
+            self.reduce(object.meta_mut());
+        }
         let changes = self.write().see(seen);
         self.tell(&changes, None);
     }
@@ -123,6 +129,14 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     pub(super) fn listed(&self, namespace: Option<&str>, listed: &HashSet<ObjectKey>) {
         let changes = self.write().listed(namespace, listed);
         self.tell(&changes, None);
+    }
+
+    /// The entries of other managers are often larger than the object, and nobody here asks for them.
+    fn reduce(&self, meta: &mut ObjectMeta) {
+        if let Some(entries) = &mut meta.managed_fields {
+            entries.retain(|entry| entry.manager.as_ref() == Some(&self.0.field_manager));
+            entries.shrink_to_fit();
+        }
     }
 
     fn tell(&self, changes: &[(ObjectKey, Change<K>)], except: Option<Subscriber>) {
@@ -158,8 +172,9 @@ pub struct Writing<K: Resource + Send + Sync + 'static> {
 
 impl<K: Resource + Send + Sync + 'static> Writing<K> {
     /// The API server answered with the object as it is now.
-    pub fn wrote(mut self, object: K) {
+    pub fn wrote(mut self, mut object: K) {
         self.is_over = true;
+        self.store.reduce(object.meta_mut());
         let (own, seen) = self.store.write().wrote(&self.key, object);
         self.store.tell(&own, self.by);
         self.store.tell(&seen, None);

@@ -62,6 +62,9 @@ pub struct AuditUser {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct AuditObject {
+    /// Its API group; empty for the core.
+    #[serde(rename = "apiGroup")]
+    pub api_group: String,
     /// Plural name of the kind.
     pub resource: String,
     /// Such as `status`.

@@ -58,6 +58,7 @@ async fn a_named_cluster_is_used_and_not_owned() {
     let error = named_plane.kill_api_server().unwrap_err().to_string();
     assert!(error.contains("killing the API server") && error.contains("Options::ours()"), "{error}");
     assert!(named_plane.audit_log().is_err());
+    assert!(named_plane.apply("").await.is_err(), "it would take over what is there");
 
     let Err(error) = ControlPlane::start(named(Path::new("/nowhere/kubeconfig"))).await else { panic!("it started") };
     assert!(error.to_string().contains("/nowhere/kubeconfig"), "{error}");

@@ -1,0 +1,309 @@
+//! Server-side apply of any object, sent only when there is something to do.
+
+mod memory;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use kube::{
+    Client, Resource,
+    api::{GetParams, Patch, PatchParams},
+    core::PartialObjectMeta,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    body::escaped,
+    call::{Answer, send, send_with_body},
+    difference::{Difference, differences},
+    error::ApplyError,
+    in_step::is_in_step,
+    object::{Target, Writable, json as to_json, metadata_string},
+    witness::{Witness, Writing},
+};
+
+use self::memory::Memory;
+
+/// What an apply did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ApplyOutcome {
+    /// The object was made.
+    Created,
+    /// The object is not as the caller saw it: this write changed it, or somebody else did before.
+    Changed,
+    /// The object had it all already. Often no request was needed to know that.
+    Unchanged,
+}
+
+impl ApplyOutcome {
+    /// Whether something is different now.
+    pub fn is_change(self) -> bool {
+        self != Self::Unchanged
+    }
+}
+
+/// An object after an apply, and what the apply did.
+#[derive(Debug, Clone)]
+#[must_use = "the outcome tells whether there is something to report"]
+pub struct Applied<K> {
+    /// The object as it is now; in a dry run as it would be.
+    pub object: K,
+    /// What the apply did.
+    pub outcome: ApplyOutcome,
+    /// In a dry run, what would change; else empty.
+    pub differences: Vec<Difference>,
+}
+
+/// Writes objects under one field manager. Clones are cheap and share what they know.
+///
+/// Guarantees: after a successful [`apply`](Self::apply) the manager owns exactly the fields that the desired object has; fields
+/// that it owned before and that nobody else owns are removed; fields of others stay. Repeating an apply changes nothing and is
+/// mostly decided without a request, see [`is_in_step`]. An object that the caller has seen and that was deleted meanwhile is not
+/// made again, and another of its name is not touched.
+///
+/// Does not: write `status` (that is the job of [`StatusWriter`](crate::StatusWriter)), wipe values of Secrets (that is the job of
+/// [`SecretApplier`](crate::SecretApplier)), or see members that are `null`: they count as not written.
+#[derive(Clone)]
+pub struct Applier {
+    client: Client,
+    manager: Arc<str>,
+    memory: Arc<Memory>,
+    witness: Option<Arc<dyn Witness>>,
+    force: bool,
+    dry_run: bool,
+}
+
+impl Applier {
+    /// Writes with `client` as field manager `manager`, taking over fields that others own.
+    pub fn new(client: Client, manager: &str) -> Self {
+        Self { client, manager: manager.into(), memory: Arc::default(), witness: None, force: true, dry_run: false }
+    }
+
+    /// Writes nothing when others own a field with another value, but fails with [`ApplyError::Conflict`].
+    #[must_use]
+    pub fn without_force(self) -> Self {
+        Self { force: false, ..self }
+    }
+
+    /// Asks the API server what every write would do and writes nothing.
+    #[must_use]
+    pub fn with_dry_run(self, dry_run: bool) -> Self {
+        Self { dry_run, ..self }
+    }
+
+    /// Tells `witness` of every write.
+    #[must_use]
+    pub fn with_witness(self, witness: Arc<dyn Witness>) -> Self {
+        Self { witness: Some(witness), ..self }
+    }
+
+    /// The field manager.
+    pub fn manager(&self) -> &str {
+        &self.manager
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Whether nothing is written.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// Makes the object have the fields of `desired`. `observed` is what the caller saw last, with the entries of this manager in
+    /// its managed fields; without it a request is always sent and the object is made if it is not there.
+    pub async fn apply<K>(&self, desired: &K, observed: Option<&K>) -> Result<Applied<K>, ApplyError>
+    where
+        K: Writable + Resource<DynamicType: Default>,
+    {
+        self.apply_with(desired, observed, &K::DynamicType::default()).await
+    }
+
+    /// [`apply`](Self::apply) for kinds that are known at run time only.
+    pub async fn apply_with<K: Writable>(
+        &self,
+        desired: &K,
+        observed: Option<&K>,
+        kind: &K::DynamicType,
+    ) -> Result<Applied<K>, ApplyError> {
+        let target = Target::of(desired, kind)?;
+        let wanted = wanted(to_json(desired, kind)?, &target);
+        let seen = observed.map(|observed| to_json(observed, kind)).transpose()?;
+        let Some(applied) = self.apply_json(&target, &wanted, seen.as_ref(), as_seen::<K>).await? else {
+            // Only what was seen can be in step.
+            let object = observed.unwrap_or(desired).clone();
+            return Ok(Applied { object, outcome: ApplyOutcome::Unchanged, differences: Vec::new() });
+        };
+        let object = serde_json::from_value(applied.object)
+            .map_err(|source| ApplyError::Answer { object: Box::new(target.object), source })?;
+        Ok(Applied { object, outcome: applied.outcome, differences: applied.differences })
+    }
+
+    /// The same in JSON; nothing when no request was needed.
+    pub(crate) async fn apply_json(
+        &self,
+        target: &Target,
+        wanted: &Value,
+        seen: Option<&Value>,
+        as_seen: AsSeen,
+    ) -> Result<Option<Applied<Value>>, ApplyError> {
+        let uid = seen.and_then(|seen| metadata_string(seen, "uid"));
+        if let Some(seen) = seen
+            && (is_in_step(wanted, seen, &self.manager)
+                || uid.is_some_and(|uid| self.memory.is_repeated(uid, wanted, seen)))
+        {
+            return Ok(None);
+        }
+        let writing = self.begin(target);
+        let request = target.requests().patch(target.name(), &self.parameters(), &Patch::Apply(json!({})));
+        let mut body = wanted.clone();
+        if let Some(uid) = uid {
+            // Nothing is made, and nothing else is touched, when the object is no longer the one that was seen.
+            body["metadata"]["uid"] = json!(uid);
+        }
+        let answer = self.exchange(target, request, &body, uid).await?;
+        let object = as_seen(&answer.body)
+            .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
+        if self.dry_run {
+            let differences = differences(seen, &object, target.is_secret());
+            // The answer has the version of the object as it is, whatever would change.
+            let outcome = outcome(answer.code, differences.is_empty());
+            return Ok(Some(Applied { object, outcome, differences }));
+        }
+        if let Some(writing) = writing {
+            writing.wrote(&object);
+        }
+        if let Some(uid) = metadata_string(&object, "uid") {
+            self.memory.remember(uid, wanted, &object);
+        }
+        let version = |object| metadata_string(object, "resourceVersion");
+        let outcome = outcome(answer.code, seen.is_some_and(|seen| version(seen) == version(&object)));
+        Ok(Some(Applied { object, outcome, differences: Vec::new() }))
+    }
+
+    pub(crate) fn parameters(&self) -> PatchParams {
+        PatchParams { dry_run: self.dry_run, force: self.force, ..PatchParams::apply(&self.manager) }
+            .validation_strict()
+    }
+
+    /// Sends a body. A refusal that means that the object with the expected uid is no longer there becomes [`ApplyError::Gone`].
+    pub(crate) async fn exchange(
+        &self,
+        target: &Target,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+        body: &Value,
+        uid: Option<&str>,
+    ) -> Result<Answer, ApplyError> {
+        let answer = send_with_body(&self.client, &target.object, request, escaped(body).into()).await?;
+        match (answer.code, uid) {
+            (code, _) if code.is_success() => Ok(answer),
+            (StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY, Some(uid)) => {
+                let refusal = answer.refusal(&target.object);
+                if matches!(refusal, ApplyError::Conflict { .. }) || !self.is_gone(target, uid).await? {
+                    return Err(refusal);
+                }
+                Err(ApplyError::Gone { object: Box::new(target.object.clone()) })
+            }
+            _ => Err(answer.refusal(&target.object)),
+        }
+    }
+
+    /// Whether the object with this uid is no longer there. The API server answers 409 for a deleted object as for a lost race,
+    /// and 422 for one that was made anew as for a field that is not allowed.
+    async fn is_gone(&self, target: &Target, uid: &str) -> Result<bool, ApplyError> {
+        let request = target.requests().get_metadata(target.name(), &GetParams::default());
+        let answer = send(&self.client, &target.object, request).await?;
+        if answer.code == StatusCode::NOT_FOUND {
+            return Ok(true);
+        }
+        let found: PartialObjectMeta = answer.success(&target.object)?.decode(&target.object)?;
+        Ok(found.metadata.uid.as_deref() != Some(uid))
+    }
+
+    /// Tells the witness that a write begins.
+    pub(crate) fn begin(&self, target: &Target) -> Option<Box<dyn Writing>> {
+        let witness = self.witness.as_ref().filter(|_| !self.dry_run)?;
+        Some(witness.begin(&target.object, &target.api_version))
+    }
+}
+
+/// How an answer is read: as the caller's cache will show it, so without what the type does not know.
+pub(crate) type AsSeen = fn(&[u8]) -> Result<Value, serde_json::Error>;
+
+pub(crate) fn as_seen<K: Writable>(answer: &[u8]) -> Result<Value, serde_json::Error> {
+    serde_json::to_value(serde_json::from_slice::<K>(answer)?)
+}
+
+fn outcome(code: StatusCode, is_as_seen: bool) -> ApplyOutcome {
+    match code {
+        StatusCode::CREATED => ApplyOutcome::Created,
+        _ if is_as_seen => ApplyOutcome::Unchanged,
+        _ => ApplyOutcome::Changed,
+    }
+}
+
+/// The apply configuration: what is wanted, without what the server decides, what belongs to the status, and what is null.
+pub(crate) fn wanted(mut object: Value, target: &Target) -> Value {
+    without_nulls(&mut object);
+    object["apiVersion"] = json!(target.api_version);
+    object["kind"] = json!(target.object.kind);
+    if let Some(members) = object.as_object_mut() {
+        members.remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for decided in [
+            "creationTimestamp",
+            "deletionTimestamp",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+            "selfLink",
+            "uid",
+        ] {
+            metadata.remove(decided);
+        }
+    }
+    object
+}
+
+pub(crate) fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::ObjectMeta;
+
+    use super::*;
+
+    #[test]
+    fn what_the_server_decides_and_what_is_null_is_not_wanted() {
+        let metadata = ObjectMeta {
+            name: Some("app".to_owned()),
+            namespace: Some("shop".to_owned()),
+            uid: Some("u".to_owned()),
+            resource_version: Some("7".to_owned()),
+            generation: Some(3),
+            ..ObjectMeta::default()
+        };
+        let target = Target::of(&ConfigMap { metadata: metadata.clone(), ..ConfigMap::default() }, &()).expect("named");
+        let object = json!({"metadata": metadata, "status": {"a": 1}, "spec": {"a": null, "b": [{"c": null, "d": 1}]}});
+        assert_eq!(
+            wanted(object, &target),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app", "namespace": "shop"},
+                "spec": {"b": [{"d": 1}]},
+            })
+        );
+    }
+}

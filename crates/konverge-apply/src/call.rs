@@ -1,0 +1,64 @@
+//! One request to the API server and its answer.
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use kube::{Client, client::Body, core::request};
+use serde::de::DeserializeOwned;
+
+use crate::{
+    error::{ApplyError, refusal},
+    object::ObjectName,
+};
+
+/// What the API server answered, whatever it was.
+pub(crate) struct Answer {
+    pub(crate) code: StatusCode,
+    headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn decode<T: DeserializeOwned>(&self, object: &ObjectName) -> Result<T, ApplyError> {
+        serde_json::from_slice(&self.body)
+            .map_err(|source| ApplyError::Answer { object: Box::new(object.clone()), source })
+    }
+
+    /// The error that a code other than a success is.
+    pub(crate) fn refusal(&self, object: &ObjectName) -> ApplyError {
+        refusal(object, self.code, &self.headers, &self.body)
+    }
+
+    /// The answer itself if it is a success.
+    pub(crate) fn success(self, object: &ObjectName) -> Result<Self, ApplyError> {
+        if self.code.is_success() { Ok(self) } else { Err(self.refusal(object)) }
+    }
+}
+
+/// Sends a request that kube has built.
+pub(crate) async fn send(
+    client: &Client,
+    object: &ObjectName,
+    request: Result<Request<Vec<u8>>, request::Error>,
+) -> Result<Answer, ApplyError> {
+    let request = request.map_err(|source| ApplyError::Request { object: Box::new(object.clone()), source })?;
+    exchange(client, object, request.map(Body::from)).await
+}
+
+/// Sends a request that kube has built, with another body than kube gave it.
+pub(crate) async fn send_with_body(
+    client: &Client,
+    object: &ObjectName,
+    request: Result<Request<Vec<u8>>, request::Error>,
+    body: Bytes,
+) -> Result<Answer, ApplyError> {
+    let request = request.map_err(|source| ApplyError::Request { object: Box::new(object.clone()), source })?;
+    exchange(client, object, request.map(|_| Body::from(body))).await
+}
+
+async fn exchange(client: &Client, object: &ObjectName, request: Request<Body>) -> Result<Answer, ApplyError> {
+    let transport = |source| ApplyError::Transport { object: Box::new(object.clone()), source };
+    let response = client.send(request).await.map_err(transport)?;
+    let (head, body) = response.into_parts();
+    let body = body.collect_bytes().await.map_err(transport)?;
+    Ok(Answer { code: head.status, headers: head.headers, body })
+}

@@ -1,0 +1,283 @@
+//! The children that an owner should have: apply all of them, prune what is not among them.
+
+mod budget;
+mod prune;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use konverge_core::error::{Classify, ErrorClass};
+use kube::Resource;
+use serde_json::Value;
+
+use crate::{
+    applier::{Applier, ApplyOutcome, AsSeen, as_seen, wanted},
+    delete::Deletion,
+    difference::Difference,
+    error::ApplyError,
+    object::{ObjectName, Target, Writable, json as to_json, metadata_string},
+    owners::{MANAGED_BY, Owner},
+    readiness::{Readiness, readiness},
+};
+
+pub use self::budget::{ALLOW_DELETES, DeleteBudget};
+use self::prune::{Observed, to_prune};
+
+/// What one owner wants to exist, and what was seen of it.
+///
+/// Every child gets the label [`OWNER_UID`](crate::owners::OWNER_UID) and, where Kubernetes allows it, a controller reference to
+/// the owner; elsewhere labels that lead back to it. Guarantees of [`apply`](Self::apply):
+///
+/// - A child that is in step costs no request.
+/// - Nothing is deleted but what was [observed](Self::observe), has this owner's uid in its label and is not wanted; with its
+///   uid and resource version as preconditions, in its own namespace.
+/// - Nothing is deleted before all that is wanted has been written, and not more than the [`DeleteBudget`] allows.
+/// - An object that was not seen as a child of this owner is taken over only if nobody disagrees about any of its fields.
+///
+/// Does not find objects of kinds that were not observed, and does not wait for what is being deleted.
+#[must_use = "nothing is written before `apply`"]
+pub struct DesiredSet {
+    owner: Owner,
+    budget: DeleteBudget,
+    children: Vec<Child>,
+    observed: BTreeMap<String, Observed>,
+    faults: Vec<ApplyError>,
+}
+
+struct Child {
+    target: Target,
+    wanted: Value,
+    as_seen: AsSeen,
+}
+
+/// A child after an apply.
+#[derive(Debug, Clone)]
+pub struct ChildReport {
+    /// The child.
+    pub object: ObjectName,
+    /// Its API version, such as `apps/v1`.
+    pub api_version: String,
+    /// What the apply did.
+    pub outcome: ApplyOutcome,
+    /// The child as it is now, as JSON; in a dry run as it would be.
+    pub state: Value,
+    /// In a dry run, what would change; else empty.
+    pub differences: Vec<Difference>,
+}
+
+/// What an apply of a set did.
+#[derive(Debug, Clone, Default)]
+#[must_use = "the report tells whether something changed"]
+pub struct SetReport {
+    /// The children, in the order in which they were added.
+    pub children: Vec<ChildReport>,
+    /// What was not wanted any more and is deleted now, or being deleted.
+    pub pruned: Vec<ObjectName>,
+}
+
+impl SetReport {
+    /// The children that are not ready, and why.
+    pub fn not_ready(&self) -> impl Iterator<Item = (&ObjectName, Readiness)> {
+        let all = self.children.iter().map(|child| (&child.object, readiness(Some(&child.state))));
+        all.filter(|(_, readiness)| !readiness.is_current())
+    }
+
+    /// Whether something is different now.
+    pub fn is_change(&self) -> bool {
+        !self.pruned.is_empty() || self.children.iter().any(|child| child.outcome.is_change())
+    }
+}
+
+/// Why a set is not as it should be. What could be applied is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetError {
+    /// Some children could not be written or pruned. All others were tried; nothing was pruned if one was not written.
+    #[error("{}{}", failed.first().map_or_else(String::new, ToString::to_string), more(failed))]
+    Children {
+        /// What went wrong, in the order of the children. Never empty.
+        failed: Vec<ApplyError>,
+    },
+    /// More should be deleted than may be at once. Nothing was deleted; all that is wanted is applied.
+    #[error(
+        "{count} of the {existing} children of {owner} are not wanted any more, and only {allowed} may be deleted at once; nothing \
+         was deleted. If this is meant, annotate it: {ALLOW_DELETES}={count}"
+    )]
+    TooManyDeletions {
+        /// The owner.
+        owner: Box<ObjectName>,
+        /// How many should go.
+        count: usize,
+        /// How many there are.
+        existing: usize,
+        /// How many may go.
+        allowed: usize,
+    },
+}
+
+fn more(failed: &[ApplyError]) -> String {
+    match failed.len() {
+        0 | 1 => String::new(),
+        all => format!(" (and {} more children)", all - 1),
+    }
+}
+
+impl Classify for SetError {
+    /// As soon as one failure may go away by itself, it is worth another attempt.
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::TooManyDeletions { .. } => ErrorClass::Permanent,
+            Self::Children { failed } => {
+                let classes = || failed.iter().map(Classify::class);
+                let later = classes().filter_map(|class| match class {
+                    ErrorClass::After(delay) => Some(delay),
+                    ErrorClass::Transient | ErrorClass::Permanent => None,
+                });
+                match later.min() {
+                    _ if classes().any(|class| class == ErrorClass::Transient) => ErrorClass::Transient,
+                    Some(delay) => ErrorClass::After(delay),
+                    None => ErrorClass::Permanent,
+                }
+            }
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::TooManyDeletions { .. } => "TooManyDeletions",
+            Self::Children { failed } => failed.first().map_or("Failed", Classify::reason),
+        }
+    }
+}
+
+impl DesiredSet {
+    /// An empty set of children of `owner`.
+    pub fn new(owner: Owner) -> Self {
+        Self {
+            owner,
+            budget: DeleteBudget::default(),
+            children: Vec::new(),
+            observed: BTreeMap::new(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// How much one apply may delete.
+    pub fn budget(self, budget: DeleteBudget) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// Adds a child. One of a namespaced kind that says no namespace goes into the owner's.
+    #[expect(clippy::should_implement_trait, reason = "a set grows by `add` everywhere; nobody adds sets with `+`")]
+    pub fn add<K: Writable + Resource<DynamicType: Default>>(self, child: K) -> Self {
+        self.add_with(child, &K::DynamicType::default())
+    }
+
+    /// [`add`](Self::add) for kinds that are known at run time only; they have to say their namespace.
+    pub fn add_with<K: Writable>(mut self, mut child: K, kind: &K::DynamicType) -> Self {
+        if child.meta().namespace.is_none() && crate::object::is_namespaced::<K>() {
+            child.meta_mut().namespace.clone_from(&self.owner.object.namespace);
+        }
+        self.owner.adopt(child.meta_mut());
+        let target = Target::of(&child, kind);
+        match target.and_then(|target| to_json(&child, kind).map(|object| (wanted(object, &target), target))) {
+            Err(fault) => self.faults.push(fault),
+            Ok((wanted, target)) => match self.children.iter().find(|known| known.target.key() == target.key()) {
+                None => self.children.push(Child { target, wanted, as_seen: as_seen::<K> }),
+                Some(known) if known.wanted == wanted => {}
+                Some(_) => self.faults.push(ApplyError::WantedTwice { object: Box::new(target.object) }),
+            },
+        }
+        self
+    }
+
+    /// Tells what exists of a kind: at least the children of this owner, as an index by [`OWNER_UID`](crate::owners::OWNER_UID)
+    /// finds them. Others are recognised as such. Kinds that are never told are never pruned.
+    pub fn observe<'a, K>(self, objects: impl IntoIterator<Item = &'a K>) -> Self
+    where
+        K: Writable + Resource<DynamicType: Default> + 'a,
+    {
+        self.observe_with(objects, &K::DynamicType::default())
+    }
+
+    /// [`observe`](Self::observe) for kinds that are known at run time only.
+    pub fn observe_with<'a, K>(mut self, objects: impl IntoIterator<Item = &'a K>, kind: &K::DynamicType) -> Self
+    where
+        K: Writable + 'a,
+    {
+        for object in objects {
+            let target = Target::of(object, kind);
+            match target.and_then(|target| to_json(object, kind).map(|state| Observed { target, state })) {
+                Err(fault) => self.faults.push(fault),
+                Ok(observed) => drop(self.observed.insert(observed.target.key(), observed)),
+            }
+        }
+        self
+    }
+
+    /// Makes the children exist as they are wanted, one after the other in the order in which they were added, and deletes what is not
+    /// wanted any more.
+    pub async fn apply(self, applier: &Applier) -> Result<SetReport, SetError> {
+        let (mut report, mut failed) = (SetReport::default(), self.faults);
+        for mut child in self.children {
+            child.wanted["metadata"]["labels"][MANAGED_BY] = label_value(applier.manager()).into();
+            match apply_child(applier, &self.owner, &child, self.observed.get(&child.target.key())).await {
+                Ok(child) => report.children.push(child),
+                Err(error) => failed.push(error),
+            }
+        }
+        if !failed.is_empty() {
+            return Err(SetError::Children { failed });
+        }
+        // A kind can be served by two groups, so an object is known by its uid too.
+        let key = |child: &ChildReport| crate::object::key(&child.api_version, &child.object);
+        let uid = |child: &ChildReport| metadata_string(&child.state, "uid").map(ToOwned::to_owned);
+        let wanted: BTreeSet<String> =
+            report.children.iter().map(key).chain(report.children.iter().filter_map(uid)).collect();
+        for unwanted in to_prune(&self.owner, self.observed.values(), &wanted, self.budget)? {
+            let target = &unwanted.target;
+            match applier.delete_target(target, unwanted.metadata("uid"), unwanted.metadata("resourceVersion")).await {
+                Ok(Deletion::Deleted | Deletion::Terminating) => report.pruned.push(target.object.clone()),
+                Ok(Deletion::Absent) => {}
+                Err(error) => failed.push(error),
+            }
+        }
+        if failed.is_empty() { Ok(report) } else { Err(SetError::Children { failed }) }
+    }
+}
+
+async fn apply_child(
+    applier: &Applier,
+    owner: &Owner,
+    child: &Child,
+    observed: Option<&Observed>,
+) -> Result<ChildReport, ApplyError> {
+    let is_ours = match observed.and_then(Observed::controller) {
+        Some(uid) if uid == owner.uid() => true,
+        Some(other) => {
+            let object = Box::new(child.target.object.clone());
+            return Err(ApplyError::OwnedByAnother { object, owner: other.to_owned() });
+        }
+        None => false,
+    };
+    let seen = observed.map(|observed| &observed.state);
+    let careful = applier.clone().without_force();
+    let applier = if is_ours { applier } else { &careful };
+    let result = applier.apply_json(&child.target, &child.wanted, seen, child.as_seen).await?;
+    let (outcome, state, differences) = match result {
+        Some(done) => (done.outcome, done.object, done.differences),
+        None => (ApplyOutcome::Unchanged, seen.cloned().unwrap_or_default(), Vec::new()),
+    };
+    let (object, api_version) = (child.target.object.clone(), child.target.api_version.clone());
+    Ok(ChildReport { object, api_version, outcome, state, differences })
+}
+
+/// A field manager may have characters that a label may not.
+fn label_value(manager: &str) -> String {
+    let allowed = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
+    let value: String =
+        manager.chars().map(|character| if allowed(character) { character } else { '-' }).take(63).collect();
+    value.trim_matches(|character: char| !character.is_ascii_alphanumeric()).to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::ObjectMeta;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::owners::OWNER_UID;
+
+fn owner(annotations: &[(&str, &str)], terminating: bool) -> Owner {
+    let object: ConfigMap = serde_json::from_value(json!({"metadata": {
+        "namespace": "shop", "name": "owner", "uid": "u-1",
+        "annotations": annotations.iter().copied().collect::<BTreeMap<_, _>>(),
+        "deletionTimestamp": terminating.then_some("2026-01-01T00:00:00Z"),
+    }}))
+    .expect("an object");
+    Owner::of(&object).expect("an owner")
+}
+
+fn config_map(namespace: Option<&str>, name: &str) -> ConfigMap {
+    let (namespace, name) = (namespace.map(ToOwned::to_owned), Some(name.to_owned()));
+    ConfigMap { metadata: ObjectMeta { namespace, name, ..ObjectMeta::default() }, ..ConfigMap::default() }
+}
+
+fn observed(name: &str, owner: Option<&str>, terminating: bool) -> Observed {
+    let target = Target::named::<ConfigMap>(&(), Some("shop"), name.to_owned());
+    let labels = owner.map(|owner| json!({OWNER_UID: owner}));
+    let deletion = terminating.then_some("2026-01-01T00:00:00Z");
+    let state = json!({"metadata": {"name": name, "uid": name, "labels": labels, "deletionTimestamp": deletion}});
+    Observed { target, state }
+}
+
+fn pruned(owner: &Owner, seen: &[Observed], wanted: &[&str], budget: DeleteBudget) -> Result<Vec<String>, SetError> {
+    let key = |name: &&str| Target::named::<ConfigMap>(&(), Some("shop"), (*name).to_owned()).key();
+    let pruned = to_prune(owner, seen.iter(), &wanted.iter().map(key).collect(), budget)?;
+    Ok(pruned.into_iter().map(|observed| observed.target.object.name.clone()).collect())
+}
+
+#[test]
+fn only_unwanted_children_of_this_owner_go() {
+    let seen = [
+        observed("wanted", Some("u-1"), false),
+        observed("unwanted", Some("u-1"), false),
+        observed("going", Some("u-1"), true),
+        observed("foreign", Some("u-2"), false),
+        observed("nobodys", None, false),
+    ];
+    let pruned = pruned(&owner(&[], false), &seen, &["wanted"], DeleteBudget::default()).expect("within the budget");
+    assert_eq!(pruned, ["unwanted"]);
+}
+
+#[test]
+fn beyond_the_budget_nothing_goes_unless_it_is_meant() {
+    let seen: Vec<_> = (0..5).map(|number| observed(&number.to_string(), Some("u-1"), false)).collect();
+    let tight = DeleteBudget { at_most: 2, percent: 50 };
+    let error = pruned(&owner(&[], false), &seen, &["0", "1"], tight).expect_err("three of five");
+    let text = error.to_string();
+    assert!(text.contains("3 of the 5 children of ConfigMap shop/owner") && text.contains("only 2"), "{text}");
+    assert!(text.contains("konverge.dev/allow-deletes=3"), "{text}");
+    assert_eq!((error.class(), error.reason()), (ErrorClass::Permanent, "TooManyDeletions"));
+    assert_eq!(pruned(&owner(&[], false), &seen, &["0", "1", "2"], tight).expect("two").len(), 2);
+    let meant = owner(&[(ALLOW_DELETES, "3")], false);
+    assert_eq!(pruned(&meant, &seen, &["0", "1"], tight).expect("allowed").len(), 3);
+    assert!(pruned(&meant, &seen, &["0"], tight).is_err(), "four were not meant");
+    assert!(pruned(&owner(&[(ALLOW_DELETES, "all")], false), &seen, &[], tight).is_err(), "not a number");
+    assert_eq!(pruned(&owner(&[], true), &seen, &[], tight).expect("the owner goes").len(), 5);
+}
+
+#[test]
+fn children_are_adopted_when_they_are_added() {
+    let set = DesiredSet::new(owner(&[], false))
+        .add(config_map(None, "here"))
+        .add(config_map(Some("till"), "there"))
+        .add(Namespace { metadata: config_map(None, "top").metadata, ..Namespace::default() });
+    assert!(set.faults.is_empty());
+    let metadata = |number: usize| &set.children[number].wanted["metadata"];
+    assert_eq!((&metadata(0)["namespace"], &metadata(0)["labels"]), (&json!("shop"), &json!({OWNER_UID: "u-1"})));
+    assert_eq!(metadata(0)["ownerReferences"][0]["uid"], "u-1");
+    for number in [1, 2] {
+        assert_eq!(metadata(number).get("ownerReferences"), None);
+        assert_eq!(metadata(number)["labels"]["konverge.dev/owner-name"], "owner");
+        assert_eq!(metadata(number)["labels"]["konverge.dev/owner-namespace"], "shop");
+    }
+}
+
+#[test]
+fn one_name_has_one_content() {
+    let other = ConfigMap { data: Some(BTreeMap::new()), ..config_map(None, "a") };
+    let set = DesiredSet::new(owner(&[], false)).add(config_map(None, "a")).add(config_map(Some("shop"), "a"));
+    assert!(set.faults.is_empty() && set.children.len() == 1, "the same twice is the same");
+    let set = set.add(other).add(config_map(None, ""));
+    let reasons: Vec<_> = set.faults.iter().map(Classify::reason).collect();
+    assert_eq!(reasons, ["WantedTwice", "MissingField"]);
+}
+
+#[test]
+fn the_class_of_many_failures_is_the_most_hopeful() {
+    let object = || Box::new(Target::named::<Namespace>(&(), None, "a".to_owned()).object);
+    let permanent = || ApplyError::WantedTwice { object: object() };
+    let later = |seconds| ApplyError::Refused {
+        object: object(),
+        code: 429,
+        status_reason: String::new(),
+        message: String::new(),
+        retry_after: Some(std::time::Duration::from_secs(seconds)),
+    };
+    let class = |failed| SetError::Children { failed }.class();
+    assert_eq!(class(vec![permanent(), permanent()]), ErrorClass::Permanent);
+    assert_eq!(class(vec![permanent(), later(7), later(5)]), ErrorClass::After(std::time::Duration::from_secs(5)));
+    assert_eq!(class(vec![later(7), ApplyError::Gone { object: object() }]), ErrorClass::Transient);
+    let text = SetError::Children { failed: vec![permanent(), permanent()] }.to_string();
+    assert!(text.ends_with("(and 1 more children)"), "{text}");
+}
+
+proptest! {
+    #[test]
+    fn labels_can_hold_every_manager(manager in "\\PC{1,128}") {
+        let value = label_value(&manager);
+        prop_assert!(value.len() <= 63);
+        prop_assert!(value.chars().all(|character| character.is_ascii_alphanumeric() || "-_.".contains(character)));
+        prop_assert!(value.is_empty() || value.ends_with(|last: char| last.is_ascii_alphanumeric()));
+    }
+
+    #[test]
+    fn pruning_is_all_or_nothing_and_never_touches_others(
+        seen in proptest::collection::vec((0..3_u8, any::<bool>(), any::<bool>()), 0..20),
+        at_most in 0..10_usize,
+    ) {
+        let seen: Vec<_> = seen.into_iter().enumerate().map(|(number, (owner, wanted, terminating))| {
+            (observed(&number.to_string(), ["u-1", "u-2", ""].get(usize::from(owner)).copied().filter(|uid| !uid.is_empty()), terminating), wanted)
+        }).collect();
+        let wanted = seen.iter().filter(|(_, wanted)| *wanted).map(|(observed, _)| observed.target.key()).collect();
+        let due: Vec<_> = seen.iter()
+            .filter(|(observed, wanted)| !wanted && observed.owner() == Some("u-1") && observed.metadata("deletionTimestamp").is_none())
+            .collect();
+        match to_prune(&owner(&[], false), seen.iter().map(|(observed, _)| observed), &wanted, DeleteBudget { at_most, percent: 0 }) {
+            Ok(pruned) => {
+                prop_assert!(pruned.len() <= at_most);
+                prop_assert_eq!(pruned.len(), due.len());
+                prop_assert!(pruned.iter().all(|observed| observed.owner() == Some("u-1")));
+            }
+            Err(_) => prop_assert!(due.len() > at_most),
+        }
+    }
+}

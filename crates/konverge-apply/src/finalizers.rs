@@ -1,0 +1,222 @@
+//! Finalizers: adding and removing our own entry, and nobody else's.
+
+use http::StatusCode;
+use kube::{
+    Resource,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    applier::{Applier, as_seen},
+    call::send,
+    error::ApplyError,
+    object::{ObjectName, Target, Writable},
+    witness::Writing,
+};
+
+impl Applier {
+    /// Adds the finalizer, so that the object stays until [`remove_finalizer`](Self::remove_finalizer). `object` is what the caller
+    /// saw last. The object as it is now; nothing when it had the finalizer already and no request was needed.
+    ///
+    /// [`ApplyError::OutOfDate`] means that somebody else changed the finalizers since, and nothing was written.
+    /// [`ApplyError::Terminating`] means that it is too late: the object is being deleted without it.
+    pub async fn add_finalizer<K>(&self, object: &K, finalizer: &str) -> Result<Option<K>, ApplyError>
+    where
+        K: Writable + Resource<DynamicType: Default>,
+    {
+        self.add_finalizer_with(object, finalizer, &K::DynamicType::default()).await
+    }
+
+    /// [`add_finalizer`](Self::add_finalizer) for kinds that are known at run time only.
+    pub async fn add_finalizer_with<K: Writable>(
+        &self,
+        object: &K,
+        finalizer: &str,
+        kind: &K::DynamicType,
+    ) -> Result<Option<K>, ApplyError> {
+        let target = Target::of(object, kind)?;
+        check(finalizer, &target.object)?;
+        let metadata = object.meta();
+        let Some(patch) = addition(metadata.finalizers.as_deref(), finalizer) else { return Ok(None) };
+        if metadata.deletion_timestamp.is_some() {
+            return Err(ApplyError::Terminating { object: Box::new(target.object) });
+        }
+        self.patch_finalizers(&target, metadata.uid.as_deref(), patch).await
+    }
+
+    /// Removes the finalizer and leaves those of others. `object` is what the caller saw last. The object as it was then, which may
+    /// have been the last that was seen of it; nothing when it did not have the finalizer or is gone.
+    ///
+    /// [`ApplyError::OutOfDate`] means that somebody else changed the finalizers since, and nothing was written.
+    pub async fn remove_finalizer<K>(&self, object: &K, finalizer: &str) -> Result<Option<K>, ApplyError>
+    where
+        K: Writable + Resource<DynamicType: Default>,
+    {
+        self.remove_finalizer_with(object, finalizer, &K::DynamicType::default()).await
+    }
+
+    /// [`remove_finalizer`](Self::remove_finalizer) for kinds that are known at run time only.
+    pub async fn remove_finalizer_with<K: Writable>(
+        &self,
+        object: &K,
+        finalizer: &str,
+        kind: &K::DynamicType,
+    ) -> Result<Option<K>, ApplyError> {
+        let target = Target::of(object, kind)?;
+        let metadata = object.meta();
+        let Some(patch) = removal(metadata.finalizers.as_deref(), finalizer) else { return Ok(None) };
+        match self.patch_finalizers(&target, metadata.uid.as_deref(), patch).await {
+            // What was to become possible has happened.
+            Err(ApplyError::Gone { .. }) => Ok(None),
+            patched => patched,
+        }
+    }
+
+    async fn patch_finalizers<K: Writable>(
+        &self,
+        target: &Target,
+        uid: Option<&str>,
+        mut patch: Vec<Value>,
+    ) -> Result<Option<K>, ApplyError> {
+        if let Some(uid) = uid {
+            patch.insert(0, json!({"op": "test", "path": "/metadata/uid", "value": uid}));
+        }
+        let patch = serde_json::from_value(json!(patch)).map_err(|source| ApplyError::Encode {
+            kind: target.object.kind.clone(),
+            name: target.object.name.clone(),
+            source,
+        })?;
+        let parameters = PatchParams {
+            dry_run: self.is_dry_run(),
+            field_manager: Some(self.manager().to_owned()),
+            ..PatchParams::default()
+        };
+        let writing = self.begin(target);
+        let request = target.requests().patch(target.name(), &parameters, &Patch::<()>::Json(patch));
+        let answer = send(self.client(), &target.object, request).await?;
+        let unreadable = |source| ApplyError::Answer { object: Box::new(target.object.clone()), source };
+        match answer.code {
+            StatusCode::NOT_FOUND => {
+                if let Some(writing) = writing {
+                    writing.deleted(uid);
+                }
+                Err(ApplyError::Gone { object: Box::new(target.object.clone()) })
+            }
+            // Of all that the API server could find wrong with such a patch, only a failed test is left.
+            StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY => {
+                Err(ApplyError::OutOfDate { object: Box::new(target.object.clone()) })
+            }
+            _ => {
+                let after = as_seen::<K>(&answer.success(&target.object)?.body).map_err(unreadable)?;
+                if let Some(writing) = writing {
+                    witness(writing, &after, uid);
+                }
+                serde_json::from_value(after).map(Some).map_err(unreadable)
+            }
+        }
+    }
+}
+
+/// An object that was only kept by the finalizer is gone when the answer comes, which shows its last state.
+fn witness(writing: Box<dyn Writing>, after: &Value, uid: Option<&str>) {
+    let metadata = |field: &str| after.get("metadata").and_then(|metadata| metadata.get(field));
+    let is_kept = metadata("finalizers").and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
+        || metadata("deletionGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|grace| grace > 0);
+    if metadata("deletionTimestamp").is_some() && !is_kept {
+        writing.deleted(uid);
+    } else {
+        writing.wrote(after);
+    }
+}
+
+/// The operations that add an entry; nothing if it is there.
+fn addition(finalizers: Option<&[String]>, finalizer: &str) -> Option<Vec<Value>> {
+    let known = finalizers.unwrap_or_default();
+    if known.iter().any(|known| known == finalizer) {
+        return None;
+    }
+    Some(if known.is_empty() {
+        vec![
+            json!({"op": "test", "path": "/metadata/finalizers", "value": null}),
+            json!({"op": "add", "path": "/metadata/finalizers", "value": [finalizer]}),
+        ]
+    } else {
+        // The whole list is compared, or our entry could get into it twice.
+        vec![
+            json!({"op": "test", "path": "/metadata/finalizers", "value": known}),
+            json!({"op": "add", "path": "/metadata/finalizers/-", "value": finalizer}),
+        ]
+    })
+}
+
+/// The operations that remove an entry; nothing if it is not there.
+fn removal(finalizers: Option<&[String]>, finalizer: &str) -> Option<Vec<Value>> {
+    let position = finalizers.unwrap_or_default().iter().position(|known| known == finalizer)?;
+    let path = format!("/metadata/finalizers/{position}");
+    Some(vec![json!({"op": "test", "path": path, "value": finalizer}), json!({"op": "remove", "path": path})])
+}
+
+/// A prefix that is a domain, and a word. Anything else the API server refuses, and could not be told from a failed test.
+fn check(finalizer: &str, object: &ObjectName) -> Result<(), ApplyError> {
+    let is_word = |word: &str, limit: usize, more: &[char]| {
+        !word.is_empty()
+            && word.len() <= limit
+            && word.chars().all(|character| character.is_ascii_alphanumeric() || more.contains(&character))
+            && word.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && word.ends_with(|last: char| last.is_ascii_alphanumeric())
+    };
+    let is_domain = |domain: &str| {
+        domain.len() <= 253
+            && domain.split('.').all(|label| is_word(label, 63, &['-']))
+            && !domain.contains(|character: char| character.is_ascii_uppercase())
+    };
+    match finalizer.split_once('/') {
+        Some((domain, word)) if is_domain(domain) && is_word(word, 63, &['-', '_', '.']) => Ok(()),
+        _ => Err(ApplyError::InvalidFinalizer { object: Box::new(object.clone()), finalizer: finalizer.to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(finalizers: &[&str]) -> Vec<String> {
+        finalizers.iter().map(|finalizer| (*finalizer).to_owned()).collect()
+    }
+
+    #[test]
+    fn nothing_is_sent_when_there_is_nothing_to_do() {
+        assert_eq!(addition(Some(&list(&["a/b", "c/d"])), "c/d"), None);
+        assert_eq!(removal(Some(&list(&["a/b"])), "c/d"), None);
+        assert_eq!(removal(None, "c/d"), None);
+    }
+
+    #[test]
+    fn every_patch_tests_what_it_stands_on() {
+        for (known, expected) in
+            [(None, Value::Null), (Some(vec![]), Value::Null), (Some(list(&["a/b"])), json!(["a/b"]))]
+        {
+            let patch = addition(known.as_deref(), "c/d").expect("a patch");
+            assert_eq!(patch[0], json!({"op": "test", "path": "/metadata/finalizers", "value": expected}));
+        }
+        assert_eq!(
+            removal(Some(&list(&["a/b", "c/d"])), "c/d").expect("a patch"),
+            [
+                json!({"op": "test", "path": "/metadata/finalizers/1", "value": "c/d"}),
+                json!({"op": "remove", "path": "/metadata/finalizers/1"}),
+            ]
+        );
+    }
+
+    #[test]
+    fn names_have_a_domain_and_a_word() {
+        let object = ObjectName { kind: "A".to_owned(), namespace: None, name: "b".to_owned() };
+        for good in ["example.com/cleanup", "a/b", "konverge.dev/Clean_up.1"] {
+            assert!(check(good, &object).is_ok(), "{good}");
+        }
+        for bad in ["", "cleanup", "/cleanup", "example.com/", "Example.com/a", "a..b/c", "a/b/c", "a/-b", "a b/c"] {
+            assert!(check(bad, &object).is_err(), "{bad}");
+        }
+    }
+}

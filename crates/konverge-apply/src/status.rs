@@ -1,0 +1,200 @@
+//! Writing `status`: once, and only when it says something new.
+
+use kube::{Resource, api::Patch};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{
+    applier::{Applier, as_seen, without_nulls},
+    error::ApplyError,
+    in_step::is_status_in_step,
+    object::{Target, Writable, json as to_json, metadata_string},
+};
+
+/// Writes the status of objects under the field manager of its [`Applier`].
+///
+/// Guarantees: after a successful write the manager owns exactly the given members of `status`; those of others stay, those it
+/// had before go. A status that says the same as the observed one is not written; the times of conditions that did not change
+/// are kept.
+///
+/// Assumes that the kind has the status subresource. Cannot tell in advance that the object was made anew since it was seen, as the
+/// API server ignores the uid there: then the new object has the status until its own first one, and [`ApplyError::Gone`] says so.
+#[derive(Clone)]
+pub struct StatusWriter {
+    applier: Applier,
+}
+
+impl StatusWriter {
+    /// Writes through `applier`.
+    pub fn new(applier: Applier) -> Self {
+        Self { applier }
+    }
+
+    /// Makes `status` the status of `object`, which is what the caller saw last. Whether something was written.
+    ///
+    /// The whole status belongs into one call: what is left out of it is removed.
+    pub async fn write<K>(&self, object: &K, status: &impl Serialize) -> Result<bool, ApplyError>
+    where
+        K: Writable + Resource<DynamicType: Default>,
+    {
+        self.write_with(object, status, &K::DynamicType::default()).await
+    }
+
+    /// [`write`](Self::write) for kinds that are known at run time only.
+    pub async fn write_with<K: Writable>(
+        &self,
+        object: &K,
+        status: &impl Serialize,
+        kind: &K::DynamicType,
+    ) -> Result<bool, ApplyError> {
+        let target = Target::of(object, kind)?;
+        let observed = to_json(object, kind)?;
+        let status = serde_json::to_value(status).map_err(|source| ApplyError::Encode {
+            kind: target.object.kind.clone(),
+            name: target.object.name.clone(),
+            source,
+        })?;
+        let Some(body) = to_write(&target, status, &observed, self.applier.manager()) else { return Ok(false) };
+        let uid = metadata_string(&observed, "uid");
+        let writing = self.applier.begin(&target);
+        let parameters = self.applier.parameters();
+        let request =
+            target.requests().patch_subresource("status", target.name(), &parameters, &Patch::Apply(json!({})));
+        let answer = self.applier.exchange(&target, request, &body, uid).await?;
+        let after = as_seen::<K>(&answer.body)
+            .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
+        if let Some(writing) = writing {
+            writing.wrote(&after);
+        }
+        if metadata_string(&after, "uid") != uid {
+            return Err(ApplyError::Gone { object: Box::new(target.object) });
+        }
+        // The answer to a dry run has the version of the object as it is.
+        let part = if self.applier.is_dry_run() { "/status" } else { "/metadata/resourceVersion" };
+        Ok(after.pointer(part) != observed.pointer(part))
+    }
+}
+
+/// The body of the write; nothing if the observed status says it all.
+fn to_write(target: &Target, mut status: Value, observed: &Value, manager: &str) -> Option<Value> {
+    without_nulls(&mut status);
+    let mut seen = observed.get("status").cloned().unwrap_or_default();
+    without_nulls(&mut seen);
+    keep_transition_times(&mut status, &seen);
+    if status == seen || (seen.is_null() && status.as_object().is_some_and(serde_json::Map::is_empty)) {
+        return None;
+    }
+    let body = json!({
+        "apiVersion": target.api_version,
+        "kind": target.object.kind,
+        "metadata": {"name": target.name()},
+        "status": status,
+    });
+    // Others may have more in it, which the comparison of the whole cannot allow for.
+    (!is_status_in_step(&body, observed, manager)).then_some(body)
+}
+
+/// Gives each condition the time of the observed one of its type, unless its status changed: that is what the time means.
+fn keep_transition_times(status: &mut Value, observed: &Value) {
+    let seen = observed.get("conditions").and_then(Value::as_array);
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    let (Some(conditions), Some(seen)) = (conditions, seen) else { return };
+    for condition in conditions {
+        let same =
+            |seen: &&Value| seen.get("type") == condition.get("type") && seen.get("status") == condition.get("status");
+        if let Some(time) = seen.iter().find(same).and_then(|seen| seen.get("lastTransitionTime")) {
+            condition["lastTransitionTime"] = time.clone();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn target() -> Target {
+        Target::named::<ConfigMap>(&(), Some("shop"), "app".to_owned())
+    }
+
+    fn condition(status: &str, time: &str) -> Value {
+        json!({"type": "Ready", "status": status, "reason": "R", "message": "", "lastTransitionTime": time})
+    }
+
+    #[test]
+    fn a_status_that_says_the_same_is_not_written() {
+        let same = [
+            (json!({}), json!({})),
+            (json!({}), json!({"status": {}})),
+            (json!({"a": null}), json!({})),
+            (json!({"a": 1, "b": null}), json!({"status": {"a": 1}})),
+            (
+                json!({"conditions": [condition("True", "t2")]}),
+                json!({"status": {"conditions": [condition("True", "t1")]}}),
+            ),
+        ];
+        for (status, observed) in same {
+            assert_eq!(to_write(&target(), status.clone(), &observed, "ours"), None, "{status} {observed}");
+        }
+        let news = [
+            (json!({"a": 1}), json!({})),
+            (json!({}), json!({"status": {"a": 1}})),
+            (json!({"a": 2}), json!({"status": {"a": 1}})),
+            (
+                json!({"conditions": [condition("False", "t2")]}),
+                json!({"status": {"conditions": [condition("True", "t1")]}}),
+            ),
+        ];
+        for (status, observed) in news {
+            assert!(to_write(&target(), status.clone(), &observed, "ours").is_some(), "{status} {observed}");
+        }
+    }
+
+    #[test]
+    fn the_body_has_the_status_and_nothing_else() {
+        let observed = json!({"metadata": {"name": "app", "labels": {"a": "b"}}, "spec": {"a": 1}});
+        assert_eq!(
+            to_write(&target(), json!({"ready": true}), &observed, "ours"),
+            Some(json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}, "status": {"ready": true}
+            }))
+        );
+    }
+
+    #[test]
+    fn what_others_own_in_the_status_is_no_news() {
+        let fields = json!({"f:status": {"f:ready": {}}});
+        let entry = json!({
+            "manager": "ours", "operation": "Apply", "apiVersion": "v1", "subresource": "status", "fieldsV1": fields
+        });
+        let observed = json!({"metadata": {"managedFields": [entry]}, "status": {"ready": true, "theirs": 1}});
+        assert_eq!(to_write(&target(), json!({"ready": true}), &observed, "ours"), None);
+        assert!(to_write(&target(), json!({"ready": false}), &observed, "ours").is_some());
+        assert!(to_write(&target(), json!({"ready": true, "theirs": 1}), &observed, "ours").is_none());
+        assert!(to_write(&target(), json!({}), &observed, "ours").is_some());
+        assert!(to_write(&target(), json!({"ready": true}), &observed, "another").is_some());
+    }
+
+    #[test]
+    fn times_change_with_the_status_and_by_type() {
+        let observed = json!({"conditions": [condition("True", "t1")]});
+        let mut status = json!({"conditions": [condition("True", "t2"), {"type": "Other", "status": "True", "lastTransitionTime": "t2"}]});
+        keep_transition_times(&mut status, &observed);
+        assert_eq!(status["conditions"][0]["lastTransitionTime"], "t1");
+        assert_eq!(status["conditions"][1]["lastTransitionTime"], "t2");
+    }
+
+    proptest! {
+        #[test]
+        fn writing_what_is_there_is_never_needed(times in proptest::collection::vec("[a-z]", 0..4)) {
+            let conditions = |times: &[String]| times.iter().enumerate()
+                .map(|(number, time)| json!({"type": number.to_string(), "status": "True", "lastTransitionTime": time}))
+                .collect::<Vec<_>>();
+            let observed = json!({"status": {"conditions": conditions(&times)}});
+            let later: Vec<String> = times.iter().map(|time| format!("{time}+")).collect();
+            prop_assert_eq!(to_write(&target(), json!({"conditions": conditions(&later)}), &observed, "ours"), None);
+        }
+    }
+}

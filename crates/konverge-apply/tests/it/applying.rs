@@ -1,0 +1,161 @@
+//! Server-side apply of any kind.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Namespace},
+};
+use konverge_apply::{Applier, ApplyError, ApplyOutcome};
+use konverge_core::error::{Classify, ErrorClass};
+use kube::{
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use serde_json::json;
+
+use super::*;
+
+fn config_map(namespace: &str, name: &str, data: &[(&str, &str)]) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        },
+        data: Some(data.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()),
+        ..ConfigMap::default()
+    }
+}
+
+#[tokio::test]
+async fn the_first_apply_creates_and_a_repetition_asks_nothing() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    let witness = Arc::new(Notes::default());
+    let applier = Applier::new(client, "ours").with_witness(witness.clone());
+    let desired = config_map(&namespace, "app", &[("a", "1"), ("b", "")]);
+    let created = applier.apply(&desired, None).await.unwrap();
+    assert_eq!(created.outcome, ApplyOutcome::Created);
+    let seen = api.get("app").await.unwrap();
+    assert_eq!(created.object, seen);
+    let version = seen.resource_version().unwrap();
+    assert_eq!(witness.taken(), [format!("v1 ConfigMap {namespace}/app: begin"), format!("wrote {version}")]);
+
+    for applier in [applier.clone(), Applier::new(applier.client().clone(), "ours")] {
+        let again = applier.apply(&desired, Some(&seen)).await.unwrap();
+        assert_eq!((again.outcome, again.object), (ApplyOutcome::Unchanged, seen.clone()));
+    }
+    // Without the object at hand it has to be asked, and nothing changes.
+    let asked = applier.apply(&desired, None).await.unwrap();
+    assert_eq!(asked.object, seen);
+    assert_eq!(writes_in(&namespace, 2).await, 2);
+}
+
+#[tokio::test]
+async fn drift_is_mended_and_what_is_no_longer_wanted_goes() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    let applier = Applier::new(client, "ours");
+    let desired = config_map(&namespace, "app", &[("a", "1"), ("b", "2")]);
+    let first = applier.apply(&desired, None).await.unwrap().object;
+    let by_hand = json!({"data": {"a": "drifted", "theirs": "kept"}});
+    let drifted = api.patch("app", &PatchParams::default(), &Patch::Merge(&by_hand)).await.unwrap();
+    let mended = applier.apply(&desired, Some(&drifted)).await.unwrap();
+    assert_eq!(mended.outcome, ApplyOutcome::Changed);
+    let less = config_map(&namespace, "app", &[("a", "1")]);
+    let fewer = applier.apply(&less, Some(&mended.object)).await.unwrap();
+    assert_eq!(fewer.outcome, ApplyOutcome::Changed);
+    let data = api.get("app").await.unwrap().data.unwrap();
+    assert_eq!(data, BTreeMap::from([("a", "1"), ("theirs", "kept")].map(|(k, v)| (k.to_owned(), v.to_owned()))));
+    // An old view costs a request and does no harm.
+    let late = applier.apply(&less, Some(&first)).await.unwrap();
+    assert_eq!(late.object, api.get("app").await.unwrap());
+}
+
+#[tokio::test]
+async fn what_is_deleted_or_made_anew_is_neither_made_again_nor_touched() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    let applier = Applier::new(client, "ours");
+    let seen = applier.apply(&config_map(&namespace, "app", &[("a", "1")]), None).await.unwrap().object;
+    let desired = config_map(&namespace, "app", &[("a", "2")]);
+    api.delete("app", &DeleteParams::default()).await.unwrap();
+    let error = applier.apply(&desired, Some(&seen)).await.expect_err("gone");
+    assert!(matches!(error, ApplyError::Gone { .. }), "{error}");
+    assert_eq!(error.class(), ErrorClass::Transient);
+    assert!(api.get_opt("app").await.unwrap().is_none());
+    let other = api.create(&PostParams::default(), &config_map(&namespace, "app", &[("new", "one")])).await.unwrap();
+    let error = applier.apply(&desired, Some(&seen)).await.expect_err("gone");
+    assert!(matches!(error, ApplyError::Gone { .. }), "{error}");
+    assert_eq!(api.get("app").await.unwrap(), other);
+}
+
+#[tokio::test]
+async fn without_force_the_managers_and_fields_are_named() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    let theirs = config_map(&namespace, "app", &[("a", "theirs"), ("b", "theirs")]);
+    let parameters = PostParams { field_manager: Some("kubectl".to_owned()), ..PostParams::default() };
+    let seen = api.create(&parameters, &theirs).await.unwrap();
+    let desired = config_map(&namespace, "app", &[("a", "ours"), ("b", "theirs")]);
+    let careful = Applier::new(client.clone(), "ours").without_force();
+    let error = careful.apply(&desired, Some(&seen)).await.expect_err("a conflict");
+    let ApplyError::Conflict { conflicts, .. } = &error else { panic!("{error}") };
+    assert_eq!(conflicts.len(), 1, "{error}");
+    assert!(conflicts[0].field == ".data.a" && conflicts[0].with.contains("kubectl"), "{error}");
+    let taken = Applier::new(client, "ours").apply(&desired, Some(&seen)).await.unwrap();
+    assert_eq!(taken.outcome, ApplyOutcome::Changed);
+}
+
+#[tokio::test]
+async fn a_dry_run_tells_what_would_change_and_writes_nothing() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    let real = Applier::new(client.clone(), "ours");
+    let witness = Arc::new(Notes::default());
+    let dry = real.clone().with_dry_run(true).with_witness(witness.clone());
+    let desired = config_map(&namespace, "app", &[("a", "1")]);
+    assert_eq!(dry.apply(&desired, None).await.unwrap().outcome, ApplyOutcome::Created);
+    assert!(api.get_opt("app").await.unwrap().is_none());
+    let seen = real.apply(&desired, None).await.unwrap().object;
+    let changed = dry.apply(&config_map(&namespace, "app", &[("a", "2")]), Some(&seen)).await.unwrap();
+    assert_eq!(changed.outcome, ApplyOutcome::Changed);
+    let lines: Vec<_> = changed.differences.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, [r#"~ .data.a: "1" -> "2""#]);
+    assert_eq!(api.get("app").await.unwrap(), seen);
+    assert!(witness.taken().is_empty(), "nothing was written");
+    // Without our entry in the managed fields it has to be asked, and nothing would change.
+    let mut bare = seen;
+    bare.metadata.managed_fields = None;
+    let applier = Applier::new(client.clone(), "ours").with_dry_run(true);
+    assert_eq!(applier.apply(&desired, Some(&bare)).await.unwrap().outcome, ApplyOutcome::Unchanged);
+
+    let mut secret = secret("db", &[("a", "hunter2")]);
+    secret.metadata.namespace = Some(namespace.clone());
+    let planned = applier.apply(&secret, None).await.unwrap();
+    let text = format!("{:?}", planned.differences);
+    assert!(text.contains("data") && text.contains("hidden") && !text.contains("aHVudGVyMg"), "{text}");
+}
+
+#[tokio::test]
+async fn dynamic_and_cluster_scoped_objects_are_written_too() {
+    let (client, namespace) = namespace().await;
+    let applier = Applier::new(client.clone(), "ours");
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
+    let desired = DynamicObject::new("web", &kind).within(&namespace).data(json!({"spec": {
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "web", "image": "web", "ports": [{"containerPort": 80}]}]}
+        }
+    }}));
+    let created = applier.apply_with(&desired, None, &kind).await.unwrap();
+    assert_eq!(created.outcome, ApplyOutcome::Created);
+    let again = applier.apply_with(&desired, Some(&created.object), &kind).await.unwrap();
+    assert_eq!(again.outcome, ApplyOutcome::Unchanged);
+    assert!(Api::<Deployment>::namespaced(client, &namespace).get("web").await.is_ok());
+    let labelled: Namespace =
+        serde_json::from_value(json!({"metadata": {"name": namespace, "labels": {"a": "b"}}})).unwrap();
+    assert_eq!(applier.apply(&labelled, None).await.unwrap().object.labels().get("a").unwrap(), "b");
+}

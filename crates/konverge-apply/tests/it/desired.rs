@@ -1,0 +1,286 @@
+//! Children of an owner: written, pruned, left alone.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use konverge_apply::{
+    Applier, ApplyError, ApplyOutcome, DeleteBudget, DesiredSet, Owner, SetError, SetReport,
+    owners::{OWNER_UID, owner_of},
+};
+use konverge_core::error::Classify;
+use kube::{
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    runtime::reflector::ObjectRef,
+};
+use serde_json::json;
+
+use super::status::{Sample, sample, samples};
+use super::*;
+
+fn config_map(namespace: Option<&str>, name: &str, data: &[(&str, &str)]) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta {
+            namespace: namespace.map(ToOwned::to_owned),
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        data: Some(data.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()),
+        ..ConfigMap::default()
+    }
+}
+
+struct Stage {
+    client: Client,
+    namespace: String,
+    children: Api<ConfigMap>,
+    applier: Applier,
+}
+
+async fn stage() -> Stage {
+    let (client, namespace) = namespace().await;
+    let children = Api::namespaced(client.clone(), &namespace);
+    Stage { applier: Applier::new(client.clone(), "ours"), client, namespace, children }
+}
+
+impl Stage {
+    async fn owner(&self, name: &str) -> Sample {
+        let api = samples(&self.client, &self.namespace).await;
+        api.create(&PostParams::default(), &sample(&self.namespace, name)).await.unwrap()
+    }
+
+    /// What an index by owner would give.
+    async fn seen(&self, api: &Api<ConfigMap>, owner: &Sample) -> Vec<ConfigMap> {
+        let selector = format!("{OWNER_UID}={}", owner.uid().unwrap());
+        api.list(&ListParams::default().labels(&selector)).await.unwrap().items
+    }
+
+    async fn apply(&self, owner: &Sample, children: Vec<ConfigMap>) -> Result<SetReport, SetError> {
+        let seen = self.seen(&self.children, owner).await;
+        let set = DesiredSet::new(Owner::of(owner).unwrap()).observe(&seen);
+        children.into_iter().fold(set, DesiredSet::add).apply(&self.applier).await
+    }
+
+    async fn names(&self) -> Vec<String> {
+        let objects = self.children.list(&ListParams::default()).await.unwrap().items;
+        objects.iter().map(ResourceExt::name_any).filter(|name| name != "kube-root-ca.crt").collect()
+    }
+}
+
+#[tokio::test]
+async fn children_are_made_kept_in_step_and_pruned() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    let child = |name: &str| config_map(None, name, &[("a", "1")]);
+    let made = stage.apply(&owner, vec![child("one"), child("two")]).await.unwrap();
+    assert!(made.is_change() && made.children.iter().all(|child| child.outcome == ApplyOutcome::Created));
+    let one = stage.children.get("one").await.unwrap();
+    assert_eq!(one.owner_references()[0].uid, owner.uid().unwrap());
+    assert_eq!(one.labels()["app.kubernetes.io/managed-by"], "ours");
+    assert_eq!(serde_json::to_value(&one).unwrap(), made.children[0].state);
+
+    let again = stage.apply(&owner, vec![child("one"), child("two")]).await.unwrap();
+    assert!(!again.is_change());
+    let fewer = stage.apply(&owner, vec![child("two")]).await.unwrap();
+    assert_eq!(
+        fewer.pruned.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [format!("ConfigMap {}/one", stage.namespace)]
+    );
+    assert_eq!(stage.names().await, ["two"]);
+    assert_eq!(writes_in(&stage.namespace, 4).await, 4, "the owner, two children, one deletion");
+}
+
+#[tokio::test]
+async fn row_06_gc_never_deletes_in_another_namespace() {
+    let stage = stage().await;
+    let elsewhere = control_plane().await.namespace("elsewhere").await.unwrap();
+    let there: Api<ConfigMap> = Api::namespaced(stage.client.clone(), &elsewhere);
+    let owner = stage.owner("owner").await;
+    // The same name in both namespaces, and only the one there is a child that is not wanted any more.
+    let bystander = stage.children.create(&PostParams::default(), &config_map(None, "x", &[])).await.unwrap();
+    let set = || DesiredSet::new(Owner::of(&owner).unwrap());
+    let made = set().add(config_map(Some(&elsewhere), "x", &[])).apply(&stage.applier).await.unwrap();
+    assert!(made.is_change());
+    let everything: Api<ConfigMap> = Api::all(stage.client.clone());
+    let seen = stage.seen(&everything, &owner).await;
+    assert_eq!(seen.len(), 1);
+    let gone = set().observe(&seen).apply(&stage.applier).await.unwrap();
+    assert_eq!(gone.pruned[0].to_string(), format!("ConfigMap {elsewhere}/x"));
+    assert!(there.get_opt("x").await.unwrap().is_none());
+    assert_eq!(stage.children.get("x").await.unwrap(), bystander);
+}
+
+#[tokio::test]
+async fn row_07_pruning_leaves_the_finalizers_of_others() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    let made = stage.apply(&owner, vec![config_map(None, "held", &[])]).await.unwrap();
+    assert!(made.is_change());
+    let finalizer = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    stage.children.patch("held", &PatchParams::default(), &Patch::Merge(&finalizer)).await.unwrap();
+    let pruned = stage.apply(&owner, vec![]).await.unwrap();
+    assert_eq!(pruned.pruned.len(), 1);
+    let held = stage.children.get("held").await.unwrap();
+    assert!(held.metadata.deletion_timestamp.is_some());
+    assert_eq!(held.finalizers(), ["example.com/hold"]);
+    let again = stage.apply(&owner, vec![]).await.unwrap();
+    assert!(!again.is_change(), "it is not deleted twice");
+}
+
+#[tokio::test]
+async fn row_09_neighbours_keep_their_children_and_a_moved_child_leaves_nothing_behind() {
+    let stage = stage().await;
+    let (first, second) = (stage.owner("first").await, stage.owner("second").await);
+    for round in 0..3 {
+        for (owner, child) in [(&first, "of-first"), (&second, "of-second")] {
+            let report = stage.apply(owner, vec![config_map(None, child, &[])]).await.unwrap();
+            assert_eq!(report.is_change(), round == 0, "{child} in round {round}");
+        }
+    }
+    assert_eq!(stage.names().await, ["of-first", "of-second"]);
+
+    // The child moves into another namespace.
+    let elsewhere = control_plane().await.namespace("elsewhere").await.unwrap();
+    let seen = stage.seen(&Api::all(stage.client.clone()), &first).await;
+    let set = DesiredSet::new(Owner::of(&first).unwrap()).observe(&seen);
+    let moved = set.add(config_map(Some(&elsewhere), "of-first", &[])).apply(&stage.applier).await.unwrap();
+    assert_eq!(moved.pruned.len(), 1);
+    assert_eq!(stage.names().await, ["of-second"]);
+
+    // Two owners want the same name.
+    let seen = stage.seen(&stage.children, &second).await;
+    let set = DesiredSet::new(Owner::of(&first).unwrap()).observe(&seen);
+    let error =
+        set.add(config_map(None, "of-second", &[("a", "mine")])).apply(&stage.applier).await.expect_err("taken");
+    assert_eq!(error.reason(), "OwnedByAnother", "{error}");
+    assert!(stage.children.get("of-second").await.unwrap().data.is_none());
+}
+
+#[tokio::test]
+async fn row_10_a_child_in_another_namespace_leads_back_to_its_owner() {
+    let stage = stage().await;
+    let elsewhere = control_plane().await.namespace("elsewhere").await.unwrap();
+    let there: Api<ConfigMap> = Api::namespaced(stage.client.clone(), &elsewhere);
+    for name in ["owner", &"long".repeat(20)] {
+        let owner = stage.owner(name).await;
+        let set = DesiredSet::new(Owner::of(&owner).unwrap()).add(config_map(Some(&elsewhere), "child", &[("a", "1")]));
+        assert!(set.apply(&stage.applier).await.unwrap().is_change());
+        let child = there.get("child").await.unwrap();
+        assert!(child.owner_references().is_empty());
+        let found: ObjectRef<Sample> = owner_of(&child.metadata, &()).unwrap();
+        assert_eq!(found, ObjectRef::from_obj(&owner));
+        // Drift there is mended.
+        let drift = json!({"data": {"a": "2"}});
+        there.patch("child", &PatchParams::default(), &Patch::Merge(&drift)).await.unwrap();
+        let seen = stage.seen(&there, &owner).await;
+        let set = DesiredSet::new(Owner::of(&owner).unwrap()).observe(&seen);
+        let mended = set.add(config_map(Some(&elsewhere), "child", &[("a", "1")])).apply(&stage.applier).await.unwrap();
+        assert_eq!(mended.children[0].outcome, ApplyOutcome::Changed);
+        there.delete("child", &DeleteParams::default()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_others_made_is_not_taken_over_in_silence() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    let by_hand = PostParams { field_manager: Some("kubectl".to_owned()), ..PostParams::default() };
+    let theirs = stage.children.create(&by_hand, &config_map(None, "app", &[("a", "theirs")])).await.unwrap();
+    let error = stage.apply(&owner, vec![config_map(None, "app", &[("a", "ours")])]).await.expect_err("a conflict");
+    let SetError::Children { failed } = &error else { panic!("{error}") };
+    assert!(matches!(failed[0], ApplyError::Conflict { .. }) && error.to_string().contains("kubectl"), "{error}");
+    assert_eq!(stage.children.get("app").await.unwrap(), theirs);
+    // Where nobody disagrees, it becomes a child.
+    let joined = stage.apply(&owner, vec![config_map(None, "app", &[("a", "theirs"), ("b", "ours")])]).await.unwrap();
+    assert!(joined.is_change());
+}
+
+#[tokio::test]
+async fn one_bad_child_stops_no_other_and_nothing_is_pruned() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    assert!(stage.apply(&owner, vec![config_map(None, "old", &[])]).await.unwrap().is_change());
+    let children = vec![config_map(None, "Bad Name", &[]), config_map(None, "new", &[])];
+    let error = stage.apply(&owner, children).await.expect_err("a bad name");
+    assert!(error.to_string().contains("Bad Name"), "{error}");
+    assert_eq!(stage.names().await, ["new", "old"]);
+    let repaired = stage.apply(&owner, vec![config_map(None, "new", &[])]).await.unwrap();
+    assert_eq!(repaired.pruned.len(), 1);
+}
+
+#[tokio::test]
+async fn an_object_that_changed_since_it_was_seen_is_not_pruned() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    assert!(stage.apply(&owner, vec![config_map(None, "old", &[])]).await.unwrap().is_change());
+    let seen = stage.seen(&stage.children, &owner).await;
+    let change = json!({"metadata": {"labels": {OWNER_UID: "another"}}});
+    stage.children.patch("old", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    let set = DesiredSet::new(Owner::of(&owner).unwrap()).observe(&seen);
+    let error = set.apply(&stage.applier).await.expect_err("out of date");
+    assert_eq!(error.reason(), "Conflict", "{error}");
+    assert_eq!(stage.names().await, ["old"]);
+}
+
+#[tokio::test]
+async fn beyond_the_budget_nothing_is_deleted_until_it_is_allowed() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    let children: Vec<_> = (0..4).map(|number| config_map(None, &format!("c{number}"), &[])).collect();
+    assert!(stage.apply(&owner, children.clone()).await.unwrap().is_change());
+    let tight = DeleteBudget { at_most: 1, percent: 50 };
+    let prune = async |owner: &Sample| {
+        let seen = stage.seen(&stage.children, owner).await;
+        let set = DesiredSet::new(Owner::of(owner).unwrap()).budget(tight).observe(&seen);
+        set.add(config_map(None, "c0", &[("applied", "yes")])).apply(&stage.applier).await
+    };
+    let error = prune(&owner).await.expect_err("three of four");
+    assert_eq!(error.reason(), "TooManyDeletions", "{error}");
+    assert_eq!(stage.names().await.len(), 4);
+    assert!(stage.children.get("c0").await.unwrap().data.is_some(), "what is wanted is applied");
+    let api = samples(&stage.client, &stage.namespace).await;
+    let allow = json!({"metadata": {"annotations": {"konverge.dev/allow-deletes": "3"}}});
+    let owner = api.patch("owner", &PatchParams::default(), &Patch::Merge(&allow)).await.unwrap();
+    assert_eq!(prune(&owner).await.unwrap().pruned.len(), 3);
+    assert_eq!(stage.names().await, ["c0"]);
+}
+
+#[tokio::test]
+async fn a_dry_run_of_a_set_writes_and_deletes_nothing() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    assert!(stage.apply(&owner, vec![config_map(None, "old", &[("a", "1")])]).await.unwrap().is_change());
+    let dry = Stage { applier: stage.applier.clone().with_dry_run(true), ..stage };
+    let before = dry.children.get("old").await.unwrap();
+    let report =
+        dry.apply(&owner, vec![config_map(None, "old", &[("a", "2")]), config_map(None, "new", &[])]).await.unwrap();
+    assert_eq!(report.children[0].differences[0].to_string(), r#"~ .data.a: "1" -> "2""#);
+    assert_eq!(report.children[1].outcome, ApplyOutcome::Created);
+    let report = dry.apply(&owner, vec![]).await.unwrap();
+    assert_eq!(report.pruned.len(), 1);
+    assert_eq!(dry.names().await, ["old"]);
+    assert_eq!(dry.children.get("old").await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn row_34_a_set_tells_which_children_are_not_ready() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
+    let deployment: k8s_openapi::api::apps::v1::Deployment = serde_json::from_value(json!({
+        "metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    }))
+    .unwrap();
+    let set = || DesiredSet::new(Owner::of(&owner).unwrap()).add(deployment.clone()).add(config_map(None, "app", &[]));
+    let report = set().apply(&stage.applier).await.unwrap();
+    let waiting: Vec<_> = report.not_ready().map(|(object, why)| format!("{object}: {why}")).collect();
+    assert_eq!(waiting, [format!("Deployment {}/web: in progress: replicas: 0 of 1", stage.namespace)]);
+    let api: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let status = json!({"status": {
+        "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1, "observedGeneration": 1,
+        "conditions": [{"type": "Available", "status": "True", "reason": "R", "message": ""}],
+    }});
+    api.patch_status("web", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+    let seen = api.get("web").await.unwrap();
+    let app = stage.children.get("app").await.unwrap();
+    let report = set().observe([&seen]).observe([&app]).apply(&stage.applier).await.unwrap();
+    assert_eq!(report.not_ready().count(), 0);
+    assert!(!report.is_change());
+}

@@ -1,0 +1,161 @@
+//! Status and conditions of a custom resource.
+
+use k8s_openapi::{apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition, jiff::Timestamp};
+use konverge_apply::{
+    Applier, ApplyError, Conditions, Moment, Reason, StatusWriter,
+    conditions::{ConditionStatus, READY, STALLED},
+};
+use kube::{
+    CustomResource, CustomResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+    runtime::{conditions::is_crd_established, wait::await_condition},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::*;
+
+#[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "apply.konverge.dev",
+    version = "v1",
+    kind = "Sample",
+    namespaced,
+    status = "SampleStatus",
+    derive = "PartialEq"
+)]
+pub(super) struct SampleSpec {
+    pub(super) text: String,
+    pub(super) more: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SampleStatus {
+    ready: Option<bool>,
+    target: Option<String>,
+    #[serde(default)]
+    conditions: Conditions,
+}
+
+/// Installs the kind, once.
+pub(super) async fn samples(client: &Client, namespace: &str) -> Api<Sample> {
+    static INSTALLED: OnceCell<()> = OnceCell::const_new();
+    let install = async || {
+        let applier = Applier::new(client.clone(), "test");
+        let definition = applier.apply(&Sample::crd(), None).await.unwrap().object;
+        let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+        await_condition(api, &definition.name_any(), is_crd_established()).await.unwrap();
+    };
+    INSTALLED.get_or_init(install).await;
+    Api::namespaced(client.clone(), namespace)
+}
+
+pub(super) fn sample(namespace: &str, name: &str) -> Sample {
+    let mut sample = Sample::new(name, SampleSpec { text: "hello".to_owned(), more: None });
+    sample.metadata.namespace = Some(namespace.to_owned());
+    sample
+}
+
+fn at(generation: Option<i64>, second: i64) -> Moment {
+    Moment { generation, now: Timestamp::from_second(second).unwrap() }
+}
+
+const SYNCED: Reason = Reason::new("Synced");
+
+#[tokio::test]
+async fn a_status_is_written_once_and_only_when_it_says_something_new() {
+    let (client, namespace) = namespace().await;
+    let api = samples(&client, &namespace).await;
+    let object = api.create(&PostParams::default(), &sample(&namespace, "a")).await.unwrap();
+    let writer = StatusWriter::new(Applier::new(client, "ours"));
+    let mut status = SampleStatus { ready: Some(true), target: Some("shop".to_owned()), ..SampleStatus::default() };
+    status.conditions.ready(&SYNCED, "all is well", at(object.metadata.generation, 100));
+    assert!(writer.write(&object, &status).await.unwrap());
+    let object = api.get("a").await.unwrap();
+    assert_eq!(object.status.as_ref(), Some(&status));
+
+    let mut later = status.clone();
+    later.conditions = Conditions::default();
+    later.conditions.ready(&SYNCED, "all is well", at(object.metadata.generation, 200));
+    assert!(!writer.write(&object, &later).await.unwrap());
+    assert_eq!(api.get("a").await.unwrap(), object);
+
+    later.target = None;
+    later.conditions.stalled(&Reason::new("BadInput"), "change the text", at(object.metadata.generation, 300));
+    assert!(writer.write(&object, &later).await.unwrap());
+    let object = api.get("a").await.unwrap();
+    assert_eq!(object.status.as_ref(), Some(&later), "the target is gone");
+    assert_eq!(writes_in(&namespace, 3).await, 3);
+}
+
+#[tokio::test]
+async fn row_18_failures_are_seen_in_the_status() {
+    let (client, namespace) = namespace().await;
+    let api = samples(&client, &namespace).await;
+    let object = api.create(&PostParams::default(), &sample(&namespace, "a")).await.unwrap();
+    let applier = Applier::new(client, "ours");
+    let error = applier.apply(&Sample::new("a", object.spec.clone()), None).await.expect_err("no namespace");
+    let mut status = SampleStatus::default();
+    status.conditions.stalled(&Reason::of(&error), &error.to_string(), at(object.metadata.generation, 1));
+    assert!(StatusWriter::new(applier).write(&object, &status).await.unwrap());
+    let conditions = api.get("a").await.unwrap().status.unwrap().conditions;
+    assert!(conditions.is_true(STALLED) && !conditions.is_true(READY));
+    let ready = conditions.get(READY).unwrap();
+    assert_eq!((&*ready.reason, ready.observed_generation), ("MissingField", Some(1)));
+    assert!(ready.message.contains("metadata.namespace"), "{}", ready.message);
+}
+
+#[tokio::test]
+async fn row_19_conditions_of_others_stay_and_bad_ones_are_refused() {
+    let (client, namespace) = namespace().await;
+    let api = samples(&client, &namespace).await;
+    let object = api.create(&PostParams::default(), &sample(&namespace, "a")).await.unwrap();
+    let say = async |manager: &str, condition_type: &str| {
+        let mut status = SampleStatus::default();
+        status.conditions.set(condition_type, ConditionStatus::True, &SYNCED, "", at(Some(1), 1));
+        let seen = api.get("a").await.unwrap();
+        StatusWriter::new(Applier::new(client.clone(), manager)).write(&seen, &status).await
+    };
+    assert!(say("one", "One").await.unwrap());
+    assert!(say("two", "Two").await.unwrap());
+    assert!(!say("one", "One").await.unwrap(), "what the other says is no news");
+    let conditions = api.get("a").await.unwrap().status.unwrap().conditions;
+    assert!(conditions.is_true("One") && conditions.is_true("Two"));
+    let bad = serde_json::json!({"status": {"conditions": [{
+        "type": "Bad", "status": "Perhaps", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"
+    }]}});
+    let refused = api.patch_status(&object.name_any(), &PatchParams::default(), &Patch::Merge(&bad)).await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("Perhaps")));
+}
+
+#[tokio::test]
+async fn a_deleted_object_is_told_and_one_that_was_made_anew_is_too() {
+    let (client, namespace) = namespace().await;
+    let api = samples(&client, &namespace).await;
+    let object = api.create(&PostParams::default(), &sample(&namespace, "a")).await.unwrap();
+    let writer = StatusWriter::new(Applier::new(client, "ours"));
+    let status = SampleStatus { ready: Some(true), ..SampleStatus::default() };
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    let error = writer.write(&object, &status).await.expect_err("gone");
+    assert!(matches!(error, ApplyError::Gone { .. }), "{error}");
+    api.create(&PostParams::default(), &sample(&namespace, "a")).await.unwrap();
+    let error = writer.write(&object, &status).await.expect_err("gone");
+    assert!(matches!(error, ApplyError::Gone { .. }), "{error}");
+    let anew = api.get("a").await.unwrap();
+    assert!(writer.write(&anew, &SampleStatus { ready: Some(false), ..SampleStatus::default() }).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_custom_resource_with_nulls_is_in_step_after_its_apply() {
+    let (client, namespace) = namespace().await;
+    let api = samples(&client, &namespace).await;
+    let applier = Applier::new(client, "ours");
+    let desired = sample(&namespace, "a");
+    let made = applier.apply(&desired, None).await.unwrap().object;
+    StatusWriter::new(applier.clone()).write(&made, &SampleStatus::default()).await.unwrap();
+    let seen = api.get("a").await.unwrap();
+    let again = Applier::new(applier.client().clone(), "ours").apply(&desired, Some(&seen)).await.unwrap();
+    assert!(!again.outcome.is_change());
+    assert_eq!(writes_in(&namespace, 2).await, 2);
+}

@@ -1,0 +1,178 @@
+//! A set of generated files.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// Generated files by their path in the folder they belong to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Files(BTreeMap<PathBuf, String>);
+
+/// Generated files could not be made, written or found as they should be.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// An object is not YAML.
+    #[error("cannot write {path} as YAML: {cause}", path = path.display())]
+    Yaml {
+        /// The file it was for.
+        path: PathBuf,
+        /// What is wrong.
+        cause: String,
+    },
+    /// A file could not be read or written.
+    #[error("cannot access {path}", path = path.display())]
+    Access {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// What is there is not what the code says.
+    #[error("not what the code says; generate again and commit:\n{}", .0.join("\n"))]
+    Outdated(Vec<String>),
+}
+
+impl Files {
+    /// Adds a file with this text.
+    pub fn text(&mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> &mut Self {
+        self.0.insert(path.into(), text.into());
+        self
+    }
+
+    /// Adds a YAML file with these objects, one document each. Fields that are null are left out, and so are empty `status`
+    /// and `creationTimestamp`, which the API server fills in.
+    pub fn objects(&mut self, path: impl Into<PathBuf>, objects: &[impl Serialize]) -> Result<&mut Self, FilesError> {
+        let path = path.into();
+        let mut documents = Vec::new();
+        for object in objects {
+            let yaml = |cause: String| FilesError::Yaml { path: path.clone(), cause };
+            let mut value = serde_json::to_value(object).map_err(|error| yaml(error.to_string()))?;
+            tidy(&mut value);
+            documents.push(serde_saphyr::to_string(&value).map_err(|error| yaml(error.to_string()))?);
+        }
+        let text = format!("# Generated; change the code instead.\n{}", documents.join("---\n"));
+        self.0.insert(path, text);
+        Ok(self)
+    }
+
+    /// All of it, for standard output: YAML files as one stream of documents.
+    pub fn manifest(&self) -> String {
+        let is_yaml = |path: &Path| path.extension().is_some_and(|extension| extension == "yaml");
+        let texts: Vec<&str> = self.0.iter().filter(|(path, _)| is_yaml(path)).map(|(_, text)| text.as_str()).collect();
+        texts.join("---\n")
+    }
+
+    /// Writes the files into `folder`, which is made if need be. Other files there are left alone.
+    pub fn write(&self, folder: &Path) -> Result<(), FilesError> {
+        for (path, text) in &self.0 {
+            let path = folder.join(path);
+            let access = |source| FilesError::Access { path: path.clone(), source };
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(access)?;
+            }
+            fs::write(&path, text).map_err(access)?;
+        }
+        Ok(())
+    }
+
+    /// Fails with every file in `folder` that is missing or different, and where it begins to differ.
+    pub fn check(&self, folder: &Path) -> Result<(), FilesError> {
+        let mut outdated = Vec::new();
+        for (path, wanted) in &self.0 {
+            let path = folder.join(path);
+            match fs::read_to_string(&path) {
+                Ok(found) if found == *wanted => {}
+                Ok(found) => {
+                    outdated.push(format!("{}: {}", path.display(), first_difference(&found, wanted)));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    outdated.push(format!("{}: missing", path.display()));
+                }
+                Err(source) => return Err(FilesError::Access { path, source }),
+            }
+        }
+        if outdated.is_empty() { Ok(()) } else { Err(FilesError::Outdated(outdated)) }
+    }
+}
+
+fn first_difference(found: &str, wanted: &str) -> String {
+    let (mut found, mut wanted) = (found.lines(), wanted.lines());
+    let mut number = 0;
+    loop {
+        number += 1;
+        match (found.next(), wanted.next()) {
+            (None, None) => return "differs in its line ends".to_owned(),
+            (one, other) if one == other => {}
+            (one, other) => {
+                let shown = |line: Option<&str>| line.map_or("its end".to_owned(), |line| format!("{line:?}"));
+                return format!("line {number} is {}, should be {}", shown(one), shown(other));
+            }
+        }
+    }
+}
+
+/// Takes away what an author did not write.
+fn tidy(value: &mut Value) {
+    if let Value::Object(object) = value {
+        if object.get("status").is_some_and(|status| status.as_object().is_some_and(|status| status.is_empty())) {
+            object.remove("status");
+        }
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("creationTimestamp");
+        }
+    }
+    without_nulls(value);
+}
+
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.retain(|_, member| !member.is_null());
+            object.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn files() -> Files {
+        let mut files = Files::default();
+        let objects = [json!({"kind": "A", "none": null, "status": {}}), json!({"kind": "B", "text": "yes: 1"})];
+        files.objects("role.yaml", &objects).unwrap().text("reference.md", "# Words\n");
+        files
+    }
+
+    #[test]
+    fn objects_are_documents_of_one_stream_that_parses_again() {
+        let manifest = files().manifest();
+        assert!(
+            !manifest.contains("Words") && !manifest.contains("none") && !manifest.contains("status"),
+            "{manifest}"
+        );
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&manifest).unwrap();
+        assert_eq!(documents, [json!({"kind": "A"}), json!({"kind": "B", "text": "yes: 1"})]);
+    }
+
+    #[test]
+    fn what_was_written_is_in_order_until_somebody_changes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        files().check(folder.path()).unwrap_err();
+        files().write(folder.path()).unwrap();
+        files().check(folder.path()).unwrap();
+        fs::write(folder.path().join("reference.md"), "# Wards\n").unwrap();
+        let error = files().check(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(r##"line 1 is "# Wards", should be "# Words""##), "{error}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Applying manifests, as `kubectl apply --server-side` does.
+
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client,
+    api::{DynamicObject, Patch, PatchParams},
+    core::{ApiResource, GroupVersionKind},
+    runtime::{conditions::is_crd_established, wait::await_condition},
+};
+
+use super::{ControlPlane, NotOurs};
+
+/// A manifest could not be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// It is not what a manifest is.
+    #[error("document {number} of the manifest is not a Kubernetes object: {cause}")]
+    Document {
+        /// Which one, from 1.
+        number: usize,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The cluster was named by the user; applying would change what is there.
+    #[error(transparent)]
+    NotOurs(#[from] NotOurs),
+    /// The cluster has no client.
+    #[error(transparent)]
+    Start(#[from] Box<super::StartError>),
+    /// The API server refused it.
+    #[error("cannot apply {object}")]
+    Apply {
+        /// Kind and name.
+        object: String,
+        /// What it answered.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// A custom resource definition did not become usable.
+    #[error("the API server does not serve {0} after a minute")]
+    NotEstablished(String),
+}
+
+impl ControlPlane {
+    /// Applies every document of a manifest as the administrator, and waits until the custom resources among them are served.
+    /// Not in a cluster that was named: there it would take over what the user has under the same names.
+    pub async fn apply(&self, manifest: &str) -> Result<(), ManifestError> {
+        if !self.is_ours() {
+            return Err(NotOurs { what: "applying a manifest" }.into());
+        }
+        let client = self.admin_client().await.map_err(Box::new)?;
+        let documents: Vec<DynamicObject> = documents(manifest)?;
+        for document in &documents {
+            apply(&client, document).await?;
+        }
+        for definition in documents.iter().filter(|document| kind(document) == "CustomResourceDefinition") {
+            let name = definition.metadata.name.clone().unwrap_or_default();
+            let api = Api::<CustomResourceDefinition>::all(client.clone());
+            let established = await_condition(api, &name, is_crd_established());
+            match tokio::time::timeout(Duration::from_mins(1), established).await {
+                Ok(Ok(_)) => {}
+                _ => return Err(ManifestError::NotEstablished(name)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn documents(manifest: &str) -> Result<Vec<DynamicObject>, ManifestError> {
+    let texts = manifest.split("\n---\n").filter(|text| !text.trim().is_empty());
+    texts
+        .enumerate()
+        .map(|(index, text)| {
+            serde_saphyr::from_str(text)
+                .map_err(|error| ManifestError::Document { number: index + 1, cause: error.to_string() })
+        })
+        .collect()
+}
+
+fn kind(document: &DynamicObject) -> &str {
+    document.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default()
+}
+
+async fn apply(client: &Client, document: &DynamicObject) -> Result<(), ManifestError> {
+    let name = document.metadata.name.clone().unwrap_or_default();
+    let failed =
+        |source| ManifestError::Apply { object: format!("{} {name}", kind(document)), source: Box::new(source) };
+    let types = document.types.clone().unwrap_or_default();
+    let kind = GroupVersionKind::try_from(&types)
+        .map_err(|error| ManifestError::Document { number: 0, cause: error.to_string() })?;
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> = match &document.metadata.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let parameters = PatchParams::apply("konverge-testkit").force();
+    api.patch(&name, &parameters, &Patch::Apply(document)).await.map(drop).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_that_is_no_object_is_told_by_its_number() {
+        let error = documents("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n- no\n").unwrap_err();
+        assert!(error.to_string().starts_with("document 2 of the manifest"), "{error}");
+    }
+}

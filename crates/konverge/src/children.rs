@@ -1,0 +1,211 @@
+//! What belongs to an object: made, kept in step, and pruned when it is no longer wanted.
+//!
+//! The decisions are those of [`DesiredSet`]; here it meets the caches.
+
+use std::{
+    any::{Any, TypeId},
+    collections::HashSet,
+    sync::Arc,
+};
+
+use futures::future::{BoxFuture, FutureExt};
+use konverge_apply::{
+    DeleteBudget, DesiredSet, Owner, SetReport, Writable,
+    owners::{MANAGED_BY, OWNER_UID},
+};
+use konverge_runtime::{
+    cache::{Cache, Change, Index, Selection},
+    object::{Object, ObjectKey, Scope},
+};
+use kube::{Resource, ResourceExt};
+
+use crate::{context::Context, error::Error, operator::Setup, witness::Stores};
+
+/// A kind that children can have: every typed kind.
+pub trait Child: Object + Writable + Resource<DynamicType = ()> {}
+
+impl<C: Object + Writable + Resource<DynamicType = ()>> Child for C {}
+
+/// The children that an object should have. What it has beyond them is pruned.
+#[must_use = "nothing happens until it is applied"]
+pub struct Children<K: Object> {
+    context: Context<K>,
+    wanted: Vec<Box<dyn Wanted>>,
+    budget: DeleteBudget,
+}
+
+impl<K: Object> Children<K> {
+    pub(crate) fn new(context: Context<K>) -> Self {
+        Self { context, wanted: Vec::new(), budget: DeleteBudget::default() }
+    }
+
+    /// Wants this child. Without a namespace it gets the one of its owner. Its kind must have been declared with
+    /// [`Controller::owns`](crate::Controller::owns).
+    pub fn add<C: Child>(mut self, child: C) -> Self {
+        self.wanted.push(Box::new(child));
+        self
+    }
+
+    /// How much one run may delete; ten children or half of them unless said.
+    pub fn budget(mut self, budget: DeleteBudget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Makes all that is wanted, in the order in which it was added, and then deletes what is not. Sends nothing for what is in step
+    /// already.
+    ///
+    /// An object of that name that is not a child of this owner is left alone and is an error.
+    pub async fn apply(self) -> Result<SetReport, Error> {
+        let Self { context, wanted, budget } = self;
+        let owner = Owner::of_kind(&**context.object(), context.kind())?;
+        let mut set = DesiredSet::new(owner.clone()).budget(budget);
+        let finder = context.finder();
+        for kind in &finder.kinds {
+            set = kind.observe(owner.uid(), set);
+        }
+        for child in wanted {
+            set = child.add(set, &finder).await?;
+        }
+        let report = set.apply(context.applier()).await?;
+        for child in &report.children {
+            for difference in &child.differences {
+                tracing::info!(child = %child.object, %difference, "dry run: would change");
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// Where a child looks for its kind.
+pub(crate) struct Finder<'a> {
+    pub(crate) kinds: Vec<&'a dyn ChildKind>,
+    pub(crate) client: &'a kube::Client,
+    pub(crate) namespace: Option<&'a str>,
+}
+
+impl<'a> Finder<'a> {
+    pub(crate) fn kind<C: Child>(&self) -> Result<&'a Kind<C>, Error> {
+        let kind = self.kinds.iter().find_map(|kind| kind.as_any().downcast_ref());
+        let name = std::any::type_name::<C>();
+        kind.ok_or_else(|| {
+            let message =
+                format!("the controller does not say that its objects own {name}; add .owns::<{name}>() to it");
+            Error::permanent("Undeclared", message)
+        })
+    }
+}
+
+/// A child that is wanted, whatever its kind.
+trait Wanted: Send + Sync {
+    /// Adds it to the set, with what is known of the object of its name, unless that is somebody else's.
+    fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>>;
+}
+
+impl<C: Child> Wanted for C {
+    fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>> {
+        async move {
+            let kind = finder.kind::<C>()?;
+            let meta = self.meta();
+            let namespace = meta.namespace.as_deref().or(finder.namespace).filter(|_| C::Scope::IS_NAMESPACED);
+            let key = ObjectKey { namespace: namespace.map(ToOwned::to_owned), name: self.name_any() };
+            if let Some(known) = kind.cache.store.get(&key) {
+                // Somebody else's child is recognised in the set.
+                return Ok(set.observe([&*known]).add(*self));
+            }
+            // Not in the cache means new, or not ours. What is not ours must not be written over.
+            let api = C::Scope::api::<C>(finder.client.clone(), &(), namespace);
+            match api.get_metadata_opt(&key.name).await? {
+                Some(found) if !found.labels().contains_key(OWNER_UID) => Err(Error::permanent(
+                    "NotOurs",
+                    format!(
+                        "{} {key} exists and was not made by this operator; delete it, or choose another name",
+                        C::kind(&())
+                    ),
+                )),
+                _ => Ok(set.add(*self)),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A kind of children, whatever it is.
+pub(crate) trait ChildKind: Any + Send + Sync {
+    fn child_type(&self) -> TypeId;
+    fn as_any(&self) -> &dyn Any;
+    /// Tells the set which children this owner has.
+    fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet;
+    /// Whether this owner has children of the kind.
+    fn has_any(&self, owner_uid: &str) -> bool;
+    /// Calls back with the owner's uid whenever a child changes, but for our own writes through `stores`.
+    fn subscribe(&self, stores: &mut Stores, wake: Wake);
+    /// Returns once the cache is complete.
+    fn synced(&self) -> BoxFuture<'static, ()>;
+}
+
+/// Told the uid of an owner, and whether the change was found in a list.
+pub(crate) type Wake = Box<dyn Fn(&str, bool) + Send + Sync>;
+
+pub(crate) struct Kind<C> {
+    pub(crate) cache: Cache<C>,
+    by_owner: Index<C, String>,
+}
+
+impl<C: Child> Kind<C> {
+    /// Begins the cache of the children that this program makes.
+    pub(crate) fn begin(setup: &mut Setup, selection: &Selection) -> Box<dyn ChildKind> {
+        let ours = Selection {
+            label_selector: Some(format!("{MANAGED_BY}={}", setup.program)),
+            namespaces: selection.namespaces.clone(),
+            field_selector: None,
+        };
+        let cache = setup.caches.cache::<C>(&(), &ours);
+        let by_owner = cache.store.index(|child: &C| owner_uid(child).into_iter().collect());
+        Box::new(Self { cache, by_owner })
+    }
+
+    /// The children of this owner, by namespace and name.
+    pub(crate) fn of(&self, owner_uid: &str) -> Vec<Arc<C>> {
+        let mut children = self.by_owner.get(&owner_uid.to_owned());
+        children.sort_by_key(|child| (child.namespace(), child.name_any()));
+        children
+    }
+}
+
+impl<C: Child> ChildKind for Kind<C> {
+    fn child_type(&self) -> TypeId {
+        TypeId::of::<C>()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet {
+        set.observe(self.of(owner_uid).iter().map(AsRef::as_ref))
+    }
+
+    fn has_any(&self, owner_uid: &str) -> bool {
+        !self.by_owner.keys(&owner_uid.to_owned()).is_empty()
+    }
+
+    fn subscribe(&self, stores: &mut Stores, wake: Wake) {
+        let subscriber = self.cache.store.subscribe(move |_, change: &Change<C>| {
+            let owners = change.old.iter().chain(&change.new).filter_map(|child| owner_uid(&**child));
+            for owner in owners.collect::<HashSet<_>>() {
+                wake(&owner, change.listed);
+            }
+        });
+        stores.add(&(), self.cache.store.clone(), subscriber);
+    }
+
+    fn synced(&self) -> BoxFuture<'static, ()> {
+        let cache = self.cache.clone();
+        async move { cache.synced().await }.boxed()
+    }
+}
+
+fn owner_uid<C: Resource>(child: &C) -> Option<String> {
+    child.labels().get(OWNER_UID).cloned()
+}

@@ -1,0 +1,173 @@
+//! What a run has at hand.
+
+use std::{
+    any::TypeId,
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use konverge_apply::{
+    Applier,
+    conditions::Reason,
+    events::{EventSink, Notice},
+};
+use konverge_runtime::{
+    cache::{Cache, Store},
+    object::Object,
+};
+use kube::{Client, core::object::HasStatus, runtime::events::EventType};
+
+use crate::{
+    children::{Child, ChildKind, Children, Finder},
+    error::Error,
+    report::{AnyStatus, Report, Verdict},
+};
+
+/// What is the same in all runs of a controller.
+pub(crate) struct Shared<K: Object> {
+    pub(crate) name: String,
+    pub(crate) kind: K::DynamicType,
+    pub(crate) cache: Cache<K>,
+    pub(crate) applier: Applier,
+    pub(crate) events: EventSink,
+    pub(crate) report: Option<Report<K>>,
+    pub(crate) children: HashMap<TypeId, Box<dyn ChildKind>>,
+    pub(crate) stores: HashMap<TypeId, Box<dyn std::any::Any + Send + Sync>>,
+}
+
+/// One run: the object it is about, why it runs, and what it may use. Clones are handles to the same run.
+pub struct Context<K: Object>(Arc<Inner<K>>);
+
+struct Inner<K: Object> {
+    shared: Arc<Shared<K>>,
+    object: Arc<K>,
+    attempt: u32,
+    reasons: BTreeSet<&'static str>,
+    said: Mutex<Said>,
+}
+
+/// What the run has said so far.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) status: Option<Box<dyn AnyStatus>>,
+    pub(crate) verdict: Option<Verdict>,
+}
+
+impl<K: Object> Clone for Context<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: Object> Context<K> {
+    pub(crate) fn new(shared: Arc<Shared<K>>, object: Arc<K>, attempt: u32, reasons: BTreeSet<&'static str>) -> Self {
+        Self(Arc::new(Inner { shared, object, attempt, reasons, said: Mutex::default() }))
+    }
+
+    /// The object as the cache knew it when the run began.
+    pub fn object(&self) -> &Arc<K> {
+        &self.0.object
+    }
+
+    /// 1 on the first attempt, 2 after one failure, and so on.
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt
+    }
+
+    /// Why it runs: words such as `created`, `changed`, `child`, `retry`, `periodic`, or the name of a trigger.
+    pub fn reasons(&self) -> &BTreeSet<&'static str> {
+        &self.0.reasons
+    }
+
+    /// The name of the controller.
+    pub fn controller(&self) -> &str {
+        &self.0.shared.name
+    }
+
+    /// For requests that nothing else here makes. Every call has a deadline and is counted.
+    pub fn client(&self) -> &Client {
+        self.0.shared.applier.client()
+    }
+
+    /// For writing what is neither a child nor the status.
+    pub fn applier(&self) -> &Applier {
+        &self.0.shared.applier
+    }
+
+    /// The cache of the controller's own kind.
+    pub fn store(&self) -> &Store<K> {
+        &self.0.shared.cache.store
+    }
+
+    /// The cache of a kind that the controller declared to [watch](crate::Controller::watches).
+    pub fn watched<O: Object>(&self) -> Result<&Store<O>, Error> {
+        let cache = self.0.shared.stores.get(&TypeId::of::<O>());
+        let cache = cache.and_then(|cache| cache.downcast_ref::<Cache<O>>());
+        let name = std::any::type_name::<O>();
+        cache.map(|cache| &cache.store).ok_or_else(|| {
+            Error::permanent(
+                "Undeclared",
+                format!("the controller does not watch {name}; add .watches::<{name}>(…) to it"),
+            )
+        })
+    }
+
+    /// The children of kind `C` that the object has, by namespace and name.
+    pub fn owned<C: Child>(&self) -> Result<Vec<Arc<C>>, Error> {
+        let uid = self.0.object.meta().uid.as_deref().unwrap_or_default();
+        Ok(self.finder().kind::<C>()?.of(uid))
+    }
+
+    /// The children that the object should have.
+    pub fn children(&self) -> Children<K> {
+        Children::new(self.clone())
+    }
+
+    /// What the status says besides the conditions, which follow from how the run ends. Written once, when the run is over, and only if
+    /// it says something new.
+    pub fn status(&self, change: impl FnOnce(&mut K::Status))
+    where
+        K: HasStatus,
+        K::Status: 'static,
+    {
+        let Some(report) = &self.0.shared.report else { return };
+        let mut said = self.said();
+        let status = said.status.get_or_insert_with(|| (report.begin)(&self.0.object));
+        if let Some(status) = status.as_any().downcast_mut::<K::Status>() {
+            change(status);
+        }
+    }
+
+    /// What to say of the success of this run; `Reconciled` unless said.
+    pub fn ready(&self, reason: Reason, message: impl Into<String>) {
+        self.said().verdict = Some(Verdict::Ready { reason, message: message.into() });
+    }
+
+    /// The run succeeds, but the object is not ready yet: something else has to happen, and will wake it.
+    pub fn progressing(&self, reason: Reason, message: impl Into<String>) {
+        self.said().verdict = Some(Verdict::Progressing { reason, message: message.into() });
+    }
+
+    /// Tells the readers of the object's events. `reason` and `action` are `CamelCase` words from fixed lists; never a secret in `note`.
+    pub fn event(&self, kind: EventType, reason: &'static str, action: &'static str, note: impl Into<String>) {
+        let regarding = self.0.object.object_ref(self.kind());
+        self.0.shared.events.send(Notice { regarding, kind, reason, action, note: note.into() });
+    }
+
+    pub(crate) fn said(&self) -> std::sync::MutexGuard<'_, Said> {
+        self.0.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn kind(&self) -> &K::DynamicType {
+        &self.0.shared.kind
+    }
+
+    /// Where children look for their kinds.
+    pub(crate) fn finder(&self) -> Finder<'_> {
+        Finder {
+            kinds: self.0.shared.children.values().map(AsRef::as_ref).collect(),
+            client: self.client(),
+            namespace: self.0.object.meta().namespace.as_deref(),
+        }
+    }
+}

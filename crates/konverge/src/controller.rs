@@ -1,0 +1,326 @@
+//! What a controller is made of, before there is a cluster: its kind, its children, what wakes it, how it works.
+
+use std::{
+    any::{Any, TypeId},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge_apply::Writable;
+use konverge_core::backoff::Backoff;
+use konverge_gen::Access;
+use konverge_runtime::{
+    Priority,
+    cache::{Cache, Predicate, Selection, Store},
+    controller::Rate,
+    object::{Object, ObjectKey},
+};
+use kube::{CustomResourceExt, Resource, core::object::HasStatus};
+
+use crate::{
+    children::{Child, ChildKind, Kind},
+    operator::{Part, Setup, StartError},
+    reconcile::Reconcile,
+    report::{CustomStatus, Report},
+    run,
+};
+
+/// A controller of objects of kind `K`.
+pub struct Controller<K: Object, R> {
+    pub(crate) reconciler: R,
+    pub(crate) kind: K::DynamicType,
+    pub(crate) name: Option<String>,
+    pub(crate) crd: Option<CustomResourceDefinition>,
+    pub(crate) selection: Selection,
+    pub(crate) predicate: Predicate<K>,
+    pub(crate) only: Option<Only<K>>,
+    pub(crate) finalizer: Option<&'static str>,
+    pub(crate) report: Option<Report<K>>,
+    pub(crate) children: Vec<DeclaredChild>,
+    pub(crate) watches: Vec<Watch<K>>,
+    pub(crate) triggers: Vec<Trigger<K>>,
+    pub(crate) access: Access,
+    pub(crate) how: How,
+}
+
+/// How a controller works.
+#[derive(Debug, Clone)]
+pub(crate) struct How {
+    pub(crate) workers: usize,
+    pub(crate) time_limit: Duration,
+    pub(crate) backoff: Backoff,
+    pub(crate) rate: Option<Rate>,
+    pub(crate) debounce: Duration,
+    pub(crate) resync: Duration,
+}
+
+/// Which objects a controller is about at all.
+pub(crate) type Only<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
+
+/// A kind of children, and how its cache is made.
+pub(crate) struct DeclaredChild {
+    pub(crate) is_anywhere: bool,
+    pub(crate) begin: Box<dyn FnOnce(&mut Setup, &Selection) -> Box<dyn ChildKind> + Send>,
+    pub(crate) declare: fn(&mut Access),
+}
+
+/// Something else that is watched: begins its cache, which wakes what it concerns.
+pub(crate) type Watch<K> = Box<dyn FnOnce(&mut Setup, Wake<K>) -> Watched + Send>;
+
+/// The cache of something else that is watched.
+pub(crate) struct Watched {
+    pub(crate) id: TypeId,
+    pub(crate) cache: Box<dyn Any + Send + Sync>,
+    pub(crate) synced: BoxFuture<'static, ()>,
+}
+
+/// A stream of objects to reconcile, made once the cache of the kind is there.
+pub(crate) struct Trigger<K> {
+    pub(crate) name: &'static str,
+    pub(crate) stream: Box<dyn FnOnce(Store<K>) -> BoxStream<'static, ObjectKey> + Send>,
+}
+
+/// Puts objects into the queue of a controller, given the cache of its kind.
+pub(crate) struct Wake<K> {
+    pub(crate) cache: Cache<K>,
+    pub(crate) add: Arc<dyn Fn(ObjectKey, Priority, &'static str) + Send + Sync>,
+}
+
+impl<K, R> Controller<K, R>
+where
+    K: Object + CustomResourceExt + HasStatus<Status: CustomStatus> + Resource<DynamicType = ()>,
+    R: Reconcile<K>,
+{
+    /// A controller of a custom resource. How each run ended stands in the status of its object.
+    pub fn new(reconciler: R) -> Self {
+        Self { crd: Some(K::crd()), report: Some(Report::new()), ..Self::watching(reconciler) }
+    }
+}
+
+impl<K: Object<DynamicType = ()>, R: Reconcile<K>> Controller<K, R>
+where
+    K: Resource<DynamicType = ()>,
+{
+    /// A controller of a kind whose status is not its own, such as a built-in one. Failures are told in events and logs.
+    ///
+    /// With `PartialObjectMeta<K>` only metadata is watched, so payloads never enter the process.
+    pub fn watching(reconciler: R) -> Self {
+        Self::dynamic((), reconciler)
+    }
+}
+
+impl<K: Object, R: Reconcile<K>> Controller<K, R> {
+    /// A controller of a kind that is known at run time only.
+    pub fn dynamic(kind: K::DynamicType, reconciler: R) -> Self {
+        Self {
+            reconciler,
+            kind,
+            name: None,
+            crd: None,
+            selection: Selection::default(),
+            predicate: Predicate::meaningful(),
+            only: None,
+            finalizer: None,
+            report: None,
+            children: Vec::new(),
+            watches: Vec::new(),
+            triggers: Vec::new(),
+            access: Access::default(),
+            how: How {
+                workers: 8,
+                time_limit: Duration::from_mins(5),
+                backoff: Backoff::default(),
+                rate: None,
+                debounce: Duration::ZERO,
+                resync: Duration::from_hours(10),
+            },
+        }
+    }
+
+    /// Its name in logs and metrics; the plural of its kind unless said. Two controllers of one kind need two names.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Only objects with these labels, in the syntax of `kubectl -l`; others are not even watched.
+    #[must_use]
+    pub fn label_selector(mut self, selector: impl Into<String>) -> Self {
+        self.selection.label_selector = Some(selector.into());
+        self
+    }
+
+    /// Only objects with these fields, in the syntax of `kubectl --field-selector`; others are not even watched.
+    #[must_use]
+    pub fn field_selector(mut self, selector: impl Into<String>) -> Self {
+        self.selection.field_selector = Some(selector.into());
+        self
+    }
+
+    /// Only objects for which this holds; others are watched and left alone.
+    #[must_use]
+    pub fn only(mut self, only: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
+        self.only = Some(Arc::new(only));
+        self
+    }
+
+    /// Which updates of an object wake the controller; unless said, all but changes of the status alone.
+    #[must_use]
+    pub fn predicate(mut self, predicate: Predicate<K>) -> Self {
+        self.predicate = predicate;
+        self
+    }
+
+    /// Holds objects that are being deleted until [`Reconcile::cleanup`] has succeeded and their children are gone. `finalizer` is a
+    /// domain name and a word, such as `example.io/cleanup`.
+    #[must_use]
+    pub fn finalizer(mut self, finalizer: &'static str) -> Self {
+        self.finalizer = Some(finalizer);
+        self
+    }
+
+    /// Its objects have children of kind `C` in their own namespace, or anywhere if they have none themselves. Changes of children wake
+    /// their owner.
+    #[must_use]
+    pub fn owns<C: Child>(self) -> Self {
+        self.declare_child::<C>(false)
+    }
+
+    /// Its objects have children of kind `C` in any namespace. Needs a [`finalizer`](Self::finalizer), since the cluster deletes
+    /// no children across namespaces.
+    #[must_use]
+    pub fn owns_anywhere<C: Child>(self) -> Self {
+        self.declare_child::<C>(true)
+    }
+
+    fn declare_child<C: Child>(mut self, is_anywhere: bool) -> Self {
+        self.children.push(DeclaredChild {
+            is_anywhere,
+            begin: Box::new(Kind::<C>::begin),
+            declare: |access| {
+                access.to::<C>(&(), &["create", "delete", "get", "list", "patch", "watch"]);
+            },
+        });
+        self
+    }
+
+    /// Watches objects of kind `O` too. `map` tells which objects a change concerns; it may look into the cache of `K`.
+    #[must_use]
+    pub fn watches<O: Object<DynamicType = ()>, Keys>(
+        mut self,
+        selection: Selection,
+        map: impl Fn(&O, &Store<K>) -> Keys + Send + Sync + 'static,
+    ) -> Self
+    where
+        O: Resource<DynamicType = ()>,
+        Keys: IntoIterator<Item = ObjectKey>,
+    {
+        self.access.to::<O>(&(), &["list", "watch"]);
+        self.watches.push(Box::new(move |setup, wake| {
+            let cache = setup.caches.cache::<O>(&(), &selection);
+            cache.store.subscribe(move |_, change| {
+                let priority = if change.listed { Priority::Low } else { Priority::Normal };
+                // An update can concern those that it leaves as well as those that it comes to.
+                for object in change.old.iter().chain(&change.new) {
+                    for key in map(object, &wake.cache.store) {
+                        (wake.add)(key, priority, "watched");
+                    }
+                }
+            });
+            let synced = cache.clone();
+            Watched {
+                id: TypeId::of::<O>(),
+                cache: Box::new(cache),
+                synced: async move { synced.synced().await }.boxed(),
+            }
+        }));
+        self
+    }
+
+    /// Something outside wakes objects. `stream` is given the cache of `K` and makes a stream of the objects to look at; `name` names it
+    /// in logs and readiness. Runs on standbys too. A stream that ends is not begun again.
+    #[must_use]
+    pub fn trigger<S>(mut self, name: &'static str, stream: impl FnOnce(Store<K>) -> S + Send + 'static) -> Self
+    where
+        S: futures::Stream<Item = ObjectKey> + Send + 'static,
+    {
+        self.triggers.push(Trigger { name, stream: Box::new(move |store| stream(store).boxed()) });
+        self
+    }
+
+    /// Needs more of the API server than it declares otherwise.
+    #[must_use]
+    pub fn access(mut self, add: impl FnOnce(&mut Access)) -> Self {
+        add(&mut self.access);
+        self
+    }
+
+    /// How many objects are worked on at once; eight unless said.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.how.workers = workers;
+        self
+    }
+
+    /// How long one run may take; five minutes unless said.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.how.time_limit = limit;
+        self
+    }
+
+    /// The pauses after failures; 1 second to 5 minutes unless said.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.how.backoff = backoff;
+        self
+    }
+
+    /// How many runs may begin, of all objects together; any number unless said.
+    #[must_use]
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.how.rate = Some(rate);
+        self
+    }
+
+    /// How long to wait after a change, so that several become one run; not at all unless said.
+    #[must_use]
+    pub fn debounce(mut self, debounce: Duration) -> Self {
+        self.how.debounce = debounce;
+        self
+    }
+
+    /// After how long an object is looked at again although nothing happened, a tenth more or less; ten hours unless said.
+    #[must_use]
+    pub fn resync(mut self, resync: Duration) -> Self {
+        self.how.resync = resync;
+        self
+    }
+}
+
+impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
+    fn crd(&self) -> Option<&CustomResourceDefinition> {
+        self.crd.as_ref()
+    }
+
+    fn access(&self, access: &mut Access) {
+        access.to::<K>(&self.kind, &["list", "watch"]);
+        if self.finalizer.is_some() {
+            access.to::<K>(&self.kind, &["patch"]);
+        }
+        if self.report.is_some() {
+            access.to_status::<K>(&self.kind, &["patch"]);
+        }
+        for child in &self.children {
+            (child.declare)(access);
+        }
+        access.merge(&self.access);
+    }
+
+    fn install(self: Box<Self>, setup: &mut Setup) -> Result<(), StartError> {
+        run::install(*self, setup)
+    }
+}

@@ -1,0 +1,74 @@
+//! Write an operator: one custom resource, its children, its status. The rest is done.
+//!
+//! The crate to add is this one; what it is made of ([`runtime`], [`apply`], [`core`], [`generate`]) is there for what it does not
+//! cover. Read in this order: [`Reconcile`], what you write; [`Controller`], what it is about and what wakes it; [`Context`], what a run
+//! has at hand; [`Operator`], the program.
+//!
+//! ```no_run
+//! use konverge::prelude::*;
+//!
+//! #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+//! #[kube(group = "example.io", version = "v1", kind = "Greeting", namespaced, status = "Status")]
+//! struct GreetingSpec {
+//!     text: String,
+//! }
+//!
+//! struct Greeter;
+//!
+//! impl Reconcile<Greeting> for Greeter {
+//!     type Error = Error;
+//!
+//!     async fn apply(&self, greeting: Arc<Greeting>, context: Context<Greeting>) -> Result<Action, Error> {
+//!         let mut child = ConfigMap::default();
+//!         child.metadata.name = Some(greeting.name_any());
+//!         child.data = Some([("text".to_owned(), greeting.spec.text.clone())].into());
+//!         context.children().add(child).apply().await?;
+//!         Ok(Action::Done)
+//!     }
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     konverge::operator!().controller(Controller::new(Greeter).owns::<ConfigMap>()).main()
+//! }
+//! ```
+//!
+//! # What every controller guarantees
+//!
+//! - An object is worked on by one worker at a time; whatever happens to it meanwhile leads to another run.
+//! - A run sends nothing for what is in step already: reads come from caches, and a write is decided by comparing with them.
+//! - Only what carries the owner's uid is changed or deleted, and deletions name the uid that was seen.
+//! - How a run ended is in the status and, if it failed, in an event; repetitions after failures come with growing pauses.
+//! - A poisoned object, a panic or a slow run delays no other object.
+//!
+//! What it does not do: promise that a run sees the latest state (it sees what the cache has, which is at least what this process
+//! wrote), run a reconcile for each single change (changes merge), or fence writes of a leader that lost its lease (they have
+//! preconditions instead).
+
+mod children;
+mod context;
+mod controller;
+mod error;
+mod metrics;
+mod operator;
+mod options;
+mod reconcile;
+mod report;
+mod run;
+mod witness;
+
+pub mod prelude;
+
+pub use konverge_apply as apply;
+pub use konverge_core as core;
+pub use konverge_gen as generate;
+pub use konverge_runtime as runtime;
+
+pub use children::{Child, Children};
+pub use context::Context;
+pub use controller::Controller;
+pub use error::Error;
+pub use operator::{GenerateError, Operator, Part, Setup, StartError};
+pub use options::{LogFormat, Options};
+pub use reconcile::{FromFunction, Reconcile, reconcile_fn};
+pub use report::{CustomStatus, Status};
+pub use run::{PAUSED, RECONCILE_AT};

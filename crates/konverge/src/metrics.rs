@@ -1,0 +1,80 @@
+//! What the objects of the controllers look like, counted when somebody asks.
+
+use std::{collections::HashMap, sync::Arc};
+
+use konverge_runtime::{Metrics, object::Object};
+use kube::ResourceExt;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+use crate::{context::Shared, run::PAUSED};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Controller {
+    controller: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Condition {
+    controller: String,
+    condition: String,
+    status: String,
+    reason: String,
+}
+
+/// The series about objects. No object is named in a label.
+#[derive(Clone, Default)]
+pub(crate) struct ObjectMetrics {
+    conditions: Family<Condition, Gauge>,
+    paused: Family<Controller, Gauge>,
+}
+
+impl ObjectMetrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "konverge_objects_by_condition",
+            "Objects by what their conditions say",
+            metrics.conditions.clone(),
+        );
+        registry.register(
+            "konverge_paused_objects",
+            "Objects that are left alone because of their annotation",
+            metrics.paused.clone(),
+        );
+        metrics
+    }
+}
+
+/// Counts the objects of a controller before each scrape.
+pub(crate) fn measure<K: Object>(metrics: &Metrics, series: &ObjectMetrics, shared: &Arc<Shared<K>>) {
+    let (series, shared) = (series.clone(), Arc::clone(shared));
+    metrics.before_scrape(move || {
+        let objects = shared.cache.store.list();
+        let paused =
+            objects.iter().filter(|object| object.annotations().get(PAUSED).is_some_and(|paused| paused == "true"));
+        let labels = Controller { controller: shared.name.clone() };
+        series.paused.get_or_create(&labels).set(i64::try_from(paused.count()).unwrap_or(i64::MAX));
+        let Some(report) = &shared.report else { return };
+        let mut counts: HashMap<Condition, i64> = HashMap::new();
+        for condition in
+            objects.iter().filter_map(|object| (report.standard)(object)).flat_map(|status| status.conditions.iter())
+        {
+            let labels = Condition {
+                controller: shared.name.clone(),
+                condition: condition.type_.clone(),
+                status: condition.status.clone(),
+                reason: condition.reason.clone(),
+            };
+            *counts.entry(labels).or_default() += 1;
+        }
+        // What nobody says any more must not stay at its last figure.
+        series.conditions.clear();
+        for (labels, count) in counts {
+            series.conditions.get_or_create(&labels).set(count);
+        }
+    });
+}

@@ -1,0 +1,135 @@
+//! A program: its controllers, its flags, and what it generates.
+
+mod generate;
+mod queues;
+mod start;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge_gen::Access;
+
+use crate::{error::in_one_line, options::Options};
+
+pub use generate::GenerateError;
+pub use start::{Setup, StartError};
+
+/// A program that is being put together. Make one with [`operator!`](crate::operator!).
+pub struct Operator {
+    pub(crate) program: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) parts: Vec<Box<dyn Part>>,
+}
+
+/// Something a program has: a controller, or a part of your own.
+pub trait Part: Send {
+    /// The custom resource definition that it brings.
+    fn crd(&self) -> Option<&CustomResourceDefinition> {
+        None
+    }
+
+    /// Adds what it needs of the API server.
+    fn access(&self, access: &mut Access);
+
+    /// Puts itself into a program that is about to run.
+    fn install(self: Box<Self>, setup: &mut Setup) -> Result<(), StartError>;
+}
+
+/// Makes an [`Operator`] named after the crate it is written in.
+#[macro_export]
+macro_rules! operator {
+    () => {
+        $crate::Operator::new(::core::env!("CARGO_PKG_NAME"), ::core::env!("CARGO_PKG_VERSION"))
+    };
+}
+
+#[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    command: Option<Subcommands>,
+}
+
+#[derive(Subcommand)]
+enum Subcommands {
+    /// Print the manifests, write them with the reference pages into a folder, or check what is there
+    Generate {
+        /// The folder to write to
+        #[arg(long, value_name = "FOLDER")]
+        into: Option<PathBuf>,
+        /// Write nothing; fail if the folder is not as it would be
+        #[arg(long, requires = "into")]
+        check: bool,
+        /// The namespace that the program runs in
+        #[arg(long, default_value = "default", value_name = "NAME")]
+        namespace: String,
+    },
+}
+
+impl Operator {
+    /// A program without parts. Its name is also its field manager and the value of the label `app.kubernetes.io/managed-by` of children.
+    pub fn new(program: &'static str, version: &'static str) -> Self {
+        Self { program, version, parts: Vec::new() }
+    }
+
+    /// Adds a controller.
+    #[must_use]
+    pub fn controller(self, controller: impl Part + 'static) -> Self {
+        self.part(controller)
+    }
+
+    /// Adds a part of your own.
+    #[must_use]
+    pub fn part(mut self, part: impl Part + 'static) -> Self {
+        self.parts.push(Box::new(part));
+        self
+    }
+
+    /// Parses the command line and does what it says: runs until a signal, or generates. What failed is said on standard error.
+    pub fn main(self) -> ExitCode {
+        let matches = self.command().get_matches();
+        let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let result = match arguments.command {
+            Some(Subcommands::Generate { into, check, namespace }) => {
+                self.generate_as_told(into.as_deref(), check, &namespace).map_err(|error| in_one_line(&error))
+            }
+            None => self.block_on_run(arguments.options).map_err(|error| in_one_line(&error)),
+        };
+        match result {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        Arguments::command().name(self.program).version(self.version)
+    }
+
+    /// What the program needs of the API server in every namespace it looks at.
+    pub fn access(&self) -> Access {
+        let mut access = Access::default();
+        for part in &self.parts {
+            part.access(&mut access);
+        }
+        access.to_resource("events.k8s.io", "events", &["create", "patch"]);
+        access
+    }
+
+    /// What the program needs of the API server in its own namespace: its lease.
+    pub fn access_at_home(&self) -> Access {
+        let mut access = Access::default();
+        access.to_resource("coordination.k8s.io", "leases", &["create", "get", "patch"]);
+        access
+    }
+
+    /// The custom resource definitions of its parts.
+    pub fn crds(&self) -> Vec<&CustomResourceDefinition> {
+        self.parts.iter().filter_map(|part| part.crd()).collect()
+    }
+}

@@ -1,0 +1,86 @@
+//! What a program generates out of itself.
+
+use std::path::Path;
+
+use konverge_gen::{Files, files::FilesError, reference, role::Grant};
+use prometheus_client::registry::Registry;
+
+use super::Operator;
+use crate::metrics::ObjectMetrics;
+
+/// Files could not be generated.
+#[derive(Debug, thiserror::Error)]
+pub enum GenerateError {
+    /// An object cannot be written down.
+    #[error("cannot write an object down")]
+    Object(#[source] serde_json::Error),
+    /// The files cannot be made, written, or are not as they should be.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+}
+
+impl Operator {
+    /// All generated files: `crds.yaml`, `role.yaml` for a service account in `namespace`, and `reference.md`.
+    pub fn generate(&self, namespace: &str) -> Result<Files, GenerateError> {
+        let mut files = Files::default();
+        let crds = self.crds();
+        if !crds.is_empty() {
+            files.objects("crds.yaml", &crds)?;
+        }
+        let grant = Grant {
+            program: self.program,
+            namespace,
+            everywhere: self.access().rules(),
+            at_home: self.access_at_home().rules(),
+        };
+        files.objects("role.yaml", &grant.objects().map_err(GenerateError::Object)?)?;
+        files.text("reference.md", self.reference());
+        Ok(files)
+    }
+
+    /// Prints, writes or checks.
+    pub(super) fn generate_as_told(
+        &self,
+        into: Option<&Path>,
+        check: bool,
+        namespace: &str,
+    ) -> Result<(), GenerateError> {
+        let files = self.generate(namespace)?;
+        match into {
+            None => print!("{}", files.manifest()),
+            Some(folder) if check => files.check(folder)?,
+            Some(folder) => files.write(folder)?,
+        }
+        Ok(())
+    }
+
+    fn reference(&self) -> String {
+        let metrics = konverge_runtime::Metrics::new(self.program, self.version);
+        metrics.register(ObjectMetrics::register);
+        let mut series = String::new();
+        metrics.register(|registry: &mut Registry| series = reference::metrics(registry));
+        let words = reference::words("Condition", CONDITIONS);
+        let annotations = reference::words("Annotation", ANNOTATIONS);
+        let flags = reference::flags(&self.command());
+        format!(
+            "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n## Flags\n\n{flags}\n## Conditions\n\n{words}\n\
+             ## Annotations\n\n{annotations}\n## Metrics\n\n{series}",
+            self.program
+        )
+    }
+}
+
+const CONDITIONS: &[(&str, &str)] = &[
+    ("Ready", "The object is as it is wanted; its `observedGeneration` says as of which generation"),
+    ("Reconciling", "Work goes on or will be tried again; only present while it is so"),
+    ("Stalled", "Nothing will be tried before somebody changes something; only present while it is so"),
+];
+
+const ANNOTATIONS: &[(&str, &str)] = &[
+    (crate::run::PAUSED, "`true`: the object is left alone, except for its deletion"),
+    (crate::run::RECONCILE_AT, "Each new value makes the object be looked at at once"),
+    (
+        konverge_apply::desired::ALLOW_DELETES,
+        "How many children one run may delete, where that is more than the budget",
+    ),
+];

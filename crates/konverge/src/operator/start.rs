@@ -1,0 +1,162 @@
+//! From a declaration to a running program.
+
+use std::{sync::Arc, time::Duration};
+
+use konverge_apply::{Applier, events::EventSink};
+use konverge_runtime::{
+    Manager, Metrics, Queue,
+    cache::{Caches, Selection},
+    client::{self, ClientError},
+    http_server::BindError,
+    lease::{Elector, TimingsError},
+    manager::RunError,
+    object::ObjectKey,
+    telemetry::{self, TelemetryError},
+};
+use kube::Client;
+use serde_json::Value;
+
+use super::{Operator, queues};
+use crate::{
+    metrics::ObjectMetrics,
+    options::{LogFormat, Options},
+};
+
+/// A program that is about to run, for the parts that put themselves into it.
+pub struct Setup {
+    /// Tasks, checks, controllers.
+    pub manager: Manager,
+    /// The caches that all controllers share.
+    pub caches: Caches,
+    /// The client that all share. Every call has a deadline and is counted.
+    pub client: Client,
+    /// Writes as the program.
+    pub applier: Applier,
+    /// Tells events as the program.
+    pub events: EventSink,
+    /// The series of the program.
+    pub metrics: Metrics,
+    /// The name of the program.
+    pub program: &'static str,
+    pub(crate) object_metrics: ObjectMetrics,
+    options: Options,
+    queues: Vec<queues::Shown>,
+}
+
+/// A program could not start, or ended with an error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Logging could not be set up.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    /// The address for health and metrics is not available.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// There is no usable configuration of the API server.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The lease's times contradict each other.
+    #[error(transparent)]
+    Lease(#[from] TimingsError),
+    /// Children in other namespaces outlive their owner without a finalizer.
+    #[error(
+        "controller {controller} has children in any namespace and needs a finalizer to delete them; add .finalizer(\"…\")"
+    )]
+    NeedsFinalizer {
+        /// Which one.
+        controller: String,
+    },
+    /// A part of the author's own could not be put in.
+    #[error("cannot set up {part}")]
+    Part {
+        /// Which one.
+        part: String,
+        /// What is wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// There is no runtime for it.
+    #[error("cannot start threads")]
+    Threads(#[source] std::io::Error),
+    /// It ran and failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl Setup {
+    /// What is left of a selection in a program that was told to look at some namespaces and labels only.
+    pub fn narrowed(&self, selection: Selection) -> Selection {
+        let labels = [selection.label_selector, self.options.selector.clone()];
+        let labels: Vec<String> = labels.into_iter().flatten().collect();
+        Selection {
+            namespaces: if selection.namespaces.is_empty() {
+                self.options.namespaces.clone()
+            } else {
+                selection.namespaces
+            },
+            label_selector: (!labels.is_empty()).then(|| labels.join(",")),
+            field_selector: selection.field_selector,
+        }
+    }
+
+    pub(crate) fn show_queue(&mut self, queue: &Queue<ObjectKey>) {
+        self.queues.push(queues::shown(queue));
+    }
+}
+
+impl Operator {
+    /// Runs the program with logs, until a signal or a failure.
+    pub(super) fn block_on_run(self, options: Options) -> Result<(), StartError> {
+        telemetry::init(match options.log_format {
+            LogFormat::Text => telemetry::LogFormat::Text,
+            LogFormat::Json => telemetry::LogFormat::Json,
+        })?;
+        tracing::info!(program = self.program, version = self.version, %options, "starting");
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(StartError::Threads)?;
+        runtime.block_on(async { Ok(self.assemble(options).await?.run().await?) })
+    }
+
+    /// The program, ready to run. Nothing is sent before it runs. Logging is left to the caller.
+    pub async fn assemble(self, options: Options) -> Result<Manager, StartError> {
+        let Self { program, version, parts } = self;
+        let metrics = Metrics::new(program, version);
+        let grace = Duration::from_secs(options.grace_period);
+        let mut manager = Manager::bind(options.address, metrics.clone()).await?.grace(grace);
+        let client = client::build(&options.client(), metrics.client()).await?;
+        if options.leader_election {
+            let impatient = client::build(&options.client().impatient(), metrics.client()).await?;
+            let lease = options.lease(program, impatient.default_namespace())?;
+            manager = manager.leader_election(Elector::new(impatient, lease));
+        }
+        let (events, publish) = EventSink::new(client.clone(), program, manager.stop_tasks().cancelled_owned());
+        metrics.register(|registry| events.register(registry));
+        manager.stopping_task("events", publish);
+        let object_metrics = metrics.register(ObjectMetrics::register);
+        let mut setup = Setup {
+            caches: Caches::new(client.clone(), program, metrics.caches()),
+            applier: Applier::new(client.clone(), program).with_dry_run(options.dry_run),
+            manager,
+            client,
+            events,
+            metrics,
+            program,
+            object_metrics,
+            options,
+            queues: Vec::new(),
+        };
+        for part in parts {
+            part.install(&mut setup)?;
+        }
+        let Setup { mut manager, caches, queues, options, .. } = setup;
+        caches.install(&mut manager);
+        if options.debug_queues {
+            let queues = Arc::new(queues);
+            manager.page("/debug/queues", move || {
+                let shown: Vec<Value> = queues.iter().map(|show| show()).collect();
+                Value::from(shown).to_string()
+            });
+        }
+        Ok(manager)
+    }
+}

@@ -1,0 +1,154 @@
+//! The settings that every program has: flags, each with a variable of its own.
+
+use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+use konverge_runtime::{
+    LeaseOptions,
+    client::ClientOptions,
+    lease::{Timings, TimingsError},
+};
+
+/// Settings of an operator. Flatten them into a struct of your own to add more.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
+    #[arg(long, env = "KONVERGE_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The only namespaces to look at; may be repeated [default: all namespaces]
+    #[arg(long = "namespace", env = "KONVERGE_NAMESPACES", value_delimiter = ',', value_name = "NAME")]
+    pub namespaces: Vec<String>,
+    /// Only look at objects with these labels, such as team=a,tier!=test; gives each shard of an operator its part
+    #[arg(long, env = "KONVERGE_SELECTOR", value_name = "LABELS")]
+    pub selector: Option<String>,
+    /// Where /healthz, /readyz and /metrics are served
+    #[arg(long, env = "KONVERGE_ADDRESS", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    pub address: SocketAddr,
+    /// Let one of several replicas work while the others stand by
+    #[arg(long, env = "KONVERGE_LEADER_ELECTION")]
+    pub leader_election: bool,
+    /// Namespace of the lease [default: that of the pod or of the kubeconfig]
+    #[arg(long, env = "OPERATOR_NAMESPACE", value_name = "NAME")]
+    pub lease_namespace: Option<String>,
+    /// Name of the lease, one per shard [default: the name of the program with -leader]
+    #[arg(long, env = "KONVERGE_LEASE_NAME", value_name = "NAME")]
+    pub lease_name: Option<String>,
+    /// How long a standby waits after the last sign of life, in whole seconds
+    #[arg(long, env = "KONVERGE_LEASE_DURATION", default_value = "15", value_name = "SECONDS")]
+    pub lease_duration: u64,
+    /// How long a leader goes on without a renewal, in seconds; less than the lease
+    #[arg(long, env = "KONVERGE_RENEW_DEADLINE", default_value = "10", value_name = "SECONDS")]
+    pub renew_deadline: u64,
+    /// The pause between two renewals, in seconds; less than the deadline
+    #[arg(long, env = "KONVERGE_RETRY_PERIOD", default_value = "2", value_name = "SECONDS")]
+    pub retry_period: u64,
+    /// Ask the API server what each write would do, log it, and write nothing
+    #[arg(long, env = "KONVERGE_DRY_RUN")]
+    pub dry_run: bool,
+    /// How long stopping may take, in seconds
+    #[arg(long, env = "KONVERGE_GRACE_PERIOD", default_value = "30", value_name = "SECONDS")]
+    pub grace_period: u64,
+    /// Show the work queues at /debug/queues: names of objects, reasons and attempts, without authentication
+    #[arg(long, env = "KONVERGE_DEBUG_QUEUES")]
+    pub debug_queues: bool,
+    /// Form of the log lines; how many there are is up to `RUST_LOG`
+    #[arg(long, env = "KONVERGE_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+/// Form of the log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines: one JSON object a line.
+    Json,
+}
+
+impl Options {
+    /// How to reach the API server.
+    pub fn client(&self) -> ClientOptions {
+        ClientOptions { kubeconfig: self.kubeconfig.clone(), ..ClientOptions::default() }
+    }
+
+    /// Which lease, for a program of this name whose own namespace is `namespace`.
+    pub fn lease(&self, program: &str, namespace: &str) -> Result<LeaseOptions, TimingsError> {
+        let namespace = self.lease_namespace.as_deref().unwrap_or(namespace);
+        let name = self.lease_name.clone().unwrap_or_else(|| format!("{program}-leader"));
+        let timings = Timings::new(
+            Duration::from_secs(self.lease_duration),
+            Duration::from_secs(self.renew_deadline),
+            Duration::from_secs(self.retry_period),
+        )?;
+        Ok(LeaseOptions { timings, ..LeaseOptions::new(namespace, name) })
+    }
+}
+
+/// The settings in force, in one line; there is no secret among them.
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Taken apart so that a new setting is not forgotten here.
+        let Self {
+            kubeconfig,
+            namespaces,
+            selector,
+            address,
+            leader_election,
+            lease_namespace,
+            lease_name,
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            dry_run,
+            grace_period,
+            debug_queues,
+            log_format,
+        } = self;
+        let or_default = |value: &Option<String>| value.clone().unwrap_or_else(|| "default".to_owned());
+        let kubeconfig = kubeconfig.as_ref().map(|path| path.display().to_string());
+        let namespaces = if namespaces.is_empty() { "all".to_owned() } else { namespaces.join(",") };
+        write!(f, "kubeconfig={} namespaces={namespaces} ", or_default(&kubeconfig))?;
+        write!(f, "selector={} address={address} ", selector.as_deref().unwrap_or("none"))?;
+        write!(f, "leader-election={leader_election} lease-namespace={} ", or_default(lease_namespace))?;
+        write!(f, "lease-name={} lease-duration={lease_duration}s ", or_default(lease_name))?;
+        write!(f, "renew-deadline={renew_deadline}s retry-period={retry_period}s dry-run={dry_run} ")?;
+        write!(f, "grace-period={grace_period}s debug-queues={debug_queues} log-format={log_format:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn every_flag_has_a_variable() {
+        for argument in Program::command().get_arguments() {
+            assert!(argument.get_env().is_some(), "{}", argument.get_id());
+        }
+    }
+
+    #[test]
+    fn the_lease_is_named_after_the_program_unless_said() {
+        let options = |arguments: &[&str]| Program::parse_from([&["test"], arguments].concat()).options;
+        let lease = options(&[]).lease("test", "here").unwrap();
+        assert_eq!((lease.namespace.as_str(), lease.name.as_str()), ("here", "test-leader"));
+        let lease = options(&["--lease-name=shard-1", "--lease-namespace=there"]).lease("test", "here").unwrap();
+        assert_eq!((lease.namespace.as_str(), lease.name.as_str()), ("there", "shard-1"));
+        assert!(options(&["--renew-deadline=20"]).lease("test", "here").is_err());
+    }
+
+    #[test]
+    fn namespaces_are_repeated_or_separated_by_commas() {
+        let options = Program::parse_from(["test", "--namespace=a,b", "--namespace", "c"]).options;
+        assert_eq!(options.namespaces, ["a", "b", "c"]);
+        assert!(options.to_string().contains("namespaces=a,b,c"), "{options}");
+    }
+}

@@ -1,0 +1,53 @@
+//! What an author writes.
+
+use std::{error::Error, sync::Arc};
+
+use konverge_core::error::Classify;
+use konverge_runtime::{Action, object::Object};
+
+use crate::context::Context;
+
+/// Brings the world in step with an object of kind `K`.
+///
+/// Level based: it is told which object, not what happened. It looks at both sides and does what is missing, so that running it once
+/// more changes nothing. It may be dropped at any await, when it takes too long or the process ends.
+pub trait Reconcile<K: Object>: Send + Sync + 'static {
+    /// What can go wrong; [`Error`](crate::Error) where there is no reason for a type of one's own.
+    type Error: Error + Classify + Send + Sync + 'static;
+
+    /// The object exists: do what it asks for.
+    ///
+    /// Runs after creation and changes of the object, its children and what else the controller watches, after failures, and
+    /// every few hours to be sure.
+    fn apply(&self, object: Arc<K>, context: Context<K>) -> impl Future<Output = Result<Action, Self::Error>> + Send;
+
+    /// The object is being deleted: undo what is outside the cluster. Only called where the controller has a finalizer.
+    ///
+    /// Children are deleted by the controller after this. The object goes once this has succeeded.
+    fn cleanup(&self, object: Arc<K>, context: Context<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = (object, context);
+        std::future::ready(Ok(()))
+    }
+}
+
+/// Makes a [`Reconcile`] of a plain async function.
+pub fn reconcile_fn<F>(apply: F) -> FromFunction<F> {
+    FromFunction(apply)
+}
+
+/// See [`reconcile_fn`].
+pub struct FromFunction<F>(F);
+
+impl<K, E, F, Run> Reconcile<K> for FromFunction<F>
+where
+    K: Object,
+    E: Error + Classify + Send + Sync + 'static,
+    F: Fn(Arc<K>, Context<K>) -> Run + Send + Sync + 'static,
+    Run: Future<Output = Result<Action, E>> + Send,
+{
+    type Error = E;
+
+    fn apply(&self, object: Arc<K>, context: Context<K>) -> impl Future<Output = Result<Action, E>> + Send {
+        (self.0)(object, context)
+    }
+}

@@ -1,0 +1,337 @@
+//! A controller at work: what wakes it, and what happens around the author's code in each run.
+
+use std::{any::TypeId, collections::HashMap, sync::Arc, time::Duration};
+
+use futures::{StreamExt, future::join_all};
+use k8s_openapi::jiff::Timestamp;
+use konverge_apply::{
+    ApplyError, StatusWriter, Writable,
+    conditions::{Moment, Reason},
+};
+use konverge_core::error::{Classify, ErrorClass};
+use konverge_runtime::{
+    Action, Priority, Queue, Reconciler, Request,
+    cache::Change,
+    controller::{self, Dropped},
+    object::{Object, ObjectKey},
+};
+use kube::{Resource, ResourceExt, runtime::events::EventType};
+
+use crate::{
+    context::{Context, Said, Shared},
+    controller::{Controller, How, Only, Wake},
+    error::{Error, in_one_line},
+    operator::{Setup, StartError},
+    reconcile::Reconcile,
+    report::Verdict,
+    witness::Stores,
+};
+
+/// Annotation: set to `true`, the object is left alone until it is taken away, except for its deletion.
+pub const PAUSED: &str = "konverge.dev/paused";
+/// Annotation: each new value makes the object be looked at at once.
+pub const RECONCILE_AT: &str = "konverge.dev/reconcile-at";
+
+/// Puts a controller into a program.
+pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
+    controller: Controller<K, R>,
+    setup: &mut Setup,
+) -> Result<(), StartError> {
+    let Controller { reconciler, kind, name, selection, predicate, only, finalizer, report, children, .. } = controller;
+    let (watches, triggers, how) = (controller.watches, controller.triggers, controller.how);
+    let name = name.unwrap_or_else(|| K::plural(&kind).into_owned());
+    if finalizer.is_none() && children.iter().any(|child| child.is_anywhere) {
+        return Err(StartError::NeedsFinalizer { controller: name });
+    }
+    let selection = setup.narrowed(selection);
+    let cache = setup.caches.cache::<K>(&kind, &selection);
+    let queue = Queue::new(&name, setup.metrics.queues());
+    setup.show_queue(&queue);
+
+    let wake = {
+        let (queue, debounce) = (queue.clone(), how.debounce);
+        Arc::new(move |key: ObjectKey, priority, reason| queue.add_after(key, debounce, priority, reason))
+    };
+    let mut stores = Stores::default();
+    let subscriber = {
+        let (queue, wake, only) = (queue.clone(), Arc::clone(&wake), only.clone());
+        cache.store.subscribe(move |key, change| {
+            if predicate.admits(change) && concerns(only.as_ref(), finalizer, change) {
+                let (priority, reason, is_new_wish) = meaning(change);
+                if is_new_wish {
+                    queue.forget_failures(key);
+                }
+                wake(key.clone(), priority, reason);
+            }
+        })
+    };
+    stores.add(&kind, cache.store.clone(), subscriber);
+
+    let by_uid = cache.store.index(|object: &K| object.uid().into_iter().collect());
+    let mut kinds = HashMap::new();
+    let mut synced = vec![{
+        let cache = cache.clone();
+        Box::pin(async move { cache.synced().await }) as futures::future::BoxFuture<'static, ()>
+    }];
+    for child in children {
+        let everywhere = konverge_runtime::cache::Selection::default();
+        let kind = (child.begin)(setup, if child.is_anywhere { &everywhere } else { &selection });
+        let (wake, by_uid) = (Arc::clone(&wake), by_uid.clone());
+        let told = move |owner_uid: &str, listed| {
+            let priority = if listed { Priority::Low } else { Priority::Normal };
+            for owner in by_uid.keys(&owner_uid.to_owned()) {
+                wake(owner, priority, "child");
+            }
+        };
+        kind.subscribe(&mut stores, Box::new(told));
+        synced.push(kind.synced());
+        kinds.insert(kind.child_type(), kind);
+    }
+    let mut watched: HashMap<TypeId, Box<dyn std::any::Any + Send + Sync>> = HashMap::new();
+    for watch in watches {
+        let declared = watch(setup, Wake { cache: cache.clone(), add: wake.clone() });
+        synced.push(declared.synced);
+        watched.insert(declared.id, declared.cache);
+    }
+    for trigger in triggers {
+        let (keys, wake, name) = ((trigger.stream)(cache.store.clone()), Arc::clone(&wake), trigger.name);
+        let run = keys.for_each(move |key| {
+            wake(key, Priority::High, name);
+            std::future::ready(())
+        });
+        // A stream that ends has nothing more to say, which is no reason for the program to end.
+        setup.manager.task(name, async move {
+            run.await;
+            tracing::warn!(trigger = name, "the trigger's stream has ended");
+            std::future::pending().await
+        });
+    }
+
+    let applier = setup.applier.clone().with_witness(Arc::new(stores));
+    let shared = Arc::new(Shared {
+        name: name.clone(),
+        kind,
+        cache,
+        applier,
+        events: setup.events.clone(),
+        report,
+        children: kinds,
+        stores: watched,
+    });
+    crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
+    let How { workers, time_limit, backoff, rate, resync, .. } = how;
+    let engine = Engine { shared, reconciler, only, finalizer, resync };
+    let mut controller = controller::Controller::new(Arc::new(engine), queue, setup.metrics.controllers())
+        .workers(workers)
+        .time_limit(time_limit)
+        .backoff(backoff)
+        .ready(async move {
+            join_all(synced).await;
+        });
+    if let Some(rate) = rate {
+        controller = controller.rate(rate);
+    }
+    setup.manager.controller(name, controller);
+    Ok(())
+}
+
+/// Whether a change is any business of the controller: the object is or was one of those it is about, or still has our finalizer.
+fn concerns<K: Resource>(only: Option<&Only<K>>, finalizer: Option<&str>, change: &Change<K>) -> bool {
+    // What is gone needs nothing more: its children go by their owner references, or went before the finalizer did.
+    let Some(new) = &change.new else { return false };
+    let is_ours = |object: &K| only.is_none_or(|only| only(object));
+    is_ours(new)
+        || change.old.as_ref().is_some_and(|old| is_ours(old))
+        || finalizer.is_some_and(|finalizer| has_finalizer(&**new, finalizer))
+}
+
+/// How urgent a change is, what it is called, and whether earlier failures say nothing about what comes now.
+fn meaning<K: Resource>(change: &Change<K>) -> (Priority, &'static str, bool) {
+    let annotation = |object: &Arc<K>| object.annotations().get(RECONCILE_AT).cloned();
+    match (&change.old, &change.new) {
+        (Some(old), Some(new)) if annotation(old) != annotation(new) => (Priority::High, "reconcile-now", true),
+        (Some(old), Some(new)) => (Priority::Normal, "changed", old.meta().generation != new.meta().generation),
+        _ if change.listed => (Priority::Low, "listed", false),
+        _ => (Priority::Normal, "created", true),
+    }
+}
+
+/// What surrounds the author's code.
+struct Engine<K: Object, R> {
+    shared: Arc<Shared<K>>,
+    reconciler: R,
+    only: Option<Only<K>>,
+    finalizer: Option<&'static str>,
+    resync: Duration,
+}
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError<E> {
+    /// In the author's code.
+    #[error(transparent)]
+    Author(E),
+    /// Around it.
+    #[error(transparent)]
+    Engine(Error),
+}
+
+impl<E: Classify> Classify for RunError<E> {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Author(error) => error.class(),
+            Self::Engine(error) => error.class(),
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Author(error) => error.reason(),
+            Self::Engine(error) => error.reason(),
+        }
+    }
+}
+
+impl<E> From<ApplyError> for RunError<E> {
+    fn from(error: ApplyError) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
+impl<E> From<Error> for RunError<E> {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
+    type Key = ObjectKey;
+    type Error = RunError<R::Error>;
+
+    async fn reconcile(&self, request: Request<ObjectKey>) -> Result<Action, Self::Error> {
+        let Some(object) = self.shared.cache.store.get(&request.key) else { return Ok(Action::Done) };
+        let is_ours = self.only.as_ref().is_none_or(|only| only(&object));
+        let context = |object| Context::new(Arc::clone(&self.shared), object, request.attempt, request.reasons.clone());
+        if object.meta().deletion_timestamp.is_some() || !is_ours {
+            return self.release(context(object)).await;
+        }
+        if is_paused(&*object) {
+            tracing::debug!("paused by its annotation {PAUSED}");
+            return Ok(Action::Done);
+        }
+        let context = context(self.held(object).await?);
+        let result = self.reconciler.apply(Arc::clone(context.object()), context.clone()).await;
+        let result = result.map_err(RunError::Author);
+        let reported = self.report(&context, result.as_ref().err().map(Failure::of)).await;
+        let action = result?;
+        reported?;
+        Ok(match action {
+            // A tenth more or less, so that objects that were listed together do not come back together.
+            Action::Done => Action::After(self.resync.mul_f64(0.9 + 0.2 * rand::random::<f64>())),
+            after => after,
+        })
+    }
+
+    async fn dropped(&self, key: &ObjectKey, why: &Dropped) {
+        let Some(object) = self.shared.cache.store.get(key) else { return };
+        let (reason, message) = match why {
+            Dropped::TimedOut(limit) => ("TimedOut", format!("took longer than {limit:?}")),
+            Dropped::Panicked(cause) => ("Panicked", format!("a bug in the operator: {cause}")),
+        };
+        let failure = Failure { reason, message, is_stalled: false };
+        let context = Context::new(Arc::clone(&self.shared), object, 1, [].into());
+        if let Err(error) = self.report(&context, Some(failure)).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot write the status");
+        }
+    }
+}
+
+impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
+    /// The object with our finalizer on it, where the controller has one.
+    async fn held(&self, object: Arc<K>) -> Result<Arc<K>, ApplyError> {
+        let Some(finalizer) = self.finalizer else { return Ok(object) };
+        let held = self.shared.applier.add_finalizer_with(&*object, finalizer, &self.shared.kind).await?;
+        Ok(held.map_or(object, Arc::new))
+    }
+
+    /// Lets go of an object that is being deleted or is not ours any more.
+    async fn release(&self, context: Context<K>) -> Result<Action, RunError<R::Error>> {
+        let Some(finalizer) = self.finalizer else { return Ok(Action::Done) };
+        let object = Arc::clone(context.object());
+        if !has_finalizer(&*object, finalizer) {
+            return Ok(Action::Done);
+        }
+        let cleaned = match self.reconciler.cleanup(Arc::clone(&object), context.clone()).await {
+            Ok(()) => context.children().apply().await.map_err(RunError::Engine),
+            Err(error) => Err(RunError::Author(error)),
+        };
+        if let Err(error) = cleaned {
+            self.report(&context, Some(Failure::of(&error))).await?;
+            return Err(error);
+        }
+        let uid = object.uid().unwrap_or_default();
+        if self.shared.children.values().any(|kind| kind.has_any(&uid)) {
+            // The last of them wakes us when it goes.
+            return Ok(Action::Done);
+        }
+        self.shared.applier.remove_finalizer_with(&*object, finalizer, &self.shared.kind).await?;
+        Ok(Action::Done)
+    }
+
+    /// Says how the run ended, in the status and, if that says something new, in an event.
+    async fn report(&self, context: &Context<K>, failure: Option<Failure>) -> Result<(), ApplyError> {
+        let Said { status, verdict } = std::mem::take(&mut *context.said());
+        let verdict = match &failure {
+            Some(failure) => failure.verdict(),
+            None => verdict.unwrap_or_else(Verdict::success),
+        };
+        let object = context.object();
+        let is_news = match &self.shared.report {
+            // Without a status of our own, the log and the events have to do; repeated ones become a series.
+            None => true,
+            Some(report) => {
+                let mut status = status.unwrap_or_else(|| (report.begin)(object));
+                let moment = Moment { generation: object.meta().generation, now: Timestamp::now() };
+                status.say(&verdict, moment);
+                let status = status.json().map_err(|source| ApplyError::Encode {
+                    kind: K::kind(&self.shared.kind).into_owned(),
+                    name: object.name_any(),
+                    source,
+                })?;
+                StatusWriter::new(self.shared.applier.clone()).write_with(&**object, &status, &self.shared.kind).await?
+            }
+        };
+        if let (true, Some(Failure { reason, message, .. })) = (is_news, failure) {
+            context.event(EventType::Warning, reason, "Reconcile", message);
+        }
+        Ok(())
+    }
+}
+
+fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
+    object.finalizers().iter().any(|found| found == finalizer)
+}
+
+fn is_paused<K: Resource>(object: &K) -> bool {
+    object.annotations().get(PAUSED).is_some_and(|paused| paused == "true")
+}
+
+/// What is said of a run that failed.
+struct Failure {
+    reason: &'static str,
+    message: String,
+    is_stalled: bool,
+}
+
+impl Failure {
+    fn of<E: std::error::Error + Classify>(error: &E) -> Self {
+        let is_stalled = matches!(error.class(), ErrorClass::Permanent);
+        Self { reason: error.reason(), message: in_one_line(error), is_stalled }
+    }
+
+    fn verdict(&self) -> Verdict {
+        let reason = Reason::parse(self.reason).unwrap_or(const { Reason::new("Failed") });
+        let message = self.message.clone();
+        if self.is_stalled { Verdict::Stalled { reason, message } } else { Verdict::Retrying { reason, message } }
+    }
+}
