@@ -3,7 +3,7 @@
 use std::{path::Path, process::Stdio, time::Duration};
 
 use konverge_e2e::binary;
-use konverge_testkit::{KUBECONFIG_VARIABLE, eventually};
+use konverge_testkit::{KUBECONFIG_VARIABLE, RUN_VARIABLE, eventually};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
@@ -23,6 +23,8 @@ impl Demo {
     pub(crate) fn start(temporary: &Path, kubeconfig: Option<&Path>, arguments: &[&str]) -> Self {
         let mut command = Command::new(binary("demo").unwrap());
         command.args(arguments).env("TMPDIR", temporary).env_remove(KUBECONFIG_VARIABLE);
+        // A run of its own: it is not to take away what these tests made.
+        command.env_remove(RUN_VARIABLE);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         if let Some(path) = kubeconfig {
             command.env(KUBECONFIG_VARIABLE, path);

@@ -29,3 +29,6 @@ pub use wait::{NotInTime, eventually};
 
 /// Names a kubeconfig of a cluster to use instead of starting one.
 pub const KUBECONFIG_VARIABLE: &str = environment::KUBECONFIG_VARIABLE;
+
+/// Names the run that what is made in a named cluster belongs to, where several processes are one run.
+pub const RUN_VARIABLE: &str = environment::RUN_VARIABLE;
