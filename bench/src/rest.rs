@@ -20,7 +20,7 @@ pub(crate) async fn measure(scene: &Scene, seconds: u64, report: &mut Report) ->
     eprintln!("rest: listening for {seconds} s");
     sleep(Duration::from_secs(seconds)).await;
     let polls = scene.operator.metric("konverge_pull_polls_total", "").await? - polls;
-    let asked = rest.entries_of(&scene.stage.operator_user())?;
+    let asked = rest.entries_of(scene.stage.operator_user())?;
     let against = format!("{seconds} s, {polls} polls of the server");
     let writes = asked.iter().filter(|entry| entry.is_mutating()).count();
     let lists = asked.iter().filter(|entry| entry.verb == "list").count();

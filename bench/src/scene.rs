@@ -27,7 +27,7 @@ pub(crate) struct Scene {
 impl Scene {
     /// All Secrets are in step when this returns.
     pub(crate) async fn set() -> Result<Self> {
-        let stage = Stage::set().await?;
+        let stage = Stage::set_on_ours().await?;
         let namespace = stage.control_plane.namespace("bench").await?;
         for number in 0..ENVIRONMENTS {
             stage.environment(&environment(number)).await?;

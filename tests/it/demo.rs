@@ -2,29 +2,106 @@
 
 use std::{path::Path, process::Stdio, time::Duration};
 
-use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
 use konverge_e2e::binary;
-use konverge_testkit::{ControlPlane, KUBECONFIG_VARIABLE, Options, eventually};
-use kube::{Api, ResourceExt, api::ListParams};
-use tokio::process::Command;
+use konverge_testkit::{KUBECONFIG_VARIABLE, RUN_VARIABLE, eventually};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+};
 
-/// Runs the demo with a folder for temporary files of its own, and returns what it printed.
-async fn demo(temporary: &Path, kubeconfig: Option<&Path>) -> String {
-    let mut command = Command::new(binary("demo").unwrap());
-    command.env("TMPDIR", temporary).stdin(Stdio::null());
-    if let Some(path) = kubeconfig {
-        command.env(KUBECONFIG_VARIABLE, path);
+/// On busy cores the stage takes some ten seconds to set.
+const SOON: Duration = Duration::from_mins(2);
+
+/// A demo that runs, with a folder for temporary files of its own.
+pub(crate) struct Demo {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    said: String,
+}
+
+impl Demo {
+    pub(crate) fn start(temporary: &Path, kubeconfig: Option<&Path>, arguments: &[&str]) -> Self {
+        let mut command = Command::new(binary("demo").unwrap());
+        command.args(arguments).env("TMPDIR", temporary).env_remove(KUBECONFIG_VARIABLE);
+        // A run of its own: it is not to take away what these tests made.
+        command.env_remove(RUN_VARIABLE);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        if let Some(path) = kubeconfig {
+            command.env(KUBECONFIG_VARIABLE, path);
+        }
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines, said: String::new() }
     }
-    let output = command.output().await.unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    said
+
+    /// Reads on until a line has this; at the end of the output it is an error not to have been said.
+    pub(crate) async fn says(&mut self, part: &str) {
+        let found = tokio::time::timeout(SOON, async {
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                self.hears(&line);
+                if line.contains(part) {
+                    return true;
+                }
+            }
+            false
+        });
+        assert!(found.await.is_ok_and(|found| found), "{part:?} is not in what it said:\n{}", self.said);
+    }
+
+    fn hears(&mut self, line: &str) {
+        self.said.push_str(line);
+        self.said.push('\n');
+    }
+
+    /// Sends a signal as `kill` does.
+    pub(crate) async fn signal(&self, name: &str) {
+        let pid = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().await.unwrap().success());
+    }
+
+    /// Reads the rest and waits for the end: whether it says that all went well, and all that it said.
+    pub(crate) async fn ends(mut self) -> (bool, String) {
+        let end = tokio::time::timeout(SOON, async {
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                self.hears(&line);
+            }
+            self.child.wait().await.unwrap()
+        });
+        let status = end.await.unwrap();
+        (status.success(), self.said)
+    }
+
+    /// Stops listening to it, as `cargo xtask demo | head` does, and waits for its end.
+    pub(crate) async fn loses_its_listener(self) {
+        let Self { mut child, lines, .. } = self;
+        drop(lines);
+        tokio::time::timeout(SOON, child.wait()).await.unwrap().unwrap();
+    }
+
+    /// What the line that begins so says behind it.
+    fn told(&self, beginning: &str) -> &str {
+        self.said.lines().find_map(|line| line.trim().strip_prefix(beginning)).unwrap()
+    }
+}
+
+/// Waits until no file and no process of a demo is left.
+async fn nothing_is_left(temporary: &Path) {
+    let folder = temporary.to_string_lossy().into_owned();
+    let clean = async || {
+        let files = std::fs::read_dir(temporary).unwrap().count();
+        let processes = Command::new("ps").args(["-eo", "args="]).output().await.unwrap();
+        let processes = String::from_utf8_lossy(&processes.stdout).into_owned();
+        (files == 0 && !processes.contains(&folder)).then_some(())
+    };
+    eventually(Duration::from_secs(20), clean).await.unwrap();
 }
 
 #[tokio::test]
 async fn the_demo_tells_what_happened_and_leaves_nothing_behind() {
     let temporary = tempfile::tempdir().unwrap();
-    let said = demo(temporary.path(), None).await;
+    let (succeeded, said) = Demo::start(temporary.path(), None, &[]).ends().await;
+    assert!(succeeded, "{said}");
+    assert!(said.contains("zopp.dev/environment: production"), "the manifest is shown: {said}");
     assert!(said.contains("exactly the environment's keys: DATABASE_URL"), "{said}");
     let steps: Vec<u64> = said
         .lines()
@@ -32,29 +109,48 @@ async fn the_demo_tells_what_happened_and_leaves_nothing_behind() {
         .collect();
     assert_eq!(steps.len(), 4, "{said}");
     assert!(steps.iter().all(|&milliseconds| milliseconds < 1000), "well under a second: {steps:?}");
-
-    let left: Vec<_> = std::fs::read_dir(temporary.path()).unwrap().collect();
-    assert!(left.is_empty(), "{left:?}");
-    let processes = Command::new("ps").args(["-eo", "args="]).output().await.unwrap();
-    let processes = String::from_utf8_lossy(&processes.stdout).into_owned();
-    assert!(!processes.contains(&*temporary.path().to_string_lossy()), "{processes}");
+    nothing_is_left(temporary.path()).await;
 }
 
 #[tokio::test]
-async fn on_a_named_cluster_the_demo_takes_away_what_it_made() {
-    // The controller manager ends namespaces that were deleted.
-    let options = Options { controller_manager: true, ..Options::default() };
-    let control_plane = ControlPlane::start(options).await.unwrap();
-    let client = control_plane.admin_client().await.unwrap();
-    let namespaces = Api::<Namespace>::all(client.clone());
-    let names = async || {
-        let list = namespaces.list(&ListParams::default()).await.unwrap();
-        list.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
-    };
-    let before = names().await;
+async fn a_demo_that_is_kept_can_be_played_with_and_goes_with_ctrl_c() {
     let temporary = tempfile::tempdir().unwrap();
-    demo(temporary.path(), Some(control_plane.kubeconfig())).await;
-    let clean = || async { (names().await == before).then_some(()) };
-    eventually(Duration::from_mins(1), clean).await.unwrap();
-    assert!(Api::<ClusterRole>::all(client).get_opt("zopp-operator").await.unwrap().is_none());
+    let mut demo = Demo::start(temporary.path(), None, &["--keep"]);
+    demo.says("Ctrl-C takes everything down").await;
+    // The lines that it prints are run as they stand; a shell that is not interactive needs to be told to look at aliases.
+    let exports: Vec<&str> = demo.said.lines().map(str::trim).filter(|line| line.starts_with("export ")).collect();
+    let shell = async |line: &str| {
+        let alias = format!("shopt -s expand_aliases\nalias {}", demo.told("alias "));
+        let script = format!("{}\n{alias}\n{line}", exports.join("\n"));
+        let output = Command::new("bash").args(["-ec", &script]).output().await.unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let get = format!("kubectl get secret{}", demo.told("kubectl get secret"));
+    let keys = async || -> Vec<String> {
+        let secret: serde_json::Value = serde_json::from_str(&shell(&get.replace("-o yaml", "-o json")).await).unwrap();
+        secret["data"].as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(keys().await, ["DATABASE_URL"]);
+    assert!(shell("zopp secret list").await.contains("DATABASE_URL"));
+    shell("zopp secret set GREETING hello").await;
+    let both = async || (keys().await == ["DATABASE_URL", "GREETING"]).then_some(());
+    eventually(Duration::from_secs(20), both).await.unwrap();
+
+    demo.signal("INT").await;
+    let (succeeded, said) = demo.ends().await;
+    assert!(succeeded && said.contains("Everything is taken down"), "{said}");
+    nothing_is_left(temporary.path()).await;
+}
+
+#[tokio::test]
+async fn a_demo_that_is_killed_leaves_nothing_behind() {
+    for moment in ["Setting the stage", "the stage is set", "is ready, under", "zopp secret set DATABASE_URL"] {
+        let temporary = tempfile::tempdir().unwrap();
+        let mut demo = Demo::start(temporary.path(), None, &[]);
+        demo.says(moment).await;
+        demo.signal("KILL").await;
+        assert!(!demo.ends().await.0);
+        nothing_is_left(temporary.path()).await;
+    }
 }

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod demo;
+mod demo_on_named_cluster;
 mod outages;
 mod path;
 mod pull_bad_input;
 mod quiet;
+mod recorder;

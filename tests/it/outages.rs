@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use konverge_e2e::{Operator, Stage, Watcher};
+use konverge_testkit::{AuditLog, eventually};
 
 /// Reconnection takes at most half a minute of back-off, and the API server some ten seconds to start.
 const RECOVERED: Duration = Duration::from_secs(90);
@@ -16,7 +17,7 @@ struct Scene {
 
 /// A Secret in step with an environment of the keys A and B.
 async fn scene() -> Scene {
-    let stage = Stage::set().await.unwrap();
+    let stage = Stage::set_on_ours().await.unwrap();
     let namespace = stage.control_plane.namespace("outage").await.unwrap();
     let environment = stage.environment("production").await.unwrap();
     let operator = stage.operator("zopp-operator", &namespace).await.unwrap();
@@ -38,6 +39,26 @@ impl Scene {
     async fn converges(&self) {
         self.watcher.holds("backend", RECOVERED, &[("A", "changed")]).await.unwrap();
     }
+
+    /// The audit log of what is asked from now on.
+    async fn audit_from_now(&self) -> AuditLog {
+        let log = self.stage.control_plane.audit_log().unwrap();
+        log.catch_up(self.stage.client()).await.unwrap();
+        log.from_now().unwrap()
+    }
+
+    /// How often operators wrote a Secret; also an apply that changes nothing counts, of which no resourceVersion tells.
+    async fn writes_since(&self, rest: &AuditLog) -> usize {
+        rest.catch_up(self.stage.client()).await.unwrap();
+        let asked = rest.entries_of(self.stage.operator_user()).unwrap();
+        asked.iter().filter(|entry| entry.object_ref.resource == "secrets" && entry.is_mutating()).count()
+    }
+
+    /// Sets A to the value, again and again until the server takes it.
+    async fn set_until_taken(&self, value: &str) {
+        let set = async || self.stage.user.set(&self.environment, "A", value.as_bytes()).await.ok();
+        eventually(RECOVERED, set).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -49,11 +70,11 @@ async fn changes_made_while_the_operator_was_dead_arrive_and_nothing_is_written_
     scene.converges().await;
 
     // A restart without a change reads once and writes nothing.
-    let before = scene.watcher.now("backend").unwrap().resource_version;
+    let rest = scene.audit_from_now().await;
     scene.operator.process().kill();
     scene.operator.process().start_again().unwrap();
     scene.operator.metric_becomes("konverge_pull_syncs_total", "unchanged", |count| count >= 1.0).await.unwrap();
-    assert_eq!(scene.watcher.now("backend").unwrap().resource_version, before);
+    assert_eq!(scene.writes_since(&rest).await, 0);
 }
 
 #[tokio::test]
@@ -67,6 +88,41 @@ async fn an_operator_killed_while_changes_stream_in_ends_right() {
         scene.operator.process().start_again().unwrap();
     }
     scene.watcher.holds("backend", RECOVERED, &[("A", "round 4"), ("B", "2")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_killed_while_changes_stream_in_ends_right() {
+    let mut scene = scene().await;
+    for round in 0..5 {
+        let value = format!("round {round}");
+        // Killed somewhere between the command's start and its end; what was not confirmed is set again.
+        let set = scene.stage.user.set(&scene.environment, "A", value.as_bytes());
+        let server = &mut scene.stage.server;
+        let kill = async {
+            tokio::time::sleep(Duration::from_millis(15 * round)).await;
+            server.kill();
+        };
+        let (_, ()) = tokio::join!(set, kill);
+        scene.stage.server.start_again().await.unwrap();
+        scene.set_until_taken(&value).await;
+    }
+    scene.watcher.holds("backend", RECOVERED, &[("A", "round 4"), ("B", "2")]).await.unwrap();
+    assert!(scene.operator.process().status().is_none(), "the operator stays up");
+}
+
+#[tokio::test]
+async fn an_api_server_killed_while_changes_stream_in_ends_right() {
+    let mut scene = scene().await;
+    for round in 0..3 {
+        let value = format!("round {round}");
+        scene.set_until_taken(&value).await;
+        // The operator is about to write, writes, or has written.
+        tokio::time::sleep(Duration::from_millis(10 * round)).await;
+        scene.stage.control_plane.kill_api_server().unwrap();
+        scene.stage.control_plane.start_api_server().await.unwrap().unwrap();
+    }
+    scene.watcher.holds("backend", RECOVERED, &[("A", "round 2"), ("B", "2")]).await.unwrap();
+    assert!(scene.operator.process().status().is_none(), "the operator stays up");
 }
 
 #[tokio::test]
@@ -100,12 +156,18 @@ async fn an_operator_starts_while_everything_is_away() {
     let mut scene = scene().await;
     scene.operator.process().kill();
     scene.change().await;
+    let server = scene.stage.server.url();
     scene.stage.server.kill();
     scene.stage.control_plane.kill_api_server().unwrap();
     scene.operator.process().start_again().unwrap();
-    scene.operator.metric_becomes("konverge_pull_streams", "", |open| open == 0.0).await.unwrap();
-    let (ready, why) = scene.operator.get("/readyz").await.unwrap();
-    assert_eq!(ready, 503, "{why}");
+    // It has tried both and says so, as something that has only just started does not.
+    let operator = &scene.operator;
+    let tried = async || {
+        let (code, why) = operator.get("/readyz").await.ok()?;
+        assert_eq!(code, 503, "{why}");
+        (why.contains("failing for") && why.contains(&server)).then_some(())
+    };
+    eventually(RECOVERED, tried).await.unwrap();
     assert_eq!(scene.operator.get("/healthz").await.unwrap().0, 200);
 
     scene.stage.control_plane.start_api_server().await.unwrap().unwrap();
@@ -121,11 +183,17 @@ async fn two_operators_at_once_have_the_effect_of_one() {
     let second = scene.stage.operator("second-operator", &namespace).await.unwrap();
     drop(second);
     // Both look after all namespaces.
-    let mut second = scene.stage.operator_with("second-operator", &[]).unwrap();
+    let mut second = scene.stage.operator_with("second-operator", &["--poll-interval", "1"]).unwrap();
     second.ready().await.unwrap();
     scene.change().await;
     scene.converges().await;
-    let settled = scene.watcher.now("backend").unwrap().resource_version;
     second.metric_becomes("konverge_pull_syncs_total", "", |count| count >= 2.0).await.unwrap();
-    assert_eq!(scene.watcher.now("backend").unwrap().resource_version, settled, "they do not write in turn");
+    // Each may have written the change; from the poll after the next on they have nothing more to say.
+    let polls = second.metric("konverge_pull_polls_total", "").await.unwrap();
+    second.metric_becomes("konverge_pull_polls_total", "", |count| count >= polls + 2.0).await.unwrap();
+    let polls = second.metric("konverge_pull_polls_total", "").await.unwrap();
+    let rest = scene.audit_from_now().await;
+    second.metric_becomes("konverge_pull_polls_total", "", |count| count >= polls + 3.0).await.unwrap();
+    assert_eq!(scene.writes_since(&rest).await, 0, "they do not write in turn");
+    assert_eq!(scene.watcher.now("backend").unwrap().data.len(), 1);
 }

@@ -25,3 +25,21 @@ async fn a_secret_follows_its_environment() {
     stage.user.delete(&environment, "A").await.unwrap();
     watcher.holds("backend", SOON, &[]).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_value_arrives_byte_for_byte() {
+    let stage = Stage::set().await.unwrap();
+    let namespace = stage.control_plane.namespace("bytes").await.unwrap();
+    let environment = stage.environment("production").await.unwrap();
+    let _operator = stage.operator("zopp-operator", &namespace).await.unwrap();
+    let watcher = stage.watcher(&namespace);
+    stage.bind(&namespace, "backend", &environment).await.unwrap();
+    let every_byte: Vec<u8> = (0..=255).collect();
+    assert!(std::str::from_utf8(&every_byte).is_err(), "no text");
+    stage.user.set(&environment, "KEYSTORE", &every_byte).await.unwrap();
+    stage.user.set(&environment, "EMPTY", b"").await.unwrap();
+    let whole = |seen: &konverge_e2e::Seen| {
+        seen.data.get("KEYSTORE") == Some(&every_byte) && seen.data.get("EMPTY").is_some_and(Vec::is_empty)
+    };
+    watcher.until("backend", SOON, whole).await.unwrap();
+}

@@ -3,25 +3,22 @@
 use std::time::Duration;
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use konverge_e2e::Stage;
-use konverge_testkit::AuditEntry;
+use konverge_e2e::{Operator, Stage};
 use kube::{
     Api,
     api::{ObjectMeta, PostParams},
 };
+
+use crate::recorder::{Asked, Recorder};
 
 const SOON: Duration = Duration::from_secs(20);
 
 /// Polls per second in these tests, so that a rest of a moment holds several.
 const POLL: &str = "1";
 
-fn about_secrets(entry: &AuditEntry) -> bool {
-    entry.object_ref.resource == "secrets"
-}
-
 #[tokio::test]
 async fn at_rest_nothing_is_written_and_nothing_listed() {
-    let stage = Stage::set().await.unwrap();
+    let stage = Stage::set_on_ours().await.unwrap();
     let namespace = stage.control_plane.namespace("rest").await.unwrap();
     let watcher = stage.watcher(&namespace);
     for name in ["one", "two"] {
@@ -41,9 +38,12 @@ async fn at_rest_nothing_is_written_and_nothing_listed() {
     operator.metric_becomes("konverge_events_total", "published", |count| count >= 4.0).await.unwrap();
 
     let polls = operator.metric("konverge_pull_polls_total", "").await.unwrap();
-    let rest = stage.control_plane.audit_log().unwrap().from_now().unwrap();
+    let log = stage.control_plane.audit_log().unwrap();
+    log.catch_up(stage.client()).await.unwrap();
+    let rest = log.from_now().unwrap();
     operator.metric_becomes("konverge_pull_polls_total", "", |count| count >= polls + 6.0).await.unwrap();
-    let asked = rest.entries_of(&stage.operator_user()).unwrap();
+    rest.catch_up(stage.client()).await.unwrap();
+    let asked = rest.entries_of(stage.operator_user()).unwrap();
     let loud: Vec<_> = asked.iter().filter(|entry| entry.verb != "watch").collect();
     assert!(loud.is_empty(), "{loud:?}");
     assert!(operator.metric("konverge_pull_missed_events_total", "").await.unwrap() < 1.0);
@@ -51,7 +51,7 @@ async fn at_rest_nothing_is_written_and_nothing_listed() {
 
 #[tokio::test]
 async fn foreign_secrets_are_never_read_and_no_permission_is_missing() {
-    let stage = Stage::set().await.unwrap();
+    let stage = Stage::set_on_ours().await.unwrap();
     let namespace = stage.control_plane.namespace("foreign").await.unwrap();
     let api = Api::<Secret>::namespaced(stage.client().clone(), &namespace);
     for number in 0..5 {
@@ -61,26 +61,49 @@ async fn foreign_secrets_are_never_read_and_no_permission_is_missing() {
     }
     let environment = stage.environment("production").await.unwrap();
     stage.user.set(&environment, "A", b"1").await.unwrap();
-    let mut operator = stage.operator_with("zopp-operator", &["--namespace", &namespace, "--leader-election"]).unwrap();
+    // The operator talks through a proxy that sees which representation it asks for.
+    let run = stage.control_plane.run_directory();
+    let own = stage.operator_user().split(':').nth(2).unwrap();
+    let recorder = Recorder::start(stage.operator_kubeconfig(), own, run.path()).await;
+    let arguments = ["--namespace", &namespace, "--leader-election"];
+    let url = stage.server.url();
+    let mut operator =
+        Operator::start(run, "zopp-operator", recorder.kubeconfig(), &url, stage.credentials(), &arguments).unwrap();
     operator.ready().await.unwrap();
     stage.bind(&namespace, "backend", &environment).await.unwrap();
     stage.watcher(&namespace).holds("backend", SOON, &[("A", "1")]).await.unwrap();
     operator.metric_becomes("leader_election_master_status", "", |leads| leads > 0.0).await.unwrap();
     operator.metric_becomes("konverge_events_total", "published", |count| count >= 1.0).await.unwrap();
 
-    let asked = stage.control_plane.audit_log().unwrap().entries_of(&stage.operator_user()).unwrap();
-    let foreign: Vec<_> = asked.iter().filter(|entry| entry.object_ref.name.starts_with("foreign")).collect();
-    assert!(foreign.is_empty(), "{foreign:?}");
+    let collection = format!("/api/v1/namespaces/{namespace}/secrets");
+    let about_secrets: Vec<Asked> =
+        recorder.asked().into_iter().filter(|asked| asked.path.contains("/secrets")).collect();
+    let (whole, named): (Vec<_>, Vec<_>) = about_secrets.into_iter().partition(|asked| asked.path == collection);
+    assert!(whole.len() >= 2, "a list and a watch: {whole:?}");
+    for asked in &whole {
+        let representations = asked.accept.split(',');
+        let only_metadata = representations.clone().all(|one| one.contains("as=PartialObjectMetadata"));
+        assert!(
+            asked.method == "GET" && only_metadata,
+            "lists and watches ask for metadata and take nothing else: {asked:?}"
+        );
+    }
+    let ours = format!("{collection}/backend");
+    assert!(!named.is_empty() && named.iter().all(|asked| asked.path == ours), "only the bound one: {named:?}");
+
+    let log = stage.control_plane.audit_log().unwrap();
+    log.catch_up(stage.client()).await.unwrap();
+    let asked = log.entries_of(stage.operator_user()).unwrap();
     let refused: Vec<_> = asked.iter().filter(|entry| entry.response_status.code == 403).collect();
     assert!(refused.is_empty(), "the shipped role lacks something: {refused:?}");
-    let lists = asked.iter().filter(|entry| about_secrets(entry) && entry.verb == "list").count();
+    let lists = asked.iter().filter(|entry| entry.object_ref.resource == "secrets" && entry.verb == "list").count();
     assert_eq!(lists, 1, "one list, at the start");
 }
 
 #[tokio::test]
 async fn no_value_and_no_key_material_is_logged() {
     const CANARY: &str = "canary-5d1f0c";
-    let stage = Stage::set().await.unwrap();
+    let stage = Stage::set_on_ours().await.unwrap();
     let namespace = stage.control_plane.namespace("canary").await.unwrap();
     let environment = stage.environment("production").await.unwrap();
     let mut operator = stage.operator_with("zopp-operator", &["--namespace", &namespace]).unwrap();

@@ -5,13 +5,18 @@
 
 mod binaries;
 mod http;
+mod manifest;
 mod operator;
+mod rbac;
+mod signals;
 mod stage;
 mod watcher;
 mod zopp;
 
 pub use binaries::binary;
+pub use manifest::{annotated_secret, yaml};
 pub use operator::Operator;
-pub use stage::{Stage, annotated_secret};
+pub use signals::Signals;
+pub use stage::Stage;
 pub use watcher::{Seen, Watcher};
 pub use zopp::{Server, User};

@@ -7,21 +7,14 @@ use k8s_openapi::api::core::v1::Secret;
 use konverge_testkit::{ControlPlane, Options};
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind},
+    api::{Patch, PatchParams},
 };
-use serde_json::json;
 
-use crate::{Operator, Server, User, Watcher};
-
-/// The manifest that users apply; the stage's operators run under it and nothing more.
-const MANIFEST: &str = include_str!("../../deploy/rbac/zopp-operator.yaml");
-
-/// Namespace and name of the service account in the manifest.
-const SERVICE_ACCOUNT: (&str, &str) = ("konverge-system", "zopp-operator");
+use crate::{Operator, Server, User, Watcher, annotated_secret, rbac};
 
 /// A control plane, a server, a user who owns workspace `acme` with project `backend`, and a service principal for operators.
-/// What it started ends with it.
+/// What it started ends with it. In a named cluster it makes everything under names of its own and changes nothing that is there;
+/// [`konverge_testkit::take_away`] takes it away.
 pub struct Stage {
     // In the order in which they are to end.
     /// The server.
@@ -34,12 +27,23 @@ pub struct Stage {
     credentials: PathBuf,
     principal: String,
     kubeconfig: PathBuf,
+    operator_user: String,
 }
 
 impl Stage {
-    /// Sets the stage.
+    /// Sets the stage, in the cluster that is named or on a control plane of its own.
     pub async fn set() -> Result<Self> {
-        let control_plane = ControlPlane::start(Options::default()).await?;
+        Self::set_on(Options::default()).await
+    }
+
+    /// Sets the stage on a control plane of its own even when a cluster is named: for whoever stops the API server, or reads the
+    /// audit log.
+    pub async fn set_on_ours() -> Result<Self> {
+        Self::set_on(Options::ours()).await
+    }
+
+    async fn set_on(options: Options) -> Result<Self> {
+        let control_plane = ControlPlane::start(options).await?;
         let run = control_plane.run_directory().clone();
         let server = Server::start(&run).await?;
         let user = User::new(run.path().join("home"), server.url())?;
@@ -49,10 +53,11 @@ impl Stage {
         let credentials = run.path().join("operator.json");
         let principal = user.create_service("acme", "operator", &credentials).await?;
         let client = control_plane.admin_client().await?;
-        apply_manifest(&client).await?;
-        let (namespace, name) = SERVICE_ACCOUNT;
-        let kubeconfig = control_plane.service_account_kubeconfig(namespace, name).await?;
-        Ok(Self { server, user, control_plane, client, credentials, principal, kubeconfig })
+        let namespace = control_plane.namespace("konverge-system").await?;
+        rbac::create(&client, &namespace).await?;
+        let kubeconfig = control_plane.service_account_kubeconfig(&namespace, rbac::SERVICE_ACCOUNT).await?;
+        let operator_user = format!("system:serviceaccount:{namespace}:{}", rbac::SERVICE_ACCOUNT);
+        Ok(Self { server, user, control_plane, client, credentials, principal, kubeconfig, operator_user })
     }
 
     /// An administrator's client.
@@ -61,9 +66,8 @@ impl Stage {
     }
 
     /// The name by which the API server knows the operators.
-    pub fn operator_user(&self) -> String {
-        let (namespace, name) = SERVICE_ACCOUNT;
-        format!("system:serviceaccount:{namespace}:{name}")
+    pub fn operator_user(&self) -> &str {
+        &self.operator_user
     }
 
     /// The file with the operators' credentials.
@@ -110,79 +114,8 @@ impl Stage {
         applied.with_context(|| format!("cannot apply secret {namespace}/{name}"))
     }
 
-    /// Deletes what the stage made in a cluster that outlives it, and the namespaces that its user made. Where the control plane is
-    /// ours there is nothing to do: it ends with the stage.
-    pub async fn take_down(self, namespaces: &[String]) -> Result<()> {
-        if self.control_plane.is_ours() {
-            return Ok(());
-        }
-        for document in documents()? {
-            let (api, name) = document.api(&self.client)?;
-            match api.delete(&name, &DeleteParams::default()).await {
-                Err(kube::Error::Api(status)) if status.code == 404 => {}
-                outcome => drop(outcome.with_context(|| format!("cannot delete {name}"))?),
-            }
-        }
-        for namespace in namespaces.iter().map(String::as_str).chain([SERVICE_ACCOUNT.0]) {
-            self.control_plane.delete_namespace(namespace).await?;
-        }
-        Ok(())
-    }
-
     /// Watches the Secrets of a namespace from outside.
     pub fn watcher(&self, namespace: &str) -> Watcher {
         Watcher::start(self.client.clone(), namespace)
-    }
-}
-
-/// The manifest of a Secret that is bound to `<workspace>/<project>/<environment>`.
-pub fn annotated_secret(name: &str, environment: &str) -> serde_json::Value {
-    let mut parts = environment.split('/');
-    let mut next = || parts.next().unwrap_or_default();
-    json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": { "name": name, "annotations": {
-            "zopp.dev/sync": "true",
-            "zopp.dev/workspace": next(),
-            "zopp.dev/project": next(),
-            "zopp.dev/environment": next(),
-        } },
-    })
-}
-
-/// Applies every document of the operator's manifest, and the namespace they are in.
-async fn apply_manifest(client: &Client) -> Result<()> {
-    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": SERVICE_ACCOUNT.0 } });
-    let namespace = Document(serde_json::from_value(namespace)?);
-    for document in std::iter::once(namespace).chain(documents()?) {
-        let (api, name) = document.api(client)?;
-        let parameters = PatchParams::apply("konverge-e2e").force();
-        let applied = api.patch(&name, &parameters, &Patch::Apply(&document.0)).await;
-        applied.with_context(|| format!("cannot apply {name}"))?;
-    }
-    Ok(())
-}
-
-/// The documents of the operator's manifest.
-fn documents() -> Result<Vec<Document>> {
-    let parse = |text| serde_saphyr::from_str(text).context("cannot read the operator's manifest").map(Document);
-    MANIFEST.split("\n---\n").map(parse).collect()
-}
-
-/// One object of a manifest, of whatever kind.
-struct Document(DynamicObject);
-
-impl Document {
-    /// Where it belongs, and its name there.
-    fn api(&self, client: &Client) -> Result<(Api<DynamicObject>, String)> {
-        let types = self.0.types.clone().context("a document without a kind")?;
-        let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
-        let name = self.0.metadata.name.clone().context("a document without a name")?;
-        let api = match &self.0.metadata.namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
-        };
-        Ok((api, name))
     }
 }

@@ -1,6 +1,11 @@
 //! Every developer command. `cargo xtask help` lists them; CI calls the same ones.
 
 mod ci;
+mod cluster;
+// The test kit's, so that there is one rule for the cache and one name for each variable; depending on the kit would have every
+// command compile a Kubernetes client first.
+#[path = "../../crates/konverge-testkit/src/environment.rs"]
+mod environment;
 mod generate;
 mod paths;
 mod recipes;
@@ -77,7 +82,8 @@ enum Command {
 
 #[derive(Args)]
 struct Cluster {
-    /// Use the cluster of this kubeconfig instead of starting one; your current context is never used unasked
+    /// Use the cluster of this kubeconfig, and take away at the end what was made in it; your current context is never used
+    /// unasked. Tests that stop servers or read the audit log start their own all the same
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<std::path::PathBuf>,
 }

@@ -1,8 +1,10 @@
 //! Where things are: the workspace, what cargo built, and the cache that outlives a clone.
 
-use std::{env, path::PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+
+use crate::environment;
 
 /// The workspace's root, wherever the command was called.
 pub(crate) fn workspace() -> PathBuf {
@@ -11,19 +13,11 @@ pub(crate) fn workspace() -> PathBuf {
 
 /// A binary that `cargo build` made with `profile`, which is the name of its folder.
 pub(crate) fn built(profile: &str, name: &str) -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
+    let target = environment::variable("CARGO_TARGET_DIR").unwrap_or_else(|| workspace().join("target"));
     target.join(profile).join(name)
 }
 
 /// Things that take minutes to make and outlive a clone. The test kit keeps its control plane under the same root.
 pub(crate) fn cache() -> Result<PathBuf> {
-    if let Some(path) = env::var_os("KONVERGE_CACHE") {
-        return Ok(PathBuf::from(path));
-    }
-    let base = match env::var_os("XDG_CACHE_HOME") {
-        Some(path) => PathBuf::from(path),
-        None => PathBuf::from(env::var_os("HOME").context("no place for the cache: set KONVERGE_CACHE or HOME")?)
-            .join(".cache"),
-    };
-    Ok(base.join("konverge"))
+    environment::cache().context("no place for the cache: set KONVERGE_CACHE or HOME")
 }

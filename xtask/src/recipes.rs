@@ -1,17 +1,15 @@
 //! The recipes, one function a command.
 
-use std::{path::Path, process::Command};
+use std::{os::unix::process::CommandExt, path::Path, process::Command};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::{
+    cluster::Named,
     paths,
     step::{cargo, program, run},
     tools::{self, Tool},
 };
-
-/// By this variable the test kit is told to use a cluster that exists.
-const KUBECONFIG_VARIABLE: &str = "KONVERGE_TEST_KUBECONFIG";
 
 const READ_ABOVE: &str = "What failed, and why, is above.";
 
@@ -21,8 +19,12 @@ pub(crate) fn demo(kubeconfig: Option<&Path>, keep: bool) -> Result<()> {
     if keep {
         demo.arg("--keep");
     }
-    on_cluster(&mut demo, kubeconfig);
-    run("demo", demo, READ_ABOVE).map(drop)
+    if let Some(cluster) = Named::find(kubeconfig) {
+        cluster.tell(&mut demo);
+    }
+    // In our place, so that whoever ends us ends the demo, which then takes down what it set up.
+    let error = demo.exec();
+    Err(error).context("cannot start the demo")
 }
 
 pub(crate) fn quick_tests(filter: Option<&str>) -> Result<()> {
@@ -32,18 +34,26 @@ pub(crate) fn quick_tests(filter: Option<&str>) -> Result<()> {
 }
 
 pub(crate) fn all_tests(kubeconfig: Option<&Path>, filter: Option<&str>) -> Result<()> {
-    if kubeconfig.is_none() {
-        setup()?;
-    }
+    setup()?;
     // Tests look for our servers beside themselves, so they are built before, and with the tests' features.
     run("build", cargo(["build", "--workspace", "--all-targets"]), READ_ABOVE)?;
+    let Some(cluster) = Named::find(kubeconfig) else { return tests(None, filter) };
+    cluster.announce();
+    let outcome = tests(Some(&cluster), filter);
+    let cleaned = cluster.take_away();
+    outcome.and(cleaned)
+}
+
+fn tests(cluster: Option<&Named>, filter: Option<&str>) -> Result<()> {
     for (what, arguments) in [
         ("unit and integration tests", ["test", "--workspace", "--all-targets"].as_slice()),
         ("examples in the docs", ["test", "--workspace", "--doc"].as_slice()),
     ] {
         let mut tests = cargo(arguments.iter().copied());
         tests.args(filter);
-        on_cluster(&mut tests, kubeconfig);
+        if let Some(cluster) = cluster {
+            cluster.tell(&mut tests);
+        }
         run(what, tests, "The logs of the servers are where the failed test says.")?;
     }
     Ok(())
@@ -99,13 +109,6 @@ pub(crate) fn unused() -> Result<()> {
 
 fn build_binaries() -> Result<()> {
     run("build", cargo(["build", "--workspace", "--bins"]), READ_ABOVE).map(drop)
-}
-
-fn on_cluster(command: &mut Command, kubeconfig: Option<&Path>) {
-    if let Some(path) = kubeconfig {
-        // The command runs in the workspace's root, so a relative path is made whole before.
-        command.env(KUBECONFIG_VARIABLE, std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
-    }
 }
 
 fn with_tool(tool: &Tool) -> Result<Command> {

@@ -1,7 +1,6 @@
 //! Building servers from pinned Go modules, once per machine.
 
 use std::{
-    env,
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -10,6 +9,8 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
+
+use crate::environment;
 
 /// Programs that come from one Go module. It travels inside this crate, so that whoever depends on it needs no other file of ours.
 pub(crate) struct Module {
@@ -86,11 +87,10 @@ pub enum BuildError {
 
 /// The folder with the programs; builds them if they are not in the cache. Two processes that ask at once build once.
 ///
-/// The cache is `$KONVERGE_CACHE`, else `$XDG_CACHE_HOME/konverge`, else `~/.cache/konverge`; what is in it is keyed by the
-/// module's files and the Go version, so another clone finds it again.
+/// What is in the cache is keyed by the module's files and the Go version, so another clone finds it again.
 pub(crate) fn ensure(module: &Module) -> Result<PathBuf, BuildError> {
     let go = go_version()?;
-    let root = cache()?.join(module.name);
+    let root = environment::cache().ok_or(BuildError::NoCache)?.join(module.name);
     let folder = root.join(module.key(&go));
     if module.is_complete(&folder) {
         return Ok(folder);
@@ -185,14 +185,6 @@ fn is_new_enough(version: &str) -> bool {
         part[..digits].parse::<u32>().unwrap_or_default()
     });
     (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default()) >= GO_AT_LEAST
-}
-
-fn cache() -> Result<PathBuf, BuildError> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("KONVERGE_CACHE")
-        .or_else(|| set("XDG_CACHE_HOME").map(|path| path.join("konverge")))
-        .or_else(|| set("HOME").map(|path| path.join(".cache/konverge")))
-        .ok_or(BuildError::NoCache)
 }
 
 #[cfg(test)]

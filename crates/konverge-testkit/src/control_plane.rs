@@ -4,11 +4,13 @@ mod audit;
 pub(crate) mod credentials;
 mod installed;
 mod manifest;
+mod options;
 mod role_use;
 mod servers;
+mod traces;
 
 use std::{
-    env, io,
+    io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -20,35 +22,29 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client,
-    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use serde_json::json;
 
 pub use self::audit::{AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser};
 use self::servers::Servers;
-pub use self::{installed::InstalledOperator, manifest::ManifestError, role_use::RoleUse};
+pub use self::{
+    installed::InstalledOperator,
+    manifest::ManifestError,
+    options::{Cluster, Options},
+    role_use::RoleUse,
+    traces::{RUN_LABEL, create_for_run, run_name, take_away, take_away_run},
+};
 use crate::{
     assets::{Assets, AssetsError, Binary},
+    environment::KUBECONFIG_VARIABLE,
     guard::RunDirectory,
     process::ProcessError,
 };
 
-/// Names a kubeconfig of a cluster to use instead of starting one.
-pub const KUBECONFIG_VARIABLE: &str = "KONVERGE_TEST_KUBECONFIG";
-
 /// How long the token of a service account's kubeconfig is good for: longer than any test.
 const TOKEN_SECONDS: i64 = 4 * 60 * 60;
-
-/// What to start.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Use the cluster of this kubeconfig; else that of `KONVERGE_TEST_KUBECONFIG`; else start one. `KUBECONFIG` and the current
-    /// context of the user are never looked at.
-    pub kubeconfig: Option<PathBuf>,
-    /// Start kube-controller-manager too.
-    pub controller_manager: bool,
-}
 
 /// No control plane could be had.
 #[derive(Debug, thiserror::Error)]
@@ -60,8 +56,16 @@ pub enum StartError {
     #[error(transparent)]
     Process(#[from] ProcessError),
     /// A file could not be written.
-    #[error("cannot prepare the control plane's files: {0}")]
-    File(#[from] io::Error),
+    #[error(
+        "cannot prepare the control plane's files: {source}; they are in {folder}: is there space, and may you write there? TMPDIR names \
+         another place",
+        folder = std::env::temp_dir().display()
+    )]
+    File {
+        /// What the system said.
+        #[from]
+        source: io::Error,
+    },
     /// A certificate could not be made.
     #[error("cannot make the control plane's certificates: {0}")]
     Certificate(#[from] rcgen::Error),
@@ -86,7 +90,8 @@ pub enum StartError {
 /// The cluster was named by the user, so its servers are not ours to stop or to look into.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{what} needs a control plane that the test kit started, and this cluster was named by {KUBECONFIG_VARIABLE} or by the test"
+    "{what} needs a control plane that the test kit started, and this cluster was named by {KUBECONFIG_VARIABLE} or by the test; \
+     ask for one with `Options::ours()`"
 )]
 pub struct NotOurs {
     what: &'static str,
@@ -116,9 +121,8 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Starts etcd and kube-apiserver, or reaches the cluster that is named, and waits until it answers.
     pub async fn start(options: Options) -> Result<Self, StartError> {
-        let named = options.kubeconfig.or_else(|| env::var_os(KUBECONFIG_VARIABLE).map(PathBuf::from));
         let run = RunDirectory::new()?;
-        if let Some(kubeconfig) = named {
+        if let Some(kubeconfig) = options.cluster.kubeconfig() {
             let this = Self { run, kubeconfig, servers: None, kubectl: None };
             let version = this.admin_client().await?.apiserver_version().await;
             version.map_err(|source| StartError::Api { what: "tell its version", source: Box::new(source) })?;
@@ -159,23 +163,19 @@ impl ControlPlane {
         client_for(&self.kubeconfig).await
     }
 
-    /// Makes a namespace whose name begins with `prefix` and that no other test uses.
+    /// Makes a namespace whose name begins with `prefix` and that no other test uses. In a cluster that outlives the test it is
+    /// taken away by [`take_away`] or [`take_away_run`].
     pub async fn namespace(&self, prefix: &str) -> Result<String, StartError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("{prefix}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        // The folder's name ends with letters that are this control plane's own; numbers of processes come again.
+        let folder = self.run.path().file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let own = folder.rsplit('-').next().unwrap_or_default();
+        let name = format!("{prefix}-{own}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
         let api = Api::<Namespace>::all(self.admin_client().await?);
-        let created = api.create(&PostParams::default(), &Namespace { metadata, ..Namespace::default() }).await;
+        let created = create_for_run(api, Namespace { metadata, ..Namespace::default() }).await;
         created.map_err(|source| StartError::Api { what: "make a namespace", source: Box::new(source) })?;
         Ok(name)
-    }
-
-    /// Deletes a namespace that [`ControlPlane::namespace`] made; only a cluster that outlives the test needs it.
-    pub async fn delete_namespace(&self, name: &str) -> Result<(), StartError> {
-        let api = Api::<Namespace>::all(self.admin_client().await?);
-        let deleted = api.delete(name, &DeleteParams::default()).await;
-        deleted.map_err(|source| StartError::Api { what: "delete a namespace", source: Box::new(source) })?;
-        Ok(())
     }
 
     /// Kubeconfig of a service account, which is made if it is not there. It may do what RBAC grants it and no more, and its namespace

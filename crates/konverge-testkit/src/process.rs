@@ -5,6 +5,7 @@ use std::{
     fs::File,
     io,
     net::TcpListener,
+    os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
@@ -74,7 +75,9 @@ impl ProcessSpec {
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// It could not be started.
-    #[error("cannot start {name} ({}): {source}", program.display())]
+    #[error(
+        "cannot start {name} ({}): {source}; {}", program.display(), after_failed_start(source)
+    )]
     Start {
         /// The process's name.
         name: String,
@@ -84,7 +87,7 @@ pub enum ProcessError {
         source: io::Error,
     },
     /// It ended while it was needed.
-    #[error("{name} ended ({status}); the end of its log {}:\n{tail}", log.display())]
+    #[error("{name} ended ({status}); {}; the end of its log {}:\n{tail}", after_end(*status), log.display())]
     Ended {
         /// The process's name.
         name: String,
@@ -96,7 +99,12 @@ pub enum ProcessError {
         tail: String,
     },
     /// It did not do in time what was waited for.
-    #[error("{name} did not {what} within {} s; the end of its log {}:\n{tail}", limit.as_secs(), log.display())]
+    #[error(
+        "{name} did not {what} within {} s; if its log does not say why, the machine may be too busy: try again with less beside \
+         it; the end of its log {}:\n{tail}",
+        limit.as_secs(),
+        log.display()
+    )]
     TooSlow {
         /// The process's name.
         name: String,
@@ -109,6 +117,27 @@ pub enum ProcessError {
         /// The log's last lines.
         tail: String,
     },
+}
+
+/// What to do about a program that could not be started.
+fn after_failed_start(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::NotFound => "build or install it, or mend the path",
+        io::ErrorKind::PermissionDenied => "make it executable, and its log's folder writable",
+        io::ErrorKind::StorageFull => "make space, or let TMPDIR name another place",
+        _ => "when processes, open files or memory have run out, end something and try again",
+    }
+}
+
+/// What to do about a program that ended by itself.
+fn after_end(status: ExitStatus) -> &'static str {
+    match status.signal() {
+        Some(9) => {
+            "somebody killed it, or the kernel did because memory ran out: look into `dmesg`, make room and try again"
+        }
+        Some(_) => "a signal ended it: if nobody sent that, its log has the reason",
+        None => "its last words are the reason: mend that and try again",
+    }
 }
 
 /// A running program. Dropping it kills it.

@@ -72,7 +72,7 @@ impl Admission {
 
 impl Part for Admission {
     fn access(&self, home: &Home<'_>, everywhere: &mut Access, at_home: &mut Access) {
-        let access = self.certificates(home, None).access();
+        let access = self.certificates(home, None).permissions();
         everywhere.rules_of(access.cluster_role);
         at_home.rules_of(access.role);
     }

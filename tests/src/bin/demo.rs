@@ -1,13 +1,17 @@
 //! The main job, shown: a value changed in the secrets manager is in the Kubernetes Secret well under a second later.
 
 use std::{
+    panic::AssertUnwindSafe,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Parser;
-use konverge_e2e::{Stage, Watcher, binary};
+use futures::FutureExt;
+use konverge_e2e::{Signals, Stage, Watcher, annotated_secret, binary, yaml};
+use konverge_testkit::{Cluster, run_name, take_away};
+use tokio::time::timeout;
 
 /// Far beyond what a change takes; only a broken way takes longer.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -33,24 +37,26 @@ async fn main() -> ExitCode {
     }
 }
 
+/// Whichever way it ends — done, failed, interrupted or in panic, such as when nobody reads what it prints — what it set up is
+/// taken down before.
 async fn demo(keep: bool) -> Result<()> {
-    println!(
-        "Setting the stage: etcd, kube-apiserver, zopp-server; a user, a workspace and a project; a service principal."
-    );
-    let began = Instant::now();
-    let stage = tokio::select! {
-        stage = Stage::set() => stage?,
-        () = interrupted() => return Ok(()),
+    let mut signals = Signals::listen()?;
+    let played = tokio::select! {
+        played = AssertUnwindSafe(play(keep)).catch_unwind() => Some(played),
+        () = signals.any() => None,
     };
-    told(began, "the stage is set");
-    let namespace = stage.control_plane.namespace("demo").await?;
-    let shown = tokio::select! {
-        shown = show(&stage, &namespace, keep) => shown,
-        () = interrupted() => Ok(()),
-    };
-    stage.take_down(&[namespace]).await?;
+    // What was started has ended with the future; what was made in a cluster that goes on is left.
+    let taken_down = take_down().await;
+    match played {
+        Some(Ok(played)) => played.and(taken_down)?,
+        Some(Err(_)) => return taken_down.and(Err(anyhow!("the demo broke off; the reason is above"))),
+        None => {
+            taken_down?;
+            println!("\nInterrupted. Everything is taken down.");
+            return Ok(());
+        }
+    }
     println!("\nEverything is taken down.");
-    shown?;
     println!("To try next:");
     println!("  cargo xtask demo --keep     the same, left running, with the commands to play with");
     println!("  cargo xtask test            what a developer must pass");
@@ -58,13 +64,32 @@ async fn demo(keep: bool) -> Result<()> {
     Ok(())
 }
 
-/// Ctrl-C.
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        // Without a handler Ctrl-C ends the process, and the guards of what it started do the rest.
-        std::future::pending::<()>().await;
-    }
-    println!("\nInterrupted.");
+/// Takes away what was made in a cluster that the user named.
+async fn take_down() -> Result<()> {
+    let Some(kubeconfig) = Cluster::default().kubeconfig() else { return Ok(()) };
+    let outcome = match timeout(LIMIT, take_away(&kubeconfig)).await {
+        Ok(outcome) => outcome.map(drop).map_err(anyhow::Error::from),
+        Err(_) => Err(anyhow!("no answer within {} s", LIMIT.as_secs())),
+    };
+    outcome.with_context(|| {
+        format!(
+            "what the demo made is still in the cluster; take it away with: {} take-away --kubeconfig {} {}",
+            binary("konverge-control-plane").unwrap_or_else(|_| "konverge-control-plane".into()).display(),
+            kubeconfig.display(),
+            run_name()
+        )
+    })
+}
+
+async fn play(keep: bool) -> Result<()> {
+    println!(
+        "Setting the stage: etcd, kube-apiserver, zopp-server; a user, a workspace and a project; a service principal."
+    );
+    let began = Instant::now();
+    let stage = Stage::set().await?;
+    told(began, "the stage is set");
+    let namespace = stage.control_plane.namespace("demo").await?;
+    show(&stage, &namespace, keep).await
 }
 
 async fn show(stage: &Stage, namespace: &str, keep: bool) -> Result<()> {
@@ -79,7 +104,7 @@ async fn show(stage: &Stage, namespace: &str, keep: bool) -> Result<()> {
 
     println!("\nA Secret with four annotations and no data is applied to namespace {namespace}:\n");
     stage.bind(namespace, SECRET, &environment).await?;
-    for line in MANIFEST.lines() {
+    for line in yaml(&annotated_secret(SECRET, &environment))?.lines() {
         println!("    {line}");
     }
     println!("\nValues are changed with the zopp command line, and somebody else watches the Secret:\n");
@@ -99,17 +124,6 @@ async fn show(stage: &Stage, namespace: &str, keep: bool) -> Result<()> {
     }
     Ok(())
 }
-
-const MANIFEST: &str = "\
-apiVersion: v1
-kind: Secret
-metadata:
-  name: backend
-  annotations:
-    zopp.dev/sync: \"true\"
-    zopp.dev/workspace: acme
-    zopp.dev/project: backend
-    zopp.dev/environment: production";
 
 /// Where the changes are made and watched.
 struct Scene<'a> {

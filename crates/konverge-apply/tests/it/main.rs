@@ -23,10 +23,10 @@ use tokio::sync::OnceCell;
 
 use witness::Notes;
 
-/// One for all tests of this binary; it ends with the process.
+/// One for all tests of this binary; it ends with the process. Ours, because tests apply definitions of custom resources.
 async fn control_plane() -> &'static ControlPlane {
     static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
-    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::default()).await.unwrap() }).await
+    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::ours()).await.unwrap() }).await
 }
 
 /// A namespace of its own for a test, and who may do everything there.

@@ -95,7 +95,7 @@ async fn a_dead_leader_is_followed_after_the_lease_and_no_earlier() {
 
 #[tokio::test]
 async fn without_an_api_server_leadership_is_lost_before_the_lease_ends() {
-    let mut control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let mut control_plane = ControlPlane::start(Options::ours()).await.unwrap();
     let namespace = control_plane.namespace("lease").await.unwrap();
     let mut only = candidate(&control_plane, &namespace).await;
     only.comes_to_lead().await;
@@ -149,7 +149,7 @@ async fn program(control_plane: &ControlPlane, namespace: &str) -> (Manager, Arc
 
 #[tokio::test]
 async fn a_standby_is_ready_and_works_as_soon_as_it_leads_and_a_loss_ends_the_program() {
-    let mut control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let mut control_plane = ControlPlane::start(Options::ours()).await.unwrap();
     let namespace = control_plane.namespace("lease").await.unwrap();
     let (leader, leader_ran) = program(&control_plane, &namespace).await;
     let stop_leader = leader.shutdown();

@@ -77,35 +77,37 @@ async fn namespace_and_labels_choose() {
     let client = client_of(control_plane).await;
     let (here, elsewhere) =
         (control_plane.namespace("watch").await.unwrap(), control_plane.namespace("watch").await.unwrap());
+    // A label of this test's own, since the cluster may be one that has Secrets.
+    let shop = here.as_str();
     let create = async |namespace: &str, name: &str, label: &str| {
         let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
         api.create(&PostParams::default(), &secret(name, label)).await.unwrap();
     };
-    create(&here, "a", "shop").await;
+    create(&here, "a", shop).await;
     create(&here, "other", "blog").await;
-    create(&elsewhere, "b", "shop").await;
+    create(&elsewhere, "b", shop).await;
     let options = WatchOptions {
         namespace: Some(here.clone()),
-        label_selector: Some("app=shop".to_owned()),
+        label_selector: Some(format!("app={shop}")),
         ..WatchOptions::default()
     };
     let (events, health) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &options);
     let mut names = Names::new(events);
     names.become_these(&["a"]).await;
     assert!(health.is_synced());
-    create(&here, "c", "shop").await;
+    create(&here, "c", shop).await;
     names.become_these(&["a", "c"]).await;
     Api::<Secret>::namespaced(client.clone(), &here).delete("a", &DeleteParams::default()).await.unwrap();
     names.become_these(&["c"]).await;
 
-    let whole_cluster = WatchOptions { label_selector: Some("app=shop".to_owned()), ..WatchOptions::default() };
+    let whole_cluster = WatchOptions { label_selector: Some(format!("app={shop}")), ..WatchOptions::default() };
     let (events, _) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &whole_cluster);
     Names::new(events).become_these(&["b", "c"]).await;
 }
 
 #[tokio::test]
 async fn it_starts_without_and_outlives_an_api_server() {
-    let mut control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let mut control_plane = ControlPlane::start(Options::ours()).await.unwrap();
     let namespace = control_plane.namespace("watch").await.unwrap();
     let client = client_of(&control_plane).await;
     let api: Api<Secret> = Api::namespaced(control_plane.admin_client().await.unwrap(), &namespace);

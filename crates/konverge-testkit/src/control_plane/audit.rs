@@ -1,9 +1,21 @@
 //! The API server's audit log: who did what to which object, in the order in which it was done.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs, io,
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
 use serde::Deserialize;
+
+use crate::wait::eventually;
+
+/// The log is written within milliseconds after an answer.
+const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(20);
 
 /// What the API server writes down: requests that have ended, without bodies, and not its own.
 pub(super) const POLICY: &str = r#"{
@@ -95,7 +107,20 @@ impl AuditLog {
         Ok(Self { path: self.path.clone(), from: self.content()?.len() })
     }
 
-    /// All entries since its place. The log is written after the answer is sent, so the newest may be missing for a moment.
+    /// Waits until everything that was answered before this call is in the log: what is not in it then was not asked.
+    pub async fn catch_up(&self, client: &Client) -> io::Result<()> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        // A request that nobody else makes; the log keeps the order of the answers.
+        let marker = format!("no-such-map-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+        maps.get_opt(&marker).await.map_err(io::Error::other)?;
+        let written =
+            || async { self.entries().ok()?.iter().any(|entry| entry.object_ref.name == marker).then_some(()) };
+        eventually(CAUGHT_UP_WITHIN, written).await.map_err(io::Error::other)
+    }
+
+    /// All entries since its place. The log is written after the answer is sent, so the newest may be missing for a moment; see
+    /// [`AuditLog::catch_up`].
     pub fn entries(&self) -> io::Result<Vec<AuditEntry>> {
         let content = self.content()?;
         let new = content.get(self.from..).unwrap_or_default();

@@ -10,7 +10,7 @@ use kube::{
     runtime::{conditions::is_crd_established, wait::await_condition},
 };
 
-use super::ControlPlane;
+use super::{ControlPlane, NotOurs};
 
 /// A manifest could not be applied.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,9 @@ pub enum ManifestError {
         /// What is wrong with it.
         cause: String,
     },
+    /// The cluster was named by the user; applying would change what is there.
+    #[error(transparent)]
+    NotOurs(#[from] NotOurs),
     /// The cluster has no client.
     #[error(transparent)]
     Start(#[from] Box<super::StartError>),
@@ -42,7 +45,11 @@ pub enum ManifestError {
 
 impl ControlPlane {
     /// Applies every document of a manifest as the administrator, and waits until the custom resources among them are served.
+    /// Not in a cluster that was named: there it would take over what the user has under the same names.
     pub async fn apply(&self, manifest: &str) -> Result<(), ManifestError> {
+        if !self.is_ours() {
+            return Err(NotOurs { what: "applying a manifest" }.into());
+        }
         let client = self.admin_client().await.map_err(Box::new)?;
         let documents: Vec<DynamicObject> = documents(manifest)?;
         for document in &documents {

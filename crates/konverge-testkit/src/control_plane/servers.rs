@@ -1,7 +1,13 @@
 //! The servers of a control plane that is ours.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -55,9 +61,8 @@ impl Servers {
             Ok(process)
         })
         .await?;
-        let controller_manager = controller_manager
-            .then(|| Process::start(run, controller_manager_spec(run, assets, &kubeconfig)))
-            .transpose()?;
+        let controller_manager =
+            if controller_manager { Some(start_controller_manager(run, assets, &kubeconfig).await?) } else { None };
         Ok(Self { _controller_manager: controller_manager, api_server, _etcd: etcd, kubeconfig, audit_log })
     }
 
@@ -143,7 +148,7 @@ fn api_server(run: &RunDirectory, assets: &Assets, port: u16, etcd_url: &str) ->
         ])
 }
 
-fn controller_manager_spec(run: &RunDirectory, assets: &Assets, kubeconfig: &std::path::Path) -> ProcessSpec {
+fn controller_manager_spec(run: &RunDirectory, assets: &Assets, kubeconfig: &Path) -> ProcessSpec {
     ProcessSpec::new("kube-controller-manager", assets.path(Binary::ControllerManager))
         .args([
             flag("kubeconfig", kubeconfig),
@@ -153,8 +158,22 @@ fn controller_manager_spec(run: &RunDirectory, assets: &Assets, kubeconfig: &std
         .args(["--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false"])
 }
 
+/// Starts the controller manager and waits until it acts. Its own health answers before its controllers run, so what they make is
+/// waited for: in a new cluster nobody else makes a service account.
+async fn start_controller_manager(
+    run: &RunDirectory,
+    assets: &Assets,
+    kubeconfig: &Path,
+) -> Result<Process, StartError> {
+    let mut process = Process::start(run, controller_manager_spec(run, assets, kubeconfig))?;
+    let accounts = Api::<ServiceAccount>::namespaced(client_for(kubeconfig).await?, "default");
+    let acts = || async { accounts.get_opt("default").await.is_ok_and(|account| account.is_some()) };
+    process.ready("make the default service account", READY_WITHIN, acts).await?;
+    Ok(process)
+}
+
 /// Waits until the API server says that it is ready.
-async fn ready(process: &mut Process, kubeconfig: &std::path::Path) -> Result<(), StartError> {
+async fn ready(process: &mut Process, kubeconfig: &Path) -> Result<(), StartError> {
     let client = client_for(kubeconfig).await?;
     let asks = || {
         let client = client.clone();
@@ -169,6 +188,48 @@ async fn ready(process: &mut Process, kubeconfig: &std::path::Path) -> Result<()
     Ok(process.ready("get ready", READY_WITHIN, asks).await?)
 }
 
-fn flag(name: &str, path: &std::path::Path) -> String {
+fn flag(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Starts a program that says something and ends; counts how often.
+    async fn attempts(script: &str) -> (usize, Result<(), StartError>) {
+        let run = RunDirectory::new().unwrap();
+        let count = Cell::new(0);
+        let outcome = again_if_busy(async || {
+            count.set(count.get() + 1);
+            let spec = ProcessSpec::new("server", "sh").args(["-c", script]);
+            let mut process = Process::start(&run, spec.arg("sh").arg(count.get().to_string()))?;
+            let log = process.log();
+            let up = || async { fs::read_to_string(&log).unwrap_or_default().contains("up") };
+            process.ready("come up", READY_WITHIN, up).await?;
+            Ok(())
+        });
+        let outcome = outcome.await;
+        (count.get(), outcome)
+    }
+
+    #[tokio::test]
+    async fn a_start_that_finds_its_port_taken_is_repeated() {
+        let (count, outcome) =
+            attempts(r#"[ "$1" = 1 ] && { echo bind: address already in use; exit 1; }; echo up; sleep 60"#).await;
+        assert!(outcome.is_ok());
+        assert_eq!(count, 2);
+        let (count, outcome) = attempts("echo bind: address already in use; exit 1").await;
+        assert!(outcome.is_err());
+        assert_eq!(count, ATTEMPTS);
+    }
+
+    #[tokio::test]
+    async fn a_start_that_fails_otherwise_is_not_repeated() {
+        let (count, outcome) = attempts("echo no space left on device; exit 1").await;
+        assert!(outcome.unwrap_err().to_string().contains("no space left"));
+        assert_eq!(count, 1);
+    }
 }

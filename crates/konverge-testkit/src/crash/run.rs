@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{CrashError, CrashTest, OPERATOR, Outcome, Scenario};
 use crate::{
-    control_plane::{StartError, client_for},
+    control_plane::client_for,
     fault_proxy::{FaultProxy, JournalEntry, Plan, Trigger},
     logs,
     process::Process,
@@ -118,10 +118,6 @@ impl<'a, S: Scenario> Run<'a, S> {
         let end_state = self.test.scenario.end_state(&self.client, &self.namespace).await;
         let end_state = end_state.map_err(|source| CrashError::Scenario { what: "tell the end state", source })?;
         *self.operator.lock() = None;
-        if !self.test.control_plane.is_ours() {
-            let deleted: Result<(), StartError> = self.test.control_plane.delete_namespace(&self.namespace).await;
-            deleted?;
-        }
         let fired = self.proxy.fired();
         let befallen = fired.len() == self.rules && fired.iter().all(|count| *count > 0);
         Ok(Outcome::new(end_state, &self.counted(&self.proxy.journal()), befallen))

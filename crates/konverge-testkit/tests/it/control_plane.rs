@@ -1,7 +1,12 @@
 use std::{path::Path, process::Command, time::Duration};
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use konverge_testkit::{ControlPlane, Options, client_for, eventually};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Namespace, Secret},
+    rbac::v1::ClusterRole,
+};
+use konverge_testkit::{
+    Cluster, ControlPlane, Options, RUN_LABEL, client_for, create_for_run, eventually, take_away_run,
+};
 use kube::{
     Api,
     api::{ListParams, ObjectMeta, PostParams},
@@ -15,7 +20,7 @@ fn config_map(name: &str) -> ConfigMap {
 
 #[tokio::test]
 async fn it_serves_and_keeps_its_data_over_a_kill_of_the_api_server() {
-    let mut control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let mut control_plane = ControlPlane::start(Options::ours()).await.unwrap();
     let namespace = control_plane.namespace("keeps").await.unwrap();
     let maps = Api::<ConfigMap>::namespaced(control_plane.admin_client().await.unwrap(), &namespace);
     maps.create(&PostParams::default(), &config_map("kept")).await.unwrap();
@@ -29,7 +34,7 @@ async fn it_serves_and_keeps_its_data_over_a_kill_of_the_api_server() {
 
 #[tokio::test]
 async fn a_service_account_may_do_nothing_before_it_is_granted() {
-    let control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let control_plane = ControlPlane::start(Options::ours()).await.unwrap();
     let namespace = control_plane.namespace("rbac").await.unwrap();
     let kubeconfig = control_plane.service_account_kubeconfig(&namespace, "nobody").await.unwrap();
     let secrets = Api::<Secret>::namespaced(client_for(&kubeconfig).await.unwrap(), &namespace);
@@ -38,7 +43,8 @@ async fn a_service_account_may_do_nothing_before_it_is_granted() {
 
     let user = format!("system:serviceaccount:{namespace}:nobody");
     let audit_log = control_plane.audit_log().unwrap();
-    let denied = eventually(SOON, || async { audit_log.entries_of(&user).unwrap().pop() }).await.unwrap();
+    audit_log.catch_up(&control_plane.admin_client().await.unwrap()).await.unwrap();
+    let denied = audit_log.entries_of(&user).unwrap().pop().unwrap();
     assert_eq!((denied.verb.as_str(), denied.response_status.code), ("list", 403));
     assert!(!denied.is_mutating());
     assert!(audit_log.from_now().unwrap().entries_of(&user).unwrap().is_empty());
@@ -46,23 +52,56 @@ async fn a_service_account_may_do_nothing_before_it_is_granted() {
 
 #[tokio::test]
 async fn a_named_cluster_is_used_and_not_owned() {
-    let ours = ControlPlane::start(Options::default()).await.unwrap();
-    let options = Options { kubeconfig: Some(ours.kubeconfig().to_owned()), ..Options::default() };
-    let mut named = ControlPlane::start(options).await.unwrap();
-    let namespace = named.namespace("named").await.unwrap();
-    let error = named.kill_api_server().unwrap_err().to_string();
-    assert!(error.contains("killing the API server"), "{error}");
-    assert!(named.audit_log().is_err());
-    named.delete_namespace(&namespace).await.unwrap();
+    let ours = ControlPlane::start(Options::ours()).await.unwrap();
+    let named = |path: &Path| Options { cluster: Cluster::Named(path.to_owned()), ..Options::default() };
+    let mut named_plane = ControlPlane::start(named(ours.kubeconfig())).await.unwrap();
+    let error = named_plane.kill_api_server().unwrap_err().to_string();
+    assert!(error.contains("killing the API server") && error.contains("Options::ours()"), "{error}");
+    assert!(named_plane.audit_log().is_err());
+    assert!(named_plane.apply("").await.is_err(), "it would take over what is there");
 
-    let options = Options { kubeconfig: Some("/nowhere/kubeconfig".into()), ..Options::default() };
-    let Err(error) = ControlPlane::start(options).await else { panic!("it started") };
+    let Err(error) = ControlPlane::start(named(Path::new("/nowhere/kubeconfig"))).await else { panic!("it started") };
     assert!(error.to_string().contains("/nowhere/kubeconfig"), "{error}");
+}
+
+fn named<K: kube::Resource + Default>(name: &str, run: Option<&str>) -> K {
+    let mut object = K::default();
+    object.meta_mut().name = Some(name.to_owned());
+    object.meta_mut().labels = run.map(|run| [(RUN_LABEL.to_owned(), run.to_owned())].into());
+    object
+}
+
+#[tokio::test]
+async fn what_a_run_made_is_taken_away_and_nothing_else() {
+    let options = Options { controller_manager: true, ..Options::ours() };
+    let control_plane = ControlPlane::start(options).await.unwrap();
+    let client = control_plane.admin_client().await.unwrap();
+    let (roles, namespaces) = (Api::<ClusterRole>::all(client.clone()), Api::<Namespace>::all(client));
+    let parameters = PostParams::default();
+    for (name, run) in [("theirs", None), ("other", Some("another-run")), ("left", Some("this-run"))] {
+        roles.create(&parameters, &named(name, run)).await.unwrap();
+        namespaces.create(&parameters, &named(name, run)).await.unwrap();
+    }
+    // What is there is not taken over.
+    let Err(kube::Error::Api(status)) = create_for_run(roles.clone(), named("theirs", None)).await else {
+        panic!("it was made again")
+    };
+    assert_eq!(status.code, 409);
+    assert!(roles.get("theirs").await.unwrap().metadata.labels.is_none());
+
+    let gone = take_away_run(control_plane.kubeconfig(), "this-run").await.unwrap();
+    assert_eq!(gone, ["Namespace left", "ClusterRole left"]);
+    let left = || async { namespaces.get_opt("left").await.unwrap().is_none().then_some(()) };
+    eventually(SOON, left).await.unwrap();
+    for name in ["theirs", "other"] {
+        assert!(roles.get_opt(name).await.unwrap().is_some(), "{name}");
+        assert!(namespaces.get(name).await.unwrap().metadata.deletion_timestamp.is_none(), "{name}");
+    }
 }
 
 #[tokio::test]
 async fn the_controller_manager_collects_garbage() {
-    let options = Options { controller_manager: true, ..Options::default() };
+    let options = Options { controller_manager: true, ..Options::ours() };
     let control_plane = ControlPlane::start(options).await.unwrap();
     let namespace = control_plane.namespace("garbage").await.unwrap();
     let maps = Api::<ConfigMap>::namespaced(control_plane.admin_client().await.unwrap(), &namespace);

@@ -30,7 +30,16 @@ async fn a_process_that_ends_early_is_an_error_with_its_last_words() {
     let mut process = Process::start(&run, shell("rude", "echo no space left >&2; exit 3")).unwrap();
     let error = process.ready("serve", SOON, || async { false }).await.unwrap_err();
     assert!(matches!(error, ProcessError::Ended { .. }));
-    assert!(error.to_string().contains("no space left"), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("no space left") && said.contains("mend that"), "{said}");
+}
+
+#[tokio::test]
+async fn a_process_that_somebody_killed_is_an_error_with_the_next_step() {
+    let run = RunDirectory::new().unwrap();
+    let mut process = Process::start(&run, shell("victim", "kill -9 $$")).unwrap();
+    let said = process.ready("serve", SOON, || async { false }).await.unwrap_err().to_string();
+    assert!(said.contains("victim ended") && said.contains("memory") && said.contains("dmesg"), "{said}");
 }
 
 #[tokio::test]
@@ -38,10 +47,12 @@ async fn a_process_that_is_too_slow_and_one_that_does_not_exist_are_named() {
     let run = RunDirectory::new().unwrap();
     let mut process = Process::start(&run, shell("slow", "sleep 60")).unwrap();
     let error = process.ready("serve", Duration::from_millis(50), || async { false }).await.unwrap_err();
-    assert!(error.to_string().contains("slow did not serve within"), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("slow did not serve within") && said.contains("try again"), "{said}");
 
     let Err(error) = Process::start(&run, ProcessSpec::new("absent", "/nowhere/absent")) else { panic!("it started") };
-    assert!(error.to_string().contains("cannot start absent (/nowhere/absent)"), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("cannot start absent (/nowhere/absent)") && said.contains("mend the path"), "{said}");
 }
 
 #[test]
@@ -51,4 +62,30 @@ fn the_folder_of_a_run_goes_with_it() {
     std::fs::write(run.log("server"), "said").unwrap();
     drop(run);
     assert!(!path.exists());
+}
+
+#[test]
+#[ignore = "fails on purpose; the next test runs it"]
+fn a_test_that_fails() {
+    let run = RunDirectory::new().unwrap();
+    std::fs::write(run.log("server"), "why it failed").unwrap();
+    std::fs::write(run.path().join("server.key"), "not for keeping").unwrap();
+    panic!("on purpose, in {}", run.path().display());
+}
+
+#[test]
+fn the_logs_of_a_failed_test_outlive_it() {
+    let temporary = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "processes::a_test_that_fails", "--ignored", "--nocapture"])
+        .env("TMPDIR", temporary.path())
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    let kept = said.lines().find_map(|line| line.strip_prefix("the logs of the servers are in ")).unwrap();
+    assert_eq!(std::fs::read_to_string(format!("{kept}/server.log")).unwrap(), "why it failed");
+    assert_eq!(std::fs::read_dir(kept).unwrap().count(), 1, "logs, and no keys");
+    let left: Vec<_> = std::fs::read_dir(temporary.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["konverge-logs"], "the run's folder is gone");
 }

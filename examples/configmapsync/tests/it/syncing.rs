@@ -30,7 +30,7 @@ struct Stage {
 
 impl Stage {
     async fn set() -> Self {
-        let plane = ControlPlane::start(Options::default()).await.unwrap();
+        let plane = ControlPlane::start(Options::ours()).await.unwrap();
         let client = plane.admin_client().await.unwrap();
         let operator_namespace = plane.namespace("operator").await.unwrap();
         let files = configmapsync_operator::operator().generate(&operator_namespace).unwrap();

@@ -1,0 +1,45 @@
+//! Which control plane a test gets.
+
+use std::path::PathBuf;
+
+use crate::environment::{self, KUBECONFIG_VARIABLE};
+
+/// Which cluster to use. `KUBECONFIG` and the current context of the user are never looked at.
+#[derive(Debug, Clone, Default)]
+pub enum Cluster {
+    /// The cluster that `KONVERGE_TEST_KUBECONFIG` names; else one that is started for the test.
+    #[default]
+    NamedOrOurs,
+    /// The cluster of this kubeconfig.
+    Named(PathBuf),
+    /// One that is started for the test, even when another is named: for tests that stop its servers, read its audit log, or
+    /// count what a whole cluster holds.
+    Ours,
+}
+
+impl Cluster {
+    /// The kubeconfig of the cluster that is used; nothing if one is started.
+    pub fn kubeconfig(&self) -> Option<PathBuf> {
+        match self {
+            Self::NamedOrOurs => environment::variable(KUBECONFIG_VARIABLE),
+            Self::Named(path) => Some(path.clone()),
+            Self::Ours => None,
+        }
+    }
+}
+
+/// What to start.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Which cluster.
+    pub cluster: Cluster,
+    /// Start kube-controller-manager too, where the control plane is ours.
+    pub controller_manager: bool,
+}
+
+impl Options {
+    /// A control plane that is started for the test in any case; see [`Cluster::Ours`].
+    pub fn ours() -> Self {
+        Self { cluster: Cluster::Ours, ..Self::default() }
+    }
+}

@@ -1,0 +1,78 @@
+//! The permissions that users give the operator: the shipped manifest, under names of the stage's own.
+//!
+//! A named cluster may have the operator installed, with exactly the manifest's names. So its objects are created in a namespace of
+//! the stage's own, those outside namespaces get that namespace's name behind theirs, and nothing is ever applied over anything.
+
+use anyhow::{Context, Result};
+use konverge_testkit::create_for_run;
+use kube::{
+    Api, Client,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use serde_json::{Value, json};
+
+/// The manifest that users apply; the stage's operators run under it and nothing more.
+const MANIFEST: &str = include_str!("../../deploy/rbac/zopp-operator.yaml");
+
+/// Name of the service account in the manifest.
+pub(crate) const SERVICE_ACCOUNT: &str = "zopp-operator";
+
+/// Creates the manifest's objects for a stage with this namespace.
+pub(crate) async fn create(client: &Client, namespace: &str) -> Result<()> {
+    for object in objects(namespace)? {
+        let types = object.types.clone().context("a document without a kind")?;
+        let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
+        let what = format!("{} {}", types.kind, object.metadata.name.as_deref().unwrap_or_default());
+        let api = match &object.metadata.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        create_for_run(api, object).await.with_context(|| format!("cannot create {what}"))?;
+    }
+    Ok(())
+}
+
+/// The manifest's objects under the stage's names.
+fn objects(namespace: &str) -> Result<Vec<DynamicObject>> {
+    let parse = |text| {
+        let document: Value = serde_saphyr::from_str(text).context("cannot read the operator's manifest")?;
+        serde_json::from_value(renamed(document, namespace)).context("the operator's manifest holds no object")
+    };
+    MANIFEST.split("\n---\n").map(parse).collect()
+}
+
+fn renamed(mut document: Value, namespace: &str) -> Value {
+    let own = |name: &Value| json!(format!("{}-{namespace}", name.as_str().unwrap_or_default()));
+    match document.pointer_mut("/metadata/namespace") {
+        Some(theirs) => *theirs = json!(namespace),
+        None => document["metadata"]["name"] = own(&document["metadata"]["name"]),
+    }
+    if document.pointer("/roleRef/kind") == Some(&json!("ClusterRole")) {
+        document["roleRef"]["name"] = own(&document["roleRef"]["name"]);
+    }
+    for subject in document.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
+        subject["namespace"] = json!(namespace);
+    }
+    document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_of_an_installed_operator_is_left() {
+        let objects = objects("own-1").unwrap();
+        assert_eq!(objects.len(), 5);
+        for object in &objects {
+            let name = object.metadata.name.as_deref().unwrap();
+            let inside = object.metadata.namespace.as_deref() == Some("own-1");
+            assert!(inside || name.ends_with("-own-1"), "{name}");
+            assert!(!serde_json::to_string(object).unwrap().contains("konverge-system"), "{name}");
+        }
+        let binding =
+            objects.iter().find(|object| object.types.as_ref().unwrap().kind == "ClusterRoleBinding").unwrap();
+        assert_eq!(binding.data["roleRef"]["name"], "zopp-operator-own-1");
+        assert_eq!(binding.data["subjects"][0]["name"], SERVICE_ACCOUNT);
+    }
+}

@@ -1,0 +1,124 @@
+//! The dependency graph as cargo resolved it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::step::cargo;
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<MetadataPackage>,
+    workspace_members: BTreeSet<String>,
+    resolve: Resolve,
+}
+
+#[derive(Deserialize)]
+struct MetadataPackage {
+    id: String,
+    name: String,
+    manifest_path: PathBuf,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
+    src_path: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<Edge>,
+}
+
+#[derive(Deserialize)]
+struct Edge {
+    pkg: String,
+    dep_kinds: Vec<EdgeKind>,
+}
+
+#[derive(Deserialize)]
+struct EdgeKind {
+    /// `None` is a normal dependency; tests and build scripts may look over the walls.
+    kind: Option<String>,
+}
+
+/// A package of the graph.
+pub(crate) struct Package {
+    pub(crate) name: String,
+    /// The workspace's top folder that it lies in; empty for what is not ours.
+    pub(crate) room: String,
+    /// The first files of its programs.
+    pub(crate) mains: Vec<PathBuf>,
+    /// What it depends on itself.
+    pub(crate) dependencies: Vec<String>,
+}
+
+/// Packages by their ids.
+pub(crate) struct Graph(pub(crate) BTreeMap<String, Package>);
+
+impl Graph {
+    /// Our own packages, with their ids.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&str, &Package)> {
+        self.0.iter().filter(|(_, package)| !package.room.is_empty()).map(|(id, package)| (id.as_str(), package))
+    }
+
+    /// All that a package depends on, directly or not, each with the shortest way to it: the names from the package on.
+    pub(crate) fn reached(&self, id: &str) -> Vec<(&Package, Vec<&str>)> {
+        let mut found = Vec::new();
+        let mut seen = BTreeSet::from([id]);
+        let mut next: VecDeque<(&str, Vec<&str>)> = VecDeque::from([(id, Vec::new())]);
+        while let Some((id, way)) = next.pop_front() {
+            let Some(package) = self.0.get(id) else { continue };
+            let way = [way, vec![package.name.as_str()]].concat();
+            let new = package.dependencies.iter().filter(|dependency| seen.insert(dependency));
+            next.extend(new.map(|dependency| (dependency.as_str(), way.clone())));
+            if way.len() > 1 {
+                found.push((package, way));
+            }
+        }
+        found
+    }
+}
+
+/// Asks cargo.
+pub(crate) fn read(workspace: &Path) -> Result<Graph> {
+    let output = cargo(["metadata", "--format-version", "1"]).output().context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cannot read cargo's metadata")?;
+    let mut edges: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for node in metadata.resolve.nodes {
+        let normal = node.deps.into_iter().filter(|edge| edge.dep_kinds.iter().any(|kind| kind.kind.is_none()));
+        edges.insert(node.id, normal.map(|edge| edge.pkg).collect());
+    }
+    let package = |package: MetadataPackage| {
+        let room = if metadata.workspace_members.contains(&package.id) {
+            top_folder(workspace, &package.manifest_path)
+        } else {
+            String::new()
+        };
+        let programs = package.targets.into_iter().filter(|target| target.kind.iter().any(|kind| kind == "bin"));
+        let mains = programs.map(|target| target.src_path).collect();
+        let dependencies = edges.remove(&package.id).unwrap_or_default();
+        (package.id, Package { name: package.name, room, mains, dependencies })
+    };
+    Ok(Graph(metadata.packages.into_iter().map(package).collect()))
+}
+
+fn top_folder(root: &Path, path: &Path) -> String {
+    let top = path.strip_prefix(root).ok().and_then(|inside| inside.components().next());
+    top.map(|top| top.as_os_str().to_string_lossy().into_owned()).unwrap_or_default()
+}
