@@ -47,8 +47,8 @@ impl Options {
         }
     }
 
-    /// By which part of itself an interval is lengthened or shortened at random, so that many processes do not ask in step; 0.1
-    /// unless set, at most 1.
+    /// By which part of itself an interval is lengthened or shortened at random, so that many processes do not ask in
+    /// step; 0.1 unless set, at most 1.
     #[must_use]
     pub fn jitter(mut self, part: f64) -> Self {
         self.jitter = part.clamp(0.0, 1.0);
@@ -100,8 +100,8 @@ impl Options {
 
 /// The changes of a source. Dropping it ends the watch at once.
 ///
-/// It works only while it is asked for the next change: a slow consumer delays the next poll, and what waits for it is never more
-/// than what one poll found.
+/// It works only while it is asked for the next change: a slow consumer delays the next poll, and what waits for it is
+/// never more than what one poll found.
 #[must_use = "nothing is polled unless the stream is"]
 pub struct Changes<T>(Pin<Box<dyn Stream<Item = Change<T>> + Send>>);
 
@@ -115,9 +115,9 @@ impl<T> Stream for Changes<T> {
 
 /// Watches a source: polls at once and then again and again.
 ///
-/// Guarantees: no error and no panic of the source ends the stream; pauses grow after failures, with full jitter, and the first is
-/// no longer than the interval; changes come in the order of the source; each comes at least once, also after a crash, if there
-/// is a memory. Does not: start a task of its own; the stream is driven by the consumer.
+/// Guarantees: no error and no panic of the source ends the stream; pauses grow after failures, with full jitter, and
+/// the first is no longer than the interval; changes come in the order of the source; each comes at least once, also
+/// after a crash, if there is a memory. Does not: start a task of its own; the stream is driven by the consumer.
 pub fn watch<S: Source>(source: S, options: Options) -> (Changes<S::Item>, Health) {
     let pauses = Pauses::new(options.interval, options.jitter, options.longest_pause, options.longest_retry_after);
     let health = Health::new(source.name(), options.stale_after.unwrap_or(pauses.longest()), options.metrics);

@@ -6,8 +6,8 @@ use konverge_core::error::{Classify, ErrorClass};
 
 /// A failed poll: what failed, and when another attempt makes sense.
 ///
-/// Its text names the source, the cause and, where there is one, the next step. It never holds a token, a header's value, or the
-/// query of an address.
+/// Its text names the source, the cause and, where there is one, the next step. It never holds a token, a header's
+/// value, or the query of an address.
 #[derive(Debug)]
 pub struct SourceError {
     class: ErrorClass,

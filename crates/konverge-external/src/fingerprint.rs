@@ -9,9 +9,9 @@ pub const KEY_LENGTH: usize = 32;
 
 /// The key of all fingerprints of one source.
 ///
-/// A plain hash of a short body, and also the `ETag` of many servers, can be guessed by trying all bodies. Fingerprints are kept
-/// where others may read, so they are made with a key. Those made with different keys cannot be compared: everything that is
-/// known then counts as modified once.
+/// A plain hash of a short body, and also the `ETag` of many servers, can be guessed by trying all bodies. Fingerprints
+/// are kept where others may read, so they are made with a key. Those made with different keys cannot be compared:
+/// everything that is known then counts as modified once.
 #[derive(Clone)]
 pub struct FingerprintKey(Zeroizing<[u8; KEY_LENGTH]>);
 

@@ -11,8 +11,8 @@ use crate::{ChangeKind, Metrics};
 
 /// How a watched source is doing. Clones are handles to the same state.
 ///
-/// Ready once a poll has succeeded. Unready while polls fail and the last success is too long ago, and after the watch has ended. A
-/// source that has nothing to say is not unready for it.
+/// Ready once a poll has succeeded. Unready while polls fail and the last success is too long ago, and after the watch
+/// has ended. A source that has nothing to say is not unready for it.
 #[derive(Clone)]
 pub struct Health(Arc<Shared>);
 

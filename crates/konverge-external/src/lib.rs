@@ -1,8 +1,9 @@
 //! Things outside the cluster as streams of changes.
 //!
-//! Read in this order: [`Change`], what a stream is made of; [`Source`], what can be asked for changes; [`watch`], who asks, when, and what
-//! happens after a failure; [`Health`] and [`Metrics`], how one sees it; [`memory`], what survives a restart. Then the sources:
-//! [`http`], one document, also by long polls; [`sse`], a stream of events; [`objects`], a bucket or folder; [`from_stream`], anything else.
+//! Read in this order: [`Change`], what a stream is made of; [`Source`], what can be asked for changes; [`watch`], who
+//! asks, when, and what happens after a failure; [`Health`] and [`Metrics`], how one sees it; [`memory`], what survives
+//! a restart. Then the sources: [`http`], one document, also by long polls; [`sse`], a stream of events; [`objects`], a
+//! bucket or folder; [`from_stream`], anything else.
 //!
 //! ```no_run
 //! # async fn example(client: kube::Client, registry: &mut prometheus_client::registry::Registry) -> Result<(), Box<dyn std::error::Error>> {
@@ -40,17 +41,19 @@
 //!
 //! # Guarantees
 //!
-//! - No error, empty answer, error page or listing that broke off removes or changes anything; what is removed was missing twice in a row, or is
-//!   said to be gone.
+//! - No error, empty answer, error page or listing that broke off removes or changes anything; what is removed was
+//!   missing twice in a row, or is said to be gone.
 //! - No error and no panic of a source ends a stream. Pauses grow with full jitter, and what the other side asks for is kept.
-//! - A change is reported at least once, also across restarts if there is a memory, and unchanged things are not reported again.
+//! - A change is reported at least once, also across restarts if there is a memory, and unchanged things are not
+//!   reported again.
 //! - Bodies, listings, events and what waits for a slow consumer are bounded.
-//! - Tokens, headers, users, passwords and queries of addresses are in no error, log, metric or item; what is remembered are keyed fingerprints.
+//! - Tokens, headers, users, passwords and queries of addresses are in no error, log, metric or item; what is
+//!   remembered are keyed fingerprints.
 //!
 //! # What it does not do
 //!
-//! It starts no task: a stream works while it is asked. It does not know how far the consumer is with a change that was taken, so a
-//! controller looks at everything once when it starts, as controllers do. It writes nothing outside.
+//! It starts no task: a stream works while it is asked. It does not know how far the consumer is with a change that was
+//! taken, so a controller looks at everything once when it starts, as controllers do. It writes nothing outside.
 
 mod change;
 mod driver;

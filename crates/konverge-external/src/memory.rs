@@ -1,7 +1,7 @@
 //! What is remembered across a restart.
 //!
-//! Entries tell which things were known and how they looked, as keyed fingerprints. They are written after the consumer has taken
-//! the changes, so a change may come twice after a crash, and none is lost.
+//! Entries tell which things were known and how they looked, as keyed fingerprints. They are written after the consumer
+//! has taken the changes, so a change may come twice after a crash, and none is lost.
 
 mod config_map;
 mod file;
@@ -111,8 +111,8 @@ impl Classify for MemoryError {
     }
 }
 
-/// Remembers as long as the process lives. Clones are handles to the same memory, so a source that is watched anew in the same
-/// process goes on where it was.
+/// Remembers as long as the process lives. Clones are handles to the same memory, so a source that is watched anew in
+/// the same process goes on where it was.
 #[derive(Clone, Default)]
 pub struct InProcess(Arc<Mutex<Option<Remembered>>>);
 

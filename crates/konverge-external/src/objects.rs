@@ -1,7 +1,8 @@
 //! Objects in a store: S3 and what speaks its language, Google Cloud Storage, Azure Blob Storage, a folder, memory.
 //!
-//! Read in this order: [`ObjectSource`], what is watched and what a change is; [`StoredObject`], what a change carries; [`open()`], how to get
-//! at a store. Any store of the crate `object_store` will do, of the version that is handed on here.
+//! Read in this order: [`ObjectSource`], what is watched and what a change is; [`StoredObject`], what a change carries;
+//! [`open()`], how to get at a store. Any store of the crate `object_store` will do, of the version that is handed on
+//! here.
 
 mod connector;
 mod content;

@@ -4,9 +4,9 @@ use crate::{Change, Entries, Remembered, SourceError};
 
 /// Something outside that can be asked what changed since it was asked last.
 ///
-/// The source decides what a change is; [`watch`](crate::watch) decides when to ask, and looks after pauses, health, metrics and
-/// memory. A poll that is dropped half-way or fails must leave the source as it was: state is moved on with the changes that
-/// are handed out, never before.
+/// The source decides what a change is; [`watch`](crate::watch) decides when to ask, and looks after pauses, health,
+/// metrics and memory. A poll that is dropped half-way or fails must leave the source as it was: state is moved on with
+/// the changes that are handed out, never before.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -51,8 +51,8 @@ pub trait Source: Send + 'static {
         drop(remembered);
     }
 
-    /// What to remember: one entry for each known thing. Asked for after changes have been taken by the consumer; nothing for a
-    /// source that starts anew each time.
+    /// What to remember: one entry for each known thing. Asked for after changes have been taken by the consumer;
+    /// nothing for a source that starts anew each time.
     fn remembered(&self) -> Option<Entries> {
         None
     }
@@ -65,8 +65,8 @@ pub struct Polled<T> {
     pub changes: Vec<Change<T>>,
     /// When to poll again.
     pub next: Next,
-    /// A part that failed while the rest is good: it is counted and logged, the changes are delivered, and the next poll comes after
-    /// the usual interval, or when the other side said so.
+    /// A part that failed while the rest is good: it is counted and logged, the changes are delivered, and the next
+    /// poll comes after the usual interval, or when the other side said so.
     pub failure: Option<SourceError>,
 }
 

@@ -37,9 +37,10 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// # }
 /// ```
 ///
-/// Guarantees: a stream that ends, breaks or falls silent is opened again, after the pause that the server named or a growing one; it
-/// resumes after the last event that the consumer took, also after a restart if there is a memory and the server knows ids. Does not: notice
-/// events that the server never sends again; where those matter, a poll is the net beneath.
+/// Guarantees: a stream that ends, breaks or falls silent is opened again, after the pause that the server named or a
+/// growing one; it resumes after the last event that the consumer took, also after a restart if there is a memory and
+/// the server knows ids. Does not: notice events that the server never sends again; where those matter, a poll is the
+/// net beneath.
 pub struct EventStream {
     name: String,
     endpoint: Endpoint,
@@ -73,8 +74,8 @@ impl EventStream {
         self
     }
 
-    /// How long a connection may be silent, comments apart, before it is taken for dead; 90 s unless set. Must be longer than the pause between
-    /// the server's comments.
+    /// How long a connection may be silent, comments apart, before it is taken for dead; 90 s unless set. Must be
+    /// longer than the pause between the server's comments.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_timeout = limit;

@@ -13,8 +13,8 @@ pub struct StreamSource<T> {
     started: bool,
 }
 
-/// Makes a source of a stream. The stream sets the pace; its errors are counted and waited after as those of a poll, and its end
-/// is the end of the watch. Nothing is remembered across restarts.
+/// Makes a source of a stream. The stream sets the pace; its errors are counted and waited after as those of a poll,
+/// and its end is the end of the watch. Nothing is remembered across restarts.
 ///
 /// A stream of something else becomes one of changes by `map`:
 ///

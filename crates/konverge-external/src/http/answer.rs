@@ -64,8 +64,8 @@ impl Known {
         self.not_found = 0;
     }
 
-    /// Takes an answer in and says what it changes. `Err` is the answer's own fault, and nothing known is changed by it; `unexpected` makes
-    /// that of a status.
+    /// Takes an answer in and says what it changes. `Err` is the answer's own fault, and nothing known is changed by
+    /// it; `unexpected` makes that of a status.
     pub(super) fn take(
         &mut self,
         answer: &Answer,

@@ -24,9 +24,9 @@ pub enum ClientError {
     Build(#[from] reqwest::Error),
 }
 
-/// A client as [`Endpoint`](super::Endpoint) makes it for itself: rustls with ring, the system's certificate authorities and those in
-/// `authorities` (PEM), a limit for making a connection, proxies from the environment, no redirects by itself, no cookies, no
-/// decompression.
+/// A client as [`Endpoint`](super::Endpoint) makes it for itself: rustls with ring, the system's certificate
+/// authorities and those in `authorities` (PEM), a limit for making a connection, proxies from the environment, no
+/// redirects by itself, no cookies, no decompression.
 ///
 /// A system without any certificate authority is no error before the first TLS connection fails.
 pub fn client(connect_timeout: Duration, authorities: &[u8]) -> Result<reqwest::Client, ClientError> {

@@ -11,8 +11,8 @@ use crate::error::chain;
 
 /// An address, who asks, and the limits of asking.
 ///
-/// Guarantees: neither token nor headers go to another origin than that of the address, whatever redirects say, and no redirect leads
-/// from TLS to none.
+/// Guarantees: neither token nor headers go to another origin than that of the address, whatever redirects say, and no
+/// redirect leads from TLS to none.
 pub struct Endpoint {
     url: Url,
     shown: String,
@@ -67,8 +67,9 @@ impl Endpoint {
         self
     }
 
-    /// Asks with this client, for example one with a certificate of its own. It had better follow no redirects by itself, since headers
-    /// would follow them. [`Endpoint::connect_timeout`] and [`Endpoint::authorities`] are the client's own then.
+    /// Asks with this client, for example one with a certificate of its own. It had better follow no redirects by
+    /// itself, since headers would follow them. [`Endpoint::connect_timeout`] and [`Endpoint::authorities`] are the
+    /// client's own then.
     #[must_use]
     pub fn client(mut self, client: reqwest::Client) -> Self {
         self.client = Some(client);

@@ -31,8 +31,8 @@ impl LongPoll {
         self
     }
 
-    /// An answer names its state in this header, and the next request hands it back in this query parameter. It is taken as it is, also
-    /// when it goes back, and given up after any answer that is not a document.
+    /// An answer names its state in this header, and the next request hands it back in this query parameter. It is
+    /// taken as it is, also when it goes back, and given up after any answer that is not a document.
     #[must_use]
     pub fn cursor(mut self, header: http::HeaderName, parameter: impl Into<String>) -> Self {
         self.cursor = Some(Cursor { header, parameter: parameter.into() });
@@ -48,8 +48,8 @@ impl LongPoll {
         query
     }
 
-    /// Whether "nothing new" came after a wait, and not at once as from a server that does not know this game. Half the time, because servers
-    /// take something off at random.
+    /// Whether "nothing new" came after a wait, and not at once as from a server that does not know this game. Half the
+    /// time, because servers take something off at random.
     pub(super) fn waited(&self, took: Duration) -> bool {
         took >= self.wait / 2
     }

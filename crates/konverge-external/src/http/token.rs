@@ -16,8 +16,8 @@ const LONGEST: u64 = 64 * 1024;
 
 /// A bearer token. It cannot be printed.
 ///
-/// That of a file is read anew for each request: it is a short file, and so a rotation is never missed. Blanks around it do not
-/// count. Does not: wipe the copies that the HTTP client makes.
+/// That of a file is read anew for each request: it is a short file, and so a rotation is never missed. Blanks around
+/// it do not count. Does not: wipe the copies that the HTTP client makes.
 #[derive(Clone)]
 pub struct Token(Place);
 

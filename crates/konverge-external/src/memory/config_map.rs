@@ -24,9 +24,9 @@ const LIMIT: usize = 1_000_000;
 
 /// Remembers in a `ConfigMap`; the key of the fingerprints is in a Secret of the same name, which is made once.
 ///
-/// Needs `get` and `patch` on the `ConfigMap`, `create` on `ConfigMaps`, `get` on the Secret and `create` on Secrets. Written by
-/// server-side apply under a field manager of its own, and only when the entries changed. If several replicas of an operator
-/// watch, only the one whose changes lead to work may have this memory.
+/// Needs `get` and `patch` on the `ConfigMap`, `create` on `ConfigMaps`, `get` on the Secret and `create` on Secrets.
+/// Written by server-side apply under a field manager of its own, and only when the entries changed. If several
+/// replicas of an operator watch, only the one whose changes lead to work may have this memory.
 pub struct ConfigMapMemory {
     config_maps: Api<ConfigMap>,
     secrets: Api<Secret>,

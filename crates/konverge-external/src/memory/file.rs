@@ -15,8 +15,8 @@ use crate::FingerprintKey;
 /// The layout of the file; another one is refused, not guessed at.
 const VERSION: u32 = 1;
 
-/// Remembers in a file that only its owner may read, since the key is in it too. A write replaces the file at once, so that a crash
-/// leaves the old one or the new one. One process uses it at a time.
+/// Remembers in a file that only its owner may read, since the key is in it too. A write replaces the file at once, so
+/// that a crash leaves the old one or the new one. One process uses it at a time.
 pub struct FileMemory {
     path: PathBuf,
     key: Option<FingerprintKey>,

@@ -22,11 +22,12 @@ const ROOTS: [&[u8]; 2] = [b"<ListBucketResult", b"<EnumerationResults"];
 /// The root element comes within so many bytes: before it is the XML declaration and at most a comment.
 const BEGINNING: usize = 1024;
 
-/// Hands our HTTP client to stores that are built by hand, with their `with_http_connector`; [`open`](super::open()) does it by itself.
+/// Hands our HTTP client to stores that are built by hand, with their `with_http_connector`; [`open`](super::open())
+/// does it by itself.
 ///
-/// TLS is rustls with ring and the system's certificate authorities; of the store's client options only `allow_http` counts. And it
-/// looks at listings: `object_store` takes any XML for one, so that a page of HTML, sent with status 200 by a proxy in the way, would be a
-/// listing without objects.
+/// TLS is rustls with ring and the system's certificate authorities; of the store's client options only `allow_http`
+/// counts. And it looks at listings: `object_store` takes any XML for one, so that a page of HTML, sent with status 200
+/// by a proxy in the way, would be a listing without objects.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Connector;
 

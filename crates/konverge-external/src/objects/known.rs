@@ -76,8 +76,8 @@ impl Known {
     }
 }
 
-/// By the first of these that the store tells: entity tag, version, size with time. Rewriting the same content changes no tag of S3, and
-/// that is no change.
+/// By the first of these that the store tells: entity tag, version, size with time. Rewriting the same content changes
+/// no tag of S3, and that is no change.
 fn fingerprint(meta: &ObjectMeta, key: &FingerprintKey) -> String {
     match (&meta.e_tag, &meta.version) {
         (Some(tag), _) => key.fingerprint(&[b"etag", tag.as_bytes()]),

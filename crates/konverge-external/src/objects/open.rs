@@ -19,13 +19,14 @@ pub struct OpenError {
     why: String,
 }
 
-/// Opens a store by address: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, the `https` addresses of these,
-/// `file:///folder`, or `memory:///`. The path in it comes back beside the store. [`ObjectSource::open`](super::ObjectSource::open) does
-/// it for a source.
+/// Opens a store by address: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, the `https` addresses
+/// of these, `file:///folder`, or `memory:///`. The path in it comes back beside the store.
+/// [`ObjectSource::open`](super::ObjectSource::open) does it for a source.
 ///
-/// Options are those of the crate `object_store`, such as `endpoint`, `region`, `access_key_id`, `secret_access_key` or `allow_http`;
-/// before them counts the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`), so that identities of pods work unasked. TLS is rustls with ring and
-/// the system's certificate authorities. A request is repeated twice at most; the rest is left to the pauses of the watch.
+/// Options are those of the crate `object_store`, such as `endpoint`, `region`, `access_key_id`, `secret_access_key` or
+/// `allow_http`; before them counts the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`), so that identities of pods work
+/// unasked. TLS is rustls with ring and the system's certificate authorities. A request is repeated twice at most; the
+/// rest is left to the pauses of the watch.
 pub fn open<'a>(
     address: &str,
     options: impl IntoIterator<Item = (&'a str, &'a str)>,

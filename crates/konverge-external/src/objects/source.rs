@@ -19,10 +19,12 @@ use crate::{Change, Entries, FingerprintKey, Next, Polled, Remembered, Source, S
 /// Unless set, this many objects are remembered: some tens of megabytes.
 const OBJECT_LIMIT: usize = 100_000;
 
-/// Unless set, a store that sends nothing for this long has failed. Longer than a store's client takes for its own repetitions.
+/// Unless set, a store that sends nothing for this long has failed. Longer than a store's client takes for its own
+/// repetitions.
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// So many bytes of content wait for the consumer at most, and one object more; the rest is fetched by the next poll, at once.
+/// So many bytes of content wait for the consumer at most, and one object more; the rest is fetched by the next poll,
+/// at once.
 const BATCH: usize = 64 * 1024 * 1024;
 
 /// An object of a store.
@@ -44,13 +46,14 @@ pub struct StoredObject {
 
 /// Watches the objects under a prefix by listing them.
 ///
-/// An object is added when it is listed first; modified when its entity tag differs, or its version where there is no tag, or its size
-/// or time where there is neither; removed when two complete listings in a row do not show it.
+/// An object is added when it is listed first; modified when its entity tag differs, or its version where there is no
+/// tag, or its size or time where there is neither; removed when two complete listings in a row do not show it.
 ///
-/// Guarantees: a listing that fails half-way changes nothing; no more objects are remembered than the limit, and more than that
-/// is an error; an object that cannot be fetched does not hold up the others. Does not: tell an emptied bucket from one whose
-/// every object was deleted on purpose; whoever acts on removals has a budget for them. Does not: know a page of HTML that a proxy
-/// sends in place of a listing, if the store has another HTTP client than [`Connector`](super::Connector).
+/// Guarantees: a listing that fails half-way changes nothing; no more objects are remembered than the limit, and more
+/// than that is an error; an object that cannot be fetched does not hold up the others. Does not: tell an emptied
+/// bucket from one whose every object was deleted on purpose; whoever acts on removals has a budget for them. Does not:
+/// know a page of HTML that a proxy sends in place of a listing, if the store has another HTTP client than
+/// [`Connector`](super::Connector).
 pub struct ObjectSource {
     name: String,
     store: Arc<dyn ObjectStore>,
@@ -82,7 +85,8 @@ impl ObjectSource {
         }
     }
 
-    /// Watches what is at an address, as [`open`](super::open()) takes it. A folder must be there: one that is not has not become empty.
+    /// Watches what is at an address, as [`open`](super::open()) takes it. A folder must be there: one that is not has
+    /// not become empty.
     ///
     /// ```
     /// use std::time::Duration;
@@ -193,7 +197,8 @@ impl ObjectSource {
                     Fetched::Content(content) => content,
                     Fetched::Outdated => continue,
                     Fetched::Failed(error) => {
-                        // A refusal is about one object; anything else is about the store, and the next object fares no better.
+                        // A refusal is about one object; anything else is about the store, and the next object fares no
+                        // better.
                         let only_this = matches!(error, ObjectsError::Store { kind: Kind::Forbidden, .. });
                         polled.failure.get_or_insert(SourceError::new(error));
                         if only_this {

@@ -31,8 +31,8 @@ pub struct EventTooLarge {
     limit: usize,
 }
 
-/// Understands a stream however it is cut into pieces. What is not UTF-8 is replaced, as the standard says; an event that is not complete
-/// at the end of the stream is none.
+/// Understands a stream however it is cut into pieces. What is not UTF-8 is replaced, as the standard says; an event
+/// that is not complete at the end of the stream is none.
 #[derive(Debug)]
 pub struct Parser {
     limit: usize,
@@ -48,7 +48,8 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// For a new connection after the event with this id, empty if there is none; lines and events are at most `limit` bytes long.
+    /// For a new connection after the event with this id, empty if there is none; lines and events are at most `limit`
+    /// bytes long.
     pub fn new(limit: usize, last_event_id: &str) -> Self {
         Self {
             limit,
@@ -208,7 +209,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_cuts_do_not_matter(stream in stream(), cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12)) {
+        fn the_cuts_do_not_matter(
+            stream in stream(),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
+        ) {
             let whole = Parser::new(1000, "").feed(&stream).unwrap();
             let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
             cuts.extend([0, stream.len()]);

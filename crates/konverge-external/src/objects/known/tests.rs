@@ -88,7 +88,9 @@ fn what_was_remembered_is_compared() {
 proptest! {
     /// Whatever listings show, what the changes amount to is what they showed, but for what was missing only once.
     #[test]
-    fn changes_amount_to_the_listings(listings in proptest::collection::vec(proptest::collection::btree_map(0..6_u8, 0..3_u8, 0..6), 1..12)) {
+    fn changes_amount_to_the_listings(
+        listings in proptest::collection::vec(proptest::collection::btree_map(0..6_u8, 0..3_u8, 0..6), 1..12)
+    ) {
         let mut known = Known::default();
         let mut told = std::collections::BTreeMap::new();
         let mut before = BTreeSet::new();
