@@ -1,4 +1,4 @@
-//! The drop-in zopp-operator: zopp environments into annotated Kubernetes Secrets.
+//! The zopp operator: zopp environments into annotated Kubernetes Secrets.
 
 use std::process::ExitCode;
 

@@ -18,16 +18,28 @@ use crate::operator::{Home, Part, Setup, StartError};
 #[derive(Debug, Clone, Args)]
 pub struct WebhookOptions {
     /// Where the API server's webhooks are answered
-    #[arg(long = "webhook-address", env = "KONVERGE_WEBHOOK_ADDRESS", default_value = "0.0.0.0:9443")]
+    #[arg(id = "webhook-address", long, env = "KONVERGE_WEBHOOK_ADDRESS", default_value = "0.0.0.0:9443")]
     pub address: SocketAddr,
     /// How the API server reaches them where that is not through a Service: a URL that begins with https
-    #[arg(long = "webhook-url", env = "KONVERGE_WEBHOOK_URL", value_name = "URL")]
+    #[arg(id = "webhook-url", long, env = "KONVERGE_WEBHOOK_URL", value_name = "URL")]
     pub url: Option<String>,
     /// PEM file with the certificate and its chain [default: made and renewed by the program]
-    #[arg(long = "webhook-certificate", env = "KONVERGE_WEBHOOK_CERTIFICATE", value_name = "FILE", requires = "key")]
+    #[arg(
+        id = "webhook-certificate",
+        long,
+        env = "KONVERGE_WEBHOOK_CERTIFICATE",
+        value_name = "FILE",
+        requires = "webhook-key"
+    )]
     pub certificate: Option<PathBuf>,
     /// PEM file with the key of the certificate
-    #[arg(long = "webhook-key", env = "KONVERGE_WEBHOOK_KEY", value_name = "FILE", requires = "certificate")]
+    #[arg(
+        id = "webhook-key",
+        long,
+        env = "KONVERGE_WEBHOOK_KEY",
+        value_name = "FILE",
+        requires = "webhook-certificate"
+    )]
     pub key: Option<PathBuf>,
 }
 

@@ -41,7 +41,7 @@ impl Recorder {
         Self { client, controller: controller.to_owned(), instance, series: Series::default() }
     }
 
-    /// A repetition within some minutes makes a series of the event that is there; it keeps its first note.
+    /// A repetition with the same note within some minutes makes a series of the event that is there.
     pub(super) async fn publish(&mut self, notice: &Notice) -> Result<(), kube::Error> {
         let namespace = notice.regarding.namespace.as_deref().unwrap_or(NAMESPACE_OF_OTHERS);
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);

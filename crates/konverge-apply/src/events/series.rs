@@ -1,6 +1,9 @@
 //! Which events were written lately, so that repetitions are counted instead of written.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::events::EventType;
@@ -10,13 +13,16 @@ use super::{Notice, recorder::REPEATS};
 /// Events remembered before those that are too old to be repeated are forgotten; when all are young, all are.
 const REMEMBERED: usize = 4096;
 
-/// What makes two events the same: all but the note.
+/// What makes two events the same. The note is part of it: a series keeps its first note, and one that names another cause would tell the
+/// wrong story. How many different ones an object may have is limited elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     kind: EventType,
     reason: &'static str,
     action: &'static str,
     object: [Option<String>; 5],
+    /// A digest, since notes are long and many.
+    note: u64,
 }
 
 impl Key {
@@ -27,8 +33,15 @@ impl Key {
             reason: notice.reason,
             action: notice.action,
             object: [regarding.api_version, regarding.kind, regarding.namespace, regarding.name, regarding.uid],
+            note: digest(&notice.note),
         }
     }
+}
+
+fn digest(note: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    note.hash(&mut hasher);
+    hasher.finish()
 }
 
 struct Last {
@@ -80,17 +93,18 @@ mod tests {
     }
 
     #[test]
-    fn a_repetition_is_the_same_but_for_the_note_and_comes_soon() {
+    fn a_repetition_is_the_same_with_the_same_note_and_comes_soon() {
         let mut series = Series::default();
         assert_eq!(series.repeated(&key("a", "R", ""), start()), None);
         series.counted(key("a", "R", "one"), "event".to_owned(), 1, start());
         let soon = start() + SignedDuration::from_mins(5);
-        assert_eq!(series.repeated(&key("a", "R", "two"), soon), Some(("event".to_owned(), 2)));
+        assert_eq!(series.repeated(&key("a", "R", "one"), soon), Some(("event".to_owned(), 2)));
+        assert_eq!(series.repeated(&key("a", "R", "two"), soon), None);
         assert_eq!(series.repeated(&key("a", "Other", "one"), soon), None);
         assert_eq!(series.repeated(&key("b", "R", "one"), soon), None);
-        series.counted(key("a", "R", "two"), "event".to_owned(), 2, soon);
-        assert!(series.repeated(&key("a", "R", ""), soon + SignedDuration::from_mins(5)).is_some());
-        assert!(series.repeated(&key("a", "R", ""), soon + REPEATS).is_none());
+        series.counted(key("a", "R", "one"), "event".to_owned(), 2, soon);
+        assert!(series.repeated(&key("a", "R", "one"), soon + SignedDuration::from_mins(5)).is_some());
+        assert!(series.repeated(&key("a", "R", "one"), soon + REPEATS).is_none());
     }
 
     #[test]

@@ -86,16 +86,16 @@ async fn the_same_trouble_with_another_environment_is_told() {
         (Status::not_found("no such environment"), "EnvironmentNotFound"),
         (Status::permission_denied("no"), "AccessDenied"),
     ] {
-        for (scene, times) in [(&first, 1), (&second, 2)] {
+        for scene in [&first, &second] {
             scene.refuse(Some(refusal.clone()));
             world.bind("backend", scene).await;
-            world.told_times("backend", reason, times).await;
+            world.told_of("backend", reason, &scene.name().to_string()).await;
         }
     }
     let unreachable = world.server.create("unreachable");
     unreachable.refuse(Some(Status::unavailable("shutting down")));
     world.bind("backend", &unreachable).await;
-    world.told_times("backend", "ServerUnreachable", 1).await;
+    world.told_of("backend", "ServerUnreachable", "acme/backend/unreachable").await;
     operator.counts(r#"konverge_pull_bindings{reason="ServerUnreachable"} 1"#).await;
     operator.counts(r#"konverge_pull_bindings{reason="AccessDenied"} 0"#).await;
     world.holds("backend", &[("A", "1")]).await;

@@ -146,13 +146,12 @@ impl World {
         .await
     }
 
-    /// Waits until an event with this reason has been said so often on the Secret.
-    pub(crate) async fn told_times(&self, name: &str, reason: &str, times: i32) {
-        eventually(&format!("{name} is told {reason} {times} times"), async || {
-            let events = self.all_events(name).await;
-            let said = events.iter().filter(|event| event.reason.as_deref() == Some(reason));
-            let said: i32 = said.map(|event| event.series.as_ref().map_or(1, |series| series.count)).sum();
-            if said == times { Ok(()) } else { Err(format!("{said} times")) }
+    /// Waits for an event with this reason on the Secret that names this.
+    pub(crate) async fn told_of(&self, name: &str, reason: &str, named: &str) {
+        eventually(&format!("{name} is told {reason} of {named}"), async || {
+            let events = self.events(name).await;
+            let is_told = events.iter().any(|(of, note)| of == reason && note.contains(named));
+            if is_told { Ok(()) } else { Err(format!("{events:?}")) }
         })
         .await;
     }
