@@ -4,17 +4,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::{recipes, tidy};
+use crate::{generate, recipes, tidy};
 
 type Recipe = fn() -> Result<()>;
 
 pub(crate) fn run() -> Result<()> {
-    let recipes: [(&str, Recipe); 6] = [
+    let recipes: [(&str, Recipe); 7] = [
         ("tidy", tidy::run),
         ("fmt", || recipes::fmt(true)),
         ("unused", recipes::unused),
         ("deny", recipes::deny),
         ("lint", recipes::lint),
+        ("generated", || generate::generate(true)),
         ("test", || recipes::all_tests(None, None)),
     ];
     let mut times = Vec::new();

@@ -6,6 +6,7 @@ mod cluster;
 // command compile a Kubernetes client first.
 #[path = "../../crates/konverge-testkit/src/environment.rs"]
 mod environment;
+mod generate;
 mod paths;
 mod recipes;
 mod step;
@@ -61,6 +62,12 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Write the manifests and reference pages that our programs generate out of themselves
+    Generate {
+        /// Change nothing; fail if something would change
+        #[arg(long)]
+        check: bool,
+    },
     /// Clippy with warnings denied, and the docs
     Lint,
     /// Walls between the rooms, and file sizes
@@ -100,6 +107,7 @@ fn run(command: Command) -> Result<()> {
         Command::Ci => ci::run(),
         Command::Setup => recipes::setup(),
         Command::Fmt { check } => recipes::fmt(check),
+        Command::Generate { check } => generate::generate(check),
         Command::Lint => recipes::lint(),
         Command::Tidy => tidy::run(),
         Command::Deny => recipes::deny(),

@@ -196,7 +196,7 @@ impl Applier {
         body: &Value,
         uid: Option<&str>,
     ) -> Result<Answer, ApplyError> {
-        let answer = send_with_body(&self.client, &target.object, request, escaped(body).into()).await?;
+        let answer = send_with_body(&self.client, &target.object, target.asking(request), escaped(body).into()).await?;
         match (answer.code, uid) {
             (code, _) if code.is_success() => Ok(answer),
             (StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY, Some(uid)) => {
@@ -305,5 +305,20 @@ mod tests {
                 "spec": {"b": [{"d": 1}]},
             })
         );
+    }
+
+    /// Reconcilers run on any thread.
+    #[test]
+    fn writes_can_be_sent_between_threads() {
+        fn is_send(_: impl Send) {}
+        let _ = |applier: Applier, object: ConfigMap, set: crate::DesiredSet| {
+            is_send(applier.apply(&object, None));
+            is_send(applier.delete(&object));
+            is_send(applier.add_finalizer(&object, "a/b"));
+            is_send(set.apply(&applier));
+            is_send(crate::StatusWriter::new(applier.clone()).write(&object, &()));
+            let api = kube::Api::<ConfigMap>::all(applier.client().clone());
+            is_send(crate::read::list_all(&api, &kube::api::ListParams::default()));
+        };
     }
 }

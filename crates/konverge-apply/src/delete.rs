@@ -57,7 +57,8 @@ impl Applier {
             ..DeleteParams::default()
         };
         let writing = self.begin(target);
-        let answer = send(self.client(), &target.object, target.requests().delete(target.name(), &parameters)).await?;
+        let request = target.requests().delete(target.name(), &parameters);
+        let answer = send(self.client(), &target.object, target.asking(request)).await?;
         match answer.code {
             StatusCode::NOT_FOUND => {
                 if let Some(writing) = writing {

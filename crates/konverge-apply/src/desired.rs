@@ -3,7 +3,10 @@
 mod budget;
 mod prune;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+};
 
 use konverge_core::error::{Classify, ErrorClass};
 use kube::Resource;
@@ -20,7 +23,7 @@ use crate::{
 };
 
 pub use self::budget::{ALLOW_DELETES, DeleteBudget};
-use self::prune::{Observed, to_prune};
+use self::prune::{Observed, TooMany, to_prune};
 
 /// What one owner wants to exist, and what was seen of it.
 ///
@@ -30,7 +33,7 @@ use self::prune::{Observed, to_prune};
 /// - A child that is in step costs no request.
 /// - Nothing is deleted but what was [observed](Self::observe), has this owner's uid in its label and is not wanted; with its
 ///   uid and resource version as preconditions, in its own namespace.
-/// - Nothing is deleted before all that is wanted has been written, and not more than the [`DeleteBudget`] allows.
+/// - Nothing is deleted before all that is wanted has been written, also what [waits](Self::when_ready), and not more than the [`DeleteBudget`] allows.
 /// - An object that was not seen as a child of this owner is taken over only if nobody disagrees about any of its fields.
 ///
 /// Does not find objects of kinds that were not observed, and does not wait for what is being deleted.
@@ -41,9 +44,11 @@ pub struct DesiredSet {
     children: Vec<Child>,
     observed: BTreeMap<String, Observed>,
     faults: Vec<ApplyError>,
+    stage: usize,
 }
 
 struct Child {
+    stage: usize,
     target: Target,
     wanted: Value,
     as_seen: AsSeen,
@@ -72,6 +77,8 @@ pub struct SetReport {
     pub children: Vec<ChildReport>,
     /// What was not wanted any more and is deleted now, or being deleted.
     pub pruned: Vec<ObjectName>,
+    /// Children that were not looked at, because others have to be [ready](DesiredSet::when_ready) before.
+    pub waiting: Vec<ObjectName>,
 }
 
 impl SetReport {
@@ -92,10 +99,12 @@ impl SetReport {
 #[non_exhaustive]
 pub enum SetError {
     /// Some children could not be written or pruned. All others were tried; nothing was pruned if one was not written.
-    #[error("{}{}", failed.first().map_or_else(String::new, ToString::to_string), more(failed))]
+    #[error("{}", all(failed))]
     Children {
         /// What went wrong, in the order of the children. Never empty.
         failed: Vec<ApplyError>,
+        /// What was done all the same.
+        done: Box<SetReport>,
     },
     /// More should be deleted than may be at once. Nothing was deleted; all that is wanted is applied.
     #[error(
@@ -111,13 +120,32 @@ pub enum SetError {
         existing: usize,
         /// How many may go.
         allowed: usize,
+        /// What was done all the same.
+        done: Box<SetReport>,
     },
 }
 
-fn more(failed: &[ApplyError]) -> String {
-    match failed.len() {
-        0 | 1 => String::new(),
-        all => format!(" (and {} more children)", all - 1),
+impl SetError {
+    /// What was done all the same.
+    pub fn done(&self) -> &SetReport {
+        match self {
+            Self::Children { done, .. } | Self::TooManyDeletions { done, .. } => done,
+        }
+    }
+}
+
+/// The first failure with its causes, and how many there are besides.
+fn all(failed: &[ApplyError]) -> String {
+    let Some(first) = failed.first() else { return String::new() };
+    let mut text = first.to_string();
+    let mut cause = first.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    match failed.len() - 1 {
+        0 => text,
+        more => format!("{text} (and {more} more failed)"),
     }
 }
 
@@ -126,7 +154,7 @@ impl Classify for SetError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::TooManyDeletions { .. } => ErrorClass::Permanent,
-            Self::Children { failed } => {
+            Self::Children { failed, .. } => {
                 let classes = || failed.iter().map(Classify::class);
                 let later = classes().filter_map(|class| match class {
                     ErrorClass::After(delay) => Some(delay),
@@ -144,7 +172,7 @@ impl Classify for SetError {
     fn reason(&self) -> &'static str {
         match self {
             Self::TooManyDeletions { .. } => "TooManyDeletions",
-            Self::Children { failed } => failed.first().map_or("Failed", Classify::reason),
+            Self::Children { failed, .. } => failed.first().map_or("Failed", Classify::reason),
         }
     }
 }
@@ -158,6 +186,7 @@ impl DesiredSet {
             children: Vec::new(),
             observed: BTreeMap::new(),
             faults: Vec::new(),
+            stage: 0,
         }
     }
 
@@ -182,12 +211,18 @@ impl DesiredSet {
         match target.and_then(|target| to_json(&child, kind).map(|object| (wanted(object, &target), target))) {
             Err(fault) => self.faults.push(fault),
             Ok((wanted, target)) => match self.children.iter().find(|known| known.target.key() == target.key()) {
-                None => self.children.push(Child { target, wanted, as_seen: as_seen::<K> }),
+                None => self.children.push(Child { stage: self.stage, target, wanted, as_seen: as_seen::<K> }),
                 Some(known) if known.wanted == wanted => {}
                 Some(_) => self.faults.push(ApplyError::WantedTwice { object: Box::new(target.object) }),
             },
         }
         self
+    }
+
+    /// Children that are added from here on are written only when all that were added before are [ready](crate::readiness()). Until
+    /// then they stay as they are, or absent, and nothing is pruned.
+    pub fn when_ready(self) -> Self {
+        Self { stage: self.stage + 1, ..self }
     }
 
     /// Tells what exists of a kind: at least the children of this owner, as an index by [`OWNER_UID`](crate::owners::OWNER_UID)
@@ -217,8 +252,14 @@ impl DesiredSet {
     /// Makes the children exist as they are wanted, one after the other in the order in which they were added, and deletes what is not
     /// wanted any more.
     pub async fn apply(self, applier: &Applier) -> Result<SetReport, SetError> {
-        let (mut report, mut failed) = (SetReport::default(), self.faults);
+        let (mut report, mut failed, mut stage) = (SetReport::default(), self.faults, 0);
         for mut child in self.children {
+            let is_gated = child.stage > stage && (!failed.is_empty() || report.not_ready().next().is_some());
+            if is_gated || !report.waiting.is_empty() {
+                report.waiting.push(child.target.object);
+                continue;
+            }
+            stage = child.stage;
             child.wanted["metadata"]["labels"][MANAGED_BY] = label_value(applier.manager()).into();
             match apply_child(applier, &self.owner, &child, self.observed.get(&child.target.key())).await {
                 Ok(child) => report.children.push(child),
@@ -226,14 +267,24 @@ impl DesiredSet {
             }
         }
         if !failed.is_empty() {
-            return Err(SetError::Children { failed });
+            return Err(SetError::Children { failed, done: Box::new(report) });
+        }
+        if !report.waiting.is_empty() {
+            return Ok(report);
         }
         // A kind can be served by two groups, so an object is known by its uid too.
         let key = |child: &ChildReport| crate::object::key(&child.api_version, &child.object);
         let uid = |child: &ChildReport| metadata_string(&child.state, "uid").map(ToOwned::to_owned);
         let wanted: BTreeSet<String> =
             report.children.iter().map(key).chain(report.children.iter().filter_map(uid)).collect();
-        for unwanted in to_prune(&self.owner, self.observed.values(), &wanted, self.budget)? {
+        let unwanted = match to_prune(&self.owner, self.observed.values(), &wanted, self.budget) {
+            Ok(unwanted) => unwanted,
+            Err(TooMany { count, existing, allowed }) => {
+                let (owner, done) = (Box::new(self.owner.object), Box::new(report));
+                return Err(SetError::TooManyDeletions { owner, count, existing, allowed, done });
+            }
+        };
+        for unwanted in unwanted {
             let target = &unwanted.target;
             match applier.delete_target(target, unwanted.metadata("uid"), unwanted.metadata("resourceVersion")).await {
                 Ok(Deletion::Deleted | Deletion::Terminating) => report.pruned.push(target.object.clone()),
@@ -241,7 +292,7 @@ impl DesiredSet {
                 Err(error) => failed.push(error),
             }
         }
-        if failed.is_empty() { Ok(report) } else { Err(SetError::Children { failed }) }
+        if failed.is_empty() { Ok(report) } else { Err(SetError::Children { failed, done: Box::new(report) }) }
     }
 }
 

@@ -1,17 +1,17 @@
 //! Kubernetes events, off the hot path.
 //!
 //! A reconcile hands an event to [`EventSink::send`] and goes on; a task of its own writes it. When the API server is slow or
-//! away, when permissions lack, or when one object has too much to say, events are dropped and counted, never waited for.
+//! away, when permissions lack, or when one object has too much to say, events are dropped and counted, never waited for. What is
+//! said again within six minutes raises the count of the event that is there.
 
 mod bucket;
+mod recorder;
+mod series;
 
 use std::{pin::pin, time::Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::{
-    Client,
-    runtime::events::{Event, EventType, Recorder, Reporter},
-};
+use kube::{Client, Resource, runtime::events::EventType};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
@@ -19,12 +19,10 @@ use prometheus_client::{
 };
 use tokio::sync::mpsc;
 
-use bucket::Buckets;
+use self::{bucket::Buckets, recorder::Recorder};
 
 /// Events waiting to be written; more are dropped.
 const CAPACITY: usize = 1024;
-/// What the API server allows for a note, in bytes.
-const NOTE_LIMIT: usize = 1024;
 
 /// Something to tell the readers of an object's events.
 #[derive(Debug, Clone)]
@@ -39,6 +37,25 @@ pub struct Notice {
     pub action: &'static str,
     /// For people. Cut to 1024 bytes. Never a secret value.
     pub note: String,
+}
+
+impl Notice {
+    /// All is well with the object.
+    pub fn normal<K>(object: &K, reason: &'static str, action: &'static str, note: impl Into<String>) -> Self
+    where
+        K: Resource<DynamicType: Default>,
+    {
+        let regarding = object.object_ref(&K::DynamicType::default());
+        Self { regarding, kind: EventType::Normal, reason, action, note: note.into() }
+    }
+
+    /// Somebody should look at the object.
+    pub fn warning<K>(object: &K, reason: &'static str, action: &'static str, note: impl Into<String>) -> Self
+    where
+        K: Resource<DynamicType: Default>,
+    {
+        Self { kind: EventType::Warning, ..Self::normal(object, reason, action, note) }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -67,7 +84,7 @@ impl EventSink {
     {
         let (sender, receiver) = mpsc::channel(CAPACITY);
         let fates = Family::<Fate, Counter>::default();
-        let recorder = Recorder::new(client, Reporter::from(controller));
+        let recorder = Recorder::new(client, controller);
         (Self { sender, fates: fates.clone() }, write(recorder, receiver, fates, stop))
     }
 
@@ -86,7 +103,7 @@ impl EventSink {
 }
 
 async fn write(
-    recorder: Recorder,
+    mut recorder: Recorder,
     mut receiver: mpsc::Receiver<Notice>,
     fates: Family<Fate, Counter>,
     stop: impl Future<Output = ()> + Send,
@@ -108,7 +125,7 @@ async fn write(
             count(&fates, "limited");
             continue;
         }
-        match recorder.publish(&event(&notice), &notice.regarding).await {
+        match recorder.publish(&notice).await {
             Ok(()) => count(&fates, "published"),
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 count(&fates, "forbidden");
@@ -131,38 +148,6 @@ async fn write(
     }
 }
 
-fn event(notice: &Notice) -> Event {
-    Event {
-        type_: notice.kind,
-        reason: notice.reason.to_owned(),
-        note: Some(cut(&notice.note).to_owned()),
-        action: notice.action.to_owned(),
-        secondary: None,
-    }
-}
-
-/// The longest beginning that the API server takes, ending between two characters.
-fn cut(note: &str) -> &str {
-    &note[..note.floor_char_boundary(NOTE_LIMIT)]
-}
-
 fn count(fates: &Family<Fate, Counter>, result: &'static str) {
     fates.get_or_create(&Fate { result }).inc();
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn a_note_is_cut_between_characters(note in "\\PC{0,1500}") {
-            let shortened = cut(&note);
-            prop_assert!(note.starts_with(shortened));
-            prop_assert!(shortened.len() <= NOTE_LIMIT);
-            prop_assert!(shortened.len() == note.len() || shortened.len() > NOTE_LIMIT - 4);
-        }
-    }
 }

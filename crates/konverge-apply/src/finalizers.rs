@@ -94,7 +94,7 @@ impl Applier {
         };
         let writing = self.begin(target);
         let request = target.requests().patch(target.name(), &parameters, &Patch::<()>::Json(patch));
-        let answer = send(self.client(), &target.object, request).await?;
+        let answer = send(self.client(), &target.object, target.asking(request)).await?;
         let unreadable = |source| ApplyError::Answer { object: Box::new(target.object.clone()), source };
         match answer.code {
             StatusCode::NOT_FOUND => {

@@ -1,8 +1,17 @@
 //! Writing to the cluster so that a repetition, a crash or a second writer does no harm.
 //!
-//! Read in this order: [`secret`], server-side apply of exactly the keys that are wanted; [`field_ownership`], which keys are
-//! ours and how those that an older program wrote become ours; [`error`], what a refusal means for the next attempt;
-//! [`events`], telling people without ever holding up the work.
+//! Read in this order: [`applier`], server-side apply of any object, and [`in_step`], how it is known without a request that there
+//! is nothing to do; [`desired`], the children of an owner, with [`owners`] and [`mod@readiness`]; [`status`] and [`conditions`], what is
+//! told about an object in the object; [`events`], telling people without ever holding up the work; [`delete`], [`metadata`] and
+//! the finalizers of [`Applier`], the small writes; [`read`], the few questions that no cache answers; [`error`], what a refusal
+//! means for the next attempt.
+//!
+//! For Secrets whose values must leave no copies behind there is [`secret`], with [`field_ownership`] for keys that an older program
+//! wrote. A cache that wants to know of our own writes is a [`witness`].
+//!
+//! Every write is for exactly the object that the caller saw: uid, resource version or a test of what is replaced go with it, and
+//! [`ApplyError::Gone`] or [`ApplyError::OutOfDate`] say that it was not that one any more. Nothing here repeats a request: that is the
+//! work of the queue, which knows about all the others.
 
 pub mod applier;
 mod body;
@@ -16,8 +25,10 @@ pub mod events;
 pub mod field_ownership;
 mod finalizers;
 pub mod in_step;
+pub mod metadata;
 mod object;
 pub mod owners;
+pub mod read;
 pub mod readiness;
 pub mod secret;
 pub mod status;
@@ -29,6 +40,7 @@ pub use delete::Deletion;
 pub use desired::{DeleteBudget, DesiredSet, SetError, SetReport};
 pub use difference::Difference;
 pub use error::ApplyError;
+pub use metadata::{Metadata, MetadataChange};
 pub use object::{ObjectName, Writable};
 pub use owners::{Owner, controller_ref, owner_ref};
 pub use readiness::{Readiness, readiness};

@@ -2,6 +2,7 @@
 
 use std::{any::TypeId, borrow::Cow, fmt};
 
+use http::{HeaderValue, Request, header::ACCEPT};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Resource, core::request};
 use serde::{Serialize, de::DeserializeOwned};
@@ -34,12 +35,17 @@ impl fmt::Display for ObjectName {
     }
 }
 
+/// How an answer is asked for that has the metadata of the object and nothing else.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
 /// An object and where its kind is served.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) object: ObjectName,
     pub(crate) api_version: String,
     url_path: String,
+    /// The caller knows no more of the object than its metadata, and more must not come into the process: it may be secret.
+    metadata_only: bool,
 }
 
 impl Target {
@@ -71,8 +77,21 @@ impl Target {
         Self {
             url_path: K::url_path(kind, namespace),
             api_version: K::api_version(kind).into_owned(),
+            metadata_only: K::metadata_api(),
             object: ObjectName { kind: K::kind(kind).into_owned(), namespace: namespace.map(ToOwned::to_owned), name },
         }
+    }
+
+    /// The request, asking for no more than the caller may see.
+    pub(crate) fn asking(
+        &self,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<Request<Vec<u8>>, request::Error> {
+        let mut request = request?;
+        if self.metadata_only {
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
+        }
+        Ok(request)
     }
 
     /// A builder of requests about the kind, in the namespace.
@@ -137,7 +156,7 @@ pub(crate) fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-    use kube::api::ObjectMeta;
+    use kube::{api::ObjectMeta, core::PartialObjectMeta};
     use proptest::prelude::*;
 
     use super::*;
@@ -171,6 +190,20 @@ mod tests {
         assert_eq!(Target::of(&object, &()).expect("a target").object.to_string(), "ConfigMap shop/app");
         let object = Namespace { metadata: metadata(None, Some("shop")), ..Namespace::default() };
         assert_eq!(Target::of(&object, &()).expect("a target").object.to_string(), "Namespace shop");
+    }
+
+    #[test]
+    fn where_only_metadata_is_known_only_metadata_is_asked_for() {
+        let metadata = metadata(Some("shop"), Some("app"));
+        let whole = ConfigMap { metadata: metadata.clone(), ..ConfigMap::default() };
+        let partial: PartialObjectMeta<ConfigMap> =
+            PartialObjectMeta { metadata, types: None, _phantom: std::marker::PhantomData };
+        let accepted = |target: Target| {
+            let request = target.requests().delete(target.name(), &kube::api::DeleteParams::default());
+            target.asking(request).expect("a request").headers().get(ACCEPT).cloned()
+        };
+        assert_eq!(accepted(Target::of(&whole, &()).expect("a target")), None);
+        assert_eq!(accepted(Target::of(&partial, &()).expect("a target")).expect("a header"), METADATA);
     }
 
     proptest! {

@@ -6,9 +6,10 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Resource;
 
 /// The resources a program touches and the verbs it uses on them. A role is derived from it, with nothing more.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Access {
     verbs: BTreeMap<(String, String), BTreeSet<&'static str>>,
+    more: Vec<PolicyRule>,
 }
 
 impl Access {
@@ -33,10 +34,17 @@ impl Access {
         for ((group, resource), verbs) in &other.verbs {
             self.verbs.entry((group.clone(), resource.clone())).or_default().extend(verbs);
         }
+        self.more.extend(other.more.iter().cloned());
         self
     }
 
-    /// The rules of a role that allows this and nothing else: one per group and set of verbs.
+    /// Needs what these rules allow, such as verbs on objects of certain names.
+    pub fn rules_of(&mut self, rules: impl IntoIterator<Item = PolicyRule>) -> &mut Self {
+        self.more.extend(rules);
+        self
+    }
+
+    /// The rules of a role that allows this and nothing else: one per group and set of verbs, then those that were given.
     pub fn rules(&self) -> Vec<PolicyRule> {
         let mut resources: BTreeMap<(&String, &BTreeSet<&str>), Vec<String>> = BTreeMap::new();
         for ((group, resource), verbs) in &self.verbs {
@@ -48,7 +56,7 @@ impl Access {
             verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
             ..PolicyRule::default()
         };
-        resources.into_iter().map(rule).collect()
+        resources.into_iter().map(rule).chain(self.more.iter().cloned()).collect()
     }
 }
 

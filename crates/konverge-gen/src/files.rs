@@ -120,7 +120,7 @@ fn first_difference(found: &str, wanted: &str) -> String {
 /// Takes away what an author did not write.
 fn tidy(value: &mut Value) {
     if let Value::Object(object) = value {
-        if object.get("status").is_some_and(|status| status.as_object().is_some_and(|status| status.is_empty())) {
+        if object.get("status").and_then(Value::as_object).is_some_and(serde_json::Map::is_empty) {
             object.remove("status");
         }
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

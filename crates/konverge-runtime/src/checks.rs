@@ -18,6 +18,7 @@ type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 pub struct Checks {
     liveness: CheckList,
     readiness: CheckList,
+    warnings: CheckList,
 }
 
 #[derive(Clone, Default)]
@@ -59,6 +60,11 @@ impl Checks {
         self.readiness.add(name.into(), Arc::new(check));
     }
 
+    /// Adds a check that is shown with those of readiness and does not fail them: something that needs a person, while the work is done.
+    pub fn warning(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.warnings.add(name.into(), Arc::new(check));
+    }
+
     /// Adds a readiness check that fails with `unless` until the flag is set.
     pub fn readiness_flag(&self, name: impl Into<String>, unless: &'static str) -> Flag {
         let flag = Flag::default();
@@ -74,13 +80,23 @@ impl Checks {
 
     /// Whether the work is done.
     pub fn ready(&self) -> Report {
-        self.readiness.report("readyz")
+        let mut report = self.readiness.report("readyz");
+        for (name, why) in self.warnings.failures() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(report.text, "[!]{name}: {why}");
+        }
+        report
     }
 }
 
 impl CheckList {
     fn add(&self, name: String, check: Check) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).push((name, check));
+    }
+
+    fn failures(&self) -> Vec<(String, String)> {
+        let checks = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        checks.iter().filter_map(|(name, check)| Some((name.clone(), check().err()?))).collect()
     }
 
     fn report(&self, endpoint: &str) -> Report {
@@ -103,6 +119,15 @@ impl CheckList {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_warning_is_shown_and_fails_nothing() {
+        let checks = Checks::default();
+        checks.warning("certificate", || Err("expires tomorrow".to_owned()));
+        let report = checks.ready();
+        assert!(report.passed);
+        assert_eq!(report.text, "readyz check passed\n[!]certificate: expires tomorrow\n");
+    }
 
     #[test]
     fn one_failing_check_fails_the_report_and_says_why() {

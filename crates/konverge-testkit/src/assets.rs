@@ -5,10 +5,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::build::{self, BuildError};
+use crate::build::{self, BuildError, Module, Program};
 
 /// Names a folder with `etcd`, `kube-apiserver` and `kubectl`, as other operator test kits use it.
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
+
+const GO_MOD: &str = include_str!("../control-plane/go.mod");
+const GO_SUM: &str = include_str!("../control-plane/go.sum");
+
+/// The Kubernetes version in `go.mod`; the linker puts it where `/version` reads it.
+const KUBERNETES: (&str, &str, &str) = ("v1.36.3", "1", "36");
 
 /// The programs of a control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +76,7 @@ impl Assets {
     pub fn find(needed: &[Binary]) -> Result<Self, AssetsError> {
         match env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()) {
             Some(folder) => Self::in_folder(Path::new(&folder), needed),
-            None => Ok(Self { folder: build::ensure()? }),
+            None => Ok(Self { folder: build::ensure(&module())? }),
         }
     }
 
@@ -93,9 +99,38 @@ impl Assets {
     }
 }
 
+fn module() -> Module {
+    let (full, major, minor) = KUBERNETES;
+    let version = "k8s.io/component-base/version";
+    let linker = format!("-X {version}.gitVersion={full} -X {version}.gitMajor={major} -X {version}.gitMinor={minor}");
+    let program = |binary: Binary| Program {
+        name: binary.name(),
+        package: match binary {
+            Binary::Etcd => "go.etcd.io/etcd/server/v3".to_owned(),
+            kubernetes => format!("k8s.io/kubernetes/cmd/{}", kubernetes.name()),
+        },
+        linker: linker.clone(),
+    };
+    Module {
+        name: "control-plane",
+        announcement: format!(
+            "building etcd and Kubernetes {full} from Go modules, because no registry has them as binaries. This happens once \
+             per machine and takes five to ten minutes."
+        ),
+        go_mod: GO_MOD,
+        go_sum: GO_SUM,
+        programs: Binary::ALL.map(program).into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_linker_is_told_the_version_that_the_module_pins() {
+        assert!(GO_MOD.contains(&format!("k8s.io/kubernetes {}", KUBERNETES.0)));
+    }
 
     #[test]
     fn an_incomplete_folder_is_named_with_what_it_lacks() {

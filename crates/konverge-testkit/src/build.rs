@@ -1,4 +1,4 @@
-//! Building the control plane from pinned Go modules, once per machine.
+//! Building servers from pinned Go modules, once per machine.
 
 use std::{
     fs::{self, File},
@@ -10,14 +10,26 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::{assets::Binary, environment};
+use crate::environment;
 
-/// The module travels inside this crate, so that whoever depends on it needs no other file of ours.
-const GO_MOD: &str = include_str!("../control-plane/go.mod");
-const GO_SUM: &str = include_str!("../control-plane/go.sum");
+/// Programs that come from one Go module. It travels inside this crate, so that whoever depends on it needs no other file of ours.
+pub(crate) struct Module {
+    /// Names its folder in the cache.
+    pub(crate) name: &'static str,
+    /// What it is and how long it takes, for whoever waits for it.
+    pub(crate) announcement: String,
+    pub(crate) go_mod: &'static str,
+    pub(crate) go_sum: &'static str,
+    pub(crate) programs: Vec<Program>,
+}
 
-/// The Kubernetes version in `go.mod`; the linker puts it where `/version` reads it.
-const KUBERNETES: (&str, &str, &str) = ("v1.36.3", "1", "36");
+/// What Go makes of a package.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) package: String,
+    /// For the linker, beyond leaving debug information out.
+    pub(crate) linker: String,
+}
 
 /// The oldest Go that builds it, as `go.mod` says.
 const GO_AT_LEAST: (u32, u32) = (1, 26);
@@ -25,13 +37,13 @@ const GO_AT_LEAST: (u32, u32) = (1, 26);
 /// While the compiler is silent, this often somebody wants to know whether it still works.
 const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 
-/// The control plane cannot be built.
+/// A server cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// There is no Go.
     #[error(
-        "the test control plane is built with Go, and there is no `go` on the PATH ({source}); install Go {}.{} or newer, or set \
-         KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver",
+        "test servers are built with Go, and there is no `go` on the PATH ({source}); install Go {}.{} or newer, or, for a \
+         control plane, set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver",
         GO_AT_LEAST.0,
         GO_AT_LEAST.1
     )]
@@ -41,7 +53,7 @@ pub enum BuildError {
     },
     /// The Go that is there is too old.
     #[error(
-        "the test control plane needs Go {}.{} or newer, and this is {found}; install a newer one, or set \
+        "test servers need Go {}.{} or newer, and this is {found}; install a newer one, or, for a control plane, set \
          KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver",
         GO_AT_LEAST.0,
         GO_AT_LEAST.1
@@ -76,11 +88,11 @@ pub enum BuildError {
 /// The folder with the programs; builds them if they are not in the cache. Two processes that ask at once build once.
 ///
 /// What is in the cache is keyed by the module's files and the Go version, so another clone finds it again.
-pub(crate) fn ensure() -> Result<PathBuf, BuildError> {
+pub(crate) fn ensure(module: &Module) -> Result<PathBuf, BuildError> {
     let go = go_version()?;
-    let root = environment::cache().ok_or(BuildError::NoCache)?.join("control-plane");
-    let folder = root.join(key(&go));
-    if is_complete(&folder) {
+    let root = environment::cache().ok_or(BuildError::NoCache)?.join(module.name);
+    let folder = root.join(module.key(&go));
+    if module.is_complete(&folder) {
         return Ok(folder);
     }
     fs::create_dir_all(&root).map_err(|source| BuildError::Write { path: root.clone(), source })?;
@@ -88,52 +100,41 @@ pub(crate) fn ensure() -> Result<PathBuf, BuildError> {
     let write = |source| BuildError::Write { path: lock_path.clone(), source };
     let lock = File::create(&lock_path).map_err(write)?;
     if lock.try_lock().is_err() {
-        eprintln!("konverge: another process is building the control plane; waiting for it");
+        eprintln!("konverge: another process is building the {}; waiting for it", module.name);
         lock.lock().map_err(write)?;
     }
-    if !is_complete(&folder) {
-        build(&root, &folder)?;
+    if !module.is_complete(&folder) {
+        build(module, &root, &folder)?;
     }
     Ok(folder)
 }
 
-fn build(root: &Path, folder: &Path) -> Result<(), BuildError> {
-    eprintln!(
-        "konverge: building etcd and Kubernetes {} from Go modules, because no registry has them as binaries. This happens once \
-         per machine and takes five to ten minutes.",
-        KUBERNETES.0
-    );
+fn build(module: &Module, root: &Path, folder: &Path) -> Result<(), BuildError> {
+    eprintln!("konverge: {}", module.announcement);
     let write = |path: &Path| {
         let path = path.to_owned();
         |source| BuildError::Write { path, source }
     };
     // Beside its place, so that the last step is a rename and a half-built folder is never taken for a whole one.
     let workspace = tempfile::Builder::new().prefix(".building-").tempdir_in(root).map_err(write(root))?;
-    for (name, content) in [("go.mod", GO_MOD), ("go.sum", GO_SUM)] {
+    for (name, content) in [("go.mod", module.go_mod), ("go.sum", module.go_sum)] {
         let path = workspace.path().join(name);
         fs::write(&path, content).map_err(write(&path))?;
     }
     let output = workspace.path().join("bin");
-    for binary in Binary::ALL {
-        compile(workspace.path(), &output, binary)?;
+    for program in &module.programs {
+        compile(workspace.path(), &output, program)?;
     }
     fs::rename(&output, folder).map_err(write(folder))
 }
 
-fn compile(workspace: &Path, output: &Path, binary: Binary) -> Result<(), BuildError> {
-    let name = binary.name();
-    let package = match binary {
-        Binary::Etcd => "go.etcd.io/etcd/server/v3".to_owned(),
-        kubernetes => format!("k8s.io/kubernetes/cmd/{}", kubernetes.name()),
-    };
-    let version = "k8s.io/component-base/version";
-    let (full, major, minor) = KUBERNETES;
-    let linker =
-        format!("-s -w -X {version}.gitVersion={full} -X {version}.gitMajor={major} -X {version}.gitMinor={minor}");
+fn compile(workspace: &Path, output: &Path, program: &Program) -> Result<(), BuildError> {
+    let name = program.name;
+    let linker = format!("-s -w {}", program.linker);
     let began = Instant::now();
     eprintln!("konverge: building {name}");
     let mut command = Command::new("go");
-    command.args(["build", "-trimpath", "-ldflags", &linker, "-o"]).arg(output.join(name)).arg(package);
+    command.args(["build", "-trimpath", "-ldflags", &linker, "-o"]).arg(output.join(name)).arg(&program.package);
     // The module is complete: nothing may change it, and a newer toolchain is not fetched behind our back.
     command.env("GOFLAGS", "-mod=readonly").env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env("GOWORK", "off");
     let mut child =
@@ -158,8 +159,16 @@ fn compile(workspace: &Path, output: &Path, binary: Binary) -> Result<(), BuildE
     Ok(())
 }
 
-fn is_complete(folder: &Path) -> bool {
-    Binary::ALL.iter().all(|binary| folder.join(binary.name()).is_file())
+impl Module {
+    fn is_complete(&self, folder: &Path) -> bool {
+        self.programs.iter().all(|program| folder.join(program.name).is_file())
+    }
+
+    /// Sixteen hex digits of a hash over all that decides what the programs are.
+    fn key(&self, go: &str) -> String {
+        let digest = Sha256::new().chain_update(self.go_mod).chain_update(self.go_sum).chain_update(go).finalize();
+        digest.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    }
 }
 
 fn go_version() -> Result<String, BuildError> {
@@ -176,12 +185,6 @@ fn is_new_enough(version: &str) -> bool {
         part[..digits].parse::<u32>().unwrap_or_default()
     });
     (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default()) >= GO_AT_LEAST
-}
-
-/// Sixteen hex digits of a hash over all that decides what the programs are.
-fn key(go: &str) -> String {
-    let digest = Sha256::new().chain_update(GO_MOD).chain_update(GO_SUM).chain_update(go).finalize();
-    digest.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 #[cfg(test)]
@@ -203,14 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn the_linker_is_told_the_version_that_the_module_pins() {
-        assert!(GO_MOD.contains(&format!("k8s.io/kubernetes {}", KUBERNETES.0)));
-        assert!(GO_MOD.contains(&format!("go {}.{}", GO_AT_LEAST.0, GO_AT_LEAST.1)));
-    }
-
-    #[test]
-    fn the_key_follows_the_go_version() {
-        assert_ne!(key("go1.26.8"), key("go1.26.9"));
-        assert_eq!(key("go1.26.8").len(), 16);
+    fn the_key_follows_the_module_and_the_go_version() {
+        let module =
+            |go_mod| Module { name: "test", announcement: String::new(), go_mod, go_sum: "", programs: Vec::new() };
+        let key = module("a").key("go1.26.8");
+        assert_eq!(key.len(), 16);
+        assert_ne!(key, module("a").key("go1.26.9"));
+        assert_ne!(key, module("b").key("go1.26.8"));
     }
 }

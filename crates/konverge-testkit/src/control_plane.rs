@@ -1,7 +1,8 @@
 //! A Kubernetes control plane: one that is started for the test, or one that the user names.
 
 mod audit;
-mod credentials;
+pub(crate) mod credentials;
+mod installed;
 mod manifest;
 mod options;
 mod role_use;
@@ -21,7 +22,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client,
-    api::{ObjectMeta, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use serde_json::json;
@@ -29,6 +30,7 @@ use serde_json::json;
 pub use self::audit::{AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser};
 use self::servers::Servers;
 pub use self::{
+    installed::InstalledOperator,
     manifest::ManifestError,
     options::{Cluster, Options},
     role_use::RoleUse,
@@ -174,6 +176,14 @@ impl ControlPlane {
         let created = create_for_run(api, Namespace { metadata, ..Namespace::default() }).await;
         created.map_err(|source| StartError::Api { what: "make a namespace", source: Box::new(source) })?;
         Ok(name)
+    }
+
+    /// Deletes a namespace that [`ControlPlane::namespace`] made, before the run ends.
+    pub async fn delete_namespace(&self, name: &str) -> Result<(), StartError> {
+        let api = Api::<Namespace>::all(self.admin_client().await?);
+        let deleted = api.delete(name, &DeleteParams::default()).await;
+        deleted.map_err(|source| StartError::Api { what: "delete a namespace", source: Box::new(source) })?;
+        Ok(())
     }
 
     /// Kubeconfig of a service account, which is made if it is not there. It may do what RBAC grants it and no more, and its namespace

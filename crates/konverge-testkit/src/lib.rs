@@ -2,28 +2,38 @@
 //!
 //! Read in this order: [`ControlPlane`], what a test starts; [`Assets`], where its programs come from; [`Process`], how a server
 //! under test is started, killed and started again; [`eventually`], how a test waits; [`AuditLog`], how it proves what was
-//! asked of the API server.
+//! asked of the API server; [`fault_proxy`], what goes wrong between the two; [`crash`], which crashes an operator at each of its
+//! writes; [`ObjectStoreServer`], an S3 server beside it. Apart from all these stands [`double`], a scripted API server for unit tests without network.
 //!
 //! Guarantees: what is started ends with the test process, however that ends; the user's own cluster is never used unasked; in a
 //! named cluster nothing is changed that was there, and what is made is labelled, so that [`take_away`] finds it; a control
 //! plane that cannot be had is an error, never a skipped test. Does not: run pods, as there is no kubelet.
 
+mod api_request;
 mod assets;
 mod build;
 mod control_plane;
+pub mod crash;
+pub mod double;
 mod environment;
+pub mod fault_proxy;
 mod guard;
 mod logs;
+mod object_store_server;
+mod pattern;
 mod process;
 mod wait;
 
+pub use api_request::{ApiRequest, Verb};
 pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary};
 pub use build::BuildError;
 pub use control_plane::{
-    AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, Cluster, ControlPlane, ManifestError, NotOurs, Options,
-    RUN_LABEL, RoleUse, StartError, client_for, create_for_run, run_name, take_away, take_away_run,
+    AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, Cluster, ControlPlane, InstalledOperator, ManifestError,
+    NotOurs, Options, RUN_LABEL, RoleUse, StartError, client_for, create_for_run, run_name, take_away, take_away_run,
 };
 pub use guard::RunDirectory;
+pub use object_store_server::{ObjectStoreError, ObjectStoreServer};
+pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
 pub use wait::{NotInTime, eventually};
 

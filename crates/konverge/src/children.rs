@@ -41,7 +41,7 @@ impl<K: Object> Children<K> {
 
     /// Wants this child. Without a namespace it gets the one of its owner. Its kind must have been declared with
     /// [`Controller::owns`](crate::Controller::owns).
-    pub fn add<C: Child>(mut self, child: C) -> Self {
+    pub fn with<C: Child>(mut self, child: C) -> Self {
         self.wanted.push(Box::new(child));
         self
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use konverge_apply::{
-    Applier,
+    Applier, MetadataChange, Writable,
     conditions::Reason,
     events::{EventSink, Notice},
 };
@@ -136,6 +136,16 @@ impl<K: Object> Context<K> {
         if let Some(status) = status.as_any().downcast_mut::<K::Status>() {
             change(status);
         }
+    }
+
+    /// Gives the object itself a label; nothing is sent if it has it. Labels of others stay.
+    pub async fn label(&self, name: &str, value: &str) -> Result<(), Error>
+    where
+        K: Writable,
+    {
+        let change = MetadataChange::new().label(name, value);
+        self.applier().change_metadata_with(&**self.object(), &change, self.kind()).await?;
+        Ok(())
     }
 
     /// What to say of the success of this run; `Reconciled` unless said.

@@ -21,7 +21,7 @@ use kube::{CustomResourceExt, Resource, core::object::HasStatus};
 
 use crate::{
     children::{Child, ChildKind, Kind},
-    operator::{Part, Setup, StartError},
+    operator::{Home, Part, Setup, StartError},
     reconcile::Reconcile,
     report::{CustomStatus, Report},
     run,
@@ -62,7 +62,7 @@ pub(crate) type Only<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
 /// A kind of children, and how its cache is made.
 pub(crate) struct DeclaredChild {
     pub(crate) is_anywhere: bool,
-    pub(crate) begin: Box<dyn FnOnce(&mut Setup, &Selection) -> Box<dyn ChildKind> + Send>,
+    pub(crate) begin: fn(&mut Setup, &Selection) -> Box<dyn ChildKind>,
     pub(crate) declare: fn(&mut Access),
 }
 
@@ -79,8 +79,10 @@ pub(crate) struct Watched {
 /// A stream of objects to reconcile, made once the cache of the kind is there.
 pub(crate) struct Trigger<K> {
     pub(crate) name: &'static str,
-    pub(crate) stream: Box<dyn FnOnce(Store<K>) -> BoxStream<'static, ObjectKey> + Send>,
+    pub(crate) stream: Box<Begin<K>>,
 }
+
+type Begin<K> = dyn FnOnce(&mut Setup, Store<K>) -> BoxStream<'static, ObjectKey> + Send;
 
 /// Puts objects into the queue of a controller, given the cache of its kind.
 pub(crate) struct Wake<K> {
@@ -99,10 +101,7 @@ where
     }
 }
 
-impl<K: Object<DynamicType = ()>, R: Reconcile<K>> Controller<K, R>
-where
-    K: Resource<DynamicType = ()>,
-{
+impl<K: Object + Resource<DynamicType = ()>, R: Reconcile<K>> Controller<K, R> {
     /// A controller of a kind whose status is not its own, such as a built-in one. Failures are told in events and logs.
     ///
     /// With `PartialObjectMeta<K>` only metadata is watched, so payloads never enter the process.
@@ -199,7 +198,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     fn declare_child<C: Child>(mut self, is_anywhere: bool) -> Self {
         self.children.push(DeclaredChild {
             is_anywhere,
-            begin: Box::new(Kind::<C>::begin),
+            begin: Kind::<C>::begin,
             declare: |access| {
                 access.to::<C>(&(), &["create", "delete", "get", "list", "patch", "watch"]);
             },
@@ -209,13 +208,13 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
 
     /// Watches objects of kind `O` too. `map` tells which objects a change concerns; it may look into the cache of `K`.
     #[must_use]
-    pub fn watches<O: Object<DynamicType = ()>, Keys>(
+    pub fn watches<O, Keys>(
         mut self,
         selection: Selection,
         map: impl Fn(&O, &Store<K>) -> Keys + Send + Sync + 'static,
     ) -> Self
     where
-        O: Resource<DynamicType = ()>,
+        O: Object + Resource<DynamicType = ()>,
         Keys: IntoIterator<Item = ObjectKey>,
     {
         self.access.to::<O>(&(), &["list", "watch"]);
@@ -247,7 +246,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     where
         S: futures::Stream<Item = ObjectKey> + Send + 'static,
     {
-        self.triggers.push(Trigger { name, stream: Box::new(move |store| stream(store).boxed()) });
+        self.triggers.push(Trigger { name, stream: Box::new(move |_, store| stream(store).boxed()) });
         self
     }
 
@@ -306,7 +305,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
         self.crd.as_ref()
     }
 
-    fn access(&self, access: &mut Access) {
+    fn access(&self, _home: &Home<'_>, access: &mut Access, _at_home: &mut Access) {
         access.to::<K>(&self.kind, &["list", "watch"]);
         if self.finalizer.is_some() {
             access.to::<K>(&self.kind, &["patch"]);
@@ -320,7 +319,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
         access.merge(&self.access);
     }
 
-    fn install(self: Box<Self>, setup: &mut Setup) -> Result<(), StartError> {
-        run::install(*self, setup)
+    fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
+        std::future::ready(run::install(*self, setup)).boxed()
     }
 }

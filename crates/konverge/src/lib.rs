@@ -22,7 +22,7 @@
 //!         let mut child = ConfigMap::default();
 //!         child.metadata.name = Some(greeting.name_any());
 //!         child.data = Some([("text".to_owned(), greeting.spec.text.clone())].into());
-//!         context.children().add(child).apply().await?;
+//!         context.children().with(child).apply().await?;
 //!         Ok(Action::Done)
 //!     }
 //! }
@@ -51,23 +51,33 @@ mod error;
 mod metrics;
 mod operator;
 mod options;
+#[cfg(feature = "external")]
+mod outside;
 mod reconcile;
 mod report;
 mod run;
+#[cfg(feature = "admission")]
+mod webhooks;
 mod witness;
 
 pub mod prelude;
 
+#[cfg(feature = "admission")]
+pub use konverge_admission as admission;
 pub use konverge_apply as apply;
 pub use konverge_core as core;
+#[cfg(feature = "external")]
+pub use konverge_external as external;
 pub use konverge_gen as generate;
 pub use konverge_runtime as runtime;
+
+pub use konverge_runtime::object::Object;
 
 pub use children::{Child, Children};
 pub use context::Context;
 pub use controller::Controller;
 pub use error::Error;
-pub use operator::{GenerateError, Operator, Part, Setup, StartError};
+pub use operator::{GenerateError, Home, Operator, Part, Setup, StartError};
 pub use options::{LogFormat, Options};
 pub use reconcile::{FromFunction, Reconcile, reconcile_fn};
 pub use report::{CustomStatus, Status};

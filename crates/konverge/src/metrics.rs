@@ -20,7 +20,7 @@ struct Controller {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Condition {
     controller: String,
-    condition: String,
+    r#type: String,
     status: String,
     reason: String,
 }
@@ -65,7 +65,7 @@ pub(crate) fn measure<K: Object>(metrics: &Metrics, series: &ObjectMetrics, shar
         {
             let labels = Condition {
                 controller: shared.name.clone(),
-                condition: condition.type_.clone(),
+                r#type: condition.type_.clone(),
                 status: condition.status.clone(),
                 reason: condition.reason.clone(),
             };

@@ -7,8 +7,10 @@ mod start;
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use konverge_gen::Access;
+use konverge_gen::{Access, role::Grant};
+use serde_json::Value;
 
 use crate::{error::in_one_line, options::Options};
 
@@ -29,11 +31,31 @@ pub trait Part: Send {
         None
     }
 
-    /// Adds what it needs of the API server.
-    fn access(&self, access: &mut Access);
+    /// Changes the definition of a part of the program, its own or another's.
+    fn amend(&self, home: &Home<'_>, definition: &mut CustomResourceDefinition) {
+        let _ = (home, definition);
+    }
+
+    /// More objects that are to be in the cluster.
+    fn objects(&self, home: &Home<'_>) -> Result<Vec<Value>, serde_json::Error> {
+        let _ = home;
+        Ok(Vec::new())
+    }
+
+    /// Adds what it needs of the API server: in all namespaces that the program looks at, and in its own.
+    fn access(&self, home: &Home<'_>, everywhere: &mut Access, at_home: &mut Access);
 
     /// Puts itself into a program that is about to run.
-    fn install(self: Box<Self>, setup: &mut Setup) -> Result<(), StartError>;
+    fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>>;
+}
+
+/// Who a program is in the cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct Home<'a> {
+    /// Its name, which is that of its service account, its Service and its configurations.
+    pub program: &'a str,
+    /// The namespace that it runs in.
+    pub namespace: &'a str,
 }
 
 /// Makes an [`Operator`] named after the crate it is written in.
@@ -45,7 +67,7 @@ macro_rules! operator {
 }
 
 #[derive(Parser)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, about = None, long_about = None)]
 struct Arguments {
     #[command(flatten)]
     options: Options,
@@ -111,25 +133,34 @@ impl Operator {
         Arguments::command().name(self.program).version(self.version)
     }
 
-    /// What the program needs of the API server in every namespace it looks at.
-    pub fn access(&self) -> Access {
-        let mut access = Access::default();
-        for part in &self.parts {
-            part.access(&mut access);
-        }
-        access.to_resource("events.k8s.io", "events", &["create", "patch"]);
-        access
+    /// Answers the API server's webhooks; see [`konverge_admission`](crate::admission).
+    #[cfg(feature = "admission")]
+    #[must_use]
+    pub fn webhooks(self, webhooks: konverge_admission::Webhooks) -> Self {
+        self.part(crate::webhooks::Admission { webhooks })
     }
 
-    /// What the program needs of the API server in its own namespace: its lease.
-    pub fn access_at_home(&self) -> Access {
-        let mut access = Access::default();
-        access.to_resource("coordination.k8s.io", "leases", &["create", "get", "patch"]);
-        access
+    /// What the program is granted when it runs in `namespace`: what its parts declare, its events, its lease.
+    pub fn grant<'a>(&'a self, namespace: &'a str) -> Grant<'a> {
+        let (mut everywhere, mut at_home) = (Access::default(), Access::default());
+        for part in &self.parts {
+            part.access(&self.home(namespace), &mut everywhere, &mut at_home);
+        }
+        everywhere.to_resource("events.k8s.io", "events", &["create", "patch"]);
+        at_home.to_resource("coordination.k8s.io", "leases", &["create", "get", "patch"]);
+        Grant { program: self.program, namespace, everywhere: everywhere.rules(), at_home: at_home.rules() }
     }
 
     /// The custom resource definitions of its parts.
-    pub fn crds(&self) -> Vec<&CustomResourceDefinition> {
-        self.parts.iter().filter_map(|part| part.crd()).collect()
+    pub fn crds(&self, namespace: &str) -> Vec<CustomResourceDefinition> {
+        let mut definitions: Vec<_> = self.parts.iter().filter_map(|part| part.crd().cloned()).collect();
+        for definition in &mut definitions {
+            self.parts.iter().for_each(|part| part.amend(&self.home(namespace), definition));
+        }
+        definitions
+    }
+
+    fn home<'a>(&self, namespace: &'a str) -> Home<'a> {
+        Home { program: self.program, namespace }
     }
 }

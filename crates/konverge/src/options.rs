@@ -54,6 +54,10 @@ pub struct Options {
     /// Form of the log lines; how many there are is up to `RUST_LOG`
     #[arg(long, env = "KONVERGE_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
+    /// Where webhooks are answered.
+    #[cfg(feature = "admission")]
+    #[command(flatten)]
+    pub webhook: crate::webhooks::WebhookOptions,
 }
 
 /// Form of the log lines.
@@ -103,6 +107,8 @@ impl fmt::Display for Options {
             grace_period,
             debug_queues,
             log_format,
+            #[cfg(feature = "admission")]
+            webhook,
         } = self;
         let or_default = |value: &Option<String>| value.clone().unwrap_or_else(|| "default".to_owned());
         let kubeconfig = kubeconfig.as_ref().map(|path| path.display().to_string());
@@ -112,7 +118,10 @@ impl fmt::Display for Options {
         write!(f, "leader-election={leader_election} lease-namespace={} ", or_default(lease_namespace))?;
         write!(f, "lease-name={} lease-duration={lease_duration}s ", or_default(lease_name))?;
         write!(f, "renew-deadline={renew_deadline}s retry-period={retry_period}s dry-run={dry_run} ")?;
-        write!(f, "grace-period={grace_period}s debug-queues={debug_queues} log-format={log_format:?}")
+        write!(f, "grace-period={grace_period}s debug-queues={debug_queues} log-format={log_format:?}")?;
+        #[cfg(feature = "admission")]
+        write!(f, " webhook-address={} webhook-url={}", webhook.address, or_default(&webhook.url))?;
+        Ok(())
     }
 }
 

@@ -87,14 +87,14 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
         synced.push(kind.synced());
         kinds.insert(kind.child_type(), kind);
     }
-    let mut watched: HashMap<TypeId, Box<dyn std::any::Any + Send + Sync>> = HashMap::new();
+    let mut read_too: HashMap<TypeId, Box<dyn std::any::Any + Send + Sync>> = HashMap::new();
     for watch in watches {
         let declared = watch(setup, Wake { cache: cache.clone(), add: wake.clone() });
         synced.push(declared.synced);
-        watched.insert(declared.id, declared.cache);
+        read_too.insert(declared.id, declared.cache);
     }
     for trigger in triggers {
-        let (keys, wake, name) = ((trigger.stream)(cache.store.clone()), Arc::clone(&wake), trigger.name);
+        let (keys, wake, name) = ((trigger.stream)(setup, cache.store.clone()), Arc::clone(&wake), trigger.name);
         let run = keys.for_each(move |key| {
             wake(key, Priority::High, name);
             std::future::ready(())
@@ -103,7 +103,7 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
         setup.manager.task(name, async move {
             run.await;
             tracing::warn!(trigger = name, "the trigger's stream has ended");
-            std::future::pending().await
+            std::future::pending::<()>().await;
         });
     }
 
@@ -116,7 +116,7 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
         events: setup.events.clone(),
         report,
         children: kinds,
-        stores: watched,
+        stores: read_too,
     });
     crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
     let How { workers, time_limit, backoff, rate, resync, .. } = how;
@@ -228,7 +228,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
         Ok(match action {
             // A tenth more or less, so that objects that were listed together do not come back together.
             Action::Done => Action::After(self.resync.mul_f64(0.9 + 0.2 * rand::random::<f64>())),
-            after => after,
+            after @ Action::After(_) => after,
         })
     }
 

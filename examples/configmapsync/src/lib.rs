@@ -1,4 +1,4 @@
-//! Copies data into a ConfigMap of another namespace and keeps it so.
+//! Copies data into a `ConfigMap` of another namespace and keeps it so.
 
 use std::collections::BTreeMap;
 
@@ -62,20 +62,15 @@ impl Reconcile<ConfigMapSync> for Sync {
         child.metadata.namespace = Some(target.clone());
         child.labels_mut().insert("configmapsync.example.io/owner".to_owned(), sync.name_any());
 
-        let report = context.children().add(child).apply().await?;
+        let report = context.children().with(child).apply().await?;
+        context.label("configmapsync.example.io/synced-to", target).await?;
         for child in &report.children {
-            match child.outcome {
-                ApplyOutcome::Created => {
-                    context.event(EventType::Normal, "ConfigMapCreated", "Sync", format!("created {}", child.object))
-                }
-                ApplyOutcome::Changed => context.event(
-                    EventType::Normal,
-                    "ConfigMapDriftCorrected",
-                    "Sync",
-                    format!("corrected {}", child.object),
-                ),
-                ApplyOutcome::Unchanged => {}
-            }
+            let (reason, note) = match child.outcome {
+                ApplyOutcome::Created => ("ConfigMapCreated", format!("created {}", child.object)),
+                ApplyOutcome::Changed => ("ConfigMapDriftCorrected", format!("corrected {}", child.object)),
+                ApplyOutcome::Unchanged => continue,
+            };
+            context.event(EventType::Normal, reason, "Sync", note);
         }
         context.ready(const { Reason::new("ConfigMapSynced") }, format!("in step with namespace {target}"));
         Ok(Action::After(Duration::from_mins(5)))

@@ -122,16 +122,13 @@ impl Bindings {
     /// The watch shows a bound Secret. Returns whether there is something to do: it is new, or somebody else wrote to it.
     pub fn show(&self, key: SecretRef, uid: String, resource_version: String, source: Source) -> bool {
         let mut bindings = self.lock();
-        let Some(binding) = bindings.get_mut(&key).filter(|binding| binding.uid == uid) else {
+        let same = |binding: &&mut Binding| binding.uid == uid && binding.source.is_same(&source);
+        let Some(binding) = bindings.get_mut(&key).filter(same) else {
+            // Also what was said goes: of another object or another source, the same words would be news.
             let before = bindings.insert(key, Binding::new(uid, source, resource_version));
             self.metrics.rebound(before.as_ref().and_then(last_word), None);
             return true;
         };
-        if !binding.source.is_same(&source) {
-            let said = std::mem::take(&mut binding.said);
-            *binding = Binding { said, ..Binding::new(uid, source, resource_version) };
-            return true;
-        }
         if binding.seen == resource_version {
             return false;
         }

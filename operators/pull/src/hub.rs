@@ -6,6 +6,7 @@
 
 mod fetch;
 mod follow;
+mod missed;
 
 use std::{
     collections::HashMap,
@@ -59,9 +60,7 @@ impl Hubs {
         active.insert(name.clone(), Arc::downgrade(&hub));
         hub
     }
-}
 
-impl Hubs {
     /// How long ago the environment was last read that was not read for the longest time. The poll keeps it below its interval
     /// as long as all is well; nothing if no environment is wanted.
     pub fn stalest(&self) -> Option<Duration> {

@@ -9,10 +9,15 @@ use crate::{
     owners::{OWNER_UID, Owner},
 };
 
-use super::{
-    SetError,
-    budget::{ALLOW_DELETES, DeleteBudget},
-};
+use super::budget::{ALLOW_DELETES, DeleteBudget};
+
+/// More should go than may.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooMany {
+    pub(super) count: usize,
+    pub(super) existing: usize,
+    pub(super) allowed: usize,
+}
 
 /// An object as it was seen.
 pub(super) struct Observed {
@@ -49,7 +54,7 @@ pub(super) fn to_prune<'a>(
     observed: impl Iterator<Item = &'a Observed>,
     wanted: &BTreeSet<String>,
     budget: DeleteBudget,
-) -> Result<Vec<&'a Observed>, SetError> {
+) -> Result<Vec<&'a Observed>, TooMany> {
     let ours: Vec<_> = observed.filter(|observed| observed.owner() == Some(owner.uid())).collect();
     let existing = ours.len();
     let unwanted: Vec<_> = ours
@@ -61,12 +66,7 @@ pub(super) fn to_prune<'a>(
     let given = owner.annotations.get(ALLOW_DELETES).and_then(|number| number.parse().ok()).unwrap_or(0);
     let allowed = budget.allowed(existing).max(given);
     if unwanted.len() > allowed && !owner.is_terminating {
-        return Err(SetError::TooManyDeletions {
-            owner: Box::new(owner.object.clone()),
-            count: unwanted.len(),
-            existing,
-            allowed,
-        });
+        return Err(TooMany { count: unwanted.len(), existing, allowed });
     }
     Ok(unwanted)
 }

@@ -29,7 +29,7 @@ fn observed(name: &str, owner: Option<&str>, terminating: bool) -> Observed {
     Observed { target, state }
 }
 
-fn pruned(owner: &Owner, seen: &[Observed], wanted: &[&str], budget: DeleteBudget) -> Result<Vec<String>, SetError> {
+fn pruned(owner: &Owner, seen: &[Observed], wanted: &[&str], budget: DeleteBudget) -> Result<Vec<String>, TooMany> {
     let key = |name: &&str| Target::named::<ConfigMap>(&(), Some("shop"), (*name).to_owned()).key();
     let pruned = to_prune(owner, seen.iter(), &wanted.iter().map(key).collect(), budget)?;
     Ok(pruned.into_iter().map(|observed| observed.target.object.name.clone()).collect())
@@ -53,10 +53,7 @@ fn beyond_the_budget_nothing_goes_unless_it_is_meant() {
     let seen: Vec<_> = (0..5).map(|number| observed(&number.to_string(), Some("u-1"), false)).collect();
     let tight = DeleteBudget { at_most: 2, percent: 50 };
     let error = pruned(&owner(&[], false), &seen, &["0", "1"], tight).expect_err("three of five");
-    let text = error.to_string();
-    assert!(text.contains("3 of the 5 children of ConfigMap shop/owner") && text.contains("only 2"), "{text}");
-    assert!(text.contains("konverge.dev/allow-deletes=3"), "{text}");
-    assert_eq!((error.class(), error.reason()), (ErrorClass::Permanent, "TooManyDeletions"));
+    assert_eq!(error, TooMany { count: 3, existing: 5, allowed: 2 });
     assert_eq!(pruned(&owner(&[], false), &seen, &["0", "1", "2"], tight).expect("two").len(), 2);
     let meant = owner(&[(ALLOW_DELETES, "3")], false);
     assert_eq!(pruned(&meant, &seen, &["0", "1"], tight).expect("allowed").len(), 3);
@@ -103,12 +100,14 @@ fn the_class_of_many_failures_is_the_most_hopeful() {
         message: String::new(),
         retry_after: Some(std::time::Duration::from_secs(seconds)),
     };
-    let class = |failed| SetError::Children { failed }.class();
+    let error = |failed| SetError::Children { failed, done: Box::default() };
+    let class = |failed| error(failed).class();
     assert_eq!(class(vec![permanent(), permanent()]), ErrorClass::Permanent);
     assert_eq!(class(vec![permanent(), later(7), later(5)]), ErrorClass::After(std::time::Duration::from_secs(5)));
     assert_eq!(class(vec![later(7), ApplyError::Gone { object: object() }]), ErrorClass::Transient);
-    let text = SetError::Children { failed: vec![permanent(), permanent()] }.to_string();
-    assert!(text.ends_with("(and 1 more children)"), "{text}");
+    let unreadable = serde_json::from_str::<Value>("?").expect_err("no JSON");
+    let text = error(vec![ApplyError::Answer { object: object(), source: unreadable }, permanent()]).to_string();
+    assert!(text.contains("Namespace a: expected value at line 1") && text.ends_with("(and 1 more failed)"), "{text}");
 }
 
 proptest! {

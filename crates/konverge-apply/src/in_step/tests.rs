@@ -196,3 +196,32 @@ proptest! {
         prop_assert_eq!(is_in_step(&desired(wanted.clone()), &seen, MANAGER), applied == wanted);
     }
 }
+
+/// Names and values of the items of a list that is merged by name.
+fn items() -> impl Strategy<Value = Vec<(String, i64)>> {
+    proptest::collection::btree_map("[a-d]", 0..3_i64, 0..4)
+        .prop_map(|items| items.into_iter().collect::<Vec<_>>())
+        .prop_shuffle()
+}
+
+fn list(items: &[(String, i64)]) -> Vec<Value> {
+    items.iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
+}
+
+proptest! {
+    #[test]
+    fn items_are_in_step_if_they_and_their_order_are_as_applied(applied in items(), wanted in items(), theirs in 0..5_usize) {
+        let fields: Map<_, _> = applied
+            .iter()
+            .map(|(name, _)| (format!("k:{}", json!({"name": name})), json!({".": {}, "f:name": {}, "f:value": {}})))
+            .collect();
+        let fields = if applied.is_empty() { json!({}) } else { json!({"f:list": fields}) };
+        let mut there = list(&applied);
+        for item in &mut there {
+            item["filledIn"] = json!(true);
+        }
+        there.insert(theirs.min(there.len()), json!({"name": "theirs", "value": 1}));
+        let seen = observed(json!({"list": there}), &fields);
+        prop_assert_eq!(is_in_step(&desired(json!({"list": list(&wanted)})), &seen, MANAGER), applied == wanted);
+    }
+}

@@ -1,11 +1,14 @@
 //! Children of an owner: written, pruned, left alone.
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, PersistentVolumeClaim},
+};
 use konverge_apply::{
     Applier, ApplyError, ApplyOutcome, DeleteBudget, DesiredSet, Owner, SetError, SetReport,
     owners::{OWNER_UID, owner_of},
 };
-use konverge_core::error::Classify;
+use konverge_core::error::{Classify, ErrorClass};
 use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     runtime::reflector::ObjectRef,
@@ -184,7 +187,7 @@ async fn what_others_made_is_not_taken_over_in_silence() {
     let by_hand = PostParams { field_manager: Some("kubectl".to_owned()), ..PostParams::default() };
     let theirs = stage.children.create(&by_hand, &config_map(None, "app", &[("a", "theirs")])).await.unwrap();
     let error = stage.apply(&owner, vec![config_map(None, "app", &[("a", "ours")])]).await.expect_err("a conflict");
-    let SetError::Children { failed } = &error else { panic!("{error}") };
+    let SetError::Children { failed, .. } = &error else { panic!("{error}") };
     assert!(matches!(failed[0], ApplyError::Conflict { .. }) && error.to_string().contains("kubectl"), "{error}");
     assert_eq!(stage.children.get("app").await.unwrap(), theirs);
     // Where nobody disagrees, it becomes a child.
@@ -200,6 +203,7 @@ async fn one_bad_child_stops_no_other_and_nothing_is_pruned() {
     let children = vec![config_map(None, "Bad Name", &[]), config_map(None, "new", &[])];
     let error = stage.apply(&owner, children).await.expect_err("a bad name");
     assert!(error.to_string().contains("Bad Name"), "{error}");
+    assert_eq!(error.done().children.len(), 1);
     assert_eq!(stage.names().await, ["new", "old"]);
     let repaired = stage.apply(&owner, vec![config_map(None, "new", &[])]).await.unwrap();
     assert_eq!(repaired.pruned.len(), 1);
@@ -232,7 +236,11 @@ async fn beyond_the_budget_nothing_is_deleted_until_it_is_allowed() {
         set.add(config_map(None, "c0", &[("applied", "yes")])).apply(&stage.applier).await
     };
     let error = prune(&owner).await.expect_err("three of four");
-    assert_eq!(error.reason(), "TooManyDeletions", "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&format!("3 of the 4 children of Sample {}/owner", stage.namespace)), "{text}");
+    assert!(text.contains("only 2") && text.contains("konverge.dev/allow-deletes=3"), "{text}");
+    assert_eq!((error.class(), error.reason()), (ErrorClass::Permanent, "TooManyDeletions"));
+    assert!(error.done().is_change());
     assert_eq!(stage.names().await.len(), 4);
     assert!(stage.children.get("c0").await.unwrap().data.is_some(), "what is wanted is applied");
     let api = samples(&stage.client, &stage.namespace).await;
@@ -264,7 +272,7 @@ async fn row_34_a_set_tells_which_children_are_not_ready() {
     let stage = stage().await;
     let owner = stage.owner("owner").await;
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
-    let deployment: k8s_openapi::api::apps::v1::Deployment = serde_json::from_value(json!({
+    let deployment: Deployment = serde_json::from_value(json!({
         "metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     }))
     .unwrap();
@@ -272,7 +280,7 @@ async fn row_34_a_set_tells_which_children_are_not_ready() {
     let report = set().apply(&stage.applier).await.unwrap();
     let waiting: Vec<_> = report.not_ready().map(|(object, why)| format!("{object}: {why}")).collect();
     assert_eq!(waiting, [format!("Deployment {}/web: in progress: replicas: 0 of 1", stage.namespace)]);
-    let api: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let api: Api<Deployment> = Api::namespaced(stage.client.clone(), &stage.namespace);
     let status = json!({"status": {
         "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1, "observedGeneration": 1,
         "conditions": [{"type": "Available", "status": "True", "reason": "R", "message": ""}],
@@ -283,4 +291,38 @@ async fn row_34_a_set_tells_which_children_are_not_ready() {
     let report = set().observe([&seen]).observe([&app]).apply(&stage.applier).await.unwrap();
     assert_eq!(report.not_ready().count(), 0);
     assert!(!report.is_change());
+}
+
+#[tokio::test]
+async fn row_34_children_wait_for_those_before_them() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    assert!(stage.apply(&owner, vec![config_map(None, "old", &[])]).await.unwrap().is_change());
+    let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+        "metadata": {"name": "disk"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    }))
+    .unwrap();
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let apply = async || {
+        let (seen, disks) =
+            (stage.seen(&stage.children, &owner).await, claims.list(&ListParams::default()).await.unwrap());
+        let set = DesiredSet::new(Owner::of(&owner).unwrap()).observe(&seen).observe(&disks.items);
+        let set = set.add(config_map(None, "first", &[])).add(claim.clone()).when_ready();
+        set.add(config_map(None, "second", &[]))
+            .add(config_map(None, "third", &[]))
+            .apply(&stage.applier)
+            .await
+            .unwrap()
+    };
+    for _ in 0..2 {
+        let report = apply().await;
+        let waiting: Vec<_> = report.waiting.iter().map(|object| &*object.name).collect();
+        assert_eq!((waiting, report.not_ready().count()), (vec!["second", "third"], 1));
+        assert_eq!(stage.names().await, ["first", "old"]);
+    }
+    let bound = json!({"status": {"phase": "Bound"}});
+    claims.patch_status("disk", &PatchParams::default(), &Patch::Merge(&bound)).await.unwrap();
+    let report = apply().await;
+    assert!(report.waiting.is_empty() && report.pruned.len() == 1);
+    assert_eq!(stage.names().await, ["first", "second", "third"]);
 }

@@ -88,6 +88,17 @@ fn workloads() -> Vec<Sample> {
             json!({"spec": {"replicas": 0, "selector": selector, "template": template()}}),
             true,
         ),
+        // The API server writes half a core in its own way.
+        (
+            "apps",
+            "v1",
+            "Deployment",
+            json!({"spec": {"selector": selector, "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "a", "image": "a", "resources": {"limits": {"cpu": "0.5"}}}]}
+            }}}),
+            false,
+        ),
         (
             "apps",
             "v1",

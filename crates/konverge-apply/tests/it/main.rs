@@ -4,9 +4,11 @@
 mod applying;
 mod desired;
 mod events;
+mod faults;
 mod finalizers;
 mod in_step;
 mod migration;
+mod parity;
 mod secrets;
 mod status;
 mod witness;

@@ -35,7 +35,7 @@ pub(super) struct SampleStatus {
     ready: Option<bool>,
     target: Option<String>,
     #[serde(default)]
-    conditions: Conditions,
+    pub(super) conditions: Conditions,
 }
 
 /// Installs the kind, once.

@@ -30,6 +30,8 @@ pub(super) struct State<K> {
     pub(super) undecodable: HashMap<ObjectKey, String>,
     pub(super) indexes: Vec<Arc<dyn Indexer<K>>>,
     own_writes: OwnWrites,
+    /// Objects as they were before writes of ours that the watch has not shown yet.
+    before: HashMap<ObjectKey, Arc<K>>,
     writing: HashMap<ObjectKey, Held<K>>,
 }
 
@@ -49,6 +51,7 @@ impl<K> Default for State<K> {
             undecodable: HashMap::new(),
             indexes: Vec::new(),
             own_writes: OwnWrites::default(),
+            before: HashMap::new(),
             writing: HashMap::new(),
         }
     }
@@ -81,6 +84,7 @@ impl<K: Resource> State<K> {
     /// What is in that namespace, or anywhere, and was not listed is gone.
     pub(super) fn listed(&mut self, namespace: Option<&str>, listed: &HashSet<ObjectKey>) -> Changes<K> {
         self.own_writes.sweep(Instant::now());
+        self.forget_before();
         let is_missing =
             |key: &ObjectKey| (namespace.is_none() || key.namespace.as_deref() == namespace) && !listed.contains(key);
         self.undecodable.retain(|key, _| !is_missing(key));
@@ -129,6 +133,9 @@ impl<K: Resource> State<K> {
             self.own_writes.wrote(key, uid.as_deref(), &version, Instant::now());
             let new = Arc::new(object);
             let old = self.replace(key, Some(&new));
+            if let Some(old) = &old {
+                self.before.entry(key.clone()).or_insert_with(|| Arc::clone(old));
+            }
             changes.push((key.clone(), Change { old, new: Some(new), listed: false }));
         }
         (changes, self.end_write(key))
@@ -149,12 +156,17 @@ impl<K: Resource> State<K> {
         let was_undecodable = self.undecodable.remove(key).is_some();
         let meta = object.meta();
         let version = meta.resource_version.as_deref().unwrap_or_default();
-        match self.own_writes.read_apply(key, meta.uid.as_deref(), version, Instant::now()) {
+        let reading = self.own_writes.read_apply(key, meta.uid.as_deref(), version, Instant::now());
+        let before = self.before.get(key).cloned();
+        if !self.own_writes.awaits_any(key, Instant::now()) {
+            self.before.remove(key);
+        }
+        match reading {
             Reading::Echo => None,
             // It happened before our write, which may have been made without knowing it.
             Reading::Overtaken => {
                 let new = self.objects.get(key).cloned()?;
-                Some(Change { old: None, new: Some(new), listed })
+                Some(Change { old: before, new: Some(new), listed })
             }
             Reading::News => {
                 let known = self.objects.get(key).map(|known| known.meta());
@@ -174,6 +186,9 @@ impl<K: Resource> State<K> {
     fn gone(&mut self, key: &ObjectKey, uid: Option<&str>) -> Option<Change<K>> {
         self.undecodable.remove(key);
         let reading = self.own_writes.read_delete(key, uid, Instant::now());
+        if !self.own_writes.awaits_any(key, Instant::now()) {
+            self.before.remove(key);
+        }
         let known = self.objects.get(key)?;
         if known.meta().uid.as_deref() != uid {
             // A predecessor. If it went before a write of ours made the object anew, that write may not have known.
@@ -183,6 +198,11 @@ impl<K: Resource> State<K> {
         }
         let old = self.replace(key, None);
         (reading == Reading::News).then_some(Change { old, new: None, listed: false })
+    }
+
+    fn forget_before(&mut self) {
+        let (own_writes, now) = (&mut self.own_writes, Instant::now());
+        self.before.retain(|key, _| own_writes.awaits_any(key, now));
     }
 
     fn replace(&mut self, key: &ObjectKey, new: Option<&Arc<K>>) -> Option<Arc<K>> {

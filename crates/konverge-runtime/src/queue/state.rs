@@ -97,6 +97,8 @@ struct Entry {
     /// Since when a worker has it.
     in_flight: Option<Instant>,
     failures: u32,
+    /// Whether the run in flight began before what made the earlier ones fail has changed.
+    is_outdated: bool,
 }
 
 /// Keys waiting, delayed and in flight.
@@ -173,6 +175,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let entry = self.entries.get_mut(key)?;
         let started = entry.in_flight.take()?;
         entry.failures = match completion {
+            _ if std::mem::take(&mut entry.is_outdated) => 0,
             Completion::Retry(_) => entry.failures.saturating_add(1),
             Completion::Done | Completion::DoneUntil(_) => 0,
         };
@@ -194,6 +197,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn forget_failures(&mut self, key: &K) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.failures = 0;
+            entry.is_outdated = entry.in_flight.is_some();
         }
     }
 

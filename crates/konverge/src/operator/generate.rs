@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use konverge_gen::{Files, files::FilesError, reference, role::Grant};
+use konverge_gen::{Files, files::FilesError, reference};
 use prometheus_client::registry::Registry;
 
 use super::Operator;
@@ -20,20 +20,22 @@ pub enum GenerateError {
 }
 
 impl Operator {
-    /// All generated files: `crds.yaml`, `role.yaml` for a service account in `namespace`, and `reference.md`.
+    /// All generated files: `crds.yaml`, `role.yaml` for a service account in `namespace`, `others.yaml` with what
+    /// else its parts bring, and `reference.md`.
     pub fn generate(&self, namespace: &str) -> Result<Files, GenerateError> {
         let mut files = Files::default();
-        let crds = self.crds();
+        let crds = self.crds(namespace);
         if !crds.is_empty() {
             files.objects("crds.yaml", &crds)?;
         }
-        let grant = Grant {
-            program: self.program,
-            namespace,
-            everywhere: self.access().rules(),
-            at_home: self.access_at_home().rules(),
-        };
-        files.objects("role.yaml", &grant.objects().map_err(GenerateError::Object)?)?;
+        files.objects("role.yaml", &self.grant(namespace).objects().map_err(GenerateError::Object)?)?;
+        let mut others = Vec::new();
+        for part in &self.parts {
+            others.extend(part.objects(&self.home(namespace)).map_err(GenerateError::Object)?);
+        }
+        if !others.is_empty() {
+            files.objects("others.yaml", &others)?;
+        }
         files.text("reference.md", self.reference());
         Ok(files)
     }

@@ -39,6 +39,8 @@ pub struct Setup {
     /// The name of the program.
     pub program: &'static str,
     pub(crate) object_metrics: ObjectMetrics,
+    #[cfg(feature = "external")]
+    pub(crate) outside: Option<konverge_external::Metrics>,
     options: Options,
     queues: Vec<queues::Shown>,
 }
@@ -100,6 +102,16 @@ impl Setup {
         }
     }
 
+    /// The settings in force.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The namespace that the program runs in: that of its lease if one was named, else the client's own.
+    pub fn namespace(&self) -> &str {
+        self.options.lease_namespace.as_deref().unwrap_or_else(|| self.client.default_namespace())
+    }
+
     pub(crate) fn show_queue(&mut self, queue: &Queue<ObjectKey>) {
         self.queues.push(queues::shown(queue));
     }
@@ -142,11 +154,13 @@ impl Operator {
             metrics,
             program,
             object_metrics,
+            #[cfg(feature = "external")]
+            outside: None,
             options,
             queues: Vec::new(),
         };
         for part in parts {
-            part.install(&mut setup)?;
+            part.install(&mut setup).await?;
         }
         let Setup { mut manager, caches, queues, options, .. } = setup;
         caches.install(&mut manager);

@@ -1,6 +1,6 @@
-//! From a ConfigMapSync to its copy and back to nothing.
+//! From a `ConfigMapSync` to its copy and back to nothing.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use configmapsync_operator::{ConfigMapSync, ConfigMapSyncSpec};
 use k8s_openapi::api::{
@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     events::v1::Event,
     rbac::v1::PolicyRule,
 };
-use konverge_testkit::{AuditEntry, ControlPlane, Options, Process, ProcessSpec, RoleUse, eventually, free_port};
+use konverge_testkit::{AuditEntry, ControlPlane, InstalledOperator, Options, Process, RoleUse, eventually};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 struct Stage {
     plane: ControlPlane,
     client: Client,
-    kubeconfig: PathBuf,
+    operator: InstalledOperator,
     /// Where the objects are.
     home: String,
     /// Where the copies are.
@@ -34,21 +34,14 @@ impl Stage {
         let client = plane.admin_client().await.unwrap();
         let operator_namespace = plane.namespace("operator").await.unwrap();
         let files = configmapsync_operator::operator().generate(&operator_namespace).unwrap();
-        plane.apply(&files.manifest()).await.unwrap();
-        let kubeconfig = plane.service_account_kubeconfig(&operator_namespace, PROGRAM).await.unwrap();
+        let operator = plane.install(PROGRAM, &operator_namespace, &files.manifest()).await.unwrap();
         let (home, target) = (plane.namespace("home").await.unwrap(), plane.namespace("target").await.unwrap());
-        Self { plane, client, kubeconfig, home, target }
+        Self { plane, client, operator, home, target }
     }
 
     async fn operator(&self, name: &str) -> Process {
-        let port = free_port().unwrap();
-        let spec = ProcessSpec::new(name, env!("CARGO_BIN_EXE_configmapsync-operator"))
-            .args(["--leader-election", "--address", &format!("127.0.0.1:{port}")])
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig);
-        let mut process = Process::start(self.plane.run_directory(), spec).unwrap();
-        process.ready("readiness", Duration::from_secs(60), || async move { is_ready(port).await }).await.unwrap();
-        process
+        let binary = env!("CARGO_BIN_EXE_configmapsync-operator");
+        self.operator.start(name, binary, &["--leader-election"]).await.unwrap()
     }
 
     fn syncs(&self) -> Api<ConfigMapSync> {
@@ -86,24 +79,11 @@ impl Stage {
                 })
             })
         });
-        match found.await {
-            Ok(sync) => sync,
-            Err(_) => panic!("{name} says {:?}", syncs.get(name).await.unwrap().status),
+        if let Ok(sync) = found.await {
+            return sync;
         }
+        panic!("{name} says {:?}", syncs.get(name).await.unwrap().status)
     }
-
-    fn requests(&self) -> Vec<AuditEntry> {
-        let all = self.plane.audit_log().unwrap().entries().unwrap();
-        all.into_iter().filter(|entry| entry.user.username.ends_with(&format!(":{PROGRAM}"))).collect()
-    }
-}
-
-async fn is_ready(port: u16) -> bool {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let Ok(mut stream) = tokio::net::TcpStream::connect(("127.0.0.1", port)).await else { return false };
-    let asked = stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
-    let mut answer = String::new();
-    asked.is_ok() && stream.read_to_string(&mut answer).await.is_ok() && answer.starts_with("HTTP/1.1 200")
 }
 
 fn map(data: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -125,6 +105,7 @@ async fn a_copy_follows_its_object_from_beginning_to_end() {
     stage.copied("cms-app", &[("LOG_LEVEL", "info")]).await;
     let sync = stage.says("app", "Ready", "True", "ConfigMapSynced").await;
     assert!(sync.status.as_ref().unwrap().ready);
+    assert_eq!(sync.labels()["configmapsync.example.io/synced-to"], stage.target);
     assert_eq!(sync.finalizers(), ["configmapsync.example.io/cleanup"]);
     let events = Api::<Event>::namespaced(stage.client.clone(), &stage.home);
     let told = eventually(LIMIT, || async {
@@ -165,9 +146,11 @@ async fn a_copy_follows_its_object_from_beginning_to_end() {
     gone.await.unwrap();
 
     operator.terminate(Duration::from_secs(40)).await.unwrap();
-    let grant = configmapsync_operator::operator();
-    let rules: Vec<PolicyRule> = [grant.access().rules(), grant.access_at_home().rules()].concat();
-    assert_eq!(RoleUse::of(&stage.requests(), &rules), RoleUse::default(), "no 403 and no verb unused");
+    let requests = stage.operator.requests(&stage.plane.audit_log().unwrap()).unwrap();
+    let operator = configmapsync_operator::operator();
+    let grant = operator.grant("default");
+    let rules: Vec<PolicyRule> = [grant.everywhere, grant.at_home].concat();
+    assert_eq!(RoleUse::of(&requests, &rules), RoleUse::default(), "no 403 and no verb unused");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -222,11 +205,12 @@ async fn at_rest_and_after_a_restart_nothing_is_written() {
     // Whatever the second has to say about what it finds, it says before it follows this change.
     stage.create("last", &[("a", "b")]).await;
     stage.says("last", "Ready", "True", "ConfigMapSynced").await;
-    let writes: Vec<_> = audit
-        .entries()
+    let writes: Vec<_> = stage
+        .operator
+        .requests(&audit)
         .unwrap()
         .into_iter()
-        .filter(|entry| entry.is_mutating() && entry.user.username.ends_with(&format!(":{PROGRAM}")))
+        .filter(AuditEntry::is_mutating)
         .filter(|entry| entry.object_ref.resource != "leases" && !entry.object_ref.name.ends_with("last"))
         .filter(|entry| entry.object_ref.resource != "events")
         .map(|entry| entry.request_uri)

@@ -28,6 +28,11 @@ pub struct Stated {
 }
 
 impl Stated {
+    /// What an answer that came now states.
+    pub(super) fn by(snapshot: &Snapshot) -> Self {
+        Self { environment_id: snapshot.environment_id.clone(), version: snapshot.version, since: Instant::now() }
+    }
+
     /// Whether it says the same of the environment; when that was learned does not matter.
     pub fn agrees_with(&self, other: &Self) -> bool {
         self.environment_id == other.environment_id && self.version == other.version
@@ -172,11 +177,7 @@ impl State {
     }
 
     fn learn(&mut self, snapshot: &Snapshot) {
-        let stated = Stated {
-            environment_id: snapshot.environment_id.clone(),
-            version: snapshot.version,
-            since: Instant::now(),
-        };
+        let stated = Stated::by(snapshot);
         if !self.stated.as_ref().is_some_and(|before| before.agrees_with(&stated)) {
             self.stated = Some(stated);
         }

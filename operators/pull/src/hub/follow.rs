@@ -2,13 +2,16 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use futures::{Stream, StreamExt};
+use futures::{
+    FutureExt, Stream, StreamExt,
+    future::{Fuse, FusedFuture},
+};
 use konverge_core::backoff::Backoff;
 use konverge_zopp_client::{FetchError, WatchEvent};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
-use super::{Wake, fetch::Fetcher};
+use super::{Stated, Wake, fetch::Fetcher, missed::Missed};
 use crate::metrics::Metrics;
 
 /// From a second, so that a restarted server is found again at once, to half a minute, twice as often as the poll.
@@ -56,48 +59,76 @@ impl Follow {
         let known = self.fetcher.stated().map(|stated| stated.version);
         let opened = self.fetcher.reader().watch(known).await;
         // Also without a stream the poll's question is asked: whether the environment can be read decides what is said.
-        self.look(Look::Connected).await;
+        self.look().await;
         let stream = opened?;
         let _open = self.metrics.stream_opened();
         debug!(environment = %self.fetcher.reader().name(), "stream open");
         self.listen(stream).await
     }
 
+    /// Reads the stream at every moment, also while a poll is under way: a change that both tell is no missed one.
     async fn listen(&self, stream: impl Stream<Item = Result<WatchEvent, FetchError>>) -> Result<(), FetchError> {
         let mut stream = pin!(stream);
+        let mut poll = pin!(Fuse::terminated());
+        let mut missed = Missed::default();
         let mut failures = 0;
-        let mut next_look = self.next_poll();
+        let mut next_poll = poll_after(self.poll_interval);
         loop {
             tokio::select! {
+                // The stream before all others: what has arrived counts as told.
+                biased;
                 event = stream.next() => match event {
                     Some(Ok(WatchEvent::Changed { version, .. })) => {
+                        missed.told(version);
                         self.fetcher.changed(version);
                         (self.wake)(self.fetcher.reader().name());
                     }
                     Some(Ok(WatchEvent::Resync { .. })) => {
-                        self.look(Look::Connected).await;
+                        self.look().await;
                     }
                     Some(Err(error)) => return Err(error),
                     None => return Ok(()),
                 },
-                () = sleep_until(next_look) => {
-                    if self.look(Look::Poll).await {
-                        failures = 0;
-                        next_look = self.next_poll();
-                    } else {
+                polled = &mut poll, if !poll.is_terminated() => match polled {
+                    Polled::Nothing => {
                         failures += 1;
-                        next_look = Instant::now() + RECONNECT.delay(failures, rand::random());
+                        next_poll = Instant::now() + RECONNECT.delay(failures, rand::random());
                     }
-                }
+                    Polled::Answer(change) => {
+                        failures = 0;
+                        next_poll = poll_after(self.poll_interval);
+                        if let Some((before, found)) = change {
+                            missed.found(&before, &found, Instant::now());
+                        }
+                    }
+                },
+                () = sleep_until(next_poll), if poll.is_terminated() => poll.set(self.poll().fuse()),
                 () = self.fetcher.failed.notified() => {
-                    next_look = next_look.min(Instant::now() + RECONNECT.delay(failures + 1, rand::random()));
+                    next_poll = next_poll.min(Instant::now() + RECONNECT.delay(failures + 1, rand::random()));
+                }
+                () = until(missed.due()) => {
+                    missed.admit();
+                    self.metrics.missed_event();
+                    warn!(environment = %self.fetcher.reader().name(), "the poll found a change that the stream did not tell");
                 }
             }
         }
     }
 
-    /// Asks the server what there is, and wakes everybody if that is news. Returns whether there was an answer.
-    async fn look(&self, why: Look) -> bool {
+    /// The net beneath the stream.
+    async fn poll(&self) -> Polled {
+        let before = self.fetcher.stated();
+        let answer = self.look().await;
+        self.metrics.polled();
+        match answer {
+            None => Polled::Nothing,
+            // Out of a trouble there is no telling since when the environment has been so.
+            Some(found) => Polled::Answer(before.map(|before| (before, found))),
+        }
+    }
+
+    /// Asks the server what there is, and wakes everybody if that is news. Returns the answer if there was one.
+    async fn look(&self) -> Option<Stated> {
         let (before, trouble_before) = (self.fetcher.stated(), self.fetcher.trouble());
         self.fetcher.outdate();
         let answer = self.fetcher.snapshot().await;
@@ -106,30 +137,58 @@ impl Follow {
             (Some(before), Some(after)) => before.agrees_with(after),
             (before, after) => before.is_none() && after.is_none(),
         };
-        if matches!(why, Look::Poll) {
-            self.metrics.polled();
-            if before.is_some() && after.is_some() && !same {
-                self.metrics.missed_event();
-                warn!(environment = %self.fetcher.reader().name(), "the poll found a change that the stream did not tell");
-            }
-        }
         // Another trouble than before is news too: a server that was away may now refuse.
         if !same || trouble_before != self.fetcher.trouble() {
             (self.wake)(self.fetcher.reader().name());
         }
-        answer.is_ok()
-    }
-
-    fn next_poll(&self) -> Instant {
-        Instant::now() + self.poll_interval.mul_f64(1.0 - POLL_JITTER * rand::random::<f64>())
+        answer.ok().map(|snapshot| Stated::by(&snapshot))
     }
 }
 
-/// Why the environment is looked at.
-#[derive(Clone, Copy)]
-enum Look {
-    /// The stream was opened, or the server asked for it: changes may have been missed, as is expected then.
-    Connected,
-    /// The net beneath the stream.
-    Poll,
+/// When the next poll is due.
+fn poll_after(interval: Duration) -> Instant {
+    Instant::now() + jittered(interval, rand::random())
+}
+
+/// Until the next poll. `random` is in `0.0..1.0`.
+fn jittered(interval: Duration, random: f64) -> Duration {
+    interval.mul_f64(1.0 - POLL_JITTER * random)
+}
+
+/// What a poll brought.
+enum Polled {
+    /// No answer.
+    Nothing,
+    /// An answer: what was known when the poll began, if anything was, and what the server stated.
+    Answer(Option<(Stated, Stated)>),
+}
+
+/// Never comes if there is no such moment.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_come_up_to_a_fifth_early_and_never_late() {
+        let interval = Duration::from_mins(1);
+        for (random, seconds) in [(0.0, 60.0), (0.25, 57.0), (0.5, 54.0), (0.999_999, 48.0)] {
+            let delay = jittered(interval, random);
+            assert!((delay.as_secs_f64() - seconds).abs() < 0.001, "{random}: {delay:?}");
+        }
+    }
+
+    #[test]
+    fn hubs_that_begin_together_do_not_poll_in_step() {
+        let mut polls: Vec<_> = (0..100).map(|_| poll_after(Duration::from_hours(1))).collect();
+        polls.sort();
+        let spread = polls[99] - polls[0];
+        assert!(spread > Duration::from_mins(6), "{spread:?}");
+    }
 }

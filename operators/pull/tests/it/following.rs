@@ -20,6 +20,19 @@ async fn keys_come_change_and_go_and_foreign_keys_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_value_need_not_be_text() {
+    let (world, scene, _operator) = World::in_step().await;
+    let bytes: Vec<u8> = (0..=u8::MAX).rev().collect();
+    scene.set("KEYSTORE", &bytes);
+    eventually("the bytes are there", async || {
+        let data = world.secrets().get("backend").await.unwrap().data.unwrap_or_default();
+        let held = data.get("KEYSTORE").map(|value| value.0.clone()).unwrap_or_default();
+        if held == bytes { Ok(()) } else { Err(format!("{held:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_last_key_goes_when_two_reads_say_so() {
     let (world, scene, _operator) = World::in_step().await;
     scene.remove("A");

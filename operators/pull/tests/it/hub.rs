@@ -128,6 +128,25 @@ async fn the_poll_finds_and_counts_what_the_stream_did_not_tell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_change_during_a_poll_is_heard_at_once_and_not_missed() {
+    let world = World::new(Duration::from_millis(200)).await;
+    let hub = world.settled().await;
+    world.scene.hang(true);
+    until("a poll is under way", || world.scene.hanging() > 0).await;
+    let wakes = world.wakes();
+    world.scene.set("A", "2");
+    until("the stream is read", || world.wakes() > wakes && hub.stated().is_some_and(|stated| stated.version == 2))
+        .await;
+    assert_eq!(world.scene.hanging(), 1, "and the poll is still under way");
+    world.scene.hang(false);
+    // The next change is the first that is missed, and not before the stream has had its time.
+    world.scene.set_silently("A", "3");
+    until("a poll found it", || hub.stated().is_some_and(|stated| stated.version == 3)).await;
+    assert!(world.metrics().contains("konverge_pull_missed_events_total 0"), "{}", world.metrics());
+    until("counted", || world.metrics().contains("konverge_pull_missed_events_total 1")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn polls_without_news_wake_nobody() {
     let world = World::new(Duration::from_millis(50)).await;
     let _hub = world.settled().await;

@@ -79,6 +79,29 @@ async fn one_trouble_after_another_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_same_trouble_with_another_environment_is_told() {
+    let (world, first, operator) = World::in_step().await;
+    let second = world.server.create("staging");
+    for (refusal, reason) in [
+        (Status::not_found("no such environment"), "EnvironmentNotFound"),
+        (Status::permission_denied("no"), "AccessDenied"),
+    ] {
+        for (scene, times) in [(&first, 1), (&second, 2)] {
+            scene.refuse(Some(refusal.clone()));
+            world.bind("backend", scene).await;
+            world.told_times("backend", reason, times).await;
+        }
+    }
+    let unreachable = world.server.create("unreachable");
+    unreachable.refuse(Some(Status::unavailable("shutting down")));
+    world.bind("backend", &unreachable).await;
+    world.told_times("backend", "ServerUnreachable", 1).await;
+    operator.counts(r#"konverge_pull_bindings{reason="ServerUnreachable"} 1"#).await;
+    operator.counts(r#"konverge_pull_bindings{reason="AccessDenied"} 0"#).await;
+    world.holds("backend", &[("A", "1")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_cannot_be_decrypted_keeps_its_value() {
     let (world, scene, operator) = World::in_step().await;
     scene.set("B", "2");

@@ -23,7 +23,10 @@ use konverge_zopp_proto::{
     watch_secrets_response::Response as Message,
     zopp_service_server::{ZoppService, ZoppServiceServer},
 };
-use tokio::{net::TcpListener, sync::broadcast};
+use tokio::{
+    net::TcpListener,
+    sync::{broadcast, watch},
+};
 use tokio_stream::wrappers::{BroadcastStream, TcpListenerStream};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
@@ -51,6 +54,7 @@ pub(crate) struct Scene {
     asked: AtomicUsize,
     lists: AtomicUsize,
     streams: Arc<AtomicUsize>,
+    hangs: watch::Sender<bool>,
 }
 
 #[derive(Clone)]
@@ -65,7 +69,6 @@ struct Script {
     version: i64,
     values: BTreeMap<String, Stored>,
     refusal: Option<Status>,
-    hangs: bool,
 }
 
 #[derive(Clone)]
@@ -104,6 +107,7 @@ impl Scripted {
             asked: AtomicUsize::new(0),
             lists: AtomicUsize::new(0),
             streams: Arc::default(),
+            hangs: watch::Sender::new(false),
         });
         self.state.environments.lock().unwrap().insert(name.to_string(), Arc::clone(&scene));
         scene
@@ -131,7 +135,7 @@ impl Script {
         let dek = Arc::new(Dek::generate().unwrap());
         // Unique as the key is.
         let id = hex::encode(&dek.expose()[..8]);
-        Self { id, dek, version: 0, values: BTreeMap::new(), refusal: None, hangs: false }
+        Self { id, dek, version: 0, values: BTreeMap::new(), refusal: None }
     }
 
     fn put(&mut self, key: &str, stored: Option<Stored>) -> i64 {
@@ -195,9 +199,14 @@ impl Scene {
         self.script().refusal = refusal;
     }
 
-    /// Never answers `ListSecrets`, or answers again.
+    /// Leaves `ListSecrets` without an answer, until told otherwise.
     pub(crate) fn hang(&self, hangs: bool) {
-        self.script().hangs = hangs;
+        self.hangs.send_replace(hangs);
+    }
+
+    /// Calls that wait for that now.
+    pub(crate) fn hanging(&self) -> usize {
+        self.hangs.receiver_count()
     }
 
     /// Calls of any kind so far.
@@ -288,9 +297,8 @@ impl ZoppService for Service {
         let request = request.into_inner();
         let scene = self.scene(request.workspace_name, request.project_name, request.environment_name)?;
         scene.lists.fetch_add(1, Ordering::SeqCst);
-        if scene.script().hangs {
-            std::future::pending::<()>().await;
-        }
+        // Ended only by the end of the scene, which needs no answer.
+        let _ = scene.hangs.subscribe().wait_for(|hangs| !hangs).await;
         let script = scene.script();
         let secrets = script.values.iter().map(|(key, stored)| scene.seal(&script, key, stored)).collect();
         Ok(Response::new(SecretList { secrets, version: script.version }))

@@ -146,13 +146,28 @@ impl World {
         .await
     }
 
+    /// Waits until an event with this reason has been said so often on the Secret.
+    pub(crate) async fn told_times(&self, name: &str, reason: &str, times: i32) {
+        eventually(&format!("{name} is told {reason} {times} times"), async || {
+            let events = self.all_events(name).await;
+            let said = events.iter().filter(|event| event.reason.as_deref() == Some(reason));
+            let said: i32 = said.map(|event| event.series.as_ref().map_or(1, |series| series.count)).sum();
+            if said == times { Ok(()) } else { Err(format!("{said} times")) }
+        })
+        .await;
+    }
+
     /// Reasons and texts of all events on the Secret.
     pub(crate) async fn events(&self, name: &str) -> Vec<(String, String)> {
+        let events = self.all_events(name).await.into_iter();
+        events.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect()
+    }
+
+    async fn all_events(&self, name: &str) -> Vec<Event> {
         let events = Api::<Event>::namespaced(self.kubernetes.clone(), &self.namespace);
-        let all = events.list(&ListParams::default()).await.unwrap().items;
-        let ours =
-            all.into_iter().filter(|event| event.regarding.as_ref().and_then(|of| of.name.as_deref()) == Some(name));
-        ours.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect()
+        let mut all = events.list(&ListParams::default()).await.unwrap().items;
+        all.retain(|event| event.regarding.as_ref().and_then(|of| of.name.as_deref()) == Some(name));
+        all
     }
 
     /// Whether nobody writes the Secret for a while; the audit log tells also of a write that changes nothing.

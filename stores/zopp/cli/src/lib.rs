@@ -12,7 +12,7 @@
 //!
 //! # Reading order
 //! [`arguments`] → [`commands`] → [`context`] and [`scope`] (what they work with) → [`output`] and [`failure`] (what
-//! they give back) → [`value`], [`dotenv`] and [`project_file`].
+//! they give back, in a [`wiped`] buffer) → [`value`], [`dotenv`] and [`project_file`].
 
 use std::process::ExitCode;
 
@@ -25,6 +25,7 @@ pub mod output;
 pub mod project_file;
 pub mod scope;
 pub mod value;
+pub mod wiped;
 
 /// Runs the command of this process's arguments.
 pub fn main() -> ExitCode {

@@ -4,14 +4,18 @@
 //! the object is that of the answer's fields, documented on each answer; a listing is an object with one array, so that
 //! fields can be added later. Times are RFC 3339 in both. A value that is not UTF-8 text is `{"base64": "…"}`.
 
-use std::io::{ErrorKind, Write};
+use std::{
+    fs::File,
+    io::{ErrorKind, Write},
+    os::fd::AsFd,
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::ValueEnum;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use zeroize::Zeroizing;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, wiped::Wiped};
 
 /// `--output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -26,10 +30,10 @@ pub enum Format {
 /// What a command gives back.
 pub trait Answer {
     /// Appends the text for people, with its newline.
-    fn text(&self, text: &mut Vec<u8>) -> Result<(), Failure>;
+    fn text(&self, text: &mut Wiped) -> Result<(), Failure>;
 
     /// Appends the JSON object, without a newline.
-    fn json(&self, text: &mut Vec<u8>) -> serde_json::Result<()>;
+    fn json(&self, text: &mut Wiped) -> serde_json::Result<()>;
 }
 
 /// An answer made of a serialisable object and a text.
@@ -41,13 +45,13 @@ pub struct Plain<T> {
 }
 
 impl<T: Serialize> Answer for Plain<T> {
-    fn text(&self, text: &mut Vec<u8>) -> Result<(), Failure> {
-        text.extend_from_slice(self.text.as_bytes());
-        text.push(b'\n');
+    fn text(&self, text: &mut Wiped) -> Result<(), Failure> {
+        text.push(self.text.as_bytes());
+        text.push(b"\n");
         Ok(())
     }
 
-    fn json(&self, text: &mut Vec<u8>) -> serde_json::Result<()> {
+    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
         serde_json::to_writer_pretty(text, &self.object)
     }
 }
@@ -59,18 +63,19 @@ pub fn plain<T: Serialize + 'static>(object: T, text: impl Into<String>) -> Box<
 
 /// Prints the answer in one write. A reader that went away (`zopp secret list | head -1`) is no failure.
 pub fn print(answer: &dyn Answer, format: Format) -> Result<(), Failure> {
-    let mut text = Zeroizing::new(Vec::new());
+    let mut text = Wiped::default();
     match format {
         Format::Text => answer.text(&mut text)?,
         Format::Json => {
             answer
                 .json(&mut text)
                 .map_err(|source| Failure::new("the answer cannot be written as JSON").because(source))?;
-            text.push(b'\n');
+            text.push(b"\n");
         }
     }
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(&text).and_then(|()| stdout.flush()) {
+    // Past the standard library's buffer, which is never wiped.
+    let stdout = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    match stdout.and_then(|mut stdout| stdout.write_all(text.bytes())) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::new("standard output cannot be written").because(error))
         }

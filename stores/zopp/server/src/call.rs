@@ -72,6 +72,7 @@ impl Call {
             principal_id: caller.principal.id.clone(),
             user_id: caller.principal.user_id.clone(),
             client_ip: client_ip(request),
+            signature: caller.used,
             ..blank_row(action, resource_type)
         };
         Ok(Self { state: Arc::clone(state), caller, record, row })
@@ -195,6 +196,7 @@ pub(crate) fn blank_row(action: Action, resource_type: &'static str) -> AuditRow
         reason: None,
         details: None,
         client_ip: None,
+        signature: None,
     }
 }
 

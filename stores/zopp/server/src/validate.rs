@@ -1,6 +1,10 @@
 //! What may be written. Reading tolerates what older servers let in; writing does not.
 
-use konverge_zopp_crypto::SigningPublic;
+use konverge_zopp_crypto::{
+    SigningPublic,
+    envelope::{NONCE_LENGTH, TAG_LENGTH},
+    keys::KEY_LENGTH,
+};
 use tonic::Status;
 
 /// Names end up in paths, encryption contexts and terminals; none needs more.
@@ -12,14 +16,8 @@ const MAXIMUM_EMAIL: usize = 254;
 /// Invite tokens are 64 hexadecimal digits; others are not ours to make up, but have no need for more either.
 const MAXIMUM_TOKEN: usize = 256;
 
-/// Length of a wrapped 32-byte key: the key and the tag.
-const WRAPPED_KEY: usize = 48;
-/// Length of an XChaCha20-Poly1305 nonce.
-const NONCE: usize = 24;
-/// Length of a Poly1305 tag, the ciphertext of nothing.
-const TAG: usize = 16;
-/// Length of a public key.
-const PUBLIC_KEY: usize = 32;
+/// Length of a wrapped key: the key and the tag.
+const WRAPPED_KEY: usize = KEY_LENGTH + TAG_LENGTH;
 
 /// The name of a workspace, project, environment or principal. A colon would make encryption contexts, which join names with
 /// colons, ambiguous.
@@ -77,18 +75,18 @@ pub(crate) fn token(text: &str) -> Result<&str, Status> {
 /// An Ed25519 public key.
 pub(crate) fn signing_key(bytes: &[u8]) -> Result<Vec<u8>, Status> {
     SigningPublic::from_slice(bytes)
-        .map_err(|_| invalid(format!("public_key must be an Ed25519 public key of {PUBLIC_KEY} bytes")))?;
+        .map_err(|_| invalid(format!("public_key must be an Ed25519 public key of {KEY_LENGTH} bytes")))?;
     Ok(bytes.to_vec())
 }
 
 /// An X25519 public key that may be missing.
 pub(crate) fn optional_x25519_key(bytes: &[u8]) -> Result<Option<Vec<u8>>, Status> {
-    if bytes.is_empty() { Ok(None) } else { length("x25519_public_key", bytes, PUBLIC_KEY).map(Some) }
+    if bytes.is_empty() { Ok(None) } else { length("x25519_public_key", bytes, KEY_LENGTH).map(Some) }
 }
 
 /// The public half of the key a workspace key was wrapped with.
 pub(crate) fn ephemeral_key(bytes: &[u8]) -> Result<Vec<u8>, Status> {
-    length("ephemeral_pub", bytes, PUBLIC_KEY)
+    length("ephemeral_pub", bytes, KEY_LENGTH)
 }
 
 /// A wrapped 32-byte key.
@@ -98,13 +96,13 @@ pub(crate) fn wrapped_key(what: &str, bytes: &[u8]) -> Result<Vec<u8>, Status> {
 
 /// A nonce.
 pub(crate) fn nonce(what: &str, bytes: &[u8]) -> Result<Vec<u8>, Status> {
-    length(what, bytes, NONCE)
+    length(what, bytes, NONCE_LENGTH)
 }
 
-/// An encrypted value.
+/// An encrypted value; that of nothing is its tag.
 pub(crate) fn ciphertext(bytes: &[u8]) -> Result<Vec<u8>, Status> {
-    if bytes.len() < TAG {
-        return Err(invalid(format!("ciphertext must be at least {TAG} bytes long, but has {}", bytes.len())));
+    if bytes.len() < TAG_LENGTH {
+        return Err(invalid(format!("ciphertext must be at least {TAG_LENGTH} bytes long, but has {}", bytes.len())));
     }
     Ok(bytes.to_vec())
 }

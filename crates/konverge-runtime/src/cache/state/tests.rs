@@ -47,9 +47,11 @@ fn a_foreign_change_that_our_write_overtook_is_told() {
     state.begin_write(&key());
     let (_, seen) = state.wrote(&key(), object(1, 3));
     assert!(seen.is_empty());
-    assert_eq!(state.see(applied(object(1, 2))).len(), 1);
+    let told = state.see(applied(object(1, 2))).pop().unwrap().1;
+    assert_eq!(told.old.unwrap().metadata.resource_version.as_deref(), Some("1"), "as it was before our write");
     assert_eq!(version(&state), Some(3), "what is known does not go back");
     assert!(state.see(applied(object(1, 3))).is_empty());
+    assert!(state.before.is_empty());
 }
 
 #[test]
@@ -103,7 +105,7 @@ enum Step {
     ForeignDelete,
     /// We begin a write; the server commits it at once.
     Write,
-    /// We begin a deletion; the server commits it at once.
+    /// We begin a deletion; the server commits it at once, if we know the latest version.
     Delete,
     /// The answer to our write under way arrives.
     Answer,
@@ -204,7 +206,8 @@ proptest! {
                     world.answer = Some(world.commit_write());
                     Vec::new()
                 }
-                Step::Delete if world.answer.is_none() => {
+                // Deletions name the version that was seen.
+                Step::Delete if world.answer.is_none() && version(&state) == world.object.map(|(_, version)| version) => {
                     if let Some(event) = world.commit_delete() {
                         state.begin_write(&key());
                         world.answer = Some(event);

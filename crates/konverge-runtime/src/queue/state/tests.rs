@@ -45,6 +45,12 @@ fn forgotten_failures_begin_again_at_the_first_attempt() {
     state.complete(&1, Completion::Retry(Duration::ZERO), now);
     state.forget_failures(&1);
     assert_eq!(taken(&mut state, now).attempt, 1);
+    // A run that began before says nothing about what comes after.
+    state.forget_failures(&1);
+    state.complete(&1, Completion::Retry(Duration::ZERO), now);
+    assert_eq!(taken(&mut state, now).attempt, 1);
+    state.complete(&1, Completion::Retry(Duration::ZERO), now);
+    assert_eq!(taken(&mut state, now).attempt, 2);
 }
 
 #[test]

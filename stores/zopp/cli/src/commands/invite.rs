@@ -15,6 +15,7 @@ use crate::{
     failure::{Failure, failed},
     output::{Answer, plain, time},
     scope::{Place, WorkspaceArguments},
+    wiped::Wiped,
 };
 
 /// `zopp invite`
@@ -58,20 +59,20 @@ struct Created {
 }
 
 impl Answer for Created {
-    fn text(&self, text: &mut Vec<u8>) -> Result<(), Failure> {
+    fn text(&self, text: &mut Wiped) -> Result<(), Failure> {
         let Self { code, token, workspace, expires_at, code_only } = self;
         if !code_only {
-            text.extend_from_slice(format!("Invite to workspace {workspace}\n\n  ").as_bytes());
+            text.push(format!("Invite to workspace {workspace}\n\n  ").as_bytes());
         }
-        text.extend_from_slice(code.as_bytes());
-        text.push(b'\n');
+        text.push(code.as_bytes());
+        text.push(b"\n");
         if !code_only {
-            text.extend_from_slice(format!("\nToken:   {token}\nExpires: {expires_at}\n").as_bytes());
+            text.push(format!("\nToken:   {token}\nExpires: {expires_at}\n").as_bytes());
         }
         Ok(())
     }
 
-    fn json(&self, text: &mut Vec<u8>) -> serde_json::Result<()> {
+    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
         #[derive(Serialize)]
         struct Object<'a> {
             code: &'a str,

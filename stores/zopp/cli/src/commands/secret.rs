@@ -12,6 +12,7 @@ use crate::{
     output::{Answer, JsonValue, listing, plain},
     scope::{EnvironmentArguments, Place},
     value,
+    wiped::Wiped,
 };
 
 mod export;
@@ -112,17 +113,15 @@ struct Got {
 }
 
 impl Answer for Got {
-    fn text(&self, text: &mut Vec<u8>) -> Result<(), Failure> {
-        // In one piece: a buffer that grows would leave a copy of the value behind.
-        text.reserve_exact(self.value.len() + 1);
-        text.extend_from_slice(self.value.expose());
+    fn text(&self, text: &mut Wiped) -> Result<(), Failure> {
+        text.push(self.value.expose());
         if !self.raw {
-            text.push(b'\n');
+            text.push(b"\n");
         }
         Ok(())
     }
 
-    fn json(&self, text: &mut Vec<u8>) -> serde_json::Result<()> {
+    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
         #[derive(Serialize)]
         struct Object<'a> {
             key: &'a str,

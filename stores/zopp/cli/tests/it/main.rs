@@ -7,6 +7,7 @@ mod home;
 mod people;
 mod run;
 mod server;
+mod terminal;
 mod texts;
 mod unreachable;
 mod values;

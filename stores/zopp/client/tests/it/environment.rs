@@ -38,6 +38,16 @@ async fn all_values_are_read_and_the_key_only_once() {
 }
 
 #[tokio::test]
+async fn more_than_4_mib_arrive_in_one_answer() {
+    let server = Server::start().await;
+    for key in ["A", "B", "C", "D", "E"] {
+        server.state().set(key, &vec![7; 1 << 20]);
+    }
+    let snapshot = server.reader().fetch().await.unwrap();
+    assert_eq!(snapshot.values.values().map(|value| value.expose().len()).sum::<usize>(), 5 << 20);
+}
+
+#[tokio::test]
 async fn a_damaged_value_is_reported_beside_the_others() {
     let server = Server::start().await;
     server.state().set("GOOD", b"1");

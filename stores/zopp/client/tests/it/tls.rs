@@ -4,24 +4,14 @@ use std::path::PathBuf;
 
 use konverge_core::error::Classify;
 use konverge_zopp_client::{Client, ClientConfig, Connection, EnvironmentReader, FetchError};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use konverge_zopp_testing::Authority;
 use tonic::transport::{Identity, ServerTlsConfig};
 
 use crate::server::{Server, name};
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-fn authority() -> Authority {
-    let mut parameters = CertificateParams::new([]).unwrap();
-    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap()
-}
-
 async fn server(authority: &Authority) -> Server {
-    let key = KeyPair::generate().unwrap();
-    let parameters = CertificateParams::new(["localhost".to_owned()]).unwrap();
-    let certificate = parameters.signed_by(&key, authority).unwrap();
-    let identity = Identity::from_pem(certificate.pem(), key.serialize_pem());
+    let issued = authority.issue("localhost").unwrap();
+    let identity = Identity::from_pem(issued.certificate, issued.key);
     Server::start_with(Some(ServerTlsConfig::new().identity(identity))).await
 }
 
@@ -45,7 +35,7 @@ async fn fetch(server: &Server, host: &str, ca_certificate: Option<PathBuf>) -> 
 
 #[tokio::test]
 async fn the_authority_of_the_file_is_trusted() {
-    let authority = authority();
+    let authority = Authority::new().unwrap();
     let server = server(&authority).await;
     let trust = trust(&authority);
     assert_eq!(fetch(&server, "localhost", Some(trust.file)).await.unwrap(), 0);
@@ -53,7 +43,7 @@ async fn the_authority_of_the_file_is_trusted() {
 
 #[tokio::test]
 async fn nobody_else_is() {
-    let (right, wrong) = (authority(), authority());
+    let (right, wrong) = (Authority::new().unwrap(), Authority::new().unwrap());
     let server = server(&right).await;
     let (right, wrong) = (trust(&right), trust(&wrong));
     for (host, file) in
@@ -68,7 +58,7 @@ async fn nobody_else_is() {
 #[tokio::test]
 async fn a_server_without_tls_is_told_from_one_with_it() {
     let server = Server::start().await;
-    let trust = trust(&authority());
+    let trust = trust(&Authority::new().unwrap());
     let error = fetch(&server, "localhost", Some(trust.file)).await.unwrap_err();
     assert_eq!(error.reason(), "ServerUnreachable");
 }

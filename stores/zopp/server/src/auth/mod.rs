@@ -13,7 +13,7 @@ use konverge_zopp_proto::method_path;
 use prost::Message;
 use tonic::{Request, Status, metadata::MetadataMap};
 
-pub(crate) use replay::{Admission, ReplayCache};
+pub(crate) use replay::{Admission, LIFETIME_SECONDS, ReplayCache, SignatureDigest};
 
 use crate::{
     clock,
@@ -26,6 +26,8 @@ use crate::{
 pub(crate) struct Caller {
     /// As kept.
     pub principal: PrincipalRow,
+    /// What the call used up, if it may not come twice.
+    pub used: Option<SignatureDigest>,
 }
 
 impl Caller {
@@ -106,8 +108,10 @@ async fn verify(
     let principal = store.principal(principal_id).await.map_err(from_store)?.ok_or_else(refused)?;
     let public = SigningPublic::from_slice(&principal.public_key).map_err(|_| refused())?;
     signature::verify(Profile::V2, &public, method, body, signed).map_err(|_| refused())?;
+    let mut used = None;
     if repeat == Repeat::Refused {
-        match replays.admit(principal_id, &signed.signature, now) {
+        let signature = *used.insert(replay::digest(principal_id, &signed.signature));
+        match replays.admit(signature, now) {
             Admission::First => {}
             Admission::Replay => {
                 return Err(Status::unauthenticated(
@@ -119,7 +123,7 @@ async fn verify(
             }
         }
     }
-    Ok(Caller { principal })
+    Ok(Caller { principal, used })
 }
 
 /// Verifies the signature that a `Login` carries in its own fields: over the message with its signature left out.

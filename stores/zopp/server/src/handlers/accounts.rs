@@ -28,9 +28,9 @@ pub(crate) async fn join(
     state: &Arc<State>,
     request: Request<proto::JoinRequest>,
 ) -> Result<Response<proto::JoinResponse>, Status> {
-    let row = open_row(Action::UserJoin, &request);
+    let mut row = open_row(Action::UserJoin, &request);
     let result = async {
-        let proven = proven_caller(state, "Join", &request).await?;
+        let proven = proven_caller(state, "Join", &request, &mut row).await?;
         join_as(state, proven.as_ref(), request.get_ref(), &row).await
     };
     let result = result.await;
@@ -87,9 +87,9 @@ pub(crate) async fn register(
         let result = register_service(&mut call, request.into_inner()).await;
         return call.close(result).await;
     }
-    let row = open_row(Action::UserRegister, &request);
+    let mut row = open_row(Action::UserRegister, &request);
     let result = async {
-        let proven = proven_caller(state, "Register", &request).await?;
+        let proven = proven_caller(state, "Register", &request, &mut row).await?;
         register_user(state, proven.as_ref(), request.get_ref(), &row).await
     };
     let result = result.await;
@@ -169,20 +169,24 @@ async fn login_as(
     let user_id = caller.user_id()?.to_owned();
     row.principal_id.clone_from(&principal.id);
     row.user_id = Some(user_id.clone());
+    row.signature = caller.used;
     row.resource_id.clone_from(&principal.id);
     Ok(proto::LoginResponse { user_id, principal_id: principal.id })
 }
 
-/// The caller, if the request is signed. A bad signature is refused even where none is needed.
+/// The caller, if the request is signed, and on record that the signature was used. A bad signature is refused even where none is needed.
 async fn proven_caller<M: Message>(
     state: &Arc<State>,
     call: &str,
     request: &Request<M>,
+    row: &mut AuditRow,
 ) -> Result<Option<Caller>, Status> {
     if !is_signed(request.metadata()) {
         return Ok(None);
     }
-    auth::authenticate(&state.store, &state.replays, call, request, Repeat::Refused).await.map(Some)
+    let caller = auth::authenticate(&state.store, &state.replays, call, request, Repeat::Refused).await?;
+    row.signature = caller.used;
+    Ok(Some(caller))
 }
 
 fn new_principal(name: &str, public_key: &[u8], x25519_public_key: &[u8]) -> Result<NewPrincipal, Status> {

@@ -8,7 +8,7 @@ use crate::{
     clock,
     rbac::Role,
     state::State,
-    status::{from_store, or_exists},
+    status::{from_store, or_exists, or_missing},
     store::{InviteRow, NewInvite, Scope, WorkspaceRow},
     validate,
 };
@@ -108,7 +108,7 @@ pub(crate) async fn revoke(call: &mut Call, message: proto::RevokeInviteRequest)
     allowed?;
     let mut audit = call.audit(&invite.id);
     audit.workspace_id = invite.workspaces.first().map(|workspace| workspace.id.clone());
-    call.state.store.revoke_invite(&invite.id, Some(&audit)).await.map_err(|_| not_found())?;
+    call.state.store.revoke_invite(&invite.id, Some(&audit)).await.map_err(or_missing("invite", &invite.id))?;
     Ok(proto::Empty {})
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::TlsError;
-use crate::store::OpenError;
+use crate::store::{OpenError, StoreError};
 
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,9 @@ pub enum StartError {
     /// The database could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The database was opened but cannot be read.
+    #[error("cannot read from the database which requests were used: {0}; check the file and its disk")]
+    Read(#[source] StoreError),
 }
 
 fn hint(error: &io::Error) -> &'static str {

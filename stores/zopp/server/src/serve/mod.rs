@@ -19,7 +19,7 @@ pub use tls::{TlsError, TlsFiles};
 
 use crate::{
     audit::AuditQueue,
-    auth::ReplayCache,
+    auth::{LIFETIME_SECONDS, ReplayCache},
     events::EventBus,
     service::Service,
     state::State,
@@ -88,6 +88,7 @@ pub struct Server {
     health_address: SocketAddr,
     transport: tonic::transport::Server,
     store: Store,
+    replays: ReplayCache,
     recheck: Duration,
 }
 
@@ -101,7 +102,18 @@ impl Server {
         let (listener, address) = bind(&options.address, "--addr").await?;
         let (health_listener, health_address) = bind(&options.health_address, "--health-addr").await?;
         let store = Store::open(&options.database).await?;
-        Ok(Self { listener, address, health_listener, health_address, transport, store, recheck: options.recheck })
+        let used = store.used_signatures(LIFETIME_SECONDS).await.map_err(StartError::Read)?;
+        let replays = ReplayCache::remembering(used);
+        Ok(Self {
+            listener,
+            address,
+            health_listener,
+            health_address,
+            transport,
+            store,
+            replays,
+            recheck: options.recheck,
+        })
     }
 
     /// Where clients connect.
@@ -127,7 +139,7 @@ impl Server {
             store: self.store.clone(),
             events: EventBus::default(),
             publishing: tokio::sync::Mutex::default(),
-            replays: ReplayCache::default(),
+            replays: self.replays,
             audit,
             recheck: self.recheck,
             stopping: stop.clone(),

@@ -127,6 +127,8 @@ pub struct AuditRow {
     pub details: Option<String>,
     /// From where.
     pub client_ip: Option<String>,
+    /// Digest of the signature that was used for it and is not to be used again.
+    pub signature: Option<[u8; 32]>,
 }
 
 impl Store {
@@ -137,6 +139,22 @@ impl Store {
             insert(&mut transaction, row).await?;
         }
         Ok(transaction.commit().await?)
+    }
+
+    /// The digests of the signatures that were used in the last `seconds`, each with the Unix second of its use, oldest first.
+    pub async fn used_signatures(&self, seconds: i64) -> Result<Vec<([u8; 32], i64)>, StoreError> {
+        let rows: Vec<(Vec<u8>, i64)> = sqlx::query_as(
+            "SELECT signature_digest, timestamp / 1000 FROM audit_logs \
+             WHERE timestamp >= ? AND signature_digest IS NOT NULL ORDER BY timestamp",
+        )
+        .bind(clock::now_milliseconds().saturating_sub(seconds.saturating_mul(1000)))
+        .fetch_all(&self.readers)
+        .await?;
+        let used = rows.into_iter().map(|(digest, at)| {
+            let digest = digest.try_into().map_err(|_| StoreError::Corrupt("signature digest"))?;
+            Ok((digest, at))
+        });
+        used.collect()
     }
 }
 
@@ -152,7 +170,8 @@ pub(super) async fn commit_with(
 pub(super) async fn insert(connection: &mut SqliteConnection, row: &AuditRow) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO audit_logs (id, timestamp, principal_id, user_id, action, resource_type, resource_id, workspace_id, \
-         project_id, environment_id, result, reason, details, client_ip) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         project_id, environment_id, result, reason, details, client_ip, signature_digest) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(new_id())
     .bind(clock::now_milliseconds())
@@ -168,6 +187,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, row: &AuditRow) ->
     .bind(&row.reason)
     .bind(&row.details)
     .bind(&row.client_ip)
+    .bind(row.signature.as_ref().map(<[u8; 32]>::as_slice))
     .execute(connection)
     .await?;
     Ok(())

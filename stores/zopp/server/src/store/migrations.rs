@@ -7,11 +7,11 @@ use sqlx::{
 };
 
 pub(super) fn migrator() -> Migrator {
-    Migrator::with_migrations(vec![Migration::new(
-        1,
-        "initial".into(),
-        MigrationType::Simple,
-        include_str!("migrations/0001_initial.sql").into_sql_str(),
-        false,
-    )])
+    let step = |number, name: &'static str, sql: &'static str| {
+        Migration::new(number, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(vec![
+        step(1, "initial", include_str!("migrations/0001_initial.sql")),
+        step(2, "signatures", include_str!("migrations/0002_signatures.sql")),
+    ])
 }

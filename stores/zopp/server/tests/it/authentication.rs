@@ -26,6 +26,31 @@ async fn a_change_counts_once() {
 }
 
 #[tokio::test]
+async fn a_change_counts_once_also_for_a_server_that_started_anew() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    // Also what a client with a fast clock signs is remembered.
+    let times = [now(), now() + 20];
+    let signed = || times.map(|time| owner.sign_at("UpsertSecret", upsert("A"), time));
+    for request in signed() {
+        world.client().upsert_secret(request).await.unwrap();
+    }
+    let captured = signed();
+    let world = world.restart().await;
+    for replay in captured {
+        let refused = world.client().upsert_secret(replay).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unauthenticated);
+        assert!(refused.message().contains("received before"), "{refused}");
+    }
+    // Nobody else is kept waiting, whatever the clock says, within its limits.
+    owner.client = world.client();
+    for timestamp in [now() - 40, now() + 1] {
+        owner.client.upsert_secret(owner.sign_at("UpsertSecret", upsert("B"), timestamp)).await.unwrap();
+    }
+    assert_eq!(owner.list().await.unwrap().version, 4, "the replays changed nothing");
+}
+
+#[tokio::test]
 async fn a_signature_is_for_one_call_with_one_content_at_one_time() {
     let world = World::start().await;
     let owner = world.owner().await;

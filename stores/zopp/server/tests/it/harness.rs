@@ -17,7 +17,11 @@ use konverge_zopp_server::{
     store::{Location, NewInvite, Store},
 };
 use prost::Message;
-use tokio::task::JoinHandle;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Status, Streaming, metadata::MetadataMap, transport::Channel};
 
@@ -34,6 +38,7 @@ pub(crate) fn now() -> i64 {
 pub(crate) struct World {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) address: SocketAddr,
+    health_address: SocketAddr,
     pub(crate) channel: Channel,
     pub(crate) store: Store,
     pub(crate) stop: CancellationToken,
@@ -48,11 +53,11 @@ impl World {
     pub(crate) async fn start_in(directory: tempfile::TempDir, recheck: Duration) -> Self {
         let options = Options { recheck, ..Options::local(location(&directory)) };
         let server = Server::bind(options).await.unwrap();
-        let address = server.address();
+        let (address, health_address) = (server.address(), server.health_address());
         let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect_lazy();
         let (store, stop) = (server.store().clone(), CancellationToken::new());
         let running = tokio::spawn(server.run(stop.clone()));
-        Self { directory, address, channel, store, stop, running }
+        Self { directory, address, health_address, channel, store, stop, running }
     }
 
     /// Stops in order and starts again on the same file.
@@ -70,6 +75,22 @@ impl World {
 
     pub(crate) fn client(&self) -> ZoppServiceClient<Channel> {
         ZoppServiceClient::new(self.channel.clone())
+    }
+
+    /// Whoever meddles with the database; by one connection, which knows of its own changes to the schema.
+    pub(crate) async fn saboteur(&self) -> sqlx::SqlitePool {
+        let url = format!("sqlite://{}", database(&self.directory).display());
+        sqlx::sqlite::SqlitePoolOptions::new().max_connections(1).connect(&url).await.unwrap()
+    }
+
+    /// What a probe is told, from the status on.
+    pub(crate) async fn probe(&self, path: &str) -> String {
+        let mut connection = TcpStream::connect(self.health_address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.unwrap();
+        answer.strip_prefix("HTTP/1.1 ").expect("an HTTP answer").to_owned()
     }
 
     /// A token for a server invite.

@@ -1,14 +1,10 @@
 //! Probes, and TLS.
 
-use std::path::Path;
+use std::{path::Path, pin::pin};
 
 use konverge_zopp_proto::{self as proto, zopp_service_client::ZoppServiceClient};
 use konverge_zopp_server::serve::{Options, Server, TlsFiles};
-use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use konverge_zopp_testing::{Authority, Issued};
 use tokio_util::sync::CancellationToken;
 use tonic::{
     Code,
@@ -29,33 +25,39 @@ async fn grpc_health_answers_for_the_server_and_the_service() {
 }
 
 #[tokio::test]
-async fn probes_are_answered_over_plain_http() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = Server::bind(Options::local(location(&directory))).await.unwrap();
-    let (address, stop) = (server.health_address(), CancellationToken::new());
-    let running = tokio::spawn(server.run(stop.clone()));
+async fn readiness_goes_with_the_database_and_comes_back_with_it() {
+    let world = World::start().await;
     for path in ["/healthz", "/readyz"] {
-        let mut connection = TcpStream::connect(address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        connection.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{path}: {answer}");
+        let answer = world.probe(path).await;
+        assert!(answer.starts_with("200") && answer.ends_with("ok"), "{path}: {answer}");
     }
-    stop.cancel();
-    running.await.unwrap().unwrap();
+    let saboteur = world.saboteur().await;
+    sqlx::query("ALTER TABLE users RENAME TO elsewhere").execute(&saboteur).await.unwrap();
+    let answer = world.probe("/readyz").await;
+    assert!(answer.starts_with("503") && answer.ends_with("the database does not answer"), "{answer}");
+    assert!(world.probe("/healthz").await.starts_with("200"), "a restart would not help");
+    sqlx::query("ALTER TABLE elsewhere RENAME TO users").execute(&saboteur).await.unwrap();
+    assert!(world.probe("/readyz").await.starts_with("200"));
 }
 
-fn authority() -> CertifiedIssuer<'static, KeyPair> {
-    let mut parameters = CertificateParams::default();
-    parameters.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap()
-}
-
-fn issue(authority: &CertifiedIssuer<'_, KeyPair>) -> (String, String) {
-    let key = KeyPair::generate().unwrap();
-    let parameters = CertificateParams::new(["localhost".to_owned()]).unwrap();
-    (parameters.signed_by(&key, authority).unwrap().pem(), key.serialize_pem())
+#[tokio::test]
+async fn a_server_that_stops_is_not_ready_and_finishes_what_is_under_way() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    let mut reader = world.service(&mut owner).await;
+    owner.grant(&reader.principal_id, proto::Role::Read).await.unwrap();
+    let saboteur = world.saboteur().await;
+    let lock = saboteur.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let mut change = pin!(owner.set("A"));
+    assert!(futures::poll!(&mut change).is_pending());
+    // On the same connection: what was sent before this is answered has been received.
+    reader.list().await.unwrap();
+    world.stop.cancel();
+    let answer = world.probe("/readyz").await;
+    assert!(answer.starts_with("503") && answer.ends_with("stopping"), "{answer}");
+    lock.rollback().await.unwrap();
+    change.await.unwrap();
+    world.end().await;
 }
 
 fn write(directory: &Path, name: &str, content: &str) -> std::path::PathBuf {
@@ -67,8 +69,8 @@ fn write(directory: &Path, name: &str, content: &str) -> std::path::PathBuf {
 #[tokio::test]
 async fn with_a_client_authority_only_its_clients_are_let_in() {
     let directory = tempfile::tempdir().unwrap();
-    let authority = authority();
-    let (certificate, key) = issue(&authority);
+    let authority = Authority::new().unwrap();
+    let Issued { certificate, key } = authority.issue("localhost").unwrap();
     let tls = TlsFiles {
         certificate: Some(write(directory.path(), "cert.pem", &certificate)),
         key: Some(write(directory.path(), "key.pem", &key)),
@@ -79,7 +81,7 @@ async fn with_a_client_authority_only_its_clients_are_let_in() {
     let running = tokio::spawn(server.run(stop.clone()));
 
     let trusting = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority.pem()));
-    let (certificate, key) = issue(&authority);
+    let Issued { certificate, key } = authority.issue("localhost").unwrap();
     let known = trusting.clone().identity(Identity::from_pem(certificate, key));
     let call = |tls: ClientTlsConfig| {
         let channel = Channel::from_shared(url.clone()).unwrap().tls_config(tls).unwrap().connect_lazy();

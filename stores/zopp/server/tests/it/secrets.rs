@@ -1,8 +1,9 @@
 //! Secrets: versions, listings, what is kept.
 
+use konverge_zopp_proto as proto;
 use tonic::Code;
 
-use crate::harness::{World, code};
+use crate::harness::{World, code, upsert};
 
 #[tokio::test]
 async fn what_was_set_is_there_after_a_restart() {
@@ -59,4 +60,17 @@ async fn an_environment_made_anew_starts_empty() {
     owner.create_environment("production").await.unwrap();
     let listed = owner.list().await.unwrap();
     assert_eq!((listed.version, listed.secrets.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn an_environment_above_4_mib_is_listed_whole() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    for key in ["A", "B", "C", "D", "E"] {
+        let large = proto::UpsertSecretRequest { ciphertext: vec![7; 1 << 20], ..upsert(key) };
+        owner.client.upsert_secret(owner.sign("UpsertSecret", large)).await.unwrap();
+    }
+    assert_eq!(code(owner.list().await), Code::OutOfRange, "stock clients stop at 4 MiB");
+    owner.client = owner.client.max_decoding_message_size(8 << 20);
+    assert_eq!(owner.list().await.unwrap().secrets.len(), 5);
 }

@@ -3,7 +3,7 @@
 use konverge_zopp_proto as proto;
 use tonic::Code;
 
-use crate::harness::{World, code, upsert, workspace_request};
+use crate::harness::{World, code, now, upsert, workspace_request};
 
 #[tokio::test]
 async fn lengths_of_a_secret_are_checked() {
@@ -56,7 +56,7 @@ async fn lengths_of_keys_are_checked() {
 }
 
 #[tokio::test]
-async fn what_exists_is_not_made_twice_and_nothing_half_made_stays() {
+async fn what_exists_is_not_made_twice() {
     let world = World::start().await;
     let mut owner = world.owner().await;
     let other = world.join("other@example.com").await;
@@ -70,7 +70,36 @@ async fn what_exists_is_not_made_twice_and_nothing_half_made_stays() {
     let project = proto::CreateProjectRequest { workspace_name: "acme".into(), name: "backend".into() };
     let twice = world.client().create_project(owner.sign("CreateProject", project)).await;
     assert_eq!(code(twice), Code::AlreadyExists);
+}
 
-    let listed = world.client().list_workspaces(other.sign("ListWorkspaces", proto::Empty {})).await.unwrap();
-    assert!(listed.into_inner().workspaces.is_empty());
+#[tokio::test]
+async fn a_change_that_fails_in_the_database_is_no_change() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    let listed = world.client().list_workspaces(owner.sign("ListWorkspaces", proto::Empty {})).await.unwrap();
+    let workspace_ids = vec![listed.into_inner().workspaces[0].id.clone()];
+    let token = "ab".repeat(32);
+    let invite = proto::CreateInviteRequest {
+        workspace_ids,
+        expires_at: now() + 3600,
+        token: token.clone(),
+        ..Default::default()
+    };
+    owner.client.create_invite(owner.sign("CreateInvite", invite)).await.unwrap();
+
+    // The record of a change is written after the change.
+    let saboteur = world.saboteur().await;
+    sqlx::query("ALTER TABLE audit_logs RENAME TO elsewhere").execute(&saboteur).await.unwrap();
+    let request = workspace_request("other");
+    let failed = world.client().create_workspace(owner.sign("CreateWorkspace", request.clone())).await;
+    assert_eq!(code(failed), Code::Internal);
+    let revoke = proto::RevokeInviteRequest { token: token.clone() };
+    let failed = owner.client.revoke_invite(owner.sign("RevokeInvite", revoke.clone())).await.unwrap_err();
+    assert_eq!(failed.code(), Code::Internal, "the invite is there: {failed}");
+    assert!(!failed.message().contains("audit_logs"), "{failed}");
+    world.client().get_invite(proto::GetInviteRequest { token }).await.unwrap();
+
+    sqlx::query("ALTER TABLE elsewhere RENAME TO audit_logs").execute(&saboteur).await.unwrap();
+    world.client().create_workspace(owner.sign("CreateWorkspace", request)).await.unwrap();
+    owner.client.revoke_invite(owner.sign("RevokeInvite", revoke)).await.unwrap();
 }

@@ -13,6 +13,7 @@ use crate::{
     failure::{Failure, failed},
     output::{Answer, JsonValue, plain},
     scope::{EnvironmentArguments, Place},
+    wiped::Wiped,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -58,17 +59,14 @@ impl Exported {
 }
 
 impl Answer for Exported {
-    fn text(&self, text: &mut Vec<u8>) -> Result<(), Failure> {
+    fn text(&self, text: &mut Wiped) -> Result<(), Failure> {
         let dotenv = self.dotenv()?;
-        text.reserve_exact(dotenv.len() + 1);
-        text.extend_from_slice(dotenv.as_bytes());
-        text.push(b'\n');
+        text.push(dotenv.as_bytes());
+        text.push(b"\n");
         Ok(())
     }
 
-    fn json(&self, text: &mut Vec<u8>) -> serde_json::Result<()> {
-        // Enough for every byte escaped, so that the buffer with the values is not moved while it grows.
-        text.reserve_exact(self.snapshot.values.iter().map(|(key, value)| key.len() + 6 * value.len() + 16).sum());
+    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
         let mut serializer = serde_json::Serializer::pretty(text);
         let mut map = serializer.serialize_map(Some(self.snapshot.values.len()))?;
         for (key, value) in &self.snapshot.values {

@@ -1,0 +1,137 @@
+//! What the server proves its name with, and how that stays valid.
+
+mod changes;
+mod files;
+mod inject;
+mod material;
+mod pair;
+mod plan;
+mod self_made;
+mod slot;
+mod store;
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use kube::Client;
+use rustls::{RootCertStore, ServerConfig, crypto::ring, server::WebPkiClientVerifier};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+use tokio_util::sync::CancellationToken;
+
+use files::Files;
+pub use files::FilesError;
+pub use inject::Target;
+use pair::Pair;
+pub use pair::PairError;
+pub use plan::Lifetimes;
+pub use self_made::{Permissions, SelfMade};
+pub(crate) use slot::Slot;
+
+use crate::metrics::AdmissionMetrics;
+
+/// The server's certificate, in a form that keeps itself valid while the server runs.
+#[derive(Debug)]
+#[must_use = "certificates are for a server"]
+pub struct Certificates {
+    slot: Slot,
+    keeper: Keeper,
+    callers: Option<Arc<RootCertStore>>,
+}
+
+#[derive(Debug)]
+enum Keeper {
+    Nobody,
+    Files(Files),
+    SelfMade(Box<self_made::Keeper>),
+}
+
+impl Certificates {
+    /// A chain, leaf first, and the leaf's key, both PEM, which are served until the end and never renewed.
+    pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, PairError> {
+        let slot = Slot::default();
+        slot.put(Pair::from_pem(certificate, key)?, &AdmissionMetrics::default());
+        Ok(Self { slot, keeper: Keeper::Nobody, callers: None })
+    }
+
+    /// From files of a chain, leaf first, and the leaf's key, both PEM. They are read now, and every 10 seconds while the server runs: what
+    /// is new is served from the next handshake on, and what is broken is reported and leaves the old pair in service.
+    pub fn from_files(certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, FilesError> {
+        let mut files = Files::new(certificate.as_ref(), key.as_ref());
+        let slot = Slot::default();
+        if let Some(pair) = files.changed()? {
+            slot.put(pair, &AdmissionMetrics::default());
+        }
+        Ok(Self { slot, keeper: Keeper::Files(files), callers: None })
+    }
+
+    /// Of the program's own, which needs neither cert-manager nor anybody's care. Nothing happens before the server runs; then the
+    /// certificate is read or made, and everything that was declared is told the authority, again and again until it succeeds.
+    /// Until there is a certificate, handshakes fail, and readiness says why.
+    pub fn self_made(client: Client, options: SelfMade) -> Self {
+        Self { slot: Slot::default(), keeper: Keeper::SelfMade(Box::new(options.keeper(client))), callers: None }
+    }
+
+    /// How often files are looked at, instead of every 10 seconds. Means nothing for certificates of the program's own, whose
+    /// [`Lifetimes`] say it.
+    pub fn look_every(mut self, pause: Duration) -> Self {
+        if let Keeper::Files(files) = &mut self.keeper {
+            files.look_every(pause);
+        }
+        self
+    }
+
+    /// Answers only callers with a certificate of one of these authorities, given as PEM.
+    ///
+    /// An API server has one only if its administrator gave it one, with `--admission-control-config-file`; without, every caller
+    /// that reaches the port is answered.
+    pub fn only_for(self, authorities: &[u8]) -> Result<Self, PairError> {
+        let mut callers = RootCertStore::empty();
+        for authority in CertificateDer::pem_slice_iter(authorities) {
+            let authority = authority.map_err(PairError::CertificatePem)?;
+            callers.add(authority).map_err(|error| PairError::Certificate(error.to_string()))?;
+        }
+        if callers.is_empty() {
+            return Err(PairError::NoCertificate);
+        }
+        Ok(Self { callers: Some(Arc::new(callers)), ..self })
+    }
+
+    /// A check that fails before the certificate does: when a new one cannot be read, renewed or made known, or is overdue.
+    ///
+    /// For alerts and `?verbose`, rather than for readiness: an unready server answers nobody, with however good a certificate.
+    pub fn in_order(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
+        let slot = self.slot.clone();
+        move || slot.in_order(Timestamp::now())
+    }
+
+    pub(crate) fn slot(&self) -> Slot {
+        self.slot.clone()
+    }
+
+    /// How connections are secured.
+    pub(crate) fn server_config(&self) -> Result<ServerConfig, rustls::Error> {
+        let provider = Arc::new(ring::default_provider());
+        let builder =
+            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+        let builder = match &self.callers {
+            None => builder.with_no_client_auth(),
+            Some(callers) => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(callers), provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| rustls::Error::General(error.to_string()))?)
+            }
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(self.slot.clone()));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    /// Keeps the certificate valid until told to stop.
+    pub(crate) async fn keep(self, metrics: AdmissionMetrics, stop: CancellationToken) {
+        self.slot.show(&metrics);
+        match self.keeper {
+            Keeper::Nobody => {}
+            Keeper::Files(files) => files.keep(self.slot, metrics, stop).await,
+            Keeper::SelfMade(keeper) => keeper.keep(self.slot, metrics, stop).await,
+        }
+    }
+}

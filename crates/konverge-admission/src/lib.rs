@@ -1,0 +1,74 @@
+//! Webhooks that the API server calls before it stores or returns an object: rules, changes, defaults and conversions, with
+//! their server, their certificates and their declarations.
+//!
+//! Read in this order: [`handler`], what an author writes; [`review`], what it is told, and [`verdict`], what it says;
+//! [`conversion`], one kind in several versions; [`webhook`] and [`webhooks`], what is called for what; [`configuration`], how the
+//! API server learns of it; [`server`], who answers; [`certificates`], how it proves its name; [`metrics`], what can be counted.
+//!
+//! ```no_run
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use konverge_admission::{
+//!     Certificates, Location, Review, Validator, Verdict, Webhook, WebhookServer, Webhooks,
+//!     certificates::{SelfMade, Target},
+//! };
+//! use tokio_util::sync::CancellationToken;
+//!
+//! struct Settings;
+//!
+//! impl Validator<ConfigMap> for Settings {
+//!     type Error = std::convert::Infallible;
+//!
+//!     async fn validate(&self, review: &Review<ConfigMap>) -> Result<Verdict, Self::Error> {
+//!         let empty = review.object.as_ref().is_some_and(|object| object.data.is_none());
+//!         Ok(Verdict::unless(empty.then_some(("data", "needs a setting"))))
+//!     }
+//! }
+//!
+//! # async fn run(client: kube::Client, stop: CancellationToken) -> Result<(), Box<dyn std::error::Error>> {
+//! let webhook = Webhook::of::<ConfigMap>().object_labels([("kind", "settings")]);
+//! let webhooks = Webhooks::new().validate(webhook, Settings);
+//! let mut certificates = SelfMade::new("shop", "settings-webhooks");
+//! if let Some(declared) = webhooks.validating_configuration("settings", &Location::service("shop", "settings-webhooks")) {
+//!     certificates = certificates.inject(Target::ApplyValidating(Box::new(declared)));
+//! }
+//! let certificates = Certificates::self_made(client, certificates);
+//! WebhookServer::bind(([0, 0, 0, 0], 9443).into(), webhooks, certificates).await?.run(stop).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Guarantees: an answer has the uid and the version of its question; what a handler did not change is sent back to the letter,
+//! fields that its type does not know among it; a handler that fails or panics harms no other call, and leaves the decision to the
+//! failure policy; a valid certificate is never exchanged for one that cannot be served; no certificate is served before the API
+//! server was seen to know its authority, unless nothing else is left; a stop lets calls end, within a limit.
+//!
+//! Assumes that the API server is the caller: whoever reaches the port is answered, unless
+//! [`Certificates::only_for`] says otherwise.
+//!
+//! Does not: keep a handler from changing things on the side, which it must not, as the request may still be refused elsewhere;
+//! make the Service that leads here; migrate objects that are stored in an old version.
+
+mod admission;
+pub mod certificates;
+pub mod configuration;
+pub mod conversion;
+mod endpoint;
+pub mod handler;
+pub mod metrics;
+mod patch;
+pub mod review;
+pub mod server;
+pub mod verdict;
+pub mod webhook;
+pub mod webhooks;
+
+pub use certificates::Certificates;
+pub use configuration::Location;
+pub use conversion::Converter;
+pub use handler::{Defaulter, Mutation, Mutator, Validator};
+pub use metrics::AdmissionMetrics;
+pub use review::{Operation, Review, Undecodable};
+pub use server::{Limits, Security, WebhookServer};
+pub use verdict::Verdict;
+pub use webhook::{FailurePolicy, OnUndecodable, SideEffects, Webhook};
+pub use webhooks::{RegistrationError, Webhooks};

@@ -1,0 +1,227 @@
+//! Asking the API server, for what no cache holds: is it there, what is there, when is it so.
+//!
+//! A reconciler reads from its caches. These are for the start of a program, for tests and for tools; a single object is read with
+//! `Api::get_opt`.
+
+use std::{fmt::Debug, pin::pin, time::Duration};
+
+use futures::{Stream, StreamExt};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::ListParams,
+    core::PartialObjectMeta,
+    runtime::{
+        WatchStreamExt,
+        watcher::{Error as WatchError, watch_object},
+    },
+};
+use serde::de::DeserializeOwned;
+
+/// Objects per answer: some megabytes at most, and few answers.
+const PAGE: u32 = 500;
+
+/// The namespace and the name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// Its namespace; none for cluster-scoped kinds.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+/// Whether there is an object of this name. Only its metadata is asked for.
+pub async fn exists<K>(api: &Api<K>, name: &str) -> Result<bool, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug + Resource,
+{
+    Ok(api.get_metadata_opt(name).await?.is_some())
+}
+
+/// All objects that the parameters select, read page by page.
+pub async fn list_all<K>(api: &Api<K>, parameters: &ListParams) -> Result<Vec<K>, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug + Resource,
+{
+    let mut pages = Pages::new(parameters);
+    loop {
+        let page = api.list(&pages.next()).await;
+        if pages.take(page.map(|list| (list.items, list.metadata.continue_)))? {
+            return Ok(pages.items);
+        }
+    }
+}
+
+/// Namespaces and names of all objects that the parameters select. Only their metadata is asked for.
+pub async fn list_names<K>(api: &Api<K>, parameters: &ListParams) -> Result<Vec<Name>, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug + Resource,
+{
+    let mut pages = Pages::new(parameters);
+    loop {
+        let page = api.list_metadata(&pages.next()).await;
+        if pages.take(page.map(|list| (list.items, list.metadata.continue_)))? {
+            let name = |object: PartialObjectMeta<K>| Name { namespace: object.namespace(), name: object.name_any() };
+            return Ok(pages.items.into_iter().map(name).collect());
+        }
+    }
+}
+
+/// A list that comes page by page. One that took so long that the API server forgot its beginning is begun again, once.
+struct Pages<'a, T> {
+    parameters: &'a ListParams,
+    items: Vec<T>,
+    token: Option<String>,
+    begun_again: bool,
+}
+
+impl<'a, T> Pages<'a, T> {
+    fn new(parameters: &'a ListParams) -> Self {
+        Self { parameters, items: Vec::new(), token: None, begun_again: false }
+    }
+
+    /// How to ask for the next page.
+    fn next(&self) -> ListParams {
+        let next = self.parameters.clone().limit(self.parameters.limit.unwrap_or(PAGE));
+        match &self.token {
+            None => next,
+            // The first page decides which state of the world the others are of.
+            Some(token) => {
+                ListParams { continue_token: Some(token.clone()), resource_version: None, version_match: None, ..next }
+            }
+        }
+    }
+
+    /// Takes a page with the token of the rest. Whether it was the last.
+    fn take(&mut self, page: Result<(Vec<T>, Option<String>), kube::Error>) -> Result<bool, kube::Error> {
+        match page {
+            Ok((more, rest)) => {
+                self.items.extend(more);
+                self.token = rest.filter(|token| !token.is_empty());
+                Ok(self.token.is_none())
+            }
+            Err(kube::Error::Api(status)) if status.code == 410 && self.token.is_some() && !self.begun_again => {
+                (self.token, self.begun_again) = (None, true);
+                self.items.clear();
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What was waited for did not come.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The time is over.
+    #[error("{kind} {name:?} was not {what} within {limit:?}{}", last.as_ref().map(|error| format!("; last seen: {error}")).unwrap_or_default())]
+    NotInTime {
+        /// The kind.
+        kind: String,
+        /// The name.
+        name: String,
+        /// What was waited for.
+        what: String,
+        /// How long.
+        limit: Duration,
+        /// Why the API server could not be asked in the end, if so.
+        last: Option<String>,
+    },
+    /// Somebody asked to stop.
+    #[error("stopped waiting until {kind} {name:?} is {what}")]
+    Cancelled {
+        /// The kind.
+        kind: String,
+        /// The name.
+        name: String,
+        /// What was waited for.
+        what: String,
+    },
+}
+
+/// Waits until `condition` holds for the object of this name, which is `None` while there is none, and gives it as it was then. It is
+/// watched, not polled; an API server that is away is waited for.
+///
+/// Ends with an error after `limit`, and as soon as `cancelled` is done. `what` completes the sentence "the object is …".
+pub async fn wait_for<K>(
+    api: &Api<K>,
+    name: &str,
+    what: &str,
+    condition: impl FnMut(Option<&K>) -> bool,
+    limit: Duration,
+    cancelled: impl Future<Output = ()>,
+) -> Result<Option<K>, WaitError>
+where
+    K: Resource<DynamicType: Default> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let kind = K::kind(&K::DynamicType::default()).into_owned();
+    let (name, what) = (name.to_owned(), what.to_owned());
+    let states = watch_object(api.clone(), &name).default_backoff();
+    let mut last = None;
+    let held = first(states, condition, &mut last);
+    tokio::select! {
+        biased;
+        () = cancelled => Err(WaitError::Cancelled { kind, name, what }),
+        held = tokio::time::timeout(limit, held) => {
+            held.map_err(|_| WaitError::NotInTime { kind, name, what, limit, last })
+        }
+    }
+}
+
+/// The first state for which the condition holds. The stream does not end.
+async fn first<K>(
+    states: impl Stream<Item = Result<Option<K>, WatchError>>,
+    mut condition: impl FnMut(Option<&K>) -> bool,
+    last: &mut Option<String>,
+) -> Option<K> {
+    let mut states = pin!(states);
+    loop {
+        match states.next().await {
+            Some(Ok(state)) => {
+                *last = None;
+                if condition(state.as_ref()) {
+                    return state;
+                }
+            }
+            Some(Err(error)) => *last = Some(error.to_string()),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expired() -> kube::Error {
+        kube::Error::Api(kube::core::Status::failure("too old", "Expired").with_code(410).boxed())
+    }
+
+    #[test]
+    fn pages_are_collected_and_an_expired_list_is_begun_again_once() {
+        let parameters = ListParams::default().labels("a=b").at("7");
+        let mut pages = Pages::new(&parameters);
+        let page = |items: &[i32], rest: &str| Ok((items.to_vec(), Some(rest.to_owned())));
+        assert_eq!((pages.next().limit, pages.next().resource_version.as_deref()), (Some(PAGE), Some("7")));
+        assert!(!pages.take(page(&[1], "next")).expect("a page"));
+        let next = pages.next();
+        assert_eq!((next.continue_token.as_deref(), next.resource_version), (Some("next"), None));
+        assert_eq!(next.label_selector.as_deref(), Some("a=b"));
+        assert!(!pages.take(Err(expired())).expect("another try"));
+        assert_eq!(pages.next().continue_token, None);
+        assert!(!pages.take(page(&[1, 2], "next")).expect("a page"));
+        assert!(pages.take(page(&[3], "")).expect("a page"));
+        assert_eq!(pages.items, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_list_that_always_expires_is_an_error() {
+        let parameters = ListParams::default();
+        let mut pages = Pages::<i32>::new(&parameters);
+        assert!(pages.take(Err(expired())).is_err(), "not even the first page");
+        for is_error in [false, true] {
+            assert!(!pages.take(Ok((vec![], Some("next".to_owned())))).expect("a page"));
+            assert_eq!(pages.take(Err(expired())).is_err(), is_error);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Why a document could not be had.
+
+use std::time::Duration;
+
+use konverge_core::error::{Classify, ErrorClass};
+
+use super::{ClientError, token::TokenError};
+
+/// A request that did not give what was asked for. Addresses are shown without user, password and query.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// There is no client to ask with.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// There is no token to ask with.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// No connection, or it broke.
+    #[error("cannot get {url}: {cause}")]
+    Transport {
+        /// What was asked for.
+        url: String,
+        /// What the client said.
+        cause: String,
+    },
+    /// It took too long.
+    #[error("cannot get {url}: no complete answer within {} s", limit.as_secs_f32())]
+    Timeout {
+        /// What was asked for.
+        url: String,
+        /// For how long it was waited.
+        limit: Duration,
+    },
+    /// It answered, but not with a document.
+    #[error("{url} answered {status}")]
+    Status {
+        /// What was asked for.
+        url: String,
+        /// The status.
+        status: http::StatusCode,
+        /// When to come back, if it said so.
+        retry_after: Option<Duration>,
+    },
+    /// It leads elsewhere, and that is not followed.
+    #[error("{url} redirects to {to}, which is not followed: {why}")]
+    Redirect {
+        /// What was asked for.
+        url: String,
+        /// Where it leads.
+        to: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The document is too large.
+    #[error("{url} is larger than the {limit} bytes that are allowed; raise the limit if that is meant")]
+    TooLarge {
+        /// What was asked for.
+        url: String,
+        /// Bytes.
+        limit: usize,
+    },
+    /// The document is empty.
+    #[error("{url} answered {status} with an empty document, which is taken for a fault; allow it if it is meant")]
+    Empty {
+        /// What was asked for.
+        url: String,
+        /// The status.
+        status: http::StatusCode,
+    },
+    /// The document is of another kind than expected.
+    #[error("{url} answered with a document of type {found:?}, where {expected} is expected")]
+    ContentType {
+        /// What was asked for.
+        url: String,
+        /// What came.
+        found: String,
+        /// What should have come.
+        expected: String,
+    },
+    /// The stream of events ended, as it may at any time.
+    #[error("the event stream of {url} ended: {cause}")]
+    StreamEnded {
+        /// What was asked for.
+        url: String,
+        /// How.
+        cause: String,
+        /// When to come back, if it said so.
+        retry_after: Option<Duration>,
+    },
+    /// The system has no randomness for a key.
+    #[error("cannot make a key for fingerprints: {0}")]
+    Key(#[from] getrandom::Error),
+}
+
+impl Classify for HttpError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Status { retry_after: Some(pause), .. } | Self::StreamEnded { retry_after: Some(pause), .. } => {
+                ErrorClass::After(*pause)
+            }
+            Self::Status { status, .. }
+                if status.is_server_error() || [408, 421, 425, 429].contains(&status.as_u16()) =>
+            {
+                ErrorClass::Transient
+            }
+            Self::Status { .. } | Self::Redirect { .. } | Self::TooLarge { .. } => ErrorClass::Permanent,
+            Self::Client(_)
+            | Self::Token(_)
+            | Self::Transport { .. }
+            | Self::Timeout { .. }
+            | Self::Empty { .. }
+            | Self::ContentType { .. }
+            | Self::StreamEnded { .. }
+            | Self::Key(_) => ErrorClass::Transient,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Client(_) | Self::Key(_) => "ClientUnavailable",
+            Self::Token(_) => "TokenUnavailable",
+            Self::Transport { .. } => "ConnectionFailed",
+            Self::Timeout { .. } => "Timeout",
+            Self::Status { status, .. } => match status.as_u16() {
+                401 => "Unauthorized",
+                403 => "Forbidden",
+                404 | 410 => "NotFound",
+                429 => "TooManyRequests",
+                500..=599 => "ServerError",
+                _ => "UnexpectedStatus",
+            },
+            Self::Redirect { .. } => "RedirectRefused",
+            Self::TooLarge { .. } => "TooLarge",
+            Self::Empty { .. } => "EmptyDocument",
+            Self::ContentType { .. } => "UnexpectedContentType",
+            Self::StreamEnded { .. } => "StreamEnded",
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Things outside the cluster as triggers of a controller.
+
+use futures::{StreamExt, stream};
+use konverge_external::{Change, Metrics, Options, Source, watch};
+use konverge_runtime::{cache::Store, object::Object, object::ObjectKey};
+
+use crate::{
+    controller::{Controller, Trigger},
+    operator::Setup,
+};
+
+impl<K: Object, R> Controller<K, R> {
+    /// Watches something outside the cluster. `map` tells which objects a change concerns; it may look into the cache of `K`.
+    ///
+    /// The source is asked as `options` say, with growing pauses after failures. Its name names it in logs, in its metrics and in the
+    /// readiness checks, which fail until it has answered once and while it has been failing for long. It ends with the program.
+    #[must_use]
+    pub fn watches_outside<S: Source, Keys>(
+        mut self,
+        name: &'static str,
+        source: S,
+        options: Options,
+        map: impl Fn(&Change<S::Item>, &Store<K>) -> Keys + Send + Sync + 'static,
+    ) -> Self
+    where
+        Keys: IntoIterator<Item = ObjectKey>,
+    {
+        let stream = move |setup: &mut Setup, store: Store<K>| {
+            let metrics = setup.outside.get_or_insert_with(|| setup.metrics.register(Metrics::register));
+            let options = options.metrics(metrics).shutdown(setup.manager.stop_tasks());
+            let (changes, health) = watch(source, options);
+            setup.manager.checks().readiness(name, health.readiness());
+            let keys = move |change| stream::iter(map(&change, &store).into_iter().collect::<Vec<_>>());
+            changes.flat_map(keys).boxed()
+        };
+        self.triggers.push(Trigger { name, stream: Box::new(stream) });
+        self
+    }
+}

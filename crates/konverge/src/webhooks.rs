@@ -1,0 +1,148 @@
+//! Webhooks as a part of a program.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Args;
+use futures::future::{BoxFuture, FutureExt};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge_admission::{
+    AdmissionMetrics, Certificates, Location, Security, WebhookServer, Webhooks,
+    certificates::{SelfMade, Target},
+};
+use konverge_gen::Access;
+use serde_json::Value;
+
+use crate::operator::{Home, Part, Setup, StartError};
+
+/// Where webhooks are answered.
+#[derive(Debug, Clone, Args)]
+pub struct WebhookOptions {
+    /// Where the API server's webhooks are answered
+    #[arg(long = "webhook-address", env = "KONVERGE_WEBHOOK_ADDRESS", default_value = "0.0.0.0:9443")]
+    pub address: SocketAddr,
+    /// How the API server reaches them where that is not through a Service: a URL that begins with https
+    #[arg(long = "webhook-url", env = "KONVERGE_WEBHOOK_URL", value_name = "URL")]
+    pub url: Option<String>,
+    /// PEM file with the certificate and its chain [default: made and renewed by the program]
+    #[arg(long = "webhook-certificate", env = "KONVERGE_WEBHOOK_CERTIFICATE", value_name = "FILE", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// PEM file with the key of the certificate
+    #[arg(long = "webhook-key", env = "KONVERGE_WEBHOOK_KEY", value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
+}
+
+/// The webhooks of a program, answered by every replica, leading or not.
+///
+/// The API server is told through configurations named after the program. They are among the generated manifests; the program puts its
+/// authority into them, or keeps them whole where it is to be reached under a URL of its own.
+pub(crate) struct Admission {
+    pub(crate) webhooks: Webhooks,
+}
+
+impl Admission {
+    fn location(home: &Home<'_>) -> Location {
+        Location::service(home.namespace, home.program)
+    }
+
+    fn certificates(&self, home: &Home<'_>, url: Option<&str>) -> SelfMade {
+        let (program, service) = (home.program, Self::location(home));
+        let location = url.map_or_else(|| service.clone(), |url| Location::Url(url.to_owned()));
+        let mut own = SelfMade::new(home.namespace, program);
+        if let Some(host) = url.and_then(host) {
+            own = own.also_for(host);
+        }
+        if let Some(configuration) = self.webhooks.validating_configuration(program, &location) {
+            own = own.inject(match url {
+                None => Target::Validating(program.to_owned()),
+                Some(_) => Target::ApplyValidating(Box::new(configuration)),
+            });
+        }
+        if let Some(configuration) = self.webhooks.mutating_configuration(program, &location) {
+            own = own.inject(match url {
+                None => Target::Mutating(program.to_owned()),
+                Some(_) => Target::ApplyMutating(Box::new(configuration)),
+            });
+        }
+        for (definition, _) in self.webhooks.conversions(&location) {
+            own = own.inject(Target::Conversion(definition));
+        }
+        own
+    }
+}
+
+impl Part for Admission {
+    fn access(&self, home: &Home<'_>, everywhere: &mut Access, at_home: &mut Access) {
+        let access = self.certificates(home, None).access();
+        everywhere.rules_of(access.cluster_role);
+        at_home.rules_of(access.role);
+    }
+
+    fn amend(&self, home: &Home<'_>, definition: &mut CustomResourceDefinition) {
+        let name = definition.metadata.name.as_deref();
+        let conversions = self.webhooks.conversions(&Self::location(home));
+        if let Some((_, conversion)) = conversions.into_iter().find(|(of, _)| Some(of.as_str()) == name) {
+            definition.spec.conversion = Some(conversion);
+        }
+    }
+
+    fn objects(&self, home: &Home<'_>) -> Result<Vec<Value>, serde_json::Error> {
+        let (program, location) = (home.program, Self::location(home));
+        let validating = self.webhooks.validating_configuration(program, &location).map(serde_json::to_value);
+        let mutating = self.webhooks.mutating_configuration(program, &location).map(serde_json::to_value);
+        validating.into_iter().chain(mutating).collect()
+    }
+
+    fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
+        async move {
+            let failed = |source: Box<dyn std::error::Error + Send + Sync>| StartError::Part {
+                part: "webhooks".to_owned(),
+                source,
+            };
+            let options = setup.options().webhook.clone();
+            let namespace = setup.namespace().to_owned();
+            let home = Home { program: setup.program, namespace: &namespace };
+            let certificates = match (&options.certificate, &options.key) {
+                (Some(certificate), Some(key)) => {
+                    Certificates::from_files(certificate, key).map_err(|error| failed(error.into()))?
+                }
+                _ => Certificates::self_made(setup.client.clone(), self.certificates(&home, options.url.as_deref())),
+            };
+            let in_order = certificates.in_order();
+            let metrics = setup.metrics.register(AdmissionMetrics::register);
+            let server = WebhookServer::bind(options.address, self.webhooks, Security::Tls(certificates))
+                .await
+                .map_err(|error| failed(error.into()))?
+                .metrics(metrics);
+            let manager = &mut setup.manager;
+            manager.checks().readiness("webhooks", server.readiness());
+            manager.checks().warning("webhook-certificates", in_order);
+            let stop = manager.stop_tasks();
+            manager.stopping_task("webhooks", server.run(stop));
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// The host of a URL, without brackets and port.
+fn host(url: &str) -> Option<String> {
+    let uri: http::Uri = url.parse().ok()?;
+    Some(uri.host()?.trim_matches(['[', ']']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_a_url_is_what_a_certificate_names() {
+        for (url, expected) in [
+            ("https://10.0.0.1:9443", Some("10.0.0.1")),
+            ("https://[::1]:9443/base", Some("::1")),
+            ("https://example.com", Some("example.com")),
+            ("/path", None),
+        ] {
+            assert_eq!(host(url).as_deref(), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! A control plane for all tests, a kind of custom resource, and programs that run until the test ends.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use clap::Parser;
+use konverge::{CustomStatus, Operator, Options, apply::Conditions, prelude::*};
+use konverge_testkit::{ControlPlane, eventually};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use tokio::{sync::OnceCell, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+/// How long anything here may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// A custom resource for tests: `behave` tells the reconciler what to do.
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[kube(group = "test.konverge.dev", version = "v1", kind = "Probe", namespaced, status = "Status")]
+pub(crate) struct ProbeSpec {
+    /// `ok`, or a way to fail.
+    pub behave: String,
+}
+
+/// One control plane for all tests of this binary; it ends with the process.
+pub(crate) async fn control_plane() -> &'static ControlPlane {
+    static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+    CONTROL_PLANE
+        .get_or_init(|| async {
+            let plane = ControlPlane::start(konverge_testkit::Options::ours()).await.unwrap();
+            let mut files = konverge::generate::Files::default();
+            files.objects("crds.yaml", &[<Probe as kube::CustomResourceExt>::crd()]).unwrap();
+            plane.apply(&files.manifest()).await.unwrap();
+            plane
+        })
+        .await
+}
+
+/// A namespace of a test, and who may do everything there.
+pub(crate) struct Place {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+}
+
+impl Place {
+    pub(crate) async fn new() -> Self {
+        let plane = control_plane().await;
+        let (client, namespace) = (plane.admin_client().await.unwrap(), plane.namespace("konverge").await.unwrap());
+        Self { client, namespace }
+    }
+
+    pub(crate) fn api<K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) async fn create_probe(&self, name: &str, behave: &str) -> Probe {
+        let probe = Probe::new(name, ProbeSpec { behave: behave.to_owned() });
+        self.api::<Probe>().create(&PostParams::default(), &probe).await.unwrap()
+    }
+
+    pub(crate) async fn merge<K>(&self, name: &str, patch: Value) -> K
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+            + Clone
+            + serde::de::DeserializeOwned
+            + std::fmt::Debug,
+    {
+        self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
+    }
+
+    pub(crate) async fn annotate(&self, name: &str, annotation: &str, value: Option<&str>) {
+        self.merge::<Probe>(name, json!({"metadata": {"annotations": {annotation: value}}})).await;
+    }
+
+    /// Waits until a probe's conditions satisfy `expected`.
+    pub(crate) async fn says(&self, name: &str, expected: impl Fn(&Conditions) -> bool) -> Probe {
+        let api = self.api::<Probe>();
+        let found = eventually(LIMIT, || async {
+            let probe = api.get(name).await.unwrap();
+            let said = probe.status.as_ref().is_some_and(|status| expected(&status.standard().conditions));
+            said.then_some(probe)
+        });
+        if let Ok(probe) = found.await {
+            return probe;
+        }
+        panic!("{name} says {:#?}", api.get(name).await.unwrap().status)
+    }
+
+    /// Runs a program over this namespace with more arguments, until the handle is dropped.
+    pub(crate) async fn run(&self, operator: Operator, arguments: &[&str]) -> Running {
+        #[derive(Parser)]
+        struct Arguments {
+            #[command(flatten)]
+            options: Options,
+        }
+        let kubeconfig = control_plane().await.kubeconfig().display().to_string();
+        let common = ["test", "--address=127.0.0.1:0", "--kubeconfig", &kubeconfig, "--namespace", &self.namespace];
+        let options = Arguments::parse_from(common.iter().chain(arguments)).options;
+        let manager = operator.assemble(options).await.unwrap();
+        let (stop, checks, metrics) = (manager.shutdown(), manager.checks().clone(), manager.metrics().clone());
+        let ended = tokio::spawn(async move { manager.run().await.map_err(|error| error.to_string()) });
+        let ready = eventually(LIMIT, || std::future::ready(checks.ready().passed.then_some(())));
+        assert!(ready.await.is_ok(), "{}", checks.ready().text);
+        Running { stop, ended, metrics }
+    }
+}
+
+/// A program that runs.
+pub(crate) struct Running {
+    stop: CancellationToken,
+    ended: JoinHandle<Result<(), String>>,
+    metrics: konverge::runtime::Metrics,
+}
+
+impl Running {
+    /// Tells it to stop and waits until it has.
+    pub(crate) async fn end(self) -> Result<(), String> {
+        self.stop.cancel();
+        self.ended.await.unwrap()
+    }
+
+    /// Waits until the metrics contain this line.
+    pub(crate) async fn measures(&self, line: &str) {
+        let found =
+            eventually(LIMIT, || std::future::ready(self.metrics.encode().unwrap().contains(line).then_some(())));
+        assert!(found.await.is_ok(), "{line} is not in\n{}", self.metrics.encode().unwrap());
+    }
+}
+
+/// What a reconciler was asked to do, in order.
+#[derive(Clone, Default)]
+pub(crate) struct Runs(Arc<Mutex<Vec<Run>>>);
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) name: String,
+    pub(crate) attempt: u32,
+    pub(crate) reasons: Vec<&'static str>,
+    pub(crate) at: tokio::time::Instant,
+}
+
+impl Runs {
+    pub(crate) fn note<K: konverge::Object>(&self, context: &Context<K>) {
+        self.0.lock().unwrap().push(Run {
+            name: context.object().name_any(),
+            attempt: context.attempt(),
+            reasons: context.reasons().iter().copied().collect(),
+            at: tokio::time::Instant::now(),
+        });
+    }
+
+    pub(crate) fn of(&self, name: &str) -> Vec<Run> {
+        self.0.lock().unwrap().iter().filter(|run| run.name == name).cloned().collect()
+    }
+
+    pub(crate) fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for run in self.0.lock().unwrap().iter() {
+            *counts.entry(run.name.clone()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Waits until an object had so many runs.
+    pub(crate) async fn reach(&self, name: &str, count: usize) -> Vec<Run> {
+        let reached = eventually(LIMIT, || {
+            let runs = self.of(name);
+            std::future::ready((runs.len() >= count).then_some(runs))
+        });
+        reached.await.unwrap_or_else(|_| panic!("{name} had {:?}", self.of(name)))
+    }
+}
+
+/// Does what the probe says.
+#[derive(Clone, Default)]
+pub(crate) struct Prober {
+    pub(crate) runs: Runs,
+}
+
+impl Reconcile<Probe> for Prober {
+    type Error = Error;
+
+    async fn apply(&self, probe: Arc<Probe>, context: Context<Probe>) -> Result<Action, Error> {
+        self.runs.note(&context);
+        match probe.spec.behave.as_str() {
+            "transient" => Err(Error::transient("NoLuck", "no luck this time")),
+            "permanent" => Err(Error::permanent("NeverWorks", "this never works")),
+            "after" => Err(Error::after(Duration::from_millis(300), "Busy", "come back later")),
+            "panic" => panic!("a bug"),
+            "hang" => std::future::pending().await,
+            "slow" => {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                context.ready(const { Reason::new("Slow") }, "took its time");
+                Ok(Action::Done)
+            }
+            "progress" => {
+                context.progressing(const { Reason::new("Waiting") }, "waits for others");
+                Ok(Action::Done)
+            }
+            _ => Ok(Action::Done),
+        }
+    }
+}
+
+pub(crate) fn operator(controller: impl konverge::Part + 'static) -> Operator {
+    Operator::new("konverge-test", "0").controller(controller)
+}

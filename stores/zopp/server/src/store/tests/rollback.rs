@@ -1,0 +1,134 @@
+//! A change whose later statement fails leaves nothing of its earlier ones.
+
+use sqlx::AssertSqlSafe;
+
+use super::*;
+use crate::rbac::Role;
+
+/// What every table holds, but for the audit log.
+async fn contents(store: &Store) -> Vec<(String, String)> {
+    let tables: Vec<(String,)> = sqlx::query_as(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ('audit_logs', 'elsewhere') ORDER BY name",
+    )
+    .fetch_all(&store.writer)
+    .await
+    .unwrap();
+    let mut contents = Vec::new();
+    for (table,) in tables {
+        let columns: Vec<(String,)> = sqlx::query_as("SELECT 'quote(' || name || ')' FROM pragma_table_info(?)")
+            .bind(&table)
+            .fetch_all(&store.writer)
+            .await
+            .unwrap();
+        let row = columns.into_iter().map(|(column,)| column).collect::<Vec<_>>().join(" || ',' || ");
+        let all = AssertSqlSafe(format!("SELECT group_concat({row}, char(10)) FROM {table}"));
+        let (rows,): (Option<String>,) = sqlx::query_as(all).fetch_one(&store.writer).await.unwrap();
+        contents.push((table, rows.unwrap_or_default()));
+    }
+    contents
+}
+
+fn wrap() -> KeyWrap {
+    KeyWrap { ephemeral_pub: vec![1; 32], kek_wrapped: vec![2; 48], kek_nonce: vec![3; 24] }
+}
+
+fn device(name: &str) -> NewPrincipal {
+    NewPrincipal { name: name.into(), public_key: vec![7; 32], x25519_public_key: None }
+}
+
+fn invite<'a>(token: &'a str, workspace_ids: &'a [String]) -> NewInvite<'a> {
+    NewInvite { token, workspace_ids, expires_at: i64::MAX, kek_encrypted: None, kek_nonce: None }
+}
+
+/// The last statement of all, without which no change is to be: the record of it.
+#[tokio::test]
+async fn no_change_stays_without_its_audit_row() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory).await;
+    let audit = row(Action::SecretUpdate);
+    let (workspace_id, user_id) = workspace(&store).await;
+    let laptop = store.principals_of_user(&user_id).await.unwrap().remove(0);
+    let project = store.create_project(&workspace_id, "backend", &audit).await.unwrap();
+    let new_environment = |name| NewEnvironment {
+        workspace_id: &workspace_id,
+        project_id: &project.id,
+        name,
+        dek_wrapped: &[0; 48],
+        dek_nonce: &[0; 24],
+    };
+    let environment = store.create_environment(&new_environment("production"), &audit).await.unwrap();
+    let secret = |key: &str| SecretRow { key: key.into(), nonce: vec![0; 24], ciphertext: vec![9; 16] };
+    store.upsert_secret(&workspace_id, &environment.id, &secret("A"), &audit).await.unwrap();
+    let service_id = store.create_service_principal(&workspace_id, &device("operator"), &wrap(), &audit).await.unwrap();
+    let service = store.principal(&service_id).await.unwrap().unwrap();
+    let scope = Scope { workspace_id: workspace_id.clone(), project_id: None, environment_id: None };
+    let caller = (laptop.id.as_str(), Some(user_id.as_str()));
+    let yes = |_: &_, _: &_| true;
+    store.change_permission(&scope, caller, &service, Some(Role::Read), &audit, yes).await.unwrap();
+    let workspace_ids = [workspace_id.clone()];
+    let invited = store.create_invite(&invite("token", &workspace_ids), None).await.unwrap();
+    let other = new_id();
+    let new_workspace = NewWorkspace { id: &other, name: "other", kdf_salt: [0; 32] };
+    let registered = store.register("b@example.com", None, &device("phone"), &audit).await.unwrap();
+    let Registration::Done { principal_id: stranger_id, .. } = registered else { panic!("a new e-mail registers") };
+
+    sqlx::query("ALTER TABLE audit_logs RENAME TO elsewhere").execute(&store.writer).await.unwrap();
+    let before = contents(&store).await;
+    let check = async |what: &str, result: Result<(), StoreError>| {
+        assert!(matches!(result, Err(StoreError::Database(_))), "{what}: {result:?}");
+        assert_eq!(contents(&store).await, before, "{what}");
+    };
+    let principal = device("tablet");
+    check("register", store.register("c@example.com", None, &principal, &audit).await.map(drop)).await;
+    let joined = store.join("token", "c@example.com", None, &principal, Some(&wrap()), &audit).await;
+    check("join", joined.map(drop)).await;
+    check("workspace", store.create_workspace(&new_workspace, &user_id, &laptop.id, &wrap(), &audit).await).await;
+    check("access", store.grant_access(&workspace_id, &stranger_id, &wrap(), &audit).await).await;
+    let service_made = store.create_service_principal(&workspace_id, &principal, &wrap(), &audit).await;
+    check("service", service_made.map(drop)).await;
+    check("rename", store.rename_principal(&laptop.id, "desktop", &audit).await).await;
+    let invited_again = store.create_invite(&invite("another", &workspace_ids), Some((&user_id, &audit))).await;
+    check("invite", invited_again.map(drop)).await;
+    check("revoked invite", store.revoke_invite(&invited.id, Some(&audit)).await).await;
+    check("project", store.create_project(&workspace_id, "frontend", &audit).await.map(drop)).await;
+    check("environment", store.create_environment(&new_environment("staging"), &audit).await.map(drop)).await;
+    for key in ["A", "B"] {
+        let set = store.upsert_secret(&workspace_id, &environment.id, &secret(key), &audit).await;
+        check(key, set.map(drop)).await;
+    }
+    check("deleted secret", store.delete_secret(&environment.id, "A", &audit).await.map(drop)).await;
+    for role in [Some(Role::Admin), None] {
+        let changed = store.change_permission(&scope, caller, &service, role, &audit, yes).await;
+        check("grant", changed.map(drop)).await;
+    }
+    check("all grants", store.revoke_all_permissions(&workspace_id, &service_id, &audit).await.map(drop)).await;
+    let removed = store.remove_principal_from_workspace(&workspace_id, &service_id, &audit).await;
+    check("removed principal", removed).await;
+    check("deleted environment", store.delete_environment(&environment.id, &audit).await).await;
+    check("deleted project", store.delete_project(&project.id, &audit).await.map(drop)).await;
+}
+
+/// A row in the middle refers to what is not there.
+#[tokio::test]
+async fn what_came_before_a_refused_row_goes_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory).await;
+    let audit = row(Action::WorkspaceCreate);
+    let (workspace_id, user_id) = workspace(&store).await;
+    let (before, records) = (contents(&store).await, audit_count(&store).await);
+    let nobody = new_id();
+    // Workspace and member are inserted, then its key for a principal that is none.
+    let other = NewWorkspace { id: &new_id(), name: "other", kdf_salt: [0; 32] };
+    let failed = store.create_workspace(&other, &user_id, &nobody, &wrap(), &audit).await;
+    assert!(matches!(failed, Err(StoreError::Missing)), "{failed:?}");
+    assert_eq!(contents(&store).await, before);
+    // The principal is inserted, then the key of a workspace that is none.
+    let failed = store.create_service_principal(&nobody, &device("operator"), &wrap(), &audit).await;
+    assert!(matches!(failed, Err(StoreError::Missing)), "{failed:?}");
+    assert_eq!(contents(&store).await, before);
+    // The invite and its first workspace are inserted, then a second that is none.
+    let failed = store.create_invite(&invite("token", &[workspace_id, nobody]), Some((&user_id, &audit))).await;
+    assert!(matches!(failed, Err(StoreError::Missing)), "{failed:?}");
+    assert_eq!(contents(&store).await, before);
+    assert_eq!(audit_count(&store).await, records);
+}
