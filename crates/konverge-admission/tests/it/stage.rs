@@ -33,7 +33,7 @@ const ACCOUNT: &str = "operator";
 /// One for all tests of this binary; it ends with the process.
 pub(crate) async fn control_plane() -> &'static ControlPlane {
     static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
-    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::default()).await.unwrap() }).await
+    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::ours()).await.unwrap() }).await
 }
 
 /// A namespace, and an operator that may do there what its certificates need, and no more.

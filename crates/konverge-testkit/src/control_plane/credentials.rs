@@ -15,7 +15,7 @@ const ADMINISTRATORS: &str = "system:masters";
 
 /// The files that the servers and the administrator need.
 pub(super) struct Credentials {
-    authority: String,
+    pub(super) authority: String,
     administrator: (String, String),
 }
 

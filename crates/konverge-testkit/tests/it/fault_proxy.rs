@@ -25,7 +25,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// One for all tests that do not stop it.
 pub(crate) async fn control_plane() -> &'static ControlPlane {
     static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
-    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::default()).await.unwrap() }).await
+    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::ours()).await.unwrap() }).await
 }
 
 /// A proxy, a namespace, and both ways to it.

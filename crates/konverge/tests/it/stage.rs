@@ -33,7 +33,7 @@ pub(crate) async fn control_plane() -> &'static ControlPlane {
     static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
     CONTROL_PLANE
         .get_or_init(|| async {
-            let plane = ControlPlane::start(konverge_testkit::Options::default()).await.unwrap();
+            let plane = ControlPlane::start(konverge_testkit::Options::ours()).await.unwrap();
             let mut files = konverge::generate::Files::default();
             files.objects("crds.yaml", &[<Probe as kube::CustomResourceExt>::crd()]).unwrap();
             plane.apply(&files.manifest()).await.unwrap();

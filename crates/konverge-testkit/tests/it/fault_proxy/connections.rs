@@ -46,7 +46,7 @@ async fn an_outage_ends_what_is_open_and_refuses_what_is_new() {
 
 #[tokio::test]
 async fn what_the_api_server_does_not_answer_is_not_answered() {
-    let mut control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let mut control_plane = ControlPlane::start(Options::ours()).await.unwrap();
     let proxy = FaultProxy::start(control_plane.run_directory(), control_plane.kubeconfig()).await.unwrap();
     let maps = Api::<ConfigMap>::default_namespaced(client_for(proxy.kubeconfig()).await.unwrap());
     maps.list(&ListParams::default()).await.unwrap();
