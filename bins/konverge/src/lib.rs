@@ -16,3 +16,8 @@ mod new;
 pub mod words;
 
 pub use new::{New, NewError};
+
+/// The code in the guide, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+pub struct Guide;
