@@ -39,3 +39,18 @@ pub fn of_crate(names: &Names, checkout: &Path) -> BTreeMap<&'static str, String
     files.insert("Cargo.toml", manifest::standing_alone(&names.put_into(MANIFEST), checkout));
     files
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_image_is_built_with_the_toolchain_of_the_crate() {
+        let of = |wanted: &str| TEMPLATE.iter().find(|(path, _)| *path == wanted).unwrap().1;
+        let channel = of("rust-toolchain.toml").split('"').nth(1).unwrap();
+        let (release, _) = channel.rsplit_once('.').unwrap();
+        let dockerfile = of("Dockerfile");
+        assert!(dockerfile.contains(&format!("FROM rust:{release}-alpine ")), "{dockerfile}");
+        assert!(dockerfile.contains(&format!("RUSTUP_TOOLCHAIN={channel}\n")), "{dockerfile}");
+    }
+}
