@@ -5,8 +5,9 @@ use anyhow::Result;
 use crate::step::{cargo, run};
 
 /// Each program that generates, and where its files are committed.
-const PROGRAMS: [(&str, &str); 2] = [
+const PROGRAMS: [(&str, &str); 3] = [
     ("configmapsync-operator", "examples/configmapsync/deploy"),
+    ("konverge-template", "bins/konverge/template/deploy"),
     ("multicontroller-operator", "examples/multicontroller/deploy"),
 ];
 

@@ -217,3 +217,17 @@ async fn at_rest_and_after_a_restart_nothing_is_written() {
         .collect();
     assert!(writes.is_empty(), "{writes:#?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_object_of_the_readme_comes_true() {
+    let stage = Stage::set().await;
+    let _operator = stage.operator("operator").await;
+    let objects = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/objects/app-config.yaml")).unwrap();
+    // In namespaces of this test alone.
+    let objects = objects
+        .replace("production", &stage.target)
+        .replace("namespace: default", &format!("namespace: {}", stage.home));
+    stage.plane.apply(&objects).await.unwrap();
+    let data = [("LOG_LEVEL", "info"), ("FEATURE_FLAGS", "dark-mode,new-dashboard"), ("MAX_CONNECTIONS", "100")];
+    stage.copied("cms-app-config", &data).await;
+}

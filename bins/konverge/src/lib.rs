@@ -1,0 +1,23 @@
+//! `konverge new`: makes the crate of an operator.
+//!
+//! What it makes is the crate in `template/`, a member of this workspace that is compiled, linted and tested like any other, under other
+//! names: [`names`] says which names are good, [`words`] puts them in, [`manifest`] makes a `Cargo.toml` that stands alone,
+//! [`deploy`] generates what the new crate would generate of itself, and [`files`] is all of it together. [`New::write`] is the only
+//! thing that writes.
+//!
+//! Guarantees: a folder that exists is left alone, and a crate that is made is made whole or not at all. Does not: fetch
+//! anything, or build.
+
+pub mod deploy;
+pub mod files;
+pub mod manifest;
+pub mod names;
+mod new;
+pub mod words;
+
+pub use new::{New, NewError};
+
+/// The code in the guide, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+pub struct Guide;

@@ -1,0 +1,83 @@
+//! The operator: each Greeting gets a `ConfigMap` of its name, which holds its text.
+//!
+//! Begin at [`GreetingSpec`], what a user asks for; then the reconciler below, what is done about it; then [`operator`], what wakes it.
+
+use konverge::prelude::*;
+
+/// What a user asks for.
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "example.io",
+    version = "v1alpha1",
+    kind = "Greeting",
+    namespaced,
+    status = "GreetingStatus",
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Child", "type": "string", "jsonPath": ".status.child"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct GreetingSpec {
+    /// What the `ConfigMap` is to hold under the key `text`.
+    pub text: String,
+}
+
+/// How it stands.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+pub struct GreetingStatus {
+    /// Name of the `ConfigMap`, once it has been made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<String>,
+    /// Conditions, and the generation they are about. The framework writes them.
+    #[serde(flatten)]
+    pub standard: Status,
+}
+
+impl CustomStatus for GreetingStatus {
+    fn standard(&self) -> &Status {
+        &self.standard
+    }
+
+    fn standard_mut(&mut self) -> &mut Status {
+        &mut self.standard
+    }
+}
+
+struct Reconciler;
+
+impl Reconcile<Greeting> for Reconciler {
+    type Error = Error;
+
+    async fn apply(&self, object: Arc<Greeting>, context: Context<Greeting>) -> Result<Action, Error> {
+        let text = &object.spec.text;
+        if text.is_empty() {
+            // Trying again helps nobody: the status says `Stalled`, until the object is changed.
+            return Err(Error::permanent("NoText", "spec.text is empty; say something"));
+        }
+        // All that is wanted, each time: what is there already costs no request, and what is no longer added here is deleted.
+        let mut child = ConfigMap::default();
+        child.metadata.name = Some(object.name_any());
+        child.data = Some([("text".to_owned(), text.clone())].into());
+        let report = context.children().with(child).apply().await?;
+
+        for child in &report.children {
+            match child.outcome {
+                ApplyOutcome::Created => context.event(EventType::Normal, "Created", "Apply", child.object.to_string()),
+                ApplyOutcome::Changed => context.event(EventType::Normal, "Changed", "Apply", child.object.to_string()),
+                ApplyOutcome::Unchanged => {}
+            }
+        }
+        context.status(|status| status.child = Some(object.name_any()));
+        Ok(Action::Done)
+    }
+
+    async fn cleanup(&self, _object: Arc<Greeting>, _context: Context<Greeting>) -> Result<(), Error> {
+        // What is outside of the cluster goes here. Children are deleted by the framework afterwards.
+        Ok(())
+    }
+}
+
+/// The operator: its controllers, what they own, and what wakes them. Its role is derived from this.
+pub fn operator() -> Operator {
+    let controller = Controller::new(Reconciler).owns::<ConfigMap>().finalizer("konverge-template.example.io/cleanup");
+    konverge::operator!().controller(controller)
+}

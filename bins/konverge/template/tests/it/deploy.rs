@@ -1,0 +1,26 @@
+//! What is committed in deploy/.
+
+use std::path::Path;
+
+use konverge_testkit::{ControlPlane, Options};
+
+fn folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn generated_files_are_what_the_code_says() {
+    // `cargo run -- generate --into deploy` mends it.
+    konverge_template::operator().generate("default").unwrap().check(&folder().join("deploy")).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_takes_all_manifests() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let namespace = plane.namespace("deploy").await.unwrap();
+    for file in ["deploy/crds.yaml", "deploy/role.yaml", "deploy/deployment.yaml", "examples/object.yaml"] {
+        let manifest = std::fs::read_to_string(folder().join(file)).unwrap();
+        let manifest = manifest.replace("namespace: default", &format!("namespace: {namespace}"));
+        plane.apply(&manifest).await.unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
+}
