@@ -112,7 +112,12 @@ impl Tell {
     pub fn begin(job: &Job) -> Self {
         let (lines, written) = channel();
         thread::spawn(move || write(&written));
-        Self { lines, runs: AtomicUsize::new(0), expected: job.expected, each: job.work == Work::Runs }
+        Self {
+            lines,
+            runs: AtomicUsize::new(0),
+            expected: job.expected,
+            each: matches!(job.work, Work::Runs | Work::Sync),
+        }
     }
 
     /// A run has begun, of the object of that name with that value of [`MARK`].
