@@ -109,7 +109,7 @@ impl Field {
             takes,
             expected,
         };
-        Peer::start(self.plane.run_directory(), &self.unique("peer"), framework.program()?, &job)
+        Peer::start(self.plane.run_directory(), &unique("peer"), framework.program()?, &job)
     }
 
     /// A service account that may do everything, whose requests can be told from others in the audit log: its name there, and its kubeconfig.
@@ -127,12 +127,12 @@ impl Field {
         bindings.patch(&binding_name, &PatchParams::apply("bench"), &Patch::Apply(&binding)).await?;
         Ok((format!("system:serviceaccount:{namespace}:{name}"), kubeconfig))
     }
+}
 
-    /// A name for a process that no other has, since a log is named after it.
-    pub(crate) fn unique(&self, name: &str) -> String {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        format!("{name}-{}", COUNT.fetch_add(1, Ordering::Relaxed))
-    }
+/// A name for a process that no other has, since a log is named after it.
+pub(crate) fn unique(name: &str) -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    format!("{name}-{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 pub(crate) fn object_name(number: usize) -> String {

@@ -10,7 +10,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::field::Field;
+use super::field::{Field, unique};
 
 const READY_WITHIN: Duration = Duration::from_mins(1);
 
@@ -29,7 +29,7 @@ impl Operator {
     /// Starts it, and waits until it is ready.
     pub(crate) async fn start(field: &Field, kubeconfig: &Path, arguments: &[&str]) -> Result<Self> {
         let address = format!("127.0.0.1:{}", free_port()?);
-        let spec = ProcessSpec::new(field.unique("configmapsync"), binary("configmapsync-operator")?)
+        let spec = ProcessSpec::new(unique("configmapsync"), binary("configmapsync-operator")?)
             .args(["--address", &address])
             .arg("--kubeconfig")
             .arg(kubeconfig)

@@ -1,6 +1,7 @@
 //! A peer at work, and what it tells.
 
 use std::{
+    collections::HashSet,
     fs::{self, File},
     io::{Read, Seek, SeekFrom},
     path::PathBuf,
@@ -72,6 +73,11 @@ impl Peer {
             }
             sleep(LOOK).await;
         }
+    }
+
+    /// How many objects had a run.
+    pub(crate) fn objects_seen(&self) -> usize {
+        self.runs.iter().map(|run| run.name.as_str()).collect::<HashSet<_>>().len()
     }
 
     /// Its resident set in bytes, as the kernel accounts it.

@@ -66,8 +66,7 @@ async fn user(field: &Field, namespace: &str, report: &mut Report) -> Result<()>
         peer.until("its first run", |peer| (!peer.runs.is_empty()).then_some(())).await?;
         let mut changes = Changes::new(&field.client, namespace);
         let mut ticks = interval(PACE);
-        // A change leads to a run of its own where the object had its first, so these are fewer than all first runs.
-        while peer.runs.len() < field.objects {
+        while peer.objects_seen() < field.objects {
             ticks.tick().await;
             changes.change(field.objects).await?;
             peer.look()?;
