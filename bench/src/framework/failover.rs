@@ -4,7 +4,10 @@
 //! Takeover is from the kill to the first write of the other replica, by the API server's audit log. An effect that happened twice is
 //! a child or a status that was written more than once, by whomever.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -64,6 +67,11 @@ pub(crate) async fn measure(field: &Field, report: &mut Report) -> Result<()> {
     let done_before = effects.iter().filter(|entry| is_effect(entry)).count();
     effects.extend(of_standby);
     let twice = twice(&effects);
+    let answers = effects.iter().filter(|entry| entry.is_mutating()).fold(BTreeMap::new(), |mut answers, entry| {
+        *answers.entry(entry.response_status.code).or_insert(0_u32) += 1;
+        answers
+    });
+    eprintln!("failover: writes by their answers: {answers:?}");
     eprintln!(
         "failover: {done_before} writes before the kill, {} in all",
         effects.iter().filter(|entry| is_effect(entry)).count()
@@ -96,11 +104,12 @@ async fn leads(field: &Field, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// A successful write of a child or of a status. Finalizer and label are two different patches of one object, and are not told apart.
+/// A write of a child or of a status that was not refused; one whose client was killed may have been committed, whatever it was
+/// answered. Finalizer and label are two different patches of one object, and are not told apart.
 fn is_effect(entry: &AuditEntry) -> bool {
     let of = &entry.object_ref;
     entry.is_mutating()
-        && entry.response_status.code < 300
+        && !(400..500).contains(&entry.response_status.code)
         && (of.resource == "configmaps" || (of.resource == "configmapsyncs" && of.subresource == "status"))
 }
 
