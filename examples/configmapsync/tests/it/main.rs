@@ -1,4 +1,6 @@
 //! The operator as a process, under exactly the role it generates, against a real API server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod bad_days;
+mod crashing;
 mod syncing;

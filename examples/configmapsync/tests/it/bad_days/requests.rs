@@ -1,0 +1,95 @@
+//! An API server that refuses, stumbles or is away (F03, F11, F12).
+
+use std::time::{Duration, Instant};
+
+use konverge_testkit::eventually;
+use serde_json::json;
+
+use super::stage::{LIMIT, Stage};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_is_away_for_a_while() {
+    let stage = Stage::set("down").await;
+    let begun = stage.now();
+    stage.proxy.down(Duration::from_secs(5));
+    // Others reach it, so there is something to catch up with: a change, an object, a copy that drifts.
+    stage.change("app", "1").await;
+    stage.create("late", "2").await;
+    stage.merge_copy("cms-app", json!({ "data": { "value": "drift" } })).await;
+    stage.converges("app", "1").await;
+    stage.converges("late", "2").await;
+    // Two for the one, four for the other.
+    assert!(stage.writes(begun).len() <= 7, "{:#?}", stage.writes(begun));
+    stage.end().await;
+}
+
+/// Waits until so many requests were refused, and says how many a second there were.
+async fn refused_a_second(stage: &Stage, count: u64) -> f64 {
+    let (begun, before) = (Instant::now(), stage.now());
+    let refused = || std::future::ready(stage.proxy.fired().iter().all(|fired| *fired >= count).then_some(()));
+    assert!(eventually(LIMIT, refused).await.is_ok(), "{:?}", stage.proxy.fired());
+    (stage.now() - before) as f64 / begun.elapsed().as_secs_f64()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_slows_down_when_told_to() {
+    let stage = Stage::set("throttled").await;
+    for (value, rule) in [
+        ("everything", "- { when: {}, then: { status: { code: 429, retry_after: 1 } } }"),
+        ("writes", "- { when: { mutating: true }, then: { status: { code: 429, retry_after: 1 } } }"),
+    ] {
+        let begun = stage.now();
+        stage.befalls(rule);
+        stage.proxy.end_connections();
+        stage.change("app", value).await;
+        // Two watches, and one write with its event, each at most once a second.
+        let rate = refused_a_second(&stage, 5).await;
+        assert!(rate <= 5.0, "{value}: {rate} requests a second");
+        stage.proxy.clear();
+        stage.converges("app", value).await;
+        assert!(stage.writes(begun).len() <= 2, "{value}: {:#?}", stage.writes(begun));
+    }
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_tenth_request_fails() {
+    let stage = Stage::set("stumbling").await;
+    stage.befalls(
+        "- { then: { jitter: 50ms } }\n\
+         - { when: { probability: 0.025 }, then: { status: { code: 500 } } }\n\
+         - { when: { probability: 0.025 }, then: { status: { code: 503 } } }\n\
+         - { when: { probability: 0.025 }, then: drop }\n\
+         - { when: { phase: after, probability: 0.025 }, then: drop }",
+    );
+    let begun = stage.now();
+    for round in 0..20 {
+        let value = format!("round {round}");
+        stage.change("app", &value).await;
+        if round % 5 == 4 {
+            stage.proxy.end_connections();
+            stage.converges("app", &value).await;
+        }
+    }
+    assert!(stage.proxy.fired()[1..].iter().sum::<u64>() > 0, "{:?}", stage.proxy.fired());
+    stage.proxy.clear();
+    stage.change("app", "in the end").await;
+    stage.converges("app", "in the end").await;
+    // Two for each of the changes at most, and some of them again as their replies were lost.
+    assert!(stage.writes(begun).len() <= 50, "{:#?}", stage.writes(begun).len());
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permissions_that_come_back_need_no_restart() {
+    let stage = Stage::set("forbidden").await;
+    stage.befalls("- { when: { mutating: true, resources: [configmaps], times: 3 }, then: { status: { code: 403 } } }");
+    let begun = stage.now();
+    stage.change("app", "1").await;
+    stage.says("app", "Reconciling", "Forbidden").await;
+    stage.converges("app", "1").await;
+    assert_eq!(stage.proxy.fired(), [3]);
+    // The copy, and the status when it fails and when it works.
+    assert!(stage.writes(begun).len() <= 5, "{:#?}", stage.writes(begun));
+    stage.end().await;
+}

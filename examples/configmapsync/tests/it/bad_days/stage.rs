@@ -1,0 +1,174 @@
+//! One control plane for all bad days, and for each of them an operator behind a proxy of its own.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use configmapsync_operator::{ConfigMapSync, ConfigMapSyncSpec};
+use k8s_openapi::api::core::v1::ConfigMap;
+use konverge_testkit::{
+    ControlPlane, InstalledOperator, Options, Process, eventually,
+    fault_proxy::{FaultProxy, JournalEntry, Plan},
+};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+/// From the end of a fault to convergence.
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
+
+/// Holds an installed operator; it ends with the process.
+async fn installed() -> &'static (ControlPlane, InstalledOperator) {
+    static INSTALLED: OnceCell<(ControlPlane, InstalledOperator)> = OnceCell::const_new();
+    INSTALLED
+        .get_or_init(|| async {
+            let plane = ControlPlane::start(Options::ours()).await.unwrap();
+            let namespace = plane.namespace("operator").await.unwrap();
+            let files = configmapsync_operator::operator().generate(&namespace).unwrap();
+            let operator = plane.install("configmapsync-operator", &namespace, &files.manifest()).await.unwrap();
+            (plane, operator)
+        })
+        .await
+}
+
+/// A namespace, an operator that looks after it through a proxy, and a neighbour that nobody may touch.
+pub(super) struct Stage {
+    pub(super) client: Client,
+    pub(super) proxy: FaultProxy,
+    pub(super) home: String,
+    operator: Process,
+    foreign: ConfigMap,
+}
+
+impl Stage {
+    pub(super) async fn set(name: &str) -> Self {
+        let stage = Self::set_with(name, async |_| {}).await;
+        stage.create("app", "0").await;
+        stage.converges("app", "0").await;
+        stage
+    }
+
+    /// Like `set`, without an object; what `before` makes is there when the operator starts.
+    pub(super) async fn set_with(name: &str, before: impl AsyncFnOnce(&Api<ConfigMapSync>)) -> Self {
+        let (plane, installed) = installed().await;
+        let (client, home) = (plane.admin_client().await.unwrap(), plane.namespace(name).await.unwrap());
+        let foreign = Api::namespaced(client.clone(), &home)
+            .create(&PostParams::default(), &theirs("cms-foreign"))
+            .await
+            .unwrap();
+        before(&Api::namespaced(client.clone(), &home)).await;
+        let proxy = FaultProxy::start(plane.run_directory(), installed.kubeconfig()).await.unwrap();
+        let binary = env!("CARGO_BIN_EXE_configmapsync-operator");
+        let arguments = ["--namespace", home.as_str()];
+        let operator = installed.start_through(proxy.kubeconfig(), name, binary, &arguments).await.unwrap();
+        Self { client, proxy, home, operator, foreign }
+    }
+
+    pub(super) fn syncs(&self) -> Api<ConfigMapSync> {
+        Api::namespaced(self.client.clone(), &self.home)
+    }
+
+    pub(super) fn copies(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.home)
+    }
+
+    /// Puts a plan in force.
+    pub(super) fn befalls(&self, rules: &str) {
+        self.proxy.set(Plan::parse(&format!("seed: 11\nrules:\n{rules}")).unwrap()).unwrap();
+    }
+
+    pub(super) async fn create(&self, name: &str, value: &str) -> ConfigMapSync {
+        self.syncs().create(&PostParams::default(), &sync(name, &self.home, value)).await.unwrap()
+    }
+
+    pub(super) async fn change(&self, name: &str, value: &str) {
+        self.merge_sync(name, json!({ "spec": { "data": { "value": value } } })).await;
+    }
+
+    pub(super) async fn merge_sync(&self, name: &str, patch: Value) {
+        self.syncs().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    pub(super) async fn merge_copy(&self, name: &str, patch: Value) {
+        self.copies().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Waits until the copy has the value, and the object says so of its newest generation.
+    pub(super) async fn converges(&self, name: &str, value: &str) {
+        let found = eventually(LIMIT, || async {
+            let sync = self.syncs().get(name).await.unwrap();
+            let copy = self.copies().get_opt(&format!("cms-{name}")).await.unwrap()?;
+            let is_same = copy.data.as_ref().and_then(|data| data.get("value")).is_some_and(|found| found == value);
+            (is_same && says(&sync, "Ready", "ConfigMapSynced")).then_some(())
+        });
+        if found.await.is_err() {
+            let (sync, copy) = (self.syncs().get(name).await, self.copies().get_opt(&format!("cms-{name}")).await);
+            panic!("{sync:#?}\n{copy:#?}\n{:#?}\n{}", self.proxy.fired(), self.operator.logged());
+        }
+    }
+
+    /// Waits until a condition of the object's newest generation is true for this reason.
+    pub(super) async fn says(&self, name: &str, condition: &str, reason: &str) {
+        let found = eventually(LIMIT, || async {
+            says(&self.syncs().get(name).await.unwrap(), condition, reason).then_some(())
+        });
+        assert!(found.await.is_ok(), "{:#?}\n{}", self.syncs().get(name).await, self.operator.logged());
+    }
+
+    /// What was asked, from an entry of the journal on.
+    pub(super) fn asked(&self, from: usize) -> Vec<JournalEntry> {
+        self.proxy.journal().split_off(from)
+    }
+
+    /// How often objects were written from an entry of the journal on; events say what is known already.
+    pub(super) fn writes(&self, from: usize) -> Vec<String> {
+        let journal = self.asked(from).into_iter();
+        let writes = journal.filter(|entry| entry.is_committed() && !entry.asks.resource.starts_with("events"));
+        writes.map(|entry| entry.asks.to_string()).collect()
+    }
+
+    /// How often a list began, from an entry of the journal on.
+    pub(super) fn lists(&self, from: usize) -> usize {
+        let journal = self.asked(from);
+        let is_first_page =
+            |entry: &&JournalEntry| entry.asks.verb.name() == "list" && entry.asks.parameter("continue").is_none();
+        journal.iter().filter(is_first_page).count()
+    }
+
+    /// Where the journal ends now.
+    pub(super) fn now(&self) -> usize {
+        self.proxy.journal().len()
+    }
+
+    /// What holds after every bad day.
+    pub(super) async fn end(mut self) {
+        assert!(self.operator.status().is_none(), "the operator has ended:\n{}", self.operator.logged());
+        let foreign = self.copies().get("cms-foreign").await.unwrap();
+        assert_eq!(foreign, self.foreign, "what is not the operator's was touched");
+        let touched = |entry: &JournalEntry| entry.asks.name == "cms-foreign" && entry.asks.is_mutating();
+        assert!(!self.proxy.journal().iter().any(touched));
+    }
+}
+
+/// An object of the operator.
+pub(super) fn sync(name: &str, target: &str, value: &str) -> ConfigMapSync {
+    let data = BTreeMap::from([("value".to_owned(), value.to_owned())]);
+    ConfigMapSync::new(name, ConfigMapSyncSpec { target_namespace: target.to_owned(), data })
+}
+
+/// A `ConfigMap` of somebody else.
+pub(super) fn theirs(name: &str) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        data: Some(BTreeMap::from([("value".to_owned(), "theirs".to_owned())])),
+        ..ConfigMap::default()
+    }
+}
+
+fn says(sync: &ConfigMapSync, condition: &str, reason: &str) -> bool {
+    let status = sync.status.as_ref().map(|status| &status.standard);
+    status.and_then(|status| status.conditions.get(condition)).is_some_and(|found| {
+        found.status == "True" && found.reason == reason && found.observed_generation == sync.metadata.generation
+    })
+}
