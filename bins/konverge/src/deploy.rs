@@ -1,8 +1,14 @@
 //! What a new operator would generate of itself, before it is built for the first time.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use std::future::ready;
+
+use futures::future::BoxFuture;
+use k8s_openapi::{
+    api::rbac::v1::PolicyRule,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use konverge::{
-    GenerateError, Operator, Part, Setup, StartError,
+    GenerateError, Home, Operator, Part, Setup, StartError,
     generate::{Access, Files},
 };
 
@@ -19,45 +25,70 @@ pub enum DeployError {
     Generate(#[from] GenerateError),
 }
 
-/// The generated files of the template's operator under other names.
+/// The generated files of the template's operator under other names, for the namespace `default`.
 pub fn generated(names: &Names, name: &str) -> Result<Files, DeployError> {
     let template = konverge_template::operator();
+    let crds = template.crds(NAMESPACE);
+    let renamed = crds.iter().map(|crd| serde_json::from_str(&names.put_into(&serde_json::to_string(crd)?)));
+    let grant = template.grant(NAMESPACE);
     // An operator lives as long as its program, and so do its words.
-    let leaked = |text: &str| -> &'static str { names.put_into(text).leak() };
-    let mut operator = Operator::new(name.to_owned().leak(), env!("CARGO_PKG_VERSION"));
-    for crd in template.crds() {
-        let crd = serde_json::from_str(&names.put_into(&serde_json::to_string(crd)?))?;
-        let mut access = Access::default();
-        for rule in template.access().rules() {
-            let verbs: Vec<&'static str> = rule.verbs.iter().map(|verb| leaked(verb)).collect();
-            for group in rule.api_groups.iter().flatten() {
-                for resource in rule.resources.iter().flatten() {
-                    access.to_resource(leaked(group), leaked(resource), &verbs);
-                }
+    let mut operator = Operator::new(name.to_owned().leak(), env!("CARGO_PKG_VERSION")).part(Granted {
+        everywhere: renamed_access(&grant.everywhere, names),
+        at_home: renamed_access(&grant.at_home, names),
+    });
+    for crd in renamed.collect::<Result<Vec<_>, _>>()? {
+        operator = operator.part(Defined { crd });
+    }
+    Ok(operator.generate(NAMESPACE)?)
+}
+
+/// What `generate` assumes unless it is told.
+const NAMESPACE: &str = "default";
+
+fn renamed_access(rules: &[PolicyRule], names: &Names) -> Access {
+    let leaked = |text: &String| -> &'static str { names.put_into(text).leak() };
+    let mut access = Access::default();
+    for rule in rules {
+        let verbs: Vec<_> = rule.verbs.iter().map(leaked).collect();
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                access.to_resource(leaked(group), leaked(resource), &verbs);
             }
         }
-        operator = operator.part(Renamed { crd, access });
     }
-    Ok(operator.generate("default")?)
+    access
 }
 
-/// A controller of the template under other names.
-struct Renamed {
+/// A kind of the template under another name. There is nothing to install: this operator only generates.
+struct Defined {
     crd: CustomResourceDefinition,
-    access: Access,
 }
 
-impl Part for Renamed {
+impl Part for Defined {
     fn crd(&self) -> Option<&CustomResourceDefinition> {
         Some(&self.crd)
     }
 
-    fn access(&self, access: &mut Access) {
-        access.merge(&self.access);
+    fn access(&self, _home: &Home<'_>, _everywhere: &mut Access, _at_home: &mut Access) {}
+
+    fn install(self: Box<Self>, _setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
+        Box::pin(ready(Ok(())))
+    }
+}
+
+/// What the template's controllers are granted, under other names. There is nothing to install here either.
+struct Granted {
+    everywhere: Access,
+    at_home: Access,
+}
+
+impl Part for Granted {
+    fn access(&self, _home: &Home<'_>, everywhere: &mut Access, at_home: &mut Access) {
+        everywhere.merge(&self.everywhere);
+        at_home.merge(&self.at_home);
     }
 
-    /// Has nothing to install: this operator only generates.
-    fn install(self: Box<Self>, _setup: &mut Setup) -> Result<(), StartError> {
-        Ok(())
+    fn install(self: Box<Self>, _setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
+        Box::pin(ready(Ok(())))
     }
 }

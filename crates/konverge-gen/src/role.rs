@@ -25,6 +25,11 @@ pub struct Grant<'a> {
 }
 
 impl Grant<'_> {
+    /// All that it may do, wherever: what a test compares with what it has done.
+    pub fn rules(&self) -> Vec<PolicyRule> {
+        [&self.everywhere[..], &self.at_home].concat()
+    }
+
     /// A service account, a cluster role bound to it, and a role of its own namespace bound to it.
     pub fn objects(self) -> Result<Vec<Value>, serde_json::Error> {
         let (program, namespace) = (self.program, self.namespace);

@@ -21,7 +21,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 struct Syncing;
 
 impl Scenario for Syncing {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "syncing"
     }
 

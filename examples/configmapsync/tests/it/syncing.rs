@@ -6,7 +6,6 @@ use configmapsync_operator::{ConfigMapSync, ConfigMapSyncSpec};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Namespace},
     events::v1::Event,
-    rbac::v1::PolicyRule,
 };
 use konverge_testkit::{AuditEntry, ControlPlane, InstalledOperator, Options, Process, RoleUse, eventually};
 use kube::{
@@ -147,9 +146,7 @@ async fn a_copy_follows_its_object_from_beginning_to_end() {
 
     operator.terminate(Duration::from_secs(40)).await.unwrap();
     let requests = stage.operator.requests(&stage.plane.audit_log().unwrap()).unwrap();
-    let operator = configmapsync_operator::operator();
-    let grant = operator.grant("default");
-    let rules: Vec<PolicyRule> = [grant.everywhere, grant.at_home].concat();
+    let rules = configmapsync_operator::operator().grant("default").rules();
     assert_eq!(RoleUse::of(&requests, &rules), RoleUse::default(), "no 403 and no verb unused");
 }
 

@@ -77,8 +77,7 @@ async fn both_kinds_follow_their_objects_from_beginning_to_end() {
     gone(&accounts, "sas-runner").await;
 
     operator.terminate(STOPS_WITHIN).await.unwrap();
-    let grant = multicontroller_operator::operator();
-    let rules = [grant.access().rules(), grant.access_at_home().rules()].concat();
+    let rules = multicontroller_operator::operator().grant(&stage.home).rules();
     let requests = stage.operator.requests(&stage.plane.audit_log().unwrap()).unwrap();
     assert_eq!(RoleUse::of(&requests, &rules), RoleUse::default(), "no 403 and no verb unused");
 }

@@ -82,8 +82,7 @@ async fn a_child_follows_its_object_from_beginning_to_end() {
 
     // No request was refused, and no verb of the role is more than it needs.
     operator.terminate(Duration::from_secs(40)).await.unwrap();
-    let grant = konverge_template::operator();
-    let rules = [grant.access().rules(), grant.access_at_home().rules()].concat();
+    let rules = konverge_template::operator().grant(&home).rules();
     let requests = installed.requests(&plane.audit_log().unwrap()).unwrap();
     assert_eq!(RoleUse::of(&requests, &rules), RoleUse::default());
 }

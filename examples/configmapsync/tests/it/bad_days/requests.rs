@@ -28,7 +28,7 @@ async fn refused_a_second(stage: &Stage, count: u64) -> f64 {
     let (begun, before) = (Instant::now(), stage.now());
     let refused = || std::future::ready(stage.proxy.fired().iter().all(|fired| *fired >= count).then_some(()));
     assert!(eventually(LIMIT, refused).await.is_ok(), "{:?}", stage.proxy.fired());
-    (stage.now() - before) as f64 / begun.elapsed().as_secs_f64()
+    f64::from(u32::try_from(stage.now() - before).unwrap()) / begun.elapsed().as_secs_f64()
 }
 
 #[tokio::test(flavor = "multi_thread")]
