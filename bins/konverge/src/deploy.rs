@@ -4,8 +4,7 @@ use std::future::ready;
 
 use futures::future::BoxFuture;
 use k8s_openapi::{
-    api::rbac::v1::PolicyRule,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::rbac::v1::PolicyRule, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use konverge::{
     GenerateError, Home, Operator, Part, Setup, StartError,
