@@ -1,6 +1,6 @@
 //! A controller at work: what wakes it, and what happens around the author's code in each run.
 
-use std::{any::TypeId, collections::HashMap, sync::Arc, time::Duration};
+use std::{any::TypeId, collections::HashMap, sync::Arc};
 
 use futures::{StreamExt, future::join_all};
 use k8s_openapi::jiff::Timestamp;
@@ -14,6 +14,7 @@ use konverge_runtime::{
     cache::Change,
     controller::{self, Dropped},
     object::{Object, ObjectKey},
+    queue::PERIODIC,
 };
 use kube::{Resource, ResourceExt, runtime::events::EventType};
 
@@ -24,6 +25,7 @@ use crate::{
     operator::{Setup, StartError},
     reconcile::Reconcile,
     report::Verdict,
+    resync,
     witness::Stores,
 };
 
@@ -67,7 +69,8 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     };
     stores.add(&kind, cache.store.clone(), subscriber);
 
-    let by_uid = cache.store.index(|object: &K| object.uid().into_iter().collect());
+    // Made for those who have children only, since it costs something for each object.
+    let by_uid = (!children.is_empty()).then(|| cache.store.index(|object: &K| object.uid().into_iter().collect()));
     let mut kinds = HashMap::new();
     let mut synced = vec![{
         let cache = cache.clone();
@@ -79,7 +82,7 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
         let (wake, by_uid) = (Arc::clone(&wake), by_uid.clone());
         let told = move |owner_uid: &str, listed| {
             let priority = if listed { Priority::Low } else { Priority::Normal };
-            for owner in by_uid.keys(&owner_uid.to_owned()) {
+            for owner in by_uid.iter().flat_map(|by_uid| by_uid.keys(&owner_uid.to_owned())) {
                 wake(owner, priority, "child");
             }
         };
@@ -120,7 +123,16 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     });
     crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
     let How { workers, time_limit, backoff, rate, resync, .. } = how;
-    let engine = Engine { shared, reconciler, only, finalizer, resync };
+    let again = {
+        let (queue, only) = (queue.clone(), only.clone());
+        move |object: &K, key| {
+            if only.as_ref().is_none_or(|only| only(object)) {
+                queue.add(key, Priority::Low, PERIODIC);
+            }
+        }
+    };
+    setup.manager.task(format!("resync {name}"), resync::turns(shared.cache.store.clone(), resync, again));
+    let engine = Engine { shared, reconciler, only, finalizer };
     let mut controller = controller::Controller::new(Arc::new(engine), queue, setup.metrics.controllers())
         .workers(workers)
         .time_limit(time_limit)
@@ -162,7 +174,6 @@ struct Engine<K: Object, R> {
     reconciler: R,
     only: Option<Only<K>>,
     finalizer: Option<&'static str>,
-    resync: Duration,
 }
 
 /// Why a run failed.
@@ -225,11 +236,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
         let reported = self.report(&context, result.as_ref().err().map(Failure::of)).await;
         let action = result?;
         reported?;
-        Ok(match action {
-            // A tenth more or less, so that objects that were listed together do not come back together.
-            Action::Done => Action::After(self.resync.mul_f64(0.9 + 0.2 * rand::random::<f64>())),
-            after @ Action::After(_) => after,
-        })
+        Ok(action)
     }
 
     async fn dropped(&self, key: &ObjectKey, why: &Dropped) {

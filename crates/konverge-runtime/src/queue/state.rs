@@ -3,10 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     hash::Hash,
+    sync::Arc,
     time::Duration,
 };
 
 use tokio::time::Instant;
+
+use super::reasons::Reasons;
 
 /// What is worked on first. Within one priority, first come, first served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,7 +74,7 @@ pub struct QueuedKey<K> {
 struct Wish {
     due: Instant,
     priority: Priority,
-    reasons: BTreeSet<&'static str>,
+    reasons: Reasons,
     /// Ties are served in the order of arrival.
     arrival: u64,
 }
@@ -80,7 +83,7 @@ impl Wish {
     fn merge(&mut self, other: Self) {
         self.due = self.due.min(other.due);
         self.priority = self.priority.max(other.priority);
-        self.reasons.extend(other.reasons);
+        self.reasons.merge(other.reasons);
     }
 
     fn ready_place(&self) -> (std::cmp::Reverse<Priority>, u64) {
@@ -101,14 +104,17 @@ struct Entry {
     is_outdated: bool,
 }
 
-/// Keys waiting, delayed and in flight.
+/// Keys waiting, delayed and in flight. A key is shared between its entry and its place.
 #[derive(Debug)]
 pub(super) struct State<K> {
-    entries: HashMap<K, Entry>,
-    ready: BTreeMap<(std::cmp::Reverse<Priority>, u64), K>,
-    delayed: BTreeMap<(Instant, u64), K>,
+    entries: HashMap<Arc<K>, Entry>,
+    ready: BTreeMap<(std::cmp::Reverse<Priority>, u64), Arc<K>>,
+    delayed: BTreeMap<(Instant, u64), Arc<K>>,
     arrivals: u64,
 }
+
+/// Once this many keys were there and none is left, their places are given back: a queue is long after a start, and seldom again.
+const MANY: usize = 1000;
 
 /// What [`State::take`] found.
 #[derive(Debug, PartialEq, Eq)]
@@ -129,8 +135,9 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// Wishes for a run of `key` at `due`.
     pub(super) fn add(&mut self, key: K, due: Instant, priority: Priority, reason: &'static str) {
         self.arrivals += 1;
-        let wish = Wish { due, priority, reasons: BTreeSet::from([reason]), arrival: self.arrivals };
-        let entry = self.entries.entry(key.clone()).or_default();
+        let wish = Wish { due, priority, reasons: Reasons::One(reason), arrival: self.arrivals };
+        let key = self.entries.get_key_value(&key).map_or_else(|| Arc::new(key), |(known, _)| Arc::clone(known));
+        let entry = self.entries.entry(Arc::clone(&key)).or_default();
         if entry.in_flight.is_some() {
             match &mut entry.wish {
                 Some(waiting) => waiting.merge(wish),
@@ -164,7 +171,8 @@ impl<K: Clone + Eq + Hash> State<K> {
             && let Some(wish) = entry.wish.take()
         {
             entry.in_flight = Some(now);
-            let request = Request { key, reasons: wish.reasons, attempt: entry.failures.saturating_add(1) };
+            let reasons = wish.reasons.into_set();
+            let request = Request { key: K::clone(&key), reasons, attempt: entry.failures.saturating_add(1) };
             return Taken::Request(request, now.saturating_duration_since(wish.due));
         }
         self.delayed.first_key_value().map_or(Taken::Nothing, |(&(due, _), _)| Taken::NothingUntil(due))
@@ -172,6 +180,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Takes a key back. Returns how long it was in flight; nothing if it was not.
     pub(super) fn complete(&mut self, key: &K, completion: Completion, now: Instant) -> Option<Duration> {
+        let shared = Arc::clone(self.entries.get_key_value(key)?.0);
         let entry = self.entries.get_mut(key)?;
         let started = entry.in_flight.take()?;
         entry.failures = match completion {
@@ -181,9 +190,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         };
         entry.is_ready = false;
         if let Some(wish) = &entry.wish {
-            self.delayed.insert((wish.due, wish.arrival), key.clone());
+            self.delayed.insert((wish.due, wish.arrival), shared);
         } else if completion == Completion::Done {
             self.entries.remove(key);
+            if self.entries.is_empty() && self.entries.capacity() > MANY {
+                self.entries = HashMap::new();
+            }
         }
         match completion {
             Completion::Done => {}
@@ -203,12 +215,12 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// All keys and how they stand.
     pub(super) fn snapshot(&self, now: Instant) -> Vec<QueuedKey<K>> {
-        let look = |(key, entry): (&K, &Entry)| QueuedKey {
-            key: key.clone(),
+        let look = |(key, entry): (&Arc<K>, &Entry)| QueuedKey {
+            key: K::clone(key),
             failures: entry.failures,
             in_flight_for: entry.in_flight.map(|since| now.saturating_duration_since(since)),
             due_in: entry.wish.as_ref().map(|wish| wish.due.saturating_duration_since(now)),
-            reasons: entry.wish.as_ref().map(|wish| wish.reasons.clone()).unwrap_or_default(),
+            reasons: entry.wish.as_ref().map(|wish| wish.reasons.clone().into_set()).unwrap_or_default(),
         };
         self.entries.iter().map(look).collect()
     }
