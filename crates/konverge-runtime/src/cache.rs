@@ -20,6 +20,7 @@ use std::{
     collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     pin::Pin,
+    sync::Arc,
 };
 
 use futures::{Stream, StreamExt};
@@ -140,7 +141,10 @@ impl Caches {
             self.watches.push(Watch {
                 name: format!("cache {name}"),
                 health,
-                run: Box::pin(filled.by(events.inspect(move |_| seen.happened()))),
+                run: Box::pin(watch::keeping(
+                    Arc::from(self.field_manager.as_str()),
+                    filled.by(events.inspect(move |_| seen.happened())),
+                )),
             });
         }
         cache

@@ -18,6 +18,7 @@ use kube::{
 };
 use tokio::{sync::watch, time::Instant};
 
+pub(crate) use guarded::keeping;
 pub use guarded::{Guarded, Undecodable};
 pub use kube::runtime::watcher::Event;
 
@@ -73,9 +74,10 @@ struct Failing {
     error: String,
 }
 
-/// Objects in one answer while listing. An answer is in memory several times while it is read: as text, and decoded with what is
-/// dropped later. Twice as many are listed hardly sooner, and half as many take a fifth longer.
-const PAGE: u32 = 250;
+/// Objects in one answer while listing. An answer is in memory several times while it is read, as text and decoded, and what is free
+/// afterwards lies between the objects and stays with the process. The usual 500 would cost each of 10,000 objects some 300 bytes more,
+/// and save a fifth of the time that the list takes.
+const PAGE: u32 = 100;
 
 /// An opened watch says nothing while nothing happens. Failing ones fail more often than this, so silence is health.
 const SILENCE_IS_HEALTH: Duration = Duration::from_secs(90);

@@ -17,8 +17,8 @@ fn object(name: &str, version: u32) -> Guarded<ConfigMap> {
 /// What subscribers are told while these events come: names, and whether the object is there and was listed.
 async fn told(events: Vec<Event<Guarded<ConfigMap>>>) -> Vec<(String, bool, bool)> {
     let store = Store::new("test");
-    let told = std::sync::Arc::new(Mutex::new(Vec::new()));
-    let tells = std::sync::Arc::clone(&told);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tells = Arc::clone(&told);
     store.subscribe(move |key: &ObjectKey, change: &Change<ConfigMap>| {
         tells.lock().unwrap().push((key.name.clone(), change.new.is_some(), change.listed));
     });
