@@ -8,16 +8,27 @@ use std::{
     time::Duration,
 };
 
-use konverge_runtime::cache::Store;
-use konverge_runtime::object::{Object, ObjectKey};
+use konverge_runtime::{
+    Priority, Queue,
+    cache::Store,
+    object::{Object, ObjectKey},
+    queue::PERIODIC,
+};
 use kube::Resource;
 use tokio::time::{Instant, sleep};
+
+use crate::controller::Only;
 
 /// Into so many steps a period is divided, each of which looks at the names of all objects.
 const STEPS: u32 = 100;
 
-/// Says of each object of the store once in each period that it is its turn. For ever.
-pub(crate) async fn turns<K: Object>(store: Store<K>, period: Duration, turn: impl Fn(&K, ObjectKey)) {
+/// Asks for a run of each object that the controller is about, once in each period. For ever.
+pub(crate) async fn turns<K: Object>(
+    store: Store<K>,
+    period: Duration,
+    only: Option<Only<K>>,
+    queue: Queue<ObjectKey>,
+) {
     // Less is a mistake, and must not become a busy loop.
     let period = period.max(Duration::from_millis(100));
     let begin = Instant::now();
@@ -25,11 +36,11 @@ pub(crate) async fn turns<K: Object>(store: Store<K>, period: Duration, turn: im
     loop {
         sleep(period / STEPS).await;
         let now = begin.elapsed();
-        for object in store.list() {
-            if let Some(key) = ObjectKey::of(&*object)
-                && is_due(offset(&*object, period), period, past, now)
-            {
-                turn(&object, key);
+        let is_ours = |object: &K| only.as_ref().is_none_or(|only| only(object));
+        let is_due = |object: &K| is_due(offset(object, period), period, past, now);
+        for object in store.list().into_iter().filter(|object| is_due(object) && is_ours(object)) {
+            if let Some(key) = ObjectKey::of(&*object) {
+                queue.add(key, Priority::Low, PERIODIC);
             }
         }
         past = now;

@@ -14,7 +14,6 @@ use konverge_runtime::{
     cache::Change,
     controller::{self, Dropped},
     object::{Object, ObjectKey},
-    queue::PERIODIC,
 };
 use kube::{Resource, ResourceExt, runtime::events::EventType};
 
@@ -123,15 +122,8 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     });
     crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
     let How { workers, time_limit, backoff, rate, resync, .. } = how;
-    let again = {
-        let (queue, only) = (queue.clone(), only.clone());
-        move |object: &K, key| {
-            if only.as_ref().is_none_or(|only| only(object)) {
-                queue.add(key, Priority::Low, PERIODIC);
-            }
-        }
-    };
-    setup.manager.task(format!("resync {name}"), resync::turns(shared.cache.store.clone(), resync, again));
+    let again = resync::turns(shared.cache.store.clone(), resync, only.clone(), queue.clone());
+    setup.manager.task(format!("resync {name}"), again);
     let engine = Engine { shared, reconciler, only, finalizer };
     let mut controller = controller::Controller::new(Arc::new(engine), queue, setup.metrics.controllers())
         .workers(workers)
