@@ -89,7 +89,7 @@ async fn an_object_that_does_not_parse_is_reported_and_delays_nobody() {
     place.create_probe("seven", "7").await;
     place.create_probe("word", "seven").await;
     running.measures(r#"konverge_cache_undecodable_objects{resource="probes"} 1"#).await;
-    running.measures(r#"controller_runtime_reconcile_total{controller="probes",result="requeue_after"} 1"#).await;
+    running.measures(r#"controller_runtime_reconcile_total{controller="probes",result="success"} 1"#).await;
 }
 
 /// The probe as somebody sees it who believes that `behave` is a number in words.
