@@ -50,7 +50,8 @@ fn tests(cluster: Option<&Named>, filter: Option<&str>) -> Result<()> {
         ("examples in the docs", ["test", "--workspace", "--doc"].as_slice()),
     ] {
         let mut tests = cargo(arguments.iter().copied());
-        tests.args(filter);
+        // One run tells all that is wrong.
+        tests.arg("--no-fail-fast").args(filter);
         if let Some(cluster) = cluster {
             cluster.tell(&mut tests);
         }

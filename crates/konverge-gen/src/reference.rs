@@ -5,10 +5,10 @@ use std::fmt::Write;
 use clap::Command;
 use prometheus_client::registry::Registry;
 
-/// A table of the flags of a command: name, variable, default, meaning.
+/// A table of the flags that a command shows: name, variable, default, meaning.
 pub fn flags(command: &Command) -> String {
     let mut page = "| Flag | Variable | Default | Meaning |\n|---|---|---|---|\n".to_owned();
-    for argument in command.get_arguments() {
+    for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
         let Some(name) = argument.get_long() else { continue };
         let value = argument.get_value_names().and_then(|names| names.first()).map(|name| format!(" {name}"));
         let value = value.filter(|_| argument.get_action().takes_values()).unwrap_or_default();

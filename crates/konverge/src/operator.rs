@@ -31,6 +31,11 @@ pub trait Part: Send {
         None
     }
 
+    /// Shapes the command line: shows the flags that only it heeds.
+    fn command(&self, command: Command) -> Command {
+        command
+    }
+
     /// Changes the definition of a part of the program, its own or another's.
     fn amend(&self, home: &Home<'_>, definition: &mut CustomResourceDefinition) {
         let _ = (home, definition);
@@ -130,7 +135,8 @@ impl Operator {
     }
 
     pub(crate) fn command(&self) -> Command {
-        Arguments::command().name(self.program).version(self.version)
+        let command = Arguments::command().name(self.program).version(self.version);
+        self.parts.iter().fold(command, |command, part| part.command(command))
     }
 
     /// Answers the API server's webhooks; see [`konverge_admission`](crate::admission).
