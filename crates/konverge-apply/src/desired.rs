@@ -3,12 +3,9 @@
 mod budget;
 mod prune;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    error::Error,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use kube::Resource;
 use serde_json::Value;
 
@@ -137,12 +134,7 @@ impl SetError {
 /// The first failure with its causes, and how many there are besides.
 fn all(failed: &[ApplyError]) -> String {
     let Some(first) = failed.first() else { return String::new() };
-    let mut text = first.to_string();
-    let mut cause = first.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
+    let text = in_one_line(first);
     match failed.len() - 1 {
         0 => text,
         more => format!("{text} (and {more} more failed)"),

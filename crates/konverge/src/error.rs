@@ -101,32 +101,11 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// An error with all that caused it, in one line, nothing said twice.
-pub(crate) fn in_one_line(error: &dyn StdError) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !line.contains(&text) {
-            line = format!("{line}: {text}");
-        }
-        cause = error.source();
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
 
     use super::*;
-
-    #[test]
-    fn an_error_names_its_causes_once() {
-        let error = Error::transient("Test", "cannot do it: no disk")
-            .caused_by(Error::transient("Inner", "no disk").caused_by(Error::permanent("Last", "no power")));
-        assert_eq!(in_one_line(&error), "cannot do it: no disk: no power");
-    }
 
     #[test]
     fn what_the_api_server_calls_invalid_is_permanent() {

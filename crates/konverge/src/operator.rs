@@ -9,10 +9,11 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge_core::error::in_one_line;
 use konverge_gen::{Access, role::Grant};
 use serde_json::Value;
 
-use crate::{error::in_one_line, options::Options};
+use crate::options::Options;
 
 pub use generate::GenerateError;
 pub use start::{Setup, StartError};

@@ -8,7 +8,7 @@ use konverge_apply::{
     ApplyError, StatusWriter, Writable,
     conditions::{Moment, Reason},
 };
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
     cache::Change,
@@ -20,7 +20,7 @@ use kube::{Resource, ResourceExt, runtime::events::EventType};
 use crate::{
     context::{Context, Said, Shared},
     controller::{Controller, How, Only, Wake},
-    error::{Error, in_one_line},
+    error::Error,
     operator::{Setup, StartError},
     reconcile::Reconcile,
     report::Verdict,

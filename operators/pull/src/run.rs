@@ -1,10 +1,10 @@
 //! The parts put together to a program.
 
-use std::{error::Error, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::events::EventSink;
-use konverge_core::digest::DigestKey;
+use konverge_core::{digest::DigestKey, error::in_one_line};
 use konverge_runtime::{
     Controller, LeaseOptions, Manager, Queue,
     client::{self, ClientError, ClientOptions},
@@ -131,18 +131,4 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     let controller = Controller::new(Arc::new(pull), queue, metrics.controllers()).workers(WAITING);
     manager.controller("pull", controller);
     Ok(manager)
-}
-
-/// An error with what caused it, without saying anything twice.
-fn in_one_line(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !line.contains(&text) {
-            line = format!("{line}: {text}");
-        }
-        cause = error.source();
-    }
-    line
 }
