@@ -68,7 +68,6 @@ pub struct ChildReport {
 
 /// What an apply of a set did.
 #[derive(Debug, Clone, Default)]
-#[must_use = "the report tells whether something changed"]
 pub struct SetReport {
     /// The children, in the order in which they were added.
     pub children: Vec<ChildReport>,

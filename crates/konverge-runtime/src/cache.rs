@@ -31,7 +31,7 @@ pub use store::{Store, Subscriber, Writing};
 
 use crate::{
     manager::Manager,
-    object::Object,
+    object::{Object, Scope},
     watch::{self, Event, Guarded, WatchHealth, WatchOptions},
 };
 use state::Seen;
@@ -39,12 +39,25 @@ use state::Seen;
 /// Which objects a cache holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Selection {
-    /// Only these namespaces; all, where none is named. One watch each.
+    /// Only these namespaces; all, where none is named. One watch each. Kinds without namespaces are watched whole.
     pub namespaces: Vec<String>,
     /// Only objects with these labels, in the syntax of `kubectl -l`.
     pub label_selector: Option<String>,
     /// Only objects with these fields, in the syntax of `kubectl --field-selector`.
     pub field_selector: Option<String>,
+}
+
+impl Selection {
+    /// The same objects, said in one way only, so that whoever wants them shares a cache.
+    fn normal<K: Object>(&self) -> Self {
+        let mut normal = self.clone();
+        normal.namespaces.sort();
+        normal.namespaces.dedup();
+        if !K::Scope::IS_NAMESPACED {
+            normal.namespaces.clear();
+        }
+        normal
+    }
 }
 
 /// A cache: what it holds, and how its watches are doing. Clones are handles to the same cache.
@@ -104,6 +117,7 @@ impl Caches {
 
     /// The cache of a kind and selection: the one there is, or a new one.
     pub fn cache<K: Object>(&mut self, kind: &K::DynamicType, selection: &Selection) -> Cache<K> {
+        let selection = &selection.normal::<K>();
         let mut hasher = DefaultHasher::new();
         (kind, selection).hash(&mut hasher);
         let id = (TypeId::of::<K>(), hasher.finish());

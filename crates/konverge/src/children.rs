@@ -10,7 +10,7 @@ use std::{
 
 use futures::future::{BoxFuture, FutureExt};
 use konverge_apply::{
-    DeleteBudget, DesiredSet, Owner, SetReport, Writable,
+    ApplyOutcome, DeleteBudget, DesiredSet, Owner, SetReport, Writable,
     owners::{MANAGED_BY, OWNER_UID},
 };
 use konverge_runtime::{
@@ -67,13 +67,28 @@ impl<K: Object> Children<K> {
         for child in wanted {
             set = child.add(set, &finder).await?;
         }
-        let report = set.apply(context.applier()).await?;
-        for child in &report.children {
-            for difference in &child.differences {
-                tracing::info!(child = %child.object, %difference, "dry run: would change");
-            }
+        let is_dry_run = context.applier().is_dry_run();
+        let result = set.apply(context.applier()).await;
+        if is_dry_run {
+            announce(result.as_ref().unwrap_or_else(|error| error.done()));
         }
-        Ok(report)
+        Ok(result?)
+    }
+}
+
+/// Says what a dry run would have done.
+fn announce(report: &SetReport) {
+    for child in &report.children {
+        if child.outcome == ApplyOutcome::Created {
+            tracing::info!(child = %child.object, "dry run: would create");
+            continue;
+        }
+        for difference in &child.differences {
+            tracing::info!(child = %child.object, %difference, "dry run: would change");
+        }
+    }
+    for child in &report.pruned {
+        tracing::info!(%child, "dry run: would delete");
     }
 }
 

@@ -206,7 +206,8 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         self
     }
 
-    /// Watches objects of kind `O` too. `map` tells which objects a change concerns; it may look into the cache of `K`.
+    /// Watches objects of kind `O` too: in the namespaces that the selection names, else in those that the program looks at. `map`
+    /// tells which objects a change concerns; it may look into the cache of `K`.
     #[must_use]
     pub fn watches<O, Keys>(
         mut self,
@@ -219,7 +220,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     {
         self.access.to::<O>(&(), &["list", "watch"]);
         self.watches.push(Box::new(move |setup, wake| {
-            let cache = setup.caches.cache::<O>(&(), &selection);
+            let cache = setup.caches.cache::<O>(&(), &setup.within(selection));
             cache.store.subscribe(move |_, change| {
                 let priority = if change.listed { Priority::Low } else { Priority::Normal };
                 // An update can concern those that it leaves as well as those that it comes to.

@@ -42,7 +42,7 @@ pub struct Options {
     /// The pause between two renewals, in seconds; less than the deadline
     #[arg(long, env = "KONVERGE_RETRY_PERIOD", default_value = "2", value_name = "SECONDS")]
     pub retry_period: u64,
-    /// Ask the API server what each write would do, log it, and write nothing
+    /// Ask the API server what each write would do, log it, and write nothing: no lease, no event, no certificate either
     #[arg(long, env = "KONVERGE_DRY_RUN")]
     pub dry_run: bool,
     /// How long stopping may take, in seconds

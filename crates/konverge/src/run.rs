@@ -298,7 +298,13 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
                     name: object.name_any(),
                     source,
                 })?;
-                StatusWriter::new(self.shared.applier.clone()).write_with(&**object, &status, &self.shared.kind).await?
+                let applier = self.shared.applier.clone();
+                let is_dry_run = applier.is_dry_run();
+                let is_news = StatusWriter::new(applier).write_with(&**object, &status, &self.shared.kind).await?;
+                if is_news && is_dry_run {
+                    tracing::info!(object = object.name_any(), %status, "dry run: would write the status");
+                }
+                is_news
             }
         };
         if let (true, Some(Failure { reason, message, .. })) = (is_news, failure) {

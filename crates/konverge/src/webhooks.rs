@@ -122,6 +122,10 @@ impl Part for Admission {
 
     fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
         async move {
+            if setup.options().dry_run {
+                tracing::info!("dry run: webhooks are not answered, and no certificate is made");
+                return Ok(());
+            }
             let failed = |source: Box<dyn std::error::Error + Send + Sync>| StartError::Part {
                 part: "webhooks".to_owned(),
                 source,

@@ -87,18 +87,20 @@ pub enum StartError {
 }
 
 impl Setup {
-    /// What is left of a selection in a program that was told to look at some namespaces and labels only.
+    /// What is left of a selection in a program that was told to look at some namespaces and labels only; for what it works on.
     pub fn narrowed(&self, selection: Selection) -> Selection {
-        let labels = [selection.label_selector, self.options.selector.clone()];
+        let labels = [selection.label_selector.clone(), self.options.selector.clone()];
         let labels: Vec<String> = labels.into_iter().flatten().collect();
-        Selection {
-            namespaces: if selection.namespaces.is_empty() {
-                self.options.namespaces.clone()
-            } else {
-                selection.namespaces
-            },
-            label_selector: (!labels.is_empty()).then(|| labels.join(",")),
-            field_selector: selection.field_selector,
+        Selection { label_selector: (!labels.is_empty()).then(|| labels.join(",")), ..self.within(selection) }
+    }
+
+    /// What is left of a selection in a program that was told to look at some namespaces only; for what it reads besides. A selection
+    /// that names namespaces itself keeps them.
+    pub fn within(&self, selection: Selection) -> Selection {
+        if selection.namespaces.is_empty() {
+            Selection { namespaces: self.options.namespaces.clone(), ..selection }
+        } else {
+            selection
         }
     }
 
@@ -136,14 +138,23 @@ impl Operator {
         let grace = Duration::from_secs(options.grace_period);
         let mut manager = Manager::bind(options.address, metrics.clone()).await?.grace(grace);
         let client = client::build(&options.client(), metrics.client()).await?;
-        if options.leader_election {
+        // A dry run writes nothing, not even a lease, and so takes the work away from nobody.
+        if options.leader_election && !options.dry_run {
             let impatient = client::build(&options.client().impatient(), metrics.client()).await?;
             let lease = options.lease(program, impatient.default_namespace())?;
             manager = manager.leader_election(Elector::new(impatient, lease));
         }
-        let (events, publish) = EventSink::new(client.clone(), program, manager.stop_tasks().cancelled_owned());
+        let stop = manager.stop_tasks().cancelled_owned();
+        let events = if options.dry_run {
+            let (events, log) = EventSink::dry_run(stop);
+            manager.stopping_task("events", log);
+            events
+        } else {
+            let (events, publish) = EventSink::new(client.clone(), program, stop);
+            manager.stopping_task("events", publish);
+            events
+        };
         metrics.register(|registry| events.register(registry));
-        manager.stopping_task("events", publish);
         let object_metrics = metrics.register(ObjectMetrics::register);
         let mut setup = Setup {
             caches: Caches::new(client.clone(), program, metrics.caches()),

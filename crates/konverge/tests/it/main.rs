@@ -3,8 +3,12 @@
 
 mod admitting;
 mod annotated;
+mod choosing;
+mod dry_run;
 mod failing;
+mod leading;
 mod outside;
 mod pausing;
+mod several;
 mod stage;
 mod waking;
