@@ -7,7 +7,9 @@
 //! Of `managedFields`, only the entry of the program's own field manager is kept: it tells which fields are ours, and the others
 //! are often larger than the object.
 
+mod caching;
 mod change;
+mod declared;
 mod index;
 mod metrics;
 mod own_writes;
@@ -24,6 +26,7 @@ use std::{
 use futures::{Stream, StreamExt};
 use kube::Client;
 
+pub use caching::Caching;
 pub use change::{Change, Predicate};
 pub use index::Index;
 pub use metrics::CacheMetrics;
@@ -117,23 +120,37 @@ impl Caches {
 
     /// The cache of a kind and selection: the one there is, or a new one.
     pub fn cache<K: Object>(&mut self, kind: &K::DynamicType, selection: &Selection) -> Cache<K> {
+        self.cache_as(kind, selection, &Caching::default())
+    }
+
+    /// [`cache`](Self::cache) that is filled as `caching` says; shared with those who say the same, but for their indexes.
+    pub fn cache_as<K: Object>(
+        &mut self,
+        kind: &K::DynamicType,
+        selection: &Selection,
+        caching: &Caching<K>,
+    ) -> Cache<K> {
         let selection = &selection.normal::<K>();
         let mut hasher = DefaultHasher::new();
-        (kind, selection).hash(&mut hasher);
+        (kind, selection, caching.watching).hash(&mut hasher);
         let id = (TypeId::of::<K>(), hasher.finish());
-        if let Some(cache) = self.begun.get(&id).and_then(|cache| cache.downcast_ref::<Cache<K>>()) {
-            return cache.clone();
+        let known = self.begun.get(&id).and_then(|cache| cache.downcast_ref::<Cache<K>>());
+        let cache = match known.filter(|_| caching.transform.is_none()) {
+            Some(cache) => cache.clone(),
+            None => self.begin::<K>(kind, selection, caching),
+        };
+        if caching.transform.is_none() {
+            self.begun.insert(id, Box::new(cache.clone()));
         }
-        let cache = self.begin::<K>(kind, selection);
-        self.begun.insert(id, Box::new(cache.clone()));
+        caching.indexes.iter().for_each(|declare| declare(&cache.store));
         cache
     }
 
-    fn begin<K: Object>(&mut self, kind: &K::DynamicType, selection: &Selection) -> Cache<K> {
-        let store = Store::<K>::new(&self.field_manager);
+    fn begin<K: Object>(&mut self, kind: &K::DynamicType, selection: &Selection, caching: &Caching<K>) -> Cache<K> {
+        let store = Store::<K>::transforming(self.field_manager.clone(), caching.transform.clone());
         let name = K::plural(kind).into_owned();
         let metered = store.clone();
-        self.metrics.measure(&name, move || (metered.len(), metered.undecodable().len()));
+        self.metrics.measure(&name, move || (metered.len(), metered.undecodable_len()));
         let namespaces = match selection.namespaces.as_slice() {
             [] => vec![None],
             named => named.iter().cloned().map(Some).collect(),
@@ -144,6 +161,8 @@ impl Caches {
                 namespace: namespace.clone(),
                 label_selector: selection.label_selector.clone(),
                 field_selector: selection.field_selector.clone(),
+                timeout: caching.watching.timeout,
+                initial_list: caching.watching.initial_list,
                 ..WatchOptions::default()
             };
             let (events, health) = watch::events::<Guarded<K>>(self.client.clone(), kind, &options);

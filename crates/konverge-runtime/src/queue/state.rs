@@ -97,6 +97,8 @@ struct Entry {
     /// Since when a worker has it.
     in_flight: Option<Instant>,
     failures: u32,
+    /// The next run begins no earlier.
+    rests_until: Option<Instant>,
     /// Whether the run in flight began before what made the earlier ones fail has changed.
     is_outdated: bool,
 }
@@ -107,7 +109,10 @@ pub(super) struct State<K> {
     entries: HashMap<K, Entry>,
     ready: BTreeMap<(std::cmp::Reverse<Priority>, u64), K>,
     delayed: BTreeMap<(Instant, u64), K>,
+    /// Keys that are only remembered because of the rest they need, by its end.
+    resting: BTreeMap<(Instant, u64), K>,
     arrivals: u64,
+    rest: Duration,
 }
 
 /// What [`State::take`] found.
@@ -123,14 +128,27 @@ pub(super) enum Taken<K> {
 
 impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn new() -> Self {
-        Self { entries: HashMap::new(), ready: BTreeMap::new(), delayed: BTreeMap::new(), arrivals: 0 }
+        Self {
+            entries: HashMap::new(),
+            ready: BTreeMap::new(),
+            delayed: BTreeMap::new(),
+            resting: BTreeMap::new(),
+            arrivals: 0,
+            rest: Duration::ZERO,
+        }
+    }
+
+    /// How long a key rests between the beginnings of two runs.
+    pub(super) fn rest(&mut self, rest: Duration) {
+        self.rest = rest;
     }
 
     /// Wishes for a run of `key` at `due`.
     pub(super) fn add(&mut self, key: K, due: Instant, priority: Priority, reason: &'static str) {
         self.arrivals += 1;
-        let wish = Wish { due, priority, reasons: BTreeSet::from([reason]), arrival: self.arrivals };
         let entry = self.entries.entry(key.clone()).or_default();
+        let due = entry.rests_until.map_or(due, |end| due.max(end));
+        let wish = Wish { due, priority, reasons: BTreeSet::from([reason]), arrival: self.arrivals };
         if entry.in_flight.is_some() {
             match &mut entry.wish {
                 Some(waiting) => waiting.merge(wish),
@@ -164,6 +182,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             && let Some(wish) = entry.wish.take()
         {
             entry.in_flight = Some(now);
+            entry.rests_until = (!self.rest.is_zero()).then(|| now + self.rest);
             let request = Request { key, reasons: wish.reasons, attempt: entry.failures.saturating_add(1) };
             return Taken::Request(request, now.saturating_duration_since(wish.due));
         }
@@ -183,7 +202,13 @@ impl<K: Clone + Eq + Hash> State<K> {
         if let Some(wish) = &entry.wish {
             self.delayed.insert((wish.due, wish.arrival), key.clone());
         } else if completion == Completion::Done {
-            self.entries.remove(key);
+            match entry.rests_until.filter(|end| *end > now) {
+                Some(end) => {
+                    self.arrivals += 1;
+                    self.resting.insert((end, self.arrivals), key.clone());
+                }
+                None => drop(self.entries.remove(key)),
+            }
         }
         match completion {
             Completion::Done => {}
@@ -210,7 +235,8 @@ impl<K: Clone + Eq + Hash> State<K> {
             due_in: entry.wish.as_ref().map(|wish| wish.due.saturating_duration_since(now)),
             reasons: entry.wish.as_ref().map(|wish| wish.reasons.clone()).unwrap_or_default(),
         };
-        self.entries.iter().map(look).collect()
+        let is_wanted = |(_, entry): &(&K, &Entry)| entry.in_flight.is_some() || entry.wish.is_some();
+        self.entries.iter().filter(is_wanted).map(look).collect()
     }
 
     /// Keys due at `now` that no worker has, by priority.
@@ -230,6 +256,20 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     fn promote(&mut self, now: Instant) {
+        while let Some(first) = self.resting.first_entry()
+            && first.key().0 <= now
+        {
+            let key = first.remove();
+            let is_idle = |entry: &Entry| {
+                entry.wish.is_none()
+                    && entry.in_flight.is_none()
+                    && entry.failures == 0
+                    && entry.rests_until.is_none_or(|end| end <= now)
+            };
+            if self.entries.get(&key).is_some_and(is_idle) {
+                self.entries.remove(&key);
+            }
+        }
         while let Some(first) = self.delayed.first_entry()
             && first.key().0 <= now
         {

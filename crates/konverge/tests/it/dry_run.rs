@@ -76,8 +76,10 @@ impl Said {
 async fn row_35_a_dry_run_of_a_program_writes_nothing_and_says_what_it_would_do() {
     let said = Said::default();
     // One for the whole test binary; no other test asks for one.
-    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(said.clone().with_filter(LevelFilter::INFO)))
-        .unwrap();
+    tracing::subscriber::set_global_default(
+        tracing_subscriber::registry().with(said.clone().with_filter(LevelFilter::INFO)),
+    )
+    .unwrap();
     let (place, plane) = (Place::new().await, control_plane().await);
     let manifest = program(Writer::default()).generate(&place.namespace).unwrap().manifest();
     let account = plane.install(PROGRAM, &place.namespace, &manifest).await.unwrap();
