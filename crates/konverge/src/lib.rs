@@ -47,7 +47,9 @@
 mod children;
 mod context;
 mod controller;
+mod crds;
 mod error;
+mod exit;
 mod metrics;
 mod operator;
 mod options;

@@ -4,7 +4,7 @@ mod generate;
 mod queues;
 mod start;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use futures::future::BoxFuture;
@@ -13,7 +13,7 @@ use konverge_core::error::in_one_line;
 use konverge_gen::{Access, role::Grant};
 use serde_json::Value;
 
-use crate::options::Options;
+use crate::{crds, exit, options::Options};
 
 pub use generate::GenerateError;
 pub use start::{Setup, StartError};
@@ -23,6 +23,7 @@ pub struct Operator {
     pub(crate) program: &'static str,
     pub(crate) version: &'static str,
     pub(crate) parts: Vec<Box<dyn Part>>,
+    pub(crate) may_install_crds: bool,
 }
 
 /// Something a program has: a controller, or a part of your own.
@@ -91,6 +92,9 @@ enum Subcommands {
         /// Write nothing; fail if the folder is not as it would be
         #[arg(long, requires = "into")]
         check: bool,
+        /// Let the role allow what --install-crds of the program needs
+        #[arg(long)]
+        install_crds: bool,
         /// The namespace that the program runs in
         #[arg(long, default_value = "default", value_name = "NAME")]
         namespace: String,
@@ -100,7 +104,7 @@ enum Subcommands {
 impl Operator {
     /// A program without parts. Its name is also its field manager and the value of the label `app.kubernetes.io/managed-by` of children.
     pub fn new(program: &'static str, version: &'static str) -> Self {
-        Self { program, version, parts: Vec::new() }
+        Self { program, version, parts: Vec::new(), may_install_crds: false }
     }
 
     /// Adds a controller.
@@ -116,23 +120,40 @@ impl Operator {
         self
     }
 
-    /// Parses the command line and does what it says: runs until a signal, or generates. What failed is said on standard error.
+    /// Lets [`grant`](Self::grant) and what is generated allow what `--install-crds` needs: making resource definitions, and reading
+    /// and changing the program's own.
+    #[must_use]
+    pub fn may_install_crds(mut self, may: bool) -> Self {
+        self.may_install_crds = may;
+        self
+    }
+
+    /// Parses the command line and does what it says: runs until a signal, or generates. What failed is said on standard error, and
+    /// its kind in the exit code: see [`StartError::exit_code`].
     pub fn main(self) -> ExitCode {
-        let matches = self.command().get_matches();
+        self.main_with(std::env::args_os())
+    }
+
+    /// [`main`](Self::main) with other arguments than those of the process. The first is the name of the program.
+    pub fn main_with(self, arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+        let matches = self.command().get_matches_from(arguments);
         let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        let result = match arguments.command {
-            Some(Subcommands::Generate { into, check, namespace }) => {
-                self.generate_as_told(into.as_deref(), check, &namespace).map_err(|error| in_one_line(&error))
+        let (error, code) = match arguments.command {
+            Some(Subcommands::Generate { into, check, install_crds, namespace }) => {
+                let may_install_crds = self.may_install_crds || install_crds;
+                let operator = self.may_install_crds(may_install_crds);
+                match operator.generate_as_told(into.as_deref(), check, &namespace) {
+                    Ok(()) => return ExitCode::SUCCESS,
+                    Err(error) => (in_one_line(&error), exit::FAILED),
+                }
             }
-            None => self.block_on_run(arguments.options).map_err(|error| in_one_line(&error)),
+            None => match self.block_on_run(arguments.options) {
+                Ok(()) => return ExitCode::SUCCESS,
+                Err(error) => (in_one_line(&error), error.exit_code()),
+            },
         };
-        match result {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::FAILURE
-            }
-        }
+        eprintln!("error: {error}");
+        ExitCode::from(code)
     }
 
     pub(crate) fn command(&self) -> Command {
@@ -152,6 +173,9 @@ impl Operator {
         let (mut everywhere, mut at_home) = (Access::default(), Access::default());
         for part in &self.parts {
             part.access(&self.home(namespace), &mut everywhere, &mut at_home);
+        }
+        if self.may_install_crds {
+            crds::declare(&self.crds(namespace), &mut everywhere);
         }
         everywhere.to_resource("events.k8s.io", "events", &["create", "patch"]);
         at_home.to_resource("coordination.k8s.io", "leases", &["create", "get", "patch"]);

@@ -45,6 +45,9 @@ pub struct Options {
     /// Ask the API server what each write would do, log it, and write nothing: no lease, no event, no certificate either
     #[arg(long, env = "KONVERGE_DRY_RUN")]
     pub dry_run: bool,
+    /// Apply the program's own resource definitions at start; needs a role from generate --install-crds
+    #[arg(long, env = "KONVERGE_INSTALL_CRDS")]
+    pub install_crds: bool,
     /// How long stopping may take, in seconds
     #[arg(long, env = "KONVERGE_GRACE_PERIOD", default_value = "30", value_name = "SECONDS")]
     pub grace_period: u64,
@@ -104,6 +107,7 @@ impl fmt::Display for Options {
             renew_deadline,
             retry_period,
             dry_run,
+            install_crds,
             grace_period,
             debug_queues,
             log_format,
@@ -118,6 +122,7 @@ impl fmt::Display for Options {
         write!(f, "leader-election={leader_election} lease-namespace={} ", or_default(lease_namespace))?;
         write!(f, "lease-name={} lease-duration={lease_duration}s ", or_default(lease_name))?;
         write!(f, "renew-deadline={renew_deadline}s retry-period={retry_period}s dry-run={dry_run} ")?;
+        write!(f, "install-crds={install_crds} ")?;
         write!(f, "grace-period={grace_period}s debug-queues={debug_queues} log-format={log_format:?}")?;
         #[cfg(feature = "admission")]
         write!(f, " webhook-address={} webhook-url={}", webhook.address, or_default(&webhook.url))?;

@@ -1,12 +1,18 @@
 //! A controller at work: what wakes it, and what happens around the author's code in each run.
 
-use std::{any::TypeId, collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    any::TypeId,
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use futures::{StreamExt, future::join_all};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{api::core::v1::ObjectReference, jiff::Timestamp};
 use konverge_apply::{
     ApplyError, StatusWriter, Writable,
     conditions::{Moment, Reason},
+    events::Notice,
 };
 use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_runtime::{
@@ -14,6 +20,7 @@ use konverge_runtime::{
     cache::Change,
     controller::{self, Dropped},
     object::{Object, ObjectKey},
+    watch::Undecodable,
 };
 use kube::{Resource, ResourceExt, runtime::events::EventType};
 
@@ -38,14 +45,15 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     setup: &mut Setup,
 ) -> Result<(), StartError> {
     let Controller { reconciler, kind, name, selection, predicate, only, finalizer, report, children, .. } = controller;
-    let (watches, triggers, how) = (controller.watches, controller.triggers, controller.how);
+    let (watches, triggers, caching, how) =
+        (controller.watches, controller.triggers, controller.caching, controller.how);
     let name = name.unwrap_or_else(|| K::plural(&kind).into_owned());
     if finalizer.is_none() && children.iter().any(|child| child.is_anywhere) {
         return Err(StartError::NeedsFinalizer { controller: name });
     }
     let selection = setup.narrowed(selection);
-    let cache = setup.caches.cache::<K>(&kind, &selection);
-    let queue = Queue::new(&name, setup.metrics.queues());
+    let cache = setup.caches.cache_as::<K>(&kind, &selection, &caching);
+    let queue = Queue::new(&name, setup.metrics.queues()).with_rest(how.rest);
     setup.show_queue(&queue);
 
     let wake = {
@@ -66,6 +74,11 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
         })
     };
     stores.add(&kind, cache.store.clone(), subscriber);
+    // Whoever leads says what is wrong with it.
+    cache.store.when_undecodable({
+        let wake = Arc::clone(&wake);
+        move |key| wake(key.clone(), Priority::Normal, "undecodable")
+    });
 
     let by_uid = cache.store.index(|object: &K| object.uid().into_iter().collect());
     let mut kinds = HashMap::new();
@@ -120,7 +133,7 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     });
     crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
     let How { workers, time_limit, backoff, rate, resync, .. } = how;
-    let engine = Engine { shared, reconciler, only, finalizer, resync };
+    let engine = Engine { shared, reconciler, only, finalizer, resync, told: Told::default() };
     let mut controller = controller::Controller::new(Arc::new(engine), queue, setup.metrics.controllers())
         .workers(workers)
         .time_limit(time_limit)
@@ -156,6 +169,24 @@ fn meaning<K: Resource>(change: &Change<K>) -> (Priority, &'static str, bool) {
     }
 }
 
+/// What was said already of objects that are not understood.
+#[derive(Default)]
+struct Told(Mutex<HashMap<ObjectKey, String>>);
+
+impl Told {
+    fn is_news(&self, key: &ObjectKey, error: &str) -> bool {
+        self.lock().insert(key.clone(), error.to_owned()).is_none_or(|told| told != error)
+    }
+
+    fn forget(&self, key: &ObjectKey) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What surrounds the author's code.
 struct Engine<K: Object, R> {
     shared: Arc<Shared<K>>,
@@ -163,6 +194,7 @@ struct Engine<K: Object, R> {
     only: Option<Only<K>>,
     finalizer: Option<&'static str>,
     resync: Duration,
+    told: Told,
 }
 
 /// Why a run failed.
@@ -209,6 +241,12 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
     type Error = RunError<R::Error>;
 
     async fn reconcile(&self, request: Request<ObjectKey>) -> Result<Action, Self::Error> {
+        if let Some(undecodable) = self.shared.cache.store.why_undecodable(&request.key) {
+            // What is known of it is from before, and no reason to do anything.
+            self.tell_undecodable(&request.key, &undecodable);
+            return Ok(Action::Done);
+        }
+        self.told.forget(&request.key);
         let Some(object) = self.shared.cache.store.get(&request.key) else { return Ok(Action::Done) };
         let is_ours = self.only.as_ref().is_none_or(|only| only(&object));
         let context = |object| Context::new(Arc::clone(&self.shared), object, request.attempt, request.reasons.clone());
@@ -247,6 +285,24 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
 }
 
 impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
+    /// Says in an event of the object that it is not understood, once for each reason.
+    fn tell_undecodable(&self, key: &ObjectKey, undecodable: &Undecodable) {
+        let Undecodable { metadata, error } = undecodable;
+        if self.told.is_news(key, error) {
+            let regarding = ObjectReference {
+                api_version: Some(K::api_version(&self.shared.kind).into_owned()),
+                kind: Some(K::kind(&self.shared.kind).into_owned()),
+                namespace: metadata.namespace.clone(),
+                name: metadata.name.clone(),
+                uid: metadata.uid.clone(),
+                ..ObjectReference::default()
+            };
+            let note = format!("left alone until it is mended: {error}");
+            let kind = EventType::Warning;
+            self.shared.events.send(Notice { regarding, kind, reason: "NotUnderstood", action: "Decode", note });
+        }
+    }
+
     /// The object with our finalizer on it, where the controller has one.
     async fn held(&self, object: Arc<K>) -> Result<Arc<K>, ApplyError> {
         let Some(finalizer) = self.finalizer else { return Ok(object) };

@@ -64,8 +64,9 @@ impl Operator {
         let words = reference::words("Condition", CONDITIONS);
         let annotations = reference::words("Annotation", ANNOTATIONS);
         let flags = reference::flags(&self.command());
+        let codes = reference::words("Exit code", crate::exit::CODES);
         format!(
-            "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n## Flags\n\n{flags}\n## Conditions\n\n{words}\n\
+            "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n## Flags\n\n{flags}\n## Exit codes\n\n{codes}\n## Conditions\n\n{words}\n\
              ## Annotations\n\n{annotations}\n## Metrics\n\n{series}",
             self.program
         )

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::{Operator, queues};
 use crate::{
+    crds,
     metrics::ObjectMetrics,
     options::{LogFormat, Options},
 };
@@ -133,7 +134,7 @@ impl Operator {
 
     /// The program, ready to run. Nothing is sent before it runs. Logging is left to the caller.
     pub async fn assemble(self, options: Options) -> Result<Manager, StartError> {
-        let Self { program, version, parts } = self;
+        let Self { program, version, .. } = self;
         let metrics = Metrics::new(program, version);
         let grace = Duration::from_secs(options.grace_period);
         let mut manager = Manager::bind(options.address, metrics.clone()).await?.grace(grace);
@@ -170,7 +171,10 @@ impl Operator {
             options,
             queues: Vec::new(),
         };
-        for part in parts {
+        if setup.options.install_crds {
+            crds::install(self.crds(setup.namespace()), &setup.applier, &mut setup.manager);
+        }
+        for part in self.parts {
             part.install(&mut setup).await?;
         }
         let Setup { mut manager, caches, queues, options, .. } = setup;

@@ -128,6 +128,13 @@ impl Place {
 
 /// Runs a program with whatever rights the kubeconfig gives, until the handle is dropped. Waits until it is ready.
 pub(crate) async fn run_as(kubeconfig: &Path, operator: Operator, arguments: &[&str]) -> Running {
+    let running = start_as(kubeconfig, operator, arguments).await;
+    running.is_ready().await;
+    running
+}
+
+/// Runs a program without waiting.
+pub(crate) async fn start_as(kubeconfig: &Path, operator: Operator, arguments: &[&str]) -> Running {
     let kubeconfig = kubeconfig.display().to_string();
     let common = ["test", "--address=127.0.0.1:0", "--kubeconfig", &kubeconfig];
     let options = Arguments::parse_from(common.iter().chain(arguments)).options;
@@ -135,9 +142,7 @@ pub(crate) async fn run_as(kubeconfig: &Path, operator: Operator, arguments: &[&
     let (stop, checks, metrics) = (manager.shutdown(), manager.checks().clone(), manager.metrics().clone());
     let address = manager.address();
     let ended = tokio::spawn(async move { manager.run().await.map_err(|error| error.to_string()) });
-    let running = Running { stop, ended, checks, metrics, address };
-    running.is_ready().await;
-    running
+    Running { stop, ended, checks, metrics, address }
 }
 
 #[derive(Parser)]
@@ -156,9 +161,18 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    async fn is_ready(&self) {
+    pub(crate) async fn is_ready(&self) {
         let ready = eventually(LIMIT, || std::future::ready(self.checks.ready().passed.then_some(())));
         assert!(ready.await.is_ok(), "{}", self.checks.ready().text);
+    }
+
+    /// Waits until it is not ready, and says this of the reason.
+    pub(crate) async fn lacks(&self, reason: &str) {
+        let lacks = eventually(LIMIT, || {
+            let report = self.checks.ready();
+            std::future::ready((!report.passed && report.text.contains(reason)).then_some(()))
+        });
+        assert!(lacks.await.is_ok(), "{}", self.checks.ready().text);
     }
 
     /// What it answers at a path.
