@@ -142,7 +142,9 @@ impl Caches {
         if caching.transform.is_none() {
             self.begun.insert(id, Box::new(cache.clone()));
         }
-        caching.indexes.iter().for_each(|declare| declare(&cache.store));
+        for declare in &caching.indexes {
+            declare(&cache.store);
+        }
         cache
     }
 

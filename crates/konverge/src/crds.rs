@@ -70,12 +70,13 @@ mod tests {
 
     use super::*;
 
-    fn definition(versions: &[&str], status: Value) -> CustomResourceDefinition {
+    fn definition(versions: &[&str], status: &Value) -> CustomResourceDefinition {
         let versions: Vec<Value> =
             versions.iter().map(|name| json!({"name": name, "served": true, "storage": false})).collect();
         let names = json!({"kind": "Thing", "plural": "things"});
         let spec = json!({"group": "example.io", "scope": "Namespaced", "names": names, "versions": versions});
-        serde_json::from_value(json!({"metadata": {"name": "things.example.io"}, "spec": spec, "status": status})).unwrap()
+        serde_json::from_value(json!({"metadata": {"name": "things.example.io"}, "spec": spec, "status": status}))
+            .unwrap()
     }
 
     #[test]
@@ -87,25 +88,23 @@ mod tests {
             (vec!["v2"], vec!["v2"], true),
             (vec!["v2"], vec!["v1"], false),
         ] {
-            let found = definition(&["v1", "v2"], json!({"storedVersions": stored}));
-            assert_eq!(check(&found, &definition(&wanted, Value::Null)).is_ok(), is_fine, "{stored:?} {wanted:?}");
+            let found = definition(&["v1", "v2"], &json!({"storedVersions": stored}));
+            assert_eq!(check(&found, &definition(&wanted, &Value::Null)).is_ok(), is_fine, "{stored:?} {wanted:?}");
         }
-        let found = definition(&["v1"], json!({"storedVersions": ["v1"]}));
-        let refusal = check(&found, &definition(&["v2"], Value::Null)).unwrap_err().to_string();
+        let found = definition(&["v1"], &json!({"storedVersions": ["v1"]}));
+        let refusal = check(&found, &definition(&["v2"], &Value::Null)).unwrap_err().to_string();
         assert!(refusal.contains("things.example.io may be stored as v1"), "{refusal}");
-        assert!(check(&definition(&["v1"], Value::Null), &definition(&["v2"], Value::Null)).is_ok());
+        assert!(check(&definition(&["v1"], &Value::Null), &definition(&["v2"], &Value::Null)).is_ok());
     }
 
     #[test]
     fn a_definition_is_established_once_the_api_server_says_so() {
-        let says = |conditions: Value| established(&definition(&["v1"], json!({"conditions": conditions})));
-        let condition = |name: &str, status: &str| {
-            json!({"type": name, "status": status, "message": format!("{name} is {status}"), "reason": "R"})
-        };
-        assert_eq!(says(json!([condition("NamesAccepted", "True"), condition("Established", "True")])), Ok(()));
-        assert_eq!(says(json!([condition("Established", "False")])), Err("Established is False".to_owned()));
+        let says = |conditions: &Value| established(&definition(&["v1"], &json!({"conditions": conditions})));
+        let condition = |name: &str, status: &str| json!({"type": name, "status": status, "message": format!("{name} is {status}"), "reason": "R"});
+        assert_eq!(says(&json!([condition("NamesAccepted", "True"), condition("Established", "True")])), Ok(()));
+        assert_eq!(says(&json!([condition("Established", "False")])), Err("Established is False".to_owned()));
         let taken = json!([condition("NamesAccepted", "False"), condition("Established", "False")]);
-        assert_eq!(says(taken), Err("NamesAccepted is False".to_owned()));
-        assert!(says(json!([])).is_err());
+        assert_eq!(says(&taken), Err("NamesAccepted is False".to_owned()));
+        assert!(says(&json!([])).is_err());
     }
 }

@@ -11,6 +11,7 @@ use konverge_runtime::{
 
 /// Settings of an operator. Flatten them into a struct of your own to add more.
 #[derive(Debug, Clone, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Options {
     /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
     #[arg(long, env = "KONVERGE_KUBECONFIG", value_name = "FILE")]

@@ -1,38 +1,31 @@
 //! A controller at work: what wakes it, and what happens around the author's code in each run.
 
-use std::{
-    any::TypeId,
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+mod failure;
+mod told;
+
+use std::{any::TypeId, collections::HashMap, sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::join_all};
-use k8s_openapi::{api::core::v1::ObjectReference, jiff::Timestamp};
-use konverge_apply::{
-    ApplyError, StatusWriter, Writable,
-    conditions::{Moment, Reason},
-    events::Notice,
-};
-use konverge_core::error::{Classify, ErrorClass, in_one_line};
+use k8s_openapi::jiff::Timestamp;
+use konverge_apply::{ApplyError, StatusWriter, Writable, conditions::Moment};
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
     cache::Change,
     controller::{self, Dropped},
     object::{Object, ObjectKey},
-    watch::Undecodable,
 };
 use kube::{Resource, ResourceExt, runtime::events::EventType};
 
 use crate::{
     context::{Context, Said, Shared},
     controller::{Controller, How, Only, Wake},
-    error::Error,
     operator::{Setup, StartError},
     reconcile::Reconcile,
     report::Verdict,
     witness::Stores,
 };
+use failure::{Failure, RunError};
+use told::Told;
 
 /// Annotation: set to `true`, the object is left alone until it is taken away, except for its deletion.
 pub const PAUSED: &str = "konverge.dev/paused";
@@ -169,24 +162,6 @@ fn meaning<K: Resource>(change: &Change<K>) -> (Priority, &'static str, bool) {
     }
 }
 
-/// What was said already of objects that are not understood.
-#[derive(Default)]
-struct Told(Mutex<HashMap<ObjectKey, String>>);
-
-impl Told {
-    fn is_news(&self, key: &ObjectKey, error: &str) -> bool {
-        self.lock().insert(key.clone(), error.to_owned()).is_none_or(|told| told != error)
-    }
-
-    fn forget(&self, key: &ObjectKey) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// What surrounds the author's code.
 struct Engine<K: Object, R> {
     shared: Arc<Shared<K>>,
@@ -197,45 +172,6 @@ struct Engine<K: Object, R> {
     told: Told,
 }
 
-/// Why a run failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError<E> {
-    /// In the author's code.
-    #[error(transparent)]
-    Author(E),
-    /// Around it.
-    #[error(transparent)]
-    Engine(Error),
-}
-
-impl<E: Classify> Classify for RunError<E> {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Author(error) => error.class(),
-            Self::Engine(error) => error.class(),
-        }
-    }
-
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Author(error) => error.reason(),
-            Self::Engine(error) => error.reason(),
-        }
-    }
-}
-
-impl<E> From<ApplyError> for RunError<E> {
-    fn from(error: ApplyError) -> Self {
-        Self::Engine(error.into())
-    }
-}
-
-impl<E> From<Error> for RunError<E> {
-    fn from(error: Error) -> Self {
-        Self::Engine(error)
-    }
-}
-
 impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
     type Key = ObjectKey;
     type Error = RunError<R::Error>;
@@ -243,7 +179,9 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
     async fn reconcile(&self, request: Request<ObjectKey>) -> Result<Action, Self::Error> {
         if let Some(undecodable) = self.shared.cache.store.why_undecodable(&request.key) {
             // What is known of it is from before, and no reason to do anything.
-            self.tell_undecodable(&request.key, &undecodable);
+            if let Some(notice) = self.told.notice::<K>(&self.shared.kind, &request.key, &undecodable) {
+                self.shared.events.send(notice);
+            }
             return Ok(Action::Done);
         }
         self.told.forget(&request.key);
@@ -285,24 +223,6 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
 }
 
 impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
-    /// Says in an event of the object that it is not understood, once for each reason.
-    fn tell_undecodable(&self, key: &ObjectKey, undecodable: &Undecodable) {
-        let Undecodable { metadata, error } = undecodable;
-        if self.told.is_news(key, error) {
-            let regarding = ObjectReference {
-                api_version: Some(K::api_version(&self.shared.kind).into_owned()),
-                kind: Some(K::kind(&self.shared.kind).into_owned()),
-                namespace: metadata.namespace.clone(),
-                name: metadata.name.clone(),
-                uid: metadata.uid.clone(),
-                ..ObjectReference::default()
-            };
-            let note = format!("left alone until it is mended: {error}");
-            let kind = EventType::Warning;
-            self.shared.events.send(Notice { regarding, kind, reason: "NotUnderstood", action: "Decode", note });
-        }
-    }
-
     /// The object with our finalizer on it, where the controller has one.
     async fn held(&self, object: Arc<K>) -> Result<Arc<K>, ApplyError> {
         let Some(finalizer) = self.finalizer else { return Ok(object) };
@@ -376,24 +296,4 @@ fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
 
 fn is_paused<K: Resource>(object: &K) -> bool {
     object.annotations().get(PAUSED).is_some_and(|paused| paused == "true")
-}
-
-/// What is said of a run that failed.
-struct Failure {
-    reason: &'static str,
-    message: String,
-    is_stalled: bool,
-}
-
-impl Failure {
-    fn of<E: std::error::Error + Classify>(error: &E) -> Self {
-        let is_stalled = matches!(error.class(), ErrorClass::Permanent);
-        Self { reason: error.reason(), message: in_one_line(error), is_stalled }
-    }
-
-    fn verdict(&self) -> Verdict {
-        let reason = Reason::parse(self.reason).unwrap_or(const { Reason::new("Failed") });
-        let message = self.message.clone();
-        if self.is_stalled { Verdict::Stalled { reason, message } } else { Verdict::Retrying { reason, message } }
-    }
 }

@@ -39,7 +39,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
             assert!(
                 size_of::<By>() == 0,
                 "an index is named by a function, not by a pointer or a closure that captures"
-            )
+            );
         };
         if self.declared().get::<K, V, By>().is_none() {
             let entries = self.index(by).entries();

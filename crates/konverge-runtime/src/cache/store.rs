@@ -200,7 +200,9 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         let puzzling = std::mem::take(&mut self.write().puzzling);
         let listeners = self.0.puzzled.read().unwrap_or_else(PoisonError::into_inner).clone();
         for key in &puzzling {
-            listeners.iter().for_each(|listener| listener(key));
+            for listener in &listeners {
+                listener(key);
+            }
         }
     }
 

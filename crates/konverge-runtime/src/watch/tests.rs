@@ -77,8 +77,8 @@ async fn streamed(first_life: Vec<fn() -> Step>) -> Vec<InitialList> {
     let mut events = Box::pin(never_ending(begin, InitialList::Streamed, backoff, health.clone(), "Test".to_owned()));
     while !matches!(next(&mut events).await, Event::InitDone) {}
     assert_eq!(health.check(), Ok(()));
-    let begun = lists.lock().unwrap().clone();
-    begun
+    drop(events);
+    Arc::into_inner(lists).unwrap().into_inner().unwrap()
 }
 
 #[tokio::test(start_paused = true)]

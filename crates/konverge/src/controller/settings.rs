@@ -84,4 +84,3 @@ impl<K: Object, R> Controller<K, R> {
         self
     }
 }
-

@@ -8,13 +8,13 @@ use std::{
 use futures::future::join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use konverge_apply::Applier;
-use konverge_core::backoff::Backoff;
+use konverge_core::{backoff::Backoff, error::in_one_line};
 use konverge_runtime::Manager;
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
 use super::{check, established};
-use crate::error::{Error, in_one_line};
+use crate::error::Error;
 
 /// The pause between two looks at a definition that is not established yet, which takes a fraction of a second.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -62,12 +62,12 @@ async fn try_once(definition: &CustomResourceDefinition, applier: &Applier) -> R
     if let Some(found) = &found {
         check(found, definition)?;
     }
-    let applied = applier.apply(definition, found.as_ref()).await?;
+    let done = applier.apply(definition, found.as_ref()).await?;
     if applier.is_dry_run() {
-        tracing::info!(definition = name, outcome = ?applied.outcome, "dry run: would apply");
+        tracing::info!(definition = name, outcome = ?done.outcome, "dry run: would apply");
         return Ok(());
     }
-    let (mut now, begun) = (applied.object, Instant::now());
+    let (mut now, begun) = (done.object, Instant::now());
     while let Err(why) = established(&now) {
         if begun.elapsed() > ESTABLISHED_WITHIN {
             return Err(Error::transient("NotEstablished", format!("{name} is not established: {why}")));
@@ -75,6 +75,6 @@ async fn try_once(definition: &CustomResourceDefinition, applier: &Applier) -> R
         tokio::time::sleep(LOOK_AGAIN).await;
         now = api.get(&name).await?;
     }
-    tracing::info!(definition = name, outcome = ?applied.outcome, "the definition is established");
+    tracing::info!(definition = name, outcome = ?done.outcome, "the definition is established");
     Ok(())
 }

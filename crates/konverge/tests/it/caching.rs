@@ -19,9 +19,12 @@ fn by_wish(config_map: &ConfigMap) -> Vec<String> {
     config_map.data.iter().flatten().filter(|(key, _)| *key == "wish").map(|(_, wish)| wish.clone()).collect()
 }
 
-/// Notes which probes behave alike, and which config maps wish for that.
+/// A probe, which ones behave alike, and which config maps wish for that.
+type Seen = (String, Vec<String>, Vec<String>);
+
+/// Notes what it sees.
 #[derive(Clone, Default)]
-struct Looking(Arc<Mutex<Vec<(String, Vec<String>, Vec<String>)>>>);
+struct Looking(Arc<Mutex<Vec<Seen>>>);
 
 impl Reconcile<Probe> for Looking {
     type Error = Error;
@@ -53,7 +56,7 @@ async fn declared_indexes_lead_from_one_kind_to_another_and_back() {
     for (name, behave) in [("one", "red"), ("two", "blue"), ("three", "red")] {
         place.create_probe(name, behave).await;
     }
-    let sees = |name: &'static str, alike: &'static [&str], wishes: &'static [&str]| {
+    let knows = |name: &'static str, alike: &'static [&str], wishes: &'static [&str]| {
         let seen = Arc::clone(&seen);
         konverge_testkit::eventually(LIMIT, move || {
             let found = seen.lock().unwrap().iter().rev().find(|(of, ..)| of == name).cloned();
@@ -61,24 +64,24 @@ async fn declared_indexes_lead_from_one_kind_to_another_and_back() {
             std::future::ready(found)
         })
     };
-    sees("three", &["one", "three"], &[]).await.unwrap();
+    knows("three", &["one", "three"], &[]).await.unwrap();
     place.create_config_map("wishing", &[("wish", "red")]).await;
-    sees("one", &["one", "three"], &["wishing"]).await.unwrap();
+    knows("one", &["one", "three"], &["wishing"]).await.unwrap();
     place.merge::<ConfigMap>("wishing", json!({"data": {"wish": "blue"}})).await;
-    sees("one", &["one", "three"], &[]).await.unwrap();
-    sees("two", &["two"], &["wishing"]).await.unwrap();
+    knows("one", &["one", "three"], &[]).await.unwrap();
+    knows("two", &["two"], &["wishing"]).await.unwrap();
 }
 
 /// Runs a program whose caches are filled as told, and returns what it asked for first.
 async fn first_requests(program: &'static str, caching: fn(Caching<Probe>) -> Caching<Probe>) -> Vec<String> {
-    let (place, plane, prober) = (Place::new().await, control_plane().await, Prober::default());
+    let (place, cluster, prober) = (Place::new().await, control_plane().await, Prober::default());
     let runs = prober.runs.clone();
     for name in ["one", "two", "three"] {
         place.create_probe(name, "ok").await;
     }
     let program_of = |prober| Operator::new(program, "0").controller(Controller::new(prober).caching(caching));
     let manifest = program_of(Prober::default()).generate(&place.namespace).unwrap().manifest();
-    let account = plane.install(program, &place.namespace, &manifest).await.unwrap();
+    let account = cluster.install(program, &place.namespace, &manifest).await.unwrap();
     let running = run_as(account.kubeconfig(), program_of(prober), &["--namespace", &place.namespace]).await;
     for name in ["one", "two", "three"] {
         runs.reach(name, 1).await;
@@ -87,17 +90,18 @@ async fn first_requests(program: &'static str, caching: fn(Caching<Probe>) -> Ca
     place.create_probe("four", "ok").await;
     runs.reach("four", 1).await;
     running.end().await.unwrap();
-    let log = plane.audit_log().unwrap();
+    let log = cluster.audit_log().unwrap();
     log.catch_up(&place.client).await.unwrap();
     let requests = account.requests(&log).unwrap();
-    let reads = requests.into_iter().filter(|request| request.object_ref.resource == "probes" && !request.is_mutating());
+    let reads =
+        requests.into_iter().filter(|request| request.object_ref.resource == "probes" && !request.is_mutating());
     reads.map(|request| request.request_uri).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_initial_list_comes_in_pages_or_as_a_stream() {
     let paged = first_requests("konverge-paged", |caching| {
-        caching.initial_list(InitialList::Pages(2)).watch_timeout(Duration::from_secs(120))
+        caching.initial_list(InitialList::Pages(2)).watch_timeout(Duration::from_mins(2))
     });
     let paged = paged.await;
     assert_eq!(paged.iter().filter(|request| request.contains("limit=2")).count(), 2, "{paged:#?}");

@@ -63,8 +63,8 @@ async fn row_35_each_object_has_one_shard_and_each_shard_one_leader() {
     let (one, one_runs) = shard(&place, "one").await;
     let (two, two_runs) = shard(&place, "two").await;
     // Both lead, each with a lease of its own.
-    for running in [&one, &two] {
-        running.measures(r#"leader_election_master_status{name="#).await;
+    for (running, name) in [(&one, "one"), (&two, "two")] {
+        running.measures(&format!("leader_election_master_status{{name=\"shard-{name}\"}} 1")).await;
     }
     let (standby, standby_runs) = shard(&place, "one").await;
     let objects =

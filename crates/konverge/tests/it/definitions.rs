@@ -38,7 +38,9 @@ fn program() -> Operator {
 fn what_installing_takes_is_granted_only_to_those_who_ask() {
     let may = |operator: &Operator| {
         let rules = operator.grant("home").everywhere;
-        rules.into_iter().any(|rule| rule.resources.unwrap_or_default().contains(&"customresourcedefinitions".to_owned()))
+        rules
+            .into_iter()
+            .any(|rule| rule.resources.unwrap_or_default().contains(&"customresourcedefinitions".to_owned()))
     };
     assert!(may(&program()));
     assert!(!may(&program().may_install_crds(false)));
@@ -46,11 +48,11 @@ fn what_installing_takes_is_granted_only_to_those_who_ask() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_33_definitions_are_brought_upgraded_and_never_lose_what_is_stored() {
-    let (place, plane) = (Place::new().await, control_plane().await);
+    let (place, cluster) = (Place::new().await, control_plane().await);
     // The role alone; the program brings the definition.
     let mut files = konverge::generate::Files::default();
     files.objects("role.yaml", &program().grant(&place.namespace).objects().unwrap()).unwrap();
-    let account = plane.install(PROGRAM, &place.namespace, &files.manifest()).await.unwrap();
+    let account = cluster.install(PROGRAM, &place.namespace, &files.manifest()).await.unwrap();
     let arguments = ["--namespace", place.namespace.as_str(), "--install-crds"];
     let definitions = Api::<CustomResourceDefinition>::all(place.client.clone());
     let name = Gadget::crd_name();
@@ -66,7 +68,7 @@ async fn row_33_definitions_are_brought_upgraded_and_never_lose_what_is_stored()
     });
     worked.await.unwrap();
     running.end().await.unwrap();
-    let requests = account.requests(&plane.audit_log().unwrap()).unwrap();
+    let requests = account.requests(&cluster.audit_log().unwrap()).unwrap();
     let used = RoleUse::of(&requests, &program().grant("home").rules());
     assert!(used.refused.is_empty() && !used.unused.iter().any(|unused| unused.contains("custom")), "{used:?}");
 

@@ -80,9 +80,9 @@ async fn row_35_a_dry_run_of_a_program_writes_nothing_and_says_what_it_would_do(
         tracing_subscriber::registry().with(said.clone().with_filter(LevelFilter::INFO)),
     )
     .unwrap();
-    let (place, plane) = (Place::new().await, control_plane().await);
+    let (place, cluster) = (Place::new().await, control_plane().await);
     let manifest = program(Writer::default()).generate(&place.namespace).unwrap().manifest();
-    let account = plane.install(PROGRAM, &place.namespace, &manifest).await.unwrap();
+    let account = cluster.install(PROGRAM, &place.namespace, &manifest).await.unwrap();
     let lease = format!("--lease-namespace={}", place.namespace);
     let arguments = ["--namespace", &place.namespace, "--leader-election", &lease];
 
@@ -97,7 +97,7 @@ async fn row_35_a_dry_run_of_a_program_writes_nothing_and_says_what_it_would_do(
     place.merge::<Probe>("old", serde_json::json!({"spec": {"behave": "second"}})).await;
     place.create_probe("new", "third").await;
     let before = world(&place).await;
-    let log = plane.audit_log().unwrap().from_now().unwrap();
+    let log = cluster.audit_log().unwrap().from_now().unwrap();
 
     let writer = Writer::default();
     let runs = writer.0.clone();
@@ -115,9 +115,9 @@ async fn row_35_a_dry_run_of_a_program_writes_nothing_and_says_what_it_would_do(
 
     log.catch_up(&place.client).await.unwrap();
     let requests = account.requests(&log).unwrap();
-    let writes: Vec<_> = requests.iter().filter(|request| request.is_mutating()).collect();
-    assert!(!writes.is_empty(), "the API server was asked");
-    for write in writes {
+    let changes: Vec<_> = requests.iter().filter(|request| request.is_mutating()).collect();
+    assert!(!changes.is_empty(), "the API server was asked");
+    for write in changes {
         // A deletion says it in its body, which the log does not have; the world below tells.
         assert!(write.verb == "delete" || write.request_uri.contains("dryRun=All"), "{write:?}");
     }

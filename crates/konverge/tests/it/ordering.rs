@@ -55,9 +55,7 @@ async fn row_34_the_app_waits_until_the_database_is_ready() {
     let _running = place.run(operator(controller), &[]).await;
     place.create_probe("stack", "ok").await;
     let waiting = place
-        .says("stack", |conditions| {
-            conditions.get("Ready").is_some_and(|ready| ready.reason == "WaitingForChildren")
-        })
+        .says("stack", |conditions| conditions.get("Ready").is_some_and(|ready| ready.reason == "WaitingForChildren"))
         .await;
     let said = waiting.status.unwrap();
     assert!(said.conditions.is_true("Reconciling"));

@@ -94,8 +94,8 @@ impl Program {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_4_each_end_has_an_exit_code_of_its_own() {
-    let (place, plane) = (Place::new().await, control_plane().await);
-    let kubeconfig = plane.kubeconfig().display().to_string();
+    let (place, cluster) = (Place::new().await, control_plane().await);
+    let kubeconfig = cluster.kubeconfig().display().to_string();
     let common = ["--kubeconfig", &kubeconfig, "--namespace", &place.namespace, "--address=127.0.0.1:0"];
     let start = |mode, more: &[&str]| Program::start(mode, &[&common[..], more].concat());
 
@@ -104,7 +104,11 @@ async fn row_4_each_end_has_an_exit_code_of_its_own() {
     stopped.terminate();
     assert_eq!(stopped.exit_code().await, Some(0), "a signal");
 
-    assert_eq!(Program::start("plain", &["--kubeconfig=/nowhere", "--address=127.0.0.1:0"]).exit_code().await, Some(1), "no kubeconfig");
+    assert_eq!(
+        Program::start("plain", &["--kubeconfig=/nowhere", "--address=127.0.0.1:0"]).exit_code().await,
+        Some(1),
+        "no kubeconfig"
+    );
     assert_eq!(start("plain", &["--no-such-flag"]).exit_code().await, Some(2), "the command line");
 
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -10,10 +10,10 @@ use crate::stage::{Echo, EchoSpec, Echoer, Place, Prober, control_plane, run_as}
 const PROGRAM: &str = "konverge-several";
 
 /// Both controllers look at the same config maps, and each has its own kind.
-fn program(prober: Prober, echoer: Echoer) -> Operator {
-    let probes = Controller::new(prober).watches::<ConfigMap, _>(Selection::default(), |_, probes| probes.keys());
-    let echoes = Controller::new(echoer).watches::<ConfigMap, _>(Selection::default(), |_, echoes| echoes.keys());
-    Operator::new(PROGRAM, "0").controller(probes).controller(echoes)
+fn program(first: Prober, second: Echoer) -> Operator {
+    let first = Controller::new(first).watches::<ConfigMap, _>(Selection::default(), |_, probes| probes.keys());
+    let second = Controller::new(second).watches::<ConfigMap, _>(Selection::default(), |_, echos| echos.keys());
+    Operator::new(PROGRAM, "0").controller(first).controller(second)
 }
 
 async fn create_echo(place: &Place, name: &str, text: &str) {
@@ -23,23 +23,23 @@ async fn create_echo(place: &Place, name: &str, text: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_28_two_controllers_share_a_client_caches_a_port_and_a_lease() {
-    let (place, plane) = (Place::new().await, control_plane().await);
-    let (prober, echoer) = (Prober::default(), Echoer::default());
-    let (probes, echoes) = (prober.runs.clone(), echoer.runs.clone());
+    let (place, cluster) = (Place::new().await, control_plane().await);
+    let (first, second) = (Prober::default(), Echoer::default());
+    let (of_first, of_second) = (first.runs.clone(), second.runs.clone());
     let manifest = program(Prober::default(), Echoer::default()).generate(&place.namespace).unwrap().manifest();
-    let account = plane.install(PROGRAM, &place.namespace, &manifest).await.unwrap();
+    let account = cluster.install(PROGRAM, &place.namespace, &manifest).await.unwrap();
     let lease = format!("--lease-namespace={}", place.namespace);
     let arguments = ["--namespace", &place.namespace, "--leader-election", &lease];
-    let running = run_as(account.kubeconfig(), program(prober, echoer), &arguments).await;
+    let running = run_as(account.kubeconfig(), program(first, second), &arguments).await;
 
     place.create_probe("one", "ok").await;
     create_echo(&place, "one", "hello").await;
-    probes.reach("one", 1).await;
-    echoes.reach("one", 1).await;
+    of_first.reach("one", 1).await;
+    of_second.reach("one", 1).await;
     // A change of what both look at wakes both.
     place.create_config_map("shared", &[]).await;
-    assert!(probes.reach("one", 2).await[1].reasons.contains(&"watched"));
-    assert!(echoes.reach("one", 2).await[1].reasons.contains(&"watched"));
+    assert!(of_first.reach("one", 2).await[1].reasons.contains(&"watched"));
+    assert!(of_second.reach("one", 2).await[1].reasons.contains(&"watched"));
 
     // One port tells of both.
     let ready = running.get("/readyz?verbose").await;
@@ -52,7 +52,7 @@ async fn row_28_two_controllers_share_a_client_caches_a_port_and_a_lease() {
 
     // One client, with one series for all; one list of what both look at; one lease.
     assert_eq!(metrics.matches("# TYPE rest_client_requests").count(), 1, "{metrics}");
-    let log = plane.audit_log().unwrap();
+    let log = cluster.audit_log().unwrap();
     log.catch_up(&place.client).await.unwrap();
     let requests = account.requests(&log).unwrap();
     let lists = |resource: &str| {
@@ -67,13 +67,13 @@ async fn row_28_two_controllers_share_a_client_caches_a_port_and_a_lease() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_1_stopping_lets_the_runs_of_both_end_and_report() {
-    let (place, prober, echoer) = (Place::new().await, Prober::default(), Echoer::default());
-    let (probes, echoes) = (prober.runs.clone(), echoer.runs.clone());
-    let running = place.run(program(prober, echoer), &[]).await;
+    let (place, first, second) = (Place::new().await, Prober::default(), Echoer::default());
+    let (of_first, of_second) = (first.runs.clone(), second.runs.clone());
+    let running = place.run(program(first, second), &[]).await;
     place.create_probe("slow", "slow").await;
     create_echo(&place, "slow", "slow").await;
-    probes.reach("slow", 1).await;
-    echoes.reach("slow", 1).await;
+    of_first.reach("slow", 1).await;
+    of_second.reach("slow", 1).await;
     running.end().await.unwrap();
     place.says("slow", |conditions| conditions.is_true("Ready")).await;
     let echo = place.api::<Echo>().get("slow").await.unwrap();
