@@ -10,7 +10,7 @@ use super::stage::{LIMIT, Stage};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_is_away_for_a_while() {
     let stage = Stage::set("down").await;
-    let begun = stage.now();
+    let begun = stage.proxy.mark();
     stage.proxy.down(Duration::from_secs(5));
     // Others reach it, so there is something to catch up with: a change, an object, a copy that drifts.
     stage.change("app", "1").await;
@@ -25,10 +25,10 @@ async fn the_api_server_is_away_for_a_while() {
 
 /// Waits until so many requests were refused, and says how many a second there were.
 async fn refused_a_second(stage: &Stage, count: u64) -> f64 {
-    let (begun, before) = (Instant::now(), stage.now());
+    let (begun, before) = (Instant::now(), stage.proxy.mark());
     let refused = || std::future::ready(stage.proxy.fired().iter().all(|fired| *fired >= count).then_some(()));
     assert!(eventually(LIMIT, refused).await.is_ok(), "{:?}", stage.proxy.fired());
-    f64::from(u32::try_from(stage.now() - before).unwrap()) / begun.elapsed().as_secs_f64()
+    f64::from(u32::try_from(stage.proxy.mark() - before).unwrap()) / begun.elapsed().as_secs_f64()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +38,7 @@ async fn it_slows_down_when_told_to() {
         ("everything", "- { when: {}, then: { status: { code: 429, retry_after: 1 } } }"),
         ("writes", "- { when: { mutating: true }, then: { status: { code: 429, retry_after: 1 } } }"),
     ] {
-        let begun = stage.now();
+        let begun = stage.proxy.mark();
         stage.befalls(rule);
         stage.proxy.end_connections();
         stage.change("app", value).await;
@@ -62,7 +62,7 @@ async fn every_tenth_request_fails() {
          - { when: { probability: 0.025 }, then: drop }\n\
          - { when: { phase: after, probability: 0.025 }, then: drop }",
     );
-    let begun = stage.now();
+    let begun = stage.proxy.mark();
     for round in 0..20 {
         let value = format!("round {round}");
         stage.change("app", &value).await;
@@ -84,7 +84,7 @@ async fn every_tenth_request_fails() {
 async fn permissions_that_come_back_need_no_restart() {
     let stage = Stage::set("forbidden").await;
     stage.befalls("- { when: { mutating: true, resources: [configmaps], times: 3 }, then: { status: { code: 403 } } }");
-    let begun = stage.now();
+    let begun = stage.proxy.mark();
     stage.change("app", "1").await;
     stage.says("app", "Reconciling", "Forbidden").await;
     stage.converges("app", "1").await;
