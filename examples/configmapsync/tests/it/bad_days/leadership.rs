@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use konverge_testkit::eventually;
+use konverge_testkit::{ProxiedOperator, eventually};
 
-use super::stage::{LIMIT, Replica, Stage, plan};
+use super::stage::{LIMIT, Stage, plan};
 
 /// Seconds of a lease, of the holder's patience, and between renewals. The test makes a lease of its own for each stage.
 const LEASE: [&str; 4] = ["--leader-election", "--lease-duration=4", "--renew-deadline=3", "--retry-period=1"];
@@ -105,7 +105,7 @@ async fn loses_its_lease(name: &str, rules: &str) {
     let arguments = arguments(name);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut stage = Stage::set_with(name, &arguments).await;
-    let Replica { proxy, process } = stage.replica(&format!("{name}-next"), &arguments).await;
+    let ProxiedOperator { proxy, process } = stage.replica(&format!("{name}-next"), &arguments).await;
     let begun = (stage.proxy.mark(), proxy.mark());
     stage.befalls(rules);
     // There is always something to write, until the next leader has written.

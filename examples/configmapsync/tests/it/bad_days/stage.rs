@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use configmapsync_operator::{ConfigMapSync, ConfigMapSyncSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_testkit::{
-    ControlPlane, InstalledOperator, Options, Process, eventually,
+    ControlPlane, InstalledOperator, Options, Process, ProxiedOperator, eventually,
     fault_proxy::{FaultProxy, Plan},
 };
 use kube::{
@@ -30,23 +30,6 @@ async fn installed() -> &'static (ControlPlane, InstalledOperator) {
             (plane, operator)
         })
         .await
-}
-
-/// An operator behind a proxy of its own.
-pub(super) struct Replica {
-    pub(super) proxy: FaultProxy,
-    pub(super) process: Process,
-}
-
-impl Replica {
-    pub(super) async fn start(name: &str, home: &str, arguments: &[&str]) -> Self {
-        let (plane, installed) = installed().await;
-        let proxy = FaultProxy::start(plane.run_directory(), installed.kubeconfig()).await.unwrap();
-        let binary = env!("CARGO_BIN_EXE_configmapsync-operator");
-        let arguments = [&["--namespace", home], arguments].concat();
-        let process = installed.start_through(proxy.kubeconfig(), name, binary, &arguments).await.unwrap();
-        Self { proxy, process }
-    }
 }
 
 /// A namespace, an operator that looks after it through a proxy, and a neighbour that nobody may touch.
@@ -84,7 +67,7 @@ impl Stage {
             .await
             .unwrap();
         before(&Api::namespaced(client.clone(), &home)).await;
-        let Replica { proxy, process } = Replica::start(name, &home, arguments).await;
+        let ProxiedOperator { proxy, process } = start(name, &home, arguments).await;
         Self { client, proxy, home, operator: process, foreign }
     }
 
@@ -152,8 +135,8 @@ impl Stage {
     }
 
     /// Another replica, and what it is to be called.
-    pub(super) async fn replica(&self, name: &str, arguments: &[&str]) -> Replica {
-        Replica::start(name, &self.home, arguments).await
+    pub(super) async fn replica(&self, name: &str, arguments: &[&str]) -> ProxiedOperator {
+        start(name, &self.home, arguments).await
     }
 
     /// How often objects were written since the mark.
@@ -174,6 +157,14 @@ impl Stage {
         let journal = self.proxy.journal();
         assert!(!journal.iter().any(|entry| entry.asks.name == "cms-foreign" && entry.asks.is_mutating()));
     }
+}
+
+/// Starts an operator for a namespace.
+async fn start(name: &str, home: &str, arguments: &[&str]) -> ProxiedOperator {
+    let (_, installed) = installed().await;
+    let arguments = [&["--namespace", home], arguments].concat();
+    let binary = env!("CARGO_BIN_EXE_configmapsync-operator");
+    installed.start_behind_proxy(name, binary, &arguments).await.unwrap()
 }
 
 pub(super) fn plan(rules: &str) -> Plan {

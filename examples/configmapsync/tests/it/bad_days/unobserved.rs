@@ -87,8 +87,8 @@ async fn a_copy_that_was_deleted_unseen_is_made_again() {
     stage.end().await;
 }
 
-/// Its copy, which the operator makes for the old one if it hears of the copy's deletion first, goes as an orphan. The garbage collector
-/// does that in a cluster, and the test does it here.
+/// The copy that the operator makes for the old one, as it hears of the copy's deletion first, is an orphan. In a cluster the garbage
+/// collector takes it away, and here the test does.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_was_forced_away_and_made_anew_is_a_new_one() {
     let stage = Stage::set("recreated").await;
@@ -101,6 +101,7 @@ async fn an_object_that_was_forced_away_and_made_anew_is_a_new_one() {
     let orphan = stage.copy_of("app").await;
     let new = stage.create("app", "1").await;
     stage.proxy.show_outcome(LIMIT).await.unwrap();
+    stage.says("app", "Reconciling", "OwnedByAnother").await;
     stage.copies().delete(&orphan.name_any(), &DeleteParams::default()).await.unwrap();
     stage.converges("app", "1").await;
     let sync = stage.syncs().get("app").await.unwrap();
@@ -108,7 +109,7 @@ async fn an_object_that_was_forced_away_and_made_anew_is_a_new_one() {
     assert_eq!(sync.finalizers(), ["configmapsync.example.io/cleanup"]);
     let copy = stage.copies().get("cms-app").await.unwrap();
     assert_eq!(Some(&copy.owner_references()[0].uid), new.uid().as_ref());
-    // The orphan; then the finalizer, the label, the copy and the status, which may tell of the orphan first.
+    // The orphan; then the finalizer, the label, the copy and the status, which tells of the orphan first.
     assert!(stage.writes(begun).len() <= 8, "{:#?}", stage.writes(begun));
     stage.end().await;
 }
