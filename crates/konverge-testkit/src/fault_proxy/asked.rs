@@ -1,6 +1,9 @@
 //! What was asked in a stretch of a run, as tests count it.
 
-use super::{FaultProxy, journal::JournalEntry};
+use super::{
+    FaultProxy,
+    journal::{JournalEntry, Reached},
+};
 use crate::api_request::Verb;
 
 /// The requests from a place in the journal on, in the order of their arrival.
@@ -25,10 +28,13 @@ impl Asked {
         &self.0
     }
 
-    /// What changed objects, or might have: `patch configmaps shop/a`. Leases, which are renewed with time, and events, which say what
-    /// is known already, do not count.
+    /// What changed objects, or might have, such as what is not answered yet: `patch configmaps shop/a`. Leases, which are renewed with
+    /// time, and events, which say what is known already, do not count.
     pub fn writes(&self) -> Vec<String> {
-        let counts = |entry: &&JournalEntry| entry.is_committed() && !["events", "leases"].contains(&resource(entry));
+        let counts = |entry: &&JournalEntry| {
+            let is_under_way = entry.mutation.is_some() && entry.reached == Reached::Server;
+            (is_under_way || entry.is_committed()) && !["events", "leases"].contains(&entry.asks.resource.as_str())
+        };
         self.0.iter().filter(counts).map(|entry| entry.asks.to_string()).collect()
     }
 
@@ -38,10 +44,6 @@ impl Asked {
             |entry: &&JournalEntry| entry.asks.verb == Verb::List && entry.asks.parameter("continue").is_none();
         self.0.iter().filter(begins).count()
     }
-}
-
-fn resource(entry: &JournalEntry) -> &str {
-    &entry.asks.resource
 }
 
 #[cfg(test)]
@@ -66,8 +68,11 @@ mod tests {
             let asks = ApiRequest::parse(&method, &uri.parse::<Uri>().unwrap());
             journal.begin(asks, uri.to_owned()).answered(code);
         }
+        let uri = "/api/v1/namespaces/shop/configmaps/c";
+        let asks = ApiRequest::parse(&Method::DELETE, &uri.parse::<Uri>().unwrap());
+        journal.begin(asks, uri.to_owned()).forwarded();
         let asked = Asked(journal.entries());
-        assert_eq!((asked.writes(), asked.lists()), (vec!["patch configmaps shop/a".to_owned()], 1));
-        assert_eq!(asked.entries().len(), 7);
+        assert_eq!(asked.writes(), ["patch configmaps shop/a", "delete configmaps shop/c"]);
+        assert_eq!((asked.lists(), asked.entries().len()), (1, 8));
     }
 }
