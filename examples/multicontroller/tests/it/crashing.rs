@@ -44,9 +44,9 @@ impl Scenario for Both {
         match step {
             0 => {
                 let spec = json!({ "targetNamespace": namespace, "stringData": { "password": "one", "user": "app" } });
-                secrets.create(&PostParams::default(), &object("SecretSync", spec)?).await?;
+                secrets.create(&PostParams::default(), &object("SecretSync", &spec)?).await?;
                 let spec = json!({ "targetNamespace": namespace, "imagePullSecrets": ["registry"] });
-                accounts.create(&PostParams::default(), &object("ServiceAccountSync", spec)?).await?;
+                accounts.create(&PostParams::default(), &object("ServiceAccountSync", &spec)?).await?;
             }
             1 => {
                 let change = json!({ "spec": { "stringData": { "password": "two", "user": null } } });
@@ -96,7 +96,7 @@ impl Scenario for Both {
     }
 }
 
-fn object<K: serde::de::DeserializeOwned>(kind: &str, spec: Value) -> Result<K> {
+fn object<K: serde::de::DeserializeOwned>(kind: &str, spec: &Value) -> Result<K> {
     let object =
         json!({ "apiVersion": "example.io/v1alpha1", "kind": kind, "metadata": { "name": "app" }, "spec": spec });
     Ok(serde_json::from_value(object)?)
