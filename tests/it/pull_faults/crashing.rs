@@ -109,6 +109,8 @@ fn it_survives_a_crash_at_every_write() {
         let mut test = CrashTest::new(&stage.control_plane, &life);
         // Restart to converged.
         test.limit = Duration::from_secs(10);
-        test.run().await.unwrap().verdict().unwrap();
+        let report = test.run().await.unwrap();
+        assert!(report.writes.len() >= 5, "each change of what is bound is a write: {:?}", report.writes);
+        report.verdict().unwrap();
     });
 }
