@@ -3,6 +3,7 @@
 //! Whole objects, or with `PartialObjectMeta<K>` their metadata alone, so that the payload of a Secret never enters the process.
 //! Nothing is stored here: events pass through. [`cache`](crate::cache) stores them.
 
+mod explained;
 mod guarded;
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use konverge_core::backoff::Backoff;
 use kube::{
     Client,
@@ -18,6 +19,7 @@ use kube::{
 };
 use tokio::{sync::watch, time::Instant};
 
+use explained::{explained, served_as};
 pub use guarded::{Guarded, Undecodable};
 pub use kube::runtime::watcher::Event;
 
@@ -151,38 +153,13 @@ pub fn events<K: Object>(
         timeout: Some(u32::try_from(options.timeout.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)),
         ..watcher::Config::default()
     };
-    let kind = Watched::of::<K>(kind);
-    let begin = move || watcher(api.clone(), config.clone()).boxed();
+    let served_as = served_as::<K>(kind);
+    let kind = K::kind(kind).into_owned();
+    let begin = move || {
+        let served_as = served_as.clone();
+        watcher(api.clone(), config.clone()).map_err(move |error| explained(error, &served_as)).boxed()
+    };
     (never_ending(begin, options.backoff, health.clone(), kind), health)
-}
-
-/// What is watched, in words.
-#[derive(Debug, Clone)]
-struct Watched {
-    kind: String,
-    /// Such as `deployments.apps/v1`.
-    served_as: String,
-}
-
-impl Watched {
-    fn of<K: Object>(kind: &K::DynamicType) -> Self {
-        let (plural, group, version) = (K::plural(kind), K::group(kind), K::version(kind));
-        let dot = if group.is_empty() { "" } else { "." };
-        Self { kind: K::kind(kind).into_owned(), served_as: format!("{plural}{dot}{group}/{version}") }
-    }
-
-    /// What the error means, where it does not say so itself: of a kind that is not there, the API server says no more than "404".
-    fn meaning(&self, error: &watcher::Error) -> Option<String> {
-        use watcher::Error::{InitialListFailed, WatchStartFailed};
-        let (InitialListFailed(kube::Error::Api(status)) | WatchStartFailed(kube::Error::Api(status))) = error else {
-            return None;
-        };
-        let served_as = &self.served_as;
-        let text = || {
-            format!("the API server does not serve {served_as} (404); is its definition installed, in this version?")
-        };
-        (status.code == 404).then(text)
-    }
 }
 
 /// What [`never_ending`] carries from event to event.
@@ -196,7 +173,7 @@ fn never_ending<T, Begin, S>(
     begin: Begin,
     backoff: Backoff,
     health: WatchHealth,
-    watched: Watched,
+    kind: String,
 ) -> impl Stream<Item = Event<T>> + Send
 where
     T: Send,
@@ -205,7 +182,7 @@ where
 {
     let events = begin();
     stream::unfold(Progress { begin, events, failures: 0 }, move |mut progress| {
-        let (health, watched) = (health.clone(), watched.clone());
+        let (health, kind) = (health.clone(), kind.clone());
         async move {
             loop {
                 match progress.events.next().await {
@@ -220,12 +197,11 @@ where
                     Some(Err(error)) => {
                         progress.failures = progress.failures.saturating_add(1);
                         let pause = backoff.delay(progress.failures, rand::random());
-                        let (kind, meaning) = (&watched.kind, watched.meaning(&error));
-                        tracing::warn!(kind, meaning, error = &error as &dyn std::error::Error, retry_after = ?pause, "watch failed");
+                        tracing::warn!(kind, error = &error as &dyn std::error::Error, retry_after = ?pause, "watch failed");
                         if needs_new_list(&error) {
                             progress.events = (progress.begin)();
                         }
-                        health.failed(meaning.unwrap_or_else(|| error.to_string()));
+                        health.failed(error.to_string());
                         tokio::time::sleep(pause).await;
                     }
                     None => progress.events = (progress.begin)(),

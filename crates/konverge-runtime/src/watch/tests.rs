@@ -19,8 +19,7 @@ fn watch(lives: Vec<Vec<fn() -> Step>>) -> (impl Stream<Item = Event<u8>>, Watch
         stream::iter(life.into_iter().map(|step| step())).chain(stream::pending()).boxed()
     };
     let backoff = Backoff { base: Duration::from_millis(1), factor: 1.0, cap: Duration::from_millis(1) };
-    let watched = Watched { kind: "Test".to_owned(), served_as: "tests.example.io/v1".to_owned() };
-    (never_ending(begin, backoff, health.clone(), watched), health, count)
+    (never_ending(begin, backoff, health.clone(), "Test".to_owned()), health, count)
 }
 
 async fn next(events: &mut (impl Stream<Item = Event<u8>> + Unpin)) -> Event<u8> {
@@ -61,22 +60,4 @@ async fn a_list_that_fails_says_why_it_is_not_ready() {
     let waited = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
     assert!(waited.is_err(), "there is no event to see");
     assert!(health.check().is_err_and(|why| why.starts_with("failing for 0 s: ")), "{:?}", health.check());
-}
-
-#[test]
-fn a_kind_that_is_not_served_is_named() {
-    let watched = Watched::of::<k8s_openapi::api::apps::v1::Deployment>(&());
-    for (error, expected) in [
-        (watcher::Error::InitialListFailed(api_error(404)), true),
-        (watcher::Error::WatchStartFailed(api_error(404)), true),
-        (watcher::Error::InitialListFailed(api_error(403)), false),
-    ] {
-        let said = watched.meaning(&error);
-        assert_eq!(
-            said.is_some_and(|said| said.contains("does not serve deployments.apps/v1 (404)")),
-            expected,
-            "{error}"
-        );
-    }
-    assert_eq!(Watched::of::<k8s_openapi::api::core::v1::Secret>(&()).served_as, "secrets/v1");
 }
