@@ -12,7 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 
 /// From the end of a fault to convergence: a pause of half a minute at most, and what a busy machine needs.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_mins(1);
 
 /// Seconds between two polls, so that what a stream missed comes soon.
 const POLL: [&str; 2] = ["--poll-interval", "2"];

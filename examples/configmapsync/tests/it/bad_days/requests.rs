@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::stage::{LIMIT, Stage};
 
+/// F03.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_is_away_for_a_while() {
     let stage = Stage::set("down").await;
@@ -31,6 +32,7 @@ async fn refused_a_second(stage: &Stage, count: u64) -> f64 {
     f64::from(u32::try_from(stage.proxy.mark() - before).unwrap()) / begun.elapsed().as_secs_f64()
 }
 
+/// F11; I10: no hot loop.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_slows_down_when_told_to() {
     let stage = Stage::set("throttled").await;
@@ -52,6 +54,7 @@ async fn it_slows_down_when_told_to() {
     stage.end().await;
 }
 
+/// F12, F02; I5.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tenth_request_fails() {
     let stage = Stage::set("stumbling").await;
@@ -80,6 +83,7 @@ async fn every_tenth_request_fails() {
     stage.end().await;
 }
 
+/// I3, I11: said while it lasts, and taken back.
 #[tokio::test(flavor = "multi_thread")]
 async fn permissions_that_come_back_need_no_restart() {
     let stage = Stage::set("forbidden").await;

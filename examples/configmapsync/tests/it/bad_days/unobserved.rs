@@ -1,4 +1,4 @@
-//! What happens and ends before the operator hears of it (F07): the proxy holds its watches back meanwhile.
+//! What happens and ends before the operator hears of it (F07; I2, I5, I6): the proxy holds its watches back meanwhile.
 
 use konverge_testkit::eventually;
 use kube::{

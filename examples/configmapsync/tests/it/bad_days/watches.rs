@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::stage::{LIMIT, Stage, sync};
 
-/// For how often a watch fails there may be one list, and one more for each of the two kinds, whose connections end.
+/// F04, F06: for how often a watch fails there may be one list, and one more for each of the two kinds, whose connections end.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_befalls_a_watch_the_next_change_arrives() {
     let stage = Stage::set("watches").await;
@@ -40,6 +40,7 @@ async fn whatever_befalls_a_watch_the_next_change_arrives() {
     stage.end().await;
 }
 
+/// F04: 410 on a continue token.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_whose_continuation_has_expired_begins_anew() {
     // More than a page of objects that nobody works on.
@@ -81,6 +82,7 @@ async fn a_list_whose_continuation_has_expired_begins_anew() {
 /// A watch lasts a minute, and one that is silent for five seconds more is given up; then there is a pause of up to two.
 const SILENCE: Duration = Duration::from_secs(90);
 
+/// F06: both watches die, and what each of them would have told arrives.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_has_died_without_a_word_is_noticed() {
     let stage = Stage::set("frozen").await;
