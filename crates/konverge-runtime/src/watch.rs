@@ -3,6 +3,7 @@
 //! Whole objects, or with `PartialObjectMeta<K>` their metadata alone, so that the payload of a Secret never enters the process.
 //! Nothing is stored here: events pass through. [`cache`](crate::cache) stores them.
 
+mod explained;
 mod guarded;
 mod initial_list;
 
@@ -11,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use konverge_core::backoff::Backoff;
 use kube::{
     Client,
@@ -19,6 +20,7 @@ use kube::{
 };
 use tokio::{sync::watch, time::Instant};
 
+use explained::{explained, served_as};
 pub use guarded::{Guarded, Undecodable};
 pub use initial_list::InitialList;
 pub use kube::runtime::watcher::Event;
@@ -156,8 +158,13 @@ pub fn events<K: Object>(
         timeout: Some(u32::try_from(options.timeout.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)),
         ..watcher::Config::default()
     };
+    let served_as = served_as::<K>(kind);
     let kind = K::kind(kind).into_owned();
-    let begin = move |list: InitialList| watcher(api.clone(), list.put_into(config.clone())).boxed();
+    let begin = move |list: InitialList| {
+        let served_as = served_as.clone();
+        let events = watcher(api.clone(), list.put_into(config.clone()));
+        events.map_err(move |error| explained(error, &served_as)).boxed()
+    };
     (never_ending(begin, options.initial_list, options.backoff, health.clone(), kind), health)
 }
 

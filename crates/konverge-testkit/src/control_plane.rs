@@ -30,7 +30,7 @@ use serde_json::json;
 pub use self::audit::{AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser};
 use self::servers::Servers;
 pub use self::{
-    installed::InstalledOperator,
+    installed::{InstalledOperator, ProxiedError, ProxiedOperator, http_get},
     manifest::ManifestError,
     options::{Cluster, Options},
     role_use::RoleUse,
