@@ -1,5 +1,7 @@
 //! What the process says about itself while it works.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// How log lines look.
@@ -44,7 +46,12 @@ pub fn init(format: LogFormat) -> Result<(), TelemetryError> {
     };
     let registry = tracing_subscriber::registry().with(filter);
     match format {
-        LogFormat::Text => registry.with(fmt::layer().with_writer(std::io::stderr)).try_init(),
+        LogFormat::Text => {
+            let layer = fmt::layer().with_writer(std::io::stderr);
+            // A file or a collector of logs takes colours for text; in a terminal NO_COLOR turns them off.
+            let plain = !std::io::stderr().is_terminal();
+            registry.with(if plain { layer.with_ansi(false) } else { layer }).try_init()
+        }
         LogFormat::Json => {
             registry.with(fmt::layer().json().flatten_event(true).with_writer(std::io::stderr)).try_init()
         }
