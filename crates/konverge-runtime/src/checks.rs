@@ -76,9 +76,9 @@ impl Checks {
     /// Each check with its kind, and whether it passes.
     pub(crate) fn states(&self) -> Vec<(String, &'static str, bool)> {
         let kinds = [("liveness", &self.liveness), ("readiness", &self.readiness), ("warning", &self.warnings)];
-        let states = kinds.into_iter().flat_map(|(kind, list)| {
-            list.states().into_iter().map(move |(name, state)| (name, kind, state.is_ok()))
-        });
+        let states = kinds
+            .into_iter()
+            .flat_map(|(kind, list)| list.states().into_iter().map(move |(name, state)| (name, kind, state.is_ok())));
         states.collect()
     }
 

@@ -74,13 +74,26 @@ impl Metrics {
         registry.register("konverge_build_info", "Which program and version this is; always 1", build);
         process::register(&before_scrape, &mut registry);
         let checks = Family::default();
-        registry.register("konverge_check_status", "Whether a check passes: 1 for passing, 0 for failing", checks.clone());
+        registry.register(
+            "konverge_check_status",
+            "Whether a check passes: 1 for passing, 0 for failing",
+            checks.clone(),
+        );
         let queues = QueueMetrics::new(before_scrape.clone(), &mut registry);
         let controllers = ControllerMetrics::new(&mut registry);
         let client = ClientMetrics::new(&mut registry);
         let leases = LeaseMetrics::new(&mut registry);
         let caches = CacheMetrics::new(before_scrape.clone(), &mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), before_scrape, queues, controllers, client, leases, caches, checks }
+        Self {
+            registry: Arc::new(Mutex::new(registry)),
+            before_scrape,
+            queues,
+            controllers,
+            client,
+            leases,
+            caches,
+            checks,
+        }
     }
 
     /// Adds series of the program's own.
@@ -167,7 +180,8 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in:\n{text}");
         }
-        for series in ["process_cpu_seconds_total", "process_start_time_seconds", "process_open_fds", "process_max_fds"] {
+        for series in ["process_cpu_seconds_total", "process_start_time_seconds", "process_open_fds", "process_max_fds"]
+        {
             assert!(text.contains(&format!("\n{series} ")), "{series} is not in:\n{text}");
         }
     }

@@ -3,6 +3,7 @@
 mod generate;
 mod queues;
 mod start;
+mod telemetry;
 
 use std::{path::PathBuf, process::ExitCode};
 

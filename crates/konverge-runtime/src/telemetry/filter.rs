@@ -18,7 +18,9 @@ pub struct LogFilter {
 #[derive(Debug, thiserror::Error)]
 pub enum FilterError {
     /// It cannot be read.
-    #[error("{text:?} is no filter; give a level such as \"info\", or levels by module such as \"warn,konverge_runtime=debug\"")]
+    #[error(
+        "{text:?} is no filter; give a level such as \"info\", or levels by module such as \"warn,konverge_runtime=debug\""
+    )]
     Text {
         /// What was given.
         text: String,
