@@ -18,6 +18,7 @@ use konverge_runtime::{
     object::{Object, ObjectKey},
 };
 use kube::{CustomResourceExt, Resource, core::object::HasStatus};
+use prometheus_client::registry::Registry;
 
 use crate::{
     children::{Child, ChildKind, Kind},
@@ -80,6 +81,8 @@ pub(crate) struct Watched {
 pub(crate) struct Trigger<K> {
     pub(crate) name: &'static str,
     pub(crate) stream: Box<Begin<K>>,
+    /// Adds the series that it will have.
+    pub(crate) describe: fn(&mut Registry),
 }
 
 type Begin<K> = dyn FnOnce(&mut Setup, Store<K>) -> BoxStream<'static, ObjectKey> + Send;
@@ -246,7 +249,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     where
         S: futures::Stream<Item = ObjectKey> + Send + 'static,
     {
-        self.triggers.push(Trigger { name, stream: Box::new(move |_, store| stream(store).boxed()) });
+        self.triggers.push(Trigger { name, stream: Box::new(move |_, store| stream(store).boxed()), describe: |_| () });
         self
     }
 
@@ -303,6 +306,10 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
 impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
     fn crd(&self) -> Option<&CustomResourceDefinition> {
         self.crd.as_ref()
+    }
+
+    fn describe(&self, registry: &mut Registry) {
+        self.triggers.iter().for_each(|trigger| (trigger.describe)(registry));
     }
 
     fn access(&self, _home: &Home<'_>, access: &mut Access, _at_home: &mut Access) {

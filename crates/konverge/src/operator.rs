@@ -11,6 +11,7 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use konverge_gen::{Access, role::Grant};
+use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use crate::{error::in_one_line, options::Options};
@@ -46,6 +47,12 @@ pub trait Part: Send {
     fn objects(&self, home: &Home<'_>) -> Result<Vec<Value>, serde_json::Error> {
         let _ = home;
         Ok(Vec::new())
+    }
+
+    /// Adds the series that it will have when it runs, without a value, for the reference, the dashboard and the alerts. Several parts
+    /// may add the same ones.
+    fn describe(&self, registry: &mut Registry) {
+        let _ = registry;
     }
 
     /// Adds what it needs of the API server: in all namespaces that the program looks at, and in its own.
