@@ -8,7 +8,10 @@ use std::{
     error::Error,
 };
 
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::{
+    error::{Classify, ErrorClass},
+    reasons,
+};
 use kube::Resource;
 use serde_json::Value;
 
@@ -171,8 +174,8 @@ impl Classify for SetError {
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::TooManyDeletions { .. } => "TooManyDeletions",
-            Self::Children { failed, .. } => failed.first().map_or("Failed", Classify::reason),
+            Self::TooManyDeletions { .. } => reasons::TOO_MANY_DELETIONS,
+            Self::Children { failed, .. } => failed.first().map_or(reasons::FAILED, Classify::reason),
         }
     }
 }

@@ -85,6 +85,11 @@ impl Files {
         Ok(self)
     }
 
+    /// The text of the file at this path.
+    pub fn get(&self, path: impl AsRef<Path>) -> Option<&str> {
+        self.0.get(path.as_ref()).map(|file| file.text.as_str())
+    }
+
     /// The objects that every cluster takes, for standard output: as one stream of documents.
     pub fn manifest(&self) -> String {
         let manifests = self.0.values().filter(|file| file.is_manifest);

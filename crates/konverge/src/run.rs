@@ -8,7 +8,10 @@ use konverge_apply::{
     ApplyError, StatusWriter, Writable,
     conditions::{Moment, Reason},
 };
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::{
+    error::{Classify, ErrorClass},
+    reasons,
+};
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
     cache::Change,
@@ -235,8 +238,8 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
     async fn dropped(&self, key: &ObjectKey, why: &Dropped) {
         let Some(object) = self.shared.cache.store.get(key) else { return };
         let (reason, message) = match why {
-            Dropped::TimedOut(limit) => ("TimedOut", format!("took longer than {limit:?}")),
-            Dropped::Panicked(cause) => ("Panicked", format!("a bug in the operator: {cause}")),
+            Dropped::TimedOut(limit) => (reasons::TIMED_OUT, format!("took longer than {limit:?}")),
+            Dropped::Panicked(cause) => (reasons::PANICKED, format!("a bug in the operator: {cause}")),
         };
         let failure = Failure { reason, message, is_stalled: false };
         let context = Context::new(Arc::clone(&self.shared), object, 1, [].into());
@@ -330,7 +333,7 @@ impl Failure {
     }
 
     fn verdict(&self) -> Verdict {
-        let reason = Reason::parse(self.reason).unwrap_or(const { Reason::new("Failed") });
+        let reason = Reason::parse(self.reason).unwrap_or(const { Reason::new(reasons::FAILED) });
         let message = self.message.clone();
         if self.is_stalled { Verdict::Stalled { reason, message } } else { Verdict::Retrying { reason, message } }
     }

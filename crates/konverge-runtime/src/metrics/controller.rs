@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use konverge_core::reasons;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, exemplar::HistogramWithExemplars, family::Family, gauge::Gauge},
@@ -123,11 +124,11 @@ impl ControllerMetrics {
             }
             RunResult::TimedOut => {
                 self.timeouts.get_or_create(&labels).inc();
-                ("error", Some("TimedOut"))
+                ("error", Some(reasons::TIMED_OUT))
             }
             RunResult::Panicked => {
                 self.panics.get_or_create(&labels).inc();
-                ("error", Some("Panicked"))
+                ("error", Some(reasons::PANICKED))
             }
         };
         self.runs.get_or_create(&ResultLabels { controller: controller.to_owned(), result }).inc();

@@ -83,10 +83,12 @@ impl Operator {
 
     fn reference(&self, series: &str) -> String {
         let words = reference::words("Condition", CONDITIONS);
+        let reasons = reference::words("Reason", konverge_core::reasons::ALL);
         let annotations = reference::words("Annotation", ANNOTATIONS);
         let flags = reference::flags(&self.command());
         format!(
             "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n## Flags\n\n{flags}\n## Conditions\n\n{words}\n\
+             ## Reasons\n\nOf conditions, events and `konverge_reconcile_errors_total`, as far as the framework gives them.\n\n{reasons}\n\
              ## Annotations\n\n{annotations}\n## Metrics\n\n{series}",
             self.program
         )

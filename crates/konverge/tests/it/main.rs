@@ -8,3 +8,4 @@ mod outside;
 mod pausing;
 mod stage;
 mod waking;
+mod watching;
