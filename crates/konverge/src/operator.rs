@@ -24,6 +24,8 @@ pub struct Operator {
     pub(crate) program: &'static str,
     pub(crate) version: &'static str,
     pub(crate) parts: Vec<Box<dyn Part>>,
+    #[cfg(feature = "otlp")]
+    sends_traces: bool,
 }
 
 /// Something a program has: a controller, or a part of your own.
@@ -107,7 +109,13 @@ enum Subcommands {
 impl Operator {
     /// A program without parts. Its name is also its field manager and the value of the label `app.kubernetes.io/managed-by` of children.
     pub fn new(program: &'static str, version: &'static str) -> Self {
-        Self { program, version, parts: Vec::new() }
+        Self {
+            program,
+            version,
+            parts: Vec::new(),
+            #[cfg(feature = "otlp")]
+            sends_traces: false,
+        }
     }
 
     /// Adds a controller.
@@ -144,7 +152,18 @@ impl Operator {
 
     pub(crate) fn command(&self) -> Command {
         let command = Arguments::command().name(self.program).version(self.version);
+        #[cfg(feature = "otlp")]
+        let command = command.mut_arg("otlp_endpoint", |argument| argument.hide(!self.sends_traces));
         self.parts.iter().fold(command, |command, part| part.command(command))
+    }
+
+    /// Lets `--otlp-endpoint` send traces to an OpenTelemetry collector; see [`konverge_otlp`](crate::otlp). Without this, the flag is
+    /// neither shown nor heeded: whether the feature is there may be up to another crate of the same build.
+    #[cfg(feature = "otlp")]
+    #[must_use]
+    pub fn traces(mut self) -> Self {
+        self.sends_traces = true;
+        self
     }
 
     /// Answers the API server's webhooks; see [`konverge_admission`](crate::admission).

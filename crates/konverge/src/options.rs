@@ -56,7 +56,7 @@ pub struct Options {
     pub log_format: LogFormat,
     /// Send traces to the OpenTelemetry collector at this URL, by OTLP over HTTP
     #[cfg(feature = "otlp")]
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL", hide = true)]
     pub otlp_endpoint: Option<String>,
     /// Where webhooks are answered.
     #[cfg(feature = "admission")]

@@ -123,7 +123,7 @@ impl Operator {
     pub(super) fn block_on_run(self, options: Options) -> Result<(), StartError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(StartError::Threads)?;
         runtime.block_on(async {
-            let telemetry = Telemetry::start(&options, self.program, self.version)?;
+            let telemetry = Telemetry::start(&options, &self)?;
             tracing::info!(program = self.program, version = self.version, %options, "starting");
             let filter = telemetry.filter.clone();
             let run = async {
@@ -140,7 +140,7 @@ impl Operator {
 
     /// The program, ready to run. Nothing is sent before it runs. Logging is left to the caller.
     pub async fn assemble(self, options: Options) -> Result<Manager, StartError> {
-        let Self { program, version, parts } = self;
+        let Self { program, version, parts, .. } = self;
         let metrics = Metrics::new(program, version);
         let grace = Duration::from_secs(options.grace_period);
         let mut manager = Manager::bind(options.address, metrics.clone()).await?.grace(grace);

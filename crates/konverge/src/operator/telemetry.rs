@@ -2,7 +2,7 @@
 
 use konverge_runtime::telemetry::{self, LogFilter};
 
-use super::StartError;
+use super::{Operator, StartError};
 use crate::options::{LogFormat, Options};
 
 /// How long the end of a program waits for a collector to take the last spans.
@@ -18,7 +18,7 @@ pub(super) struct Telemetry {
 impl Telemetry {
     /// Begins to log, and to collect spans if there is anybody to send them to.
     #[cfg_attr(not(feature = "otlp"), expect(unused_variables, reason = "who spans are of, where there are spans"))]
-    pub(super) fn start(options: &Options, program: &'static str, version: &'static str) -> Result<Self, StartError> {
+    pub(super) fn start(options: &Options, operator: &Operator) -> Result<Self, StartError> {
         let format = match options.log_format {
             LogFormat::Text => telemetry::LogFormat::Text,
             LogFormat::Json => telemetry::LogFormat::Json,
@@ -26,8 +26,10 @@ impl Telemetry {
         #[cfg(feature = "otlp")]
         {
             // An empty variable is one that is not set, says the standard.
-            let endpoint = options.otlp_endpoint.as_deref().filter(|endpoint| !endpoint.is_empty());
-            let traces = endpoint.map(|endpoint| konverge_otlp::Traces::new(endpoint, program, version)).transpose()?;
+            let endpoint = options.otlp_endpoint.as_deref().filter(|text| operator.sends_traces && !text.is_empty());
+            let traces =
+                endpoint.map(|endpoint| konverge_otlp::Traces::new(endpoint, operator.program, operator.version));
+            let traces = traces.transpose()?;
             let layers = traces.as_ref().map(konverge_otlp::Traces::layers).unwrap_or_default();
             Ok(Self { filter: telemetry::init_with(format, layers)?, traces })
         }
