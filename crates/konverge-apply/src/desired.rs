@@ -5,7 +5,10 @@ mod prune;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use konverge_core::error::{Classify, ErrorClass, in_one_line};
+use konverge_core::{
+    error::{Classify, ErrorClass, in_one_line},
+    reasons,
+};
 use kube::Resource;
 use serde_json::Value;
 
@@ -162,8 +165,8 @@ impl Classify for SetError {
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::TooManyDeletions { .. } => "TooManyDeletions",
-            Self::Children { failed, .. } => failed.first().map_or("Failed", Classify::reason),
+            Self::TooManyDeletions { .. } => reasons::TOO_MANY_DELETIONS,
+            Self::Children { failed, .. } => failed.first().map_or(reasons::FAILED, Classify::reason),
         }
     }
 }

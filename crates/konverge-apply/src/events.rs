@@ -112,8 +112,17 @@ impl EventSink {
     /// Adds `konverge_events_total{result}`: `published`, `limited` (one object said too much), `dropped` (the queue was full),
     /// `forbidden`, `failed` and `dry-run`.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("konverge_events", "Kubernetes events by what became of them", self.fates.clone());
+        register(self.fates.clone(), registry);
     }
+
+    /// Adds the same series without a sink, for lists of what there will be.
+    pub fn describe(registry: &mut Registry) {
+        register(Family::default(), registry);
+    }
+}
+
+fn register(fates: Family<Fate, Counter>, registry: &mut Registry) {
+    registry.register("konverge_events", "Kubernetes events by what became of them", fates);
 }
 
 async fn write(

@@ -25,6 +25,7 @@ pub fn metrics(registry: &Registry) -> String {
     let mut page = "| Metric | Meaning |\n|---|---|\n".to_owned();
     let mut series = described(registry);
     series.sort();
+    series.dedup();
     for (name, help) in series {
         row(&mut page, &[&code(&name), &help]);
     }
@@ -52,7 +53,7 @@ fn row(page: &mut String, cells: &[&str]) {
 
 /// Name and help of each series. The registry tells them in its debug form only: its text form leaves out series that have no
 /// value yet, which in a program that does not run is nearly all of them.
-fn described(registry: &Registry) -> Vec<(String, String)> {
+pub(crate) fn described(registry: &Registry) -> Vec<(String, String)> {
     let text = format!("{registry:?}");
     let mut series = Vec::new();
     let mut rest = text.as_str();

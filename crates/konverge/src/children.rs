@@ -14,6 +14,7 @@ use konverge_apply::{
     conditions::Reason,
     owners::{MANAGED_BY, OWNER_UID},
 };
+use konverge_core::reasons;
 use konverge_runtime::{
     cache::{Cache, Change, Index, Selection},
     object::{Object, ObjectKey, Scope},
@@ -138,7 +139,7 @@ impl<'a> Finder<'a> {
         kind.ok_or_else(|| {
             let message =
                 format!("the controller does not say that its objects own {name}; add .owns::<{name}>() to it");
-            Error::permanent("Undeclared", message)
+            Error::permanent(reasons::UNDECLARED, message)
         })
     }
 }
@@ -164,7 +165,7 @@ impl<C: Child> Wanted for C {
             let api = C::Scope::api::<C>(finder.client.clone(), &(), namespace);
             match api.get_metadata_opt(&key.name).await? {
                 Some(found) if !found.labels().contains_key(OWNER_UID) => Err(Error::permanent(
-                    "NotOurs",
+                    reasons::NOT_OURS,
                     format!(
                         "{} {key} exists and was not made by this operator; delete it, or choose another name",
                         C::kind(&())

@@ -17,6 +17,7 @@ use konverge_runtime::{
     object::{Object, ObjectKey},
 };
 use kube::{CustomResourceExt, Resource, core::object::HasStatus};
+use prometheus_client::registry::Registry;
 
 pub(crate) use settings::How;
 
@@ -71,6 +72,8 @@ pub(crate) struct Watched {
 pub(crate) struct Trigger<K> {
     pub(crate) name: &'static str,
     pub(crate) stream: Box<Begin<K>>,
+    /// Adds the series that it will have.
+    pub(crate) describe: fn(&mut Registry),
 }
 
 type Begin<K> = dyn FnOnce(&mut Setup, Store<K>) -> BoxStream<'static, ObjectKey> + Send;
@@ -266,7 +269,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     where
         S: futures::Stream<Item = ObjectKey> + Send + 'static,
     {
-        self.triggers.push(Trigger { name, stream: Box::new(move |_, store| stream(store).boxed()) });
+        self.triggers.push(Trigger { name, stream: Box::new(move |_, store| stream(store).boxed()), describe: |_| () });
         self
     }
 
@@ -281,6 +284,10 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
 impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
     fn crd(&self) -> Option<&CustomResourceDefinition> {
         self.crd.as_ref()
+    }
+
+    fn describe(&self, registry: &mut Registry) {
+        self.triggers.iter().for_each(|trigger| (trigger.describe)(registry));
     }
 
     fn access(&self, _home: &Home<'_>, access: &mut Access, _at_home: &mut Access) {

@@ -3,7 +3,10 @@
 use std::{error::Error as StdError, fmt, time::Duration};
 
 use konverge_apply::{ApplyError, SetError};
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::{
+    error::{Classify, ErrorClass},
+    reasons,
+};
 
 /// What went wrong in a run: a sentence for people, a reason for machines, and when to try again.
 ///
@@ -85,19 +88,19 @@ impl From<kube::Error> for Error {
             kube::Error::Api(status) if status.code == 422 || status.code == 400 => ErrorClass::Permanent,
             _ => ErrorClass::Transient,
         };
-        Self::new(class, "RequestFailed", "a request to the API server failed").caused_by(error)
+        Self::new(class, reasons::REQUEST_FAILED, "a request to the API server failed").caused_by(error)
     }
 }
 
 impl From<serde_json::Error> for Error {
     fn from(error: serde_json::Error) -> Self {
-        Self::permanent("InvalidData", "cannot convert data").caused_by(error)
+        Self::permanent(reasons::INVALID_DATA, "cannot convert data").caused_by(error)
     }
 }
 
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
-        Self::transient("InputOutput", "input or output failed").caused_by(error)
+        Self::transient(reasons::INPUT_OUTPUT, "input or output failed").caused_by(error)
     }
 }
 

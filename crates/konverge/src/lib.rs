@@ -71,6 +71,8 @@ pub use konverge_core as core;
 #[cfg(feature = "external")]
 pub use konverge_external as external;
 pub use konverge_gen as generate;
+#[cfg(feature = "otlp")]
+pub use konverge_otlp as otlp;
 pub use konverge_runtime as runtime;
 
 pub use konverge_runtime::object::Object;

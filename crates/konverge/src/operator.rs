@@ -3,6 +3,7 @@
 mod generate;
 mod queues;
 mod start;
+mod telemetry;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -11,6 +12,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use konverge_core::error::in_one_line;
 use konverge_gen::{Access, role::Grant};
+use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use crate::{crds, exit, options::Options};
@@ -24,6 +26,8 @@ pub struct Operator {
     pub(crate) version: &'static str,
     pub(crate) parts: Vec<Box<dyn Part>>,
     pub(crate) may_install_crds: bool,
+    #[cfg(feature = "otlp")]
+    sends_traces: bool,
 }
 
 /// Something a program has: a controller, or a part of your own.
@@ -47,6 +51,12 @@ pub trait Part: Send {
     fn objects(&self, home: &Home<'_>) -> Result<Vec<Value>, serde_json::Error> {
         let _ = home;
         Ok(Vec::new())
+    }
+
+    /// Adds the series that it will have when it runs, without a value, for the reference, the dashboard and the alerts. Several parts
+    /// may add the same ones.
+    fn describe(&self, registry: &mut Registry) {
+        let _ = registry;
     }
 
     /// Adds what it needs of the API server: in all namespaces that the program looks at, and in its own.
@@ -104,7 +114,14 @@ enum Subcommands {
 impl Operator {
     /// A program without parts. Its name is also its field manager and the value of the label `app.kubernetes.io/managed-by` of children.
     pub fn new(program: &'static str, version: &'static str) -> Self {
-        Self { program, version, parts: Vec::new(), may_install_crds: false }
+        Self {
+            program,
+            version,
+            parts: Vec::new(),
+            may_install_crds: false,
+            #[cfg(feature = "otlp")]
+            sends_traces: false,
+        }
     }
 
     /// Adds a controller.
@@ -158,7 +175,18 @@ impl Operator {
 
     pub(crate) fn command(&self) -> Command {
         let command = Arguments::command().name(self.program).version(self.version);
+        #[cfg(feature = "otlp")]
+        let command = command.mut_arg("otlp_endpoint", |argument| argument.hide(!self.sends_traces));
         self.parts.iter().fold(command, |command, part| part.command(command))
+    }
+
+    /// Lets `--otlp-endpoint` send traces to an OpenTelemetry collector; see [`konverge_otlp`](crate::otlp). Without this, the flag is
+    /// neither shown nor heeded: whether the feature is there may be up to another crate of the same build.
+    #[cfg(feature = "otlp")]
+    #[must_use]
+    pub fn traces(mut self) -> Self {
+        self.sends_traces = true;
+        self
     }
 
     /// Answers the API server's webhooks; see [`konverge_admission`](crate::admission).

@@ -55,9 +55,13 @@ pub struct Options {
     /// Show the work queues at /debug/queues: names of objects, reasons and attempts, without authentication
     #[arg(long, env = "KONVERGE_DEBUG_QUEUES")]
     pub debug_queues: bool,
-    /// Form of the log lines; how many there are is up to `RUST_LOG`
+    /// Form of the log lines; how many there are is up to `RUST_LOG`, and to /debug/log while it runs
     #[arg(long, env = "KONVERGE_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
+    /// Send traces to the OpenTelemetry collector at this URL, by OTLP over HTTP
+    #[cfg(feature = "otlp")]
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL", hide = true)]
+    pub otlp_endpoint: Option<String>,
     /// Where webhooks are answered.
     #[cfg(feature = "admission")]
     #[command(flatten)]
@@ -112,6 +116,8 @@ impl fmt::Display for Options {
             grace_period,
             debug_queues,
             log_format,
+            #[cfg(feature = "otlp")]
+            otlp_endpoint,
             #[cfg(feature = "admission")]
             webhook,
         } = self;
@@ -125,6 +131,9 @@ impl fmt::Display for Options {
         write!(f, "renew-deadline={renew_deadline}s retry-period={retry_period}s dry-run={dry_run} ")?;
         write!(f, "install-crds={install_crds} ")?;
         write!(f, "grace-period={grace_period}s debug-queues={debug_queues} log-format={log_format:?}")?;
+        // Not which: a URL may have a password in it.
+        #[cfg(feature = "otlp")]
+        write!(f, " traces={}", otlp_endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_empty()))?;
         #[cfg(feature = "admission")]
         write!(f, " webhook-address={} webhook-url={}", webhook.address, or_default(&webhook.url))?;
         Ok(())

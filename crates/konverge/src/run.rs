@@ -8,6 +8,7 @@ use std::{any::TypeId, collections::HashMap, sync::Arc, time::Duration};
 use futures::{StreamExt, future::join_all};
 use k8s_openapi::jiff::Timestamp;
 use konverge_apply::{ApplyError, StatusWriter, Writable, conditions::Moment};
+use konverge_core::reasons;
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
     cache::Change,
@@ -211,8 +212,8 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
     async fn dropped(&self, key: &ObjectKey, why: &Dropped) {
         let Some(object) = self.shared.cache.store.get(key) else { return };
         let (reason, message) = match why {
-            Dropped::TimedOut(limit) => ("TimedOut", format!("took longer than {limit:?}")),
-            Dropped::Panicked(cause) => ("Panicked", format!("a bug in the operator: {cause}")),
+            Dropped::TimedOut(limit) => (reasons::TIMED_OUT, format!("took longer than {limit:?}")),
+            Dropped::Panicked(cause) => (reasons::PANICKED, format!("a bug in the operator: {cause}")),
         };
         let failure = Failure { reason, message, is_stalled: false };
         let context = Context::new(Arc::clone(&self.shared), object, 1, [].into());

@@ -10,6 +10,7 @@ use konverge_admission::{
     certificates::{SelfMade, Target},
 };
 use konverge_gen::Access;
+use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use crate::operator::{Home, Part, Setup, StartError};
@@ -97,6 +98,10 @@ impl Part for Admission {
             let is_ours = argument.get_id().as_str().starts_with("webhook-");
             if is_ours { argument.hide(false) } else { argument }
         })
+    }
+
+    fn describe(&self, registry: &mut Registry) {
+        drop(AdmissionMetrics::register(registry));
     }
 
     fn access(&self, home: &Home<'_>, everywhere: &mut Access, at_home: &mut Access) {

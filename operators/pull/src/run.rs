@@ -74,7 +74,7 @@ pub async fn run(config: Config) -> ExitCode {
 }
 
 async fn start(config: Config) -> Result<(), StartError> {
-    telemetry::init(match config.log_format {
+    let filter = telemetry::init(match config.log_format {
         LogFormat::Text => telemetry::LogFormat::Text,
         LogFormat::Json => telemetry::LogFormat::Json,
     })?;
@@ -82,8 +82,9 @@ async fn start(config: Config) -> Result<(), StartError> {
     let identity = Identity::load(config.credentials.as_deref())?;
     let zopp = Client::new(Connection::new(&config.client())?, identity);
     tracing::info!(principal = zopp.identity().name(), id = zopp.identity().principal_id(), "credentials loaded");
-    assemble(config, zopp).await?.run().await?;
-    Ok(())
+    let mut manager = assemble(config, zopp).await?;
+    manager.log_filter(filter);
+    Ok(manager.run().await?)
 }
 
 /// The operator, ready to run, with a zopp client that is made already. Nothing is sent before it runs.

@@ -11,17 +11,13 @@ use konverge_runtime::{
     lease::{Elector, TimingsError},
     manager::RunError,
     object::ObjectKey,
-    telemetry::{self, TelemetryError},
+    telemetry::TelemetryError,
 };
 use kube::Client;
 use serde_json::Value;
 
-use super::{Operator, queues};
-use crate::{
-    crds,
-    metrics::ObjectMetrics,
-    options::{LogFormat, Options},
-};
+use super::{Operator, queues, telemetry::Telemetry};
+use crate::{crds, metrics::ObjectMetrics, options::Options};
 
 /// A program that is about to run, for the parts that put themselves into it.
 pub struct Setup {
@@ -53,6 +49,10 @@ pub enum StartError {
     /// Logging could not be set up.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
+    /// Spans cannot be sent, whatever the collector does.
+    #[cfg(feature = "otlp")]
+    #[error(transparent)]
+    Traces(#[from] konverge_otlp::OtlpError),
     /// The address for health and metrics is not available.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -123,13 +123,21 @@ impl Setup {
 impl Operator {
     /// Runs the program with logs, until a signal or a failure.
     pub(super) fn block_on_run(self, options: Options) -> Result<(), StartError> {
-        telemetry::init(match options.log_format {
-            LogFormat::Text => telemetry::LogFormat::Text,
-            LogFormat::Json => telemetry::LogFormat::Json,
-        })?;
-        tracing::info!(program = self.program, version = self.version, %options, "starting");
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(StartError::Threads)?;
-        runtime.block_on(async { Ok(self.assemble(options).await?.run().await?) })
+        runtime.block_on(async {
+            let telemetry = Telemetry::start(&options, &self)?;
+            tracing::info!(program = self.program, version = self.version, %options, "starting");
+            let filter = telemetry.filter.clone();
+            let run = async {
+                let mut manager = self.assemble(options).await?;
+                manager.log_filter(filter);
+                Ok(manager.run().await?)
+            };
+            let ended = run.await;
+            #[cfg(feature = "otlp")]
+            telemetry.finish().await;
+            ended
+        })
     }
 
     /// The program, ready to run. Nothing is sent before it runs. Logging is left to the caller.

@@ -1,7 +1,10 @@
 //! Why a run failed, and what is said of it.
 
 use konverge_apply::{ApplyError, conditions::Reason};
-use konverge_core::error::{Classify, ErrorClass, in_one_line};
+use konverge_core::{
+    error::{Classify, ErrorClass, in_one_line},
+    reasons,
+};
 
 use crate::{error::Error, report::Verdict};
 
@@ -58,7 +61,7 @@ impl Failure {
     }
 
     pub(super) fn verdict(&self) -> Verdict {
-        let reason = Reason::parse(self.reason).unwrap_or(const { Reason::new("Failed") });
+        let reason = Reason::parse(self.reason).unwrap_or(const { Reason::new(reasons::FAILED) });
         let message = self.message.clone();
         if self.is_stalled { Verdict::Stalled { reason, message } } else { Verdict::Retrying { reason, message } }
     }

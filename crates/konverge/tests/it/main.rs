@@ -16,3 +16,4 @@ mod process;
 mod several;
 mod stage;
 mod waking;
+mod watching;

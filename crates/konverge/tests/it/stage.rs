@@ -196,6 +196,11 @@ impl Running {
         self.ended.await.unwrap()
     }
 
+    /// The metrics as they are now.
+    pub(crate) fn scraped(&self) -> String {
+        self.metrics.encode().unwrap()
+    }
+
     /// Waits until the metrics contain this line.
     pub(crate) async fn measures(&self, line: &str) {
         let found =

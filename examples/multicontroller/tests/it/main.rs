@@ -3,6 +3,7 @@
 
 mod bad_days;
 mod crashing;
+mod collector;
 mod secrecy;
 mod stage;
 mod syncing;
