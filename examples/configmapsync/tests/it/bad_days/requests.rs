@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use konverge_testkit::eventually;
+use kube::api::DeleteParams;
 use serde_json::json;
 
 use super::stage::{LIMIT, Stage};
@@ -95,5 +96,42 @@ async fn permissions_that_come_back_need_no_restart() {
     assert_eq!(stage.proxy.fired(), [3]);
     // The copy, and the status when it fails and when it works.
     assert!(stage.writes(begun).len() <= 5, "{:#?}", stage.writes(begun));
+    stage.end().await;
+}
+
+/// I15: a deletion that cannot go on says why, and ends as soon as it can.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_waits_for_its_copy_and_says_so() {
+    let stage = Stage::set("deletion").await;
+    stage.befalls("- { when: { verbs: [delete], resources: [configmaps] }, then: { status: { code: 403 } } }");
+    stage.syncs().delete("app", &DeleteParams::default()).await.unwrap();
+    stage.says("app", "Reconciling", "Forbidden").await;
+    assert!(stage.copies().get_opt("cms-app").await.unwrap().is_some());
+    stage.proxy.clear();
+    let gone = || async { stage.syncs().get_opt("app").await.unwrap().is_none().then_some(()) };
+    assert!(eventually(LIMIT, gone).await.is_ok(), "{}", stage.operator.logged());
+    assert!(stage.copies().get_opt("cms-app").await.unwrap().is_none());
+    stage.end().await;
+}
+
+/// I10, I16: what fails for ever is tried at a falling rate, and delays nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_whose_copy_is_refused_for_ever_delays_no_other() {
+    let stage = Stage::set("poisoned").await;
+    stage.befalls("- { when: { mutating: true, name: cms-poison }, then: { status: { code: 500 } } }");
+    stage.create("poison", "1").await;
+    let begun = Instant::now();
+    for round in 1..=20 {
+        stage.change("app", &round.to_string()).await;
+        stage.converges("app", &round.to_string()).await;
+    }
+    // Pauses begin at half a second and grow.
+    let tries = stage.proxy.fired()[0];
+    let most = 2.0 + begun.elapsed().as_secs_f64();
+    assert!(f64::from(u32::try_from(tries).unwrap()) <= most, "{tries} tries in {:?}", begun.elapsed());
+    stage.proxy.clear();
+    // Who cannot wait for the end of a pause says so.
+    stage.merge_sync("poison", json!({ "metadata": { "annotations": { "konverge.dev/reconcile-at": "now" } } })).await;
+    stage.converges("poison", "1").await;
     stage.end().await;
 }
