@@ -137,9 +137,39 @@ async fn a_demo_that_is_kept_can_be_played_with_and_goes_with_ctrl_c() {
     let both = async || (keys().await == ["DATABASE_URL", "GREETING"]).then_some(());
     eventually(Duration::from_secs(20), both).await.unwrap();
 
+    for name in ["etcd", "zopp-server"] {
+        kill(demo.child.id().unwrap(), name).await;
+        demo.says("all run again").await;
+    }
+    shell("zopp secret delete GREETING").await;
+    eventually(SOON, async || (keys().await == ["DATABASE_URL"]).then_some(())).await.unwrap();
+
     demo.signal("INT").await;
     let (succeeded, said) = demo.ends().await;
     assert!(succeeded && said.contains("Everything is taken down"), "{said}");
+    nothing_is_left(temporary.path()).await;
+}
+
+/// Kills a process that the demo started, as its last lines say.
+async fn kill(demo: u32, name: &str) {
+    let parent = demo.to_string();
+    let killed = Command::new("pkill").args(["-9", "-P", &parent, "-x", name]).status().await.unwrap();
+    assert!(killed.success(), "there is no {name} to kill");
+}
+
+#[tokio::test]
+async fn what_is_killed_during_a_demo_is_started_again_and_it_ends_in_the_same_state() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut demo = Demo::start(temporary.path(), None, &[]);
+    let pid = demo.child.id().unwrap();
+    demo.says("zopp-operator is ready").await;
+    for name in ["kube-apiserver", "zopp-operator", "zopp-server"] {
+        kill(pid, name).await;
+        demo.says(&format!("{name} has ended (signal: 9 (SIGKILL)); it is started again")).await;
+        demo.says("all run again").await;
+    }
+    let (succeeded, said) = demo.ends().await;
+    assert!(succeeded && said.contains("exactly the environment's keys: DATABASE_URL"), "{said}");
     nothing_is_left(temporary.path()).await;
 }
 

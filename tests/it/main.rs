@@ -6,5 +6,7 @@ mod demo_on_named_cluster;
 mod outages;
 mod path;
 mod pull_bad_input;
+mod pull_faults;
 mod quiet;
 mod recorder;
+mod shared_stage;

@@ -18,7 +18,6 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
 };
 use serde_json::Value;
-use tokio::sync::OnceCell;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -30,15 +29,9 @@ fn is(expected: u32) -> impl Fn(f64) -> bool {
     move |value| (value - f64::from(expected)).abs() < 0.5
 }
 
-/// Runs on one stage for all tests of this file; it ends with the process. Its clients live on a runtime of their own.
+/// Runs on the stage that others are on too.
 fn on_stage(name: &str, test: impl AsyncFnOnce(Scene)) {
-    static RUNTIME: std::sync::LazyLock<tokio::runtime::Runtime> =
-        std::sync::LazyLock::new(|| tokio::runtime::Runtime::new().unwrap());
-    static STAGE: OnceCell<Stage> = OnceCell::const_new();
-    RUNTIME.block_on(async {
-        let stage = STAGE.get_or_init(|| async { Stage::set().await.unwrap() }).await;
-        test(Scene::set(stage, name).await).await;
-    });
+    crate::shared_stage::on_stage(async |stage| test(Scene::set(stage, name).await).await);
 }
 
 /// A namespace with the healthy Secret `good`, and an operator that looks after it.

@@ -4,19 +4,23 @@
 //! caller was built into; `cargo xtask` sees to that.
 
 mod binaries;
+mod cast;
 mod http;
 mod manifest;
 mod operator;
 mod rbac;
+mod shell;
 mod signals;
 mod stage;
 mod watcher;
 mod zopp;
 
 pub use binaries::binary;
+pub use cast::Cast;
 pub use manifest::{annotated_secret, yaml};
 pub use operator::Operator;
+pub use shell::quoted;
 pub use signals::Signals;
-pub use stage::Stage;
+pub use stage::{Stage, bind};
 pub use watcher::{Seen, Watcher};
 pub use zopp::{Server, User};

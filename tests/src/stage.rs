@@ -108,14 +108,19 @@ impl Stage {
 
     /// Applies an annotated Secret without data.
     pub async fn bind(&self, namespace: &str, name: &str, environment: &str) -> Result<Secret> {
-        let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
-        let manifest = annotated_secret(name, environment);
-        let applied = api.patch(name, &PatchParams::apply("user"), &Patch::Apply(&manifest)).await;
-        applied.with_context(|| format!("cannot apply secret {namespace}/{name}"))
+        bind(&self.client, namespace, name, environment).await
     }
 
     /// Watches the Secrets of a namespace from outside.
     pub fn watcher(&self, namespace: &str) -> Watcher {
         Watcher::start(self.client.clone(), namespace)
     }
+}
+
+/// Applies an annotated Secret without data.
+pub async fn bind(client: &Client, namespace: &str, name: &str, environment: &str) -> Result<Secret> {
+    let api = Api::<Secret>::namespaced(client.clone(), namespace);
+    let manifest = annotated_secret(name, environment);
+    let applied = api.patch(name, &PatchParams::apply("user"), &Patch::Apply(&manifest)).await;
+    applied.with_context(|| format!("cannot apply secret {namespace}/{name}"))
 }

@@ -98,14 +98,14 @@ impl User {
         &self.home
     }
 
-    /// A command of theirs, not run yet.
+    /// A command of theirs, not run yet. It is killed when nobody waits for it any more.
     pub fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Command> {
         let mut command = Command::new(binary("zopp")?);
         command.args(arguments).env("HOME", &self.home).env("ZOPP_SERVER", &self.server);
         for name in ["ZOPP_WORKSPACE", "ZOPP_PROJECT", "ZOPP_ENVIRONMENT", "ZOPP_TLS_CA_CERT"] {
             command.env_remove(name);
         }
-        command.current_dir(&self.home).stdin(Stdio::null());
+        command.current_dir(&self.home).stdin(Stdio::null()).kill_on_drop(true);
         Ok(command)
     }
 

@@ -7,7 +7,7 @@ use crate::step::{cargo, run};
 /// Each program that generates, and where its files are committed.
 const PROGRAMS: [(&str, &str); 3] = [
     ("configmapsync-operator", "examples/configmapsync/deploy"),
-    ("konverge-template", "bins/konverge/template/deploy"),
+    ("konverge-template", "crates/konverge-new/template/deploy"),
     ("multicontroller-operator", "examples/multicontroller/deploy"),
 ];
 

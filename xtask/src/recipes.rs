@@ -14,7 +14,7 @@ use crate::{
 const READ_ABOVE: &str = "What failed, and why, is above.";
 
 pub(crate) fn demo(kubeconfig: Option<&Path>, keep: bool) -> Result<()> {
-    build_binaries()?;
+    build_for_demo()?;
     let mut demo = program(&paths::built("debug", "demo"));
     if keep {
         demo.arg("--keep");
@@ -50,7 +50,8 @@ fn tests(cluster: Option<&Named>, filter: Option<&str>) -> Result<()> {
         ("examples in the docs", ["test", "--workspace", "--doc"].as_slice()),
     ] {
         let mut tests = cargo(arguments.iter().copied());
-        tests.args(filter);
+        // One run tells all that is wrong.
+        tests.arg("--no-fail-fast").args(filter);
         if let Some(cluster) = cluster {
             cluster.tell(&mut tests);
         }
@@ -107,8 +108,13 @@ pub(crate) fn unused() -> Result<()> {
     run("unused dependencies", machete, "Remove what it names from that Cargo.toml.").map(drop)
 }
 
-fn build_binaries() -> Result<()> {
-    run("build", cargo(["build", "--workspace", "--bins"]), READ_ABOVE).map(drop)
+/// With the features of the whole workspace, so that tests need not build them again; without what the demo does not use.
+fn build_for_demo() -> Result<()> {
+    let mut build = cargo(["build", "--workspace"]);
+    for name in ["demo", "konverge-control-plane", "zopp", "zopp-operator", "zopp-server"] {
+        build.args(["--bin", name]);
+    }
+    run("build", build, READ_ABOVE).map(drop)
 }
 
 fn with_tool(tool: &Tool) -> Result<Command> {

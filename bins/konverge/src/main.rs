@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use konverge_cli::New;
+use konverge_new::New;
 
 /// Makes operators.
 #[derive(Parser)]

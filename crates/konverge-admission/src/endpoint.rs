@@ -5,6 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http::StatusCode;
+use konverge_core::error::in_one_line;
 use serde::Serialize;
 
 use crate::handler::HandlerError;
@@ -60,11 +61,11 @@ pub(crate) async fn call(endpoint: Arc<dyn Endpoint>, path: &str, body: Bytes) -
             Ok(Reply::text(StatusCode::BAD_REQUEST, why))
         }
         Ok(Err(Failure::Handler(error))) => {
-            tracing::error!(path, error = chain(&*error), "a webhook could not decide; its failure policy does");
+            tracing::error!(path, error = in_one_line(&*error), "a webhook could not decide; its failure policy does");
             Ok(Reply::text(StatusCode::INTERNAL_SERVER_ERROR, "the webhook could not decide; its log says why"))
         }
         Ok(Err(error @ Failure::Answer(_))) => {
-            tracing::error!(path, error = chain(&error), "a webhook's answer cannot be sent");
+            tracing::error!(path, error = in_one_line(&error), "a webhook's answer cannot be sent");
             Ok(Reply::text(StatusCode::INTERNAL_SERVER_ERROR, "the webhook cannot write its answer; its log says why"))
         }
         // The panic hook has told where; the payload may hold anything, so it is not repeated.
@@ -80,16 +81,4 @@ impl Reply {
 
 pub(crate) fn write(answer: &impl Serialize) -> Result<Bytes, Failure> {
     serde_json::to_vec(answer).map(Bytes::from).map_err(Failure::Answer)
-}
-
-/// An error and its causes in one line.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

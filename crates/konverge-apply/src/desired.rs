@@ -3,12 +3,12 @@
 mod budget;
 mod prune;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    error::Error,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::{
+    error::{Classify, ErrorClass, in_one_line},
+    reasons,
+};
 use kube::Resource;
 use serde_json::Value;
 
@@ -71,7 +71,6 @@ pub struct ChildReport {
 
 /// What an apply of a set did.
 #[derive(Debug, Clone, Default)]
-#[must_use = "the report tells whether something changed"]
 pub struct SetReport {
     /// The children, in the order in which they were added.
     pub children: Vec<ChildReport>,
@@ -137,12 +136,7 @@ impl SetError {
 /// The first failure with its causes, and how many there are besides.
 fn all(failed: &[ApplyError]) -> String {
     let Some(first) = failed.first() else { return String::new() };
-    let mut text = first.to_string();
-    let mut cause = first.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
+    let text = in_one_line(first);
     match failed.len() - 1 {
         0 => text,
         more => format!("{text} (and {more} more failed)"),
@@ -171,8 +165,8 @@ impl Classify for SetError {
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::TooManyDeletions { .. } => "TooManyDeletions",
-            Self::Children { failed, .. } => failed.first().map_or("Failed", Classify::reason),
+            Self::TooManyDeletions { .. } => reasons::TOO_MANY_DELETIONS,
+            Self::Children { failed, .. } => failed.first().map_or(reasons::FAILED, Classify::reason),
         }
     }
 }

@@ -3,7 +3,10 @@
 use std::{fmt, time::Duration};
 
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::{
+    error::{Classify, ErrorClass},
+    reasons,
+};
 
 use crate::object::ObjectName;
 
@@ -173,12 +176,12 @@ impl ApplyError {
     fn rejection(&self) -> &'static str {
         let secret = self.is_about_a_secret();
         match self {
-            _ if self.is_immutable() && secret => "SecretImmutable",
-            _ if self.is_immutable() => "Immutable",
-            Self::Refused { code: 413, .. } if secret => "SecretTooLarge",
-            Self::Refused { code: 413, .. } => "TooLarge",
-            _ if secret => "SecretRejected",
-            _ => "Rejected",
+            _ if self.is_immutable() && secret => reasons::SECRET_IMMUTABLE,
+            _ if self.is_immutable() => reasons::IMMUTABLE,
+            Self::Refused { code: 413, .. } if secret => reasons::SECRET_TOO_LARGE,
+            Self::Refused { code: 413, .. } => reasons::TOO_LARGE,
+            _ if secret => reasons::SECRET_REJECTED,
+            _ => reasons::REJECTED,
         }
     }
 }
@@ -204,23 +207,23 @@ impl Classify for ApplyError {
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::MissingField { .. } => "MissingField",
-            Self::Encode { .. } => "NotEncodable",
-            Self::Request { .. } => "InvalidName",
-            Self::Transport { .. } => "ApiServerUnreachable",
-            Self::Answer { .. } => "ApiServerAnswerUnreadable",
-            Self::Gone { .. } => "Gone",
-            Self::Conflict { .. } => "FieldConflict",
-            Self::Terminating { .. } => "Terminating",
-            Self::OwnedByAnother { .. } => "OwnedByAnother",
-            Self::WantedTwice { .. } => "WantedTwice",
-            Self::InvalidFinalizer { .. } => "InvalidFinalizer",
-            Self::Refused { code: 401, .. } => "ApiServerUnauthorized",
-            Self::Refused { code: 403, .. } => "Forbidden",
-            Self::Refused { code: 404, .. } => "NotFound",
-            Self::OutOfDate { .. } | Self::Refused { code: 409, .. } => "Conflict",
-            Self::Refused { code: 429, .. } => "ApiServerBusy",
-            Self::Refused { code, .. } if *code >= 500 => "ApiServerFailing",
+            Self::MissingField { .. } => reasons::MISSING_FIELD,
+            Self::Encode { .. } => reasons::NOT_ENCODABLE,
+            Self::Request { .. } => reasons::INVALID_NAME,
+            Self::Transport { .. } => reasons::API_SERVER_UNREACHABLE,
+            Self::Answer { .. } => reasons::API_SERVER_ANSWER_UNREADABLE,
+            Self::Gone { .. } => reasons::GONE,
+            Self::Conflict { .. } => reasons::FIELD_CONFLICT,
+            Self::Terminating { .. } => reasons::TERMINATING,
+            Self::OwnedByAnother { .. } => reasons::OWNED_BY_ANOTHER,
+            Self::WantedTwice { .. } => reasons::WANTED_TWICE,
+            Self::InvalidFinalizer { .. } => reasons::INVALID_FINALIZER,
+            Self::Refused { code: 401, .. } => reasons::API_SERVER_UNAUTHORIZED,
+            Self::Refused { code: 403, .. } => reasons::FORBIDDEN,
+            Self::Refused { code: 404, .. } => reasons::NOT_FOUND,
+            Self::OutOfDate { .. } | Self::Refused { code: 409, .. } => reasons::CONFLICT,
+            Self::Refused { code: 429, .. } => reasons::API_SERVER_BUSY,
+            Self::Refused { code, .. } if *code >= 500 => reasons::API_SERVER_FAILING,
             Self::Refused { .. } => self.rejection(),
         }
     }

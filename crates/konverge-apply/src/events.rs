@@ -82,9 +82,23 @@ impl EventSink {
     where
         Stop: Future<Output = ()> + Send,
     {
+        Self::to(Some(Recorder::new(client, controller)), stop)
+    }
+
+    /// A sink for a dry run: events are logged, and none is written.
+    pub fn dry_run<Stop>(stop: Stop) -> (Self, impl Future<Output = ()> + Send + use<Stop>)
+    where
+        Stop: Future<Output = ()> + Send,
+    {
+        Self::to(None, stop)
+    }
+
+    fn to<Stop>(recorder: Option<Recorder>, stop: Stop) -> (Self, impl Future<Output = ()> + Send + use<Stop>)
+    where
+        Stop: Future<Output = ()> + Send,
+    {
         let (sender, receiver) = mpsc::channel(CAPACITY);
         let fates = Family::<Fate, Counter>::default();
-        let recorder = Recorder::new(client, controller);
         (Self { sender, fates: fates.clone() }, write(recorder, receiver, fates, stop))
     }
 
@@ -96,14 +110,23 @@ impl EventSink {
     }
 
     /// Adds `konverge_events_total{result}`: `published`, `limited` (one object said too much), `dropped` (the queue was full),
-    /// `forbidden` and `failed`.
+    /// `forbidden`, `failed` and `dry-run`.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("konverge_events", "Kubernetes events by what became of them", self.fates.clone());
+        register(self.fates.clone(), registry);
+    }
+
+    /// Adds the same series without a sink, for lists of what there will be.
+    pub fn describe(registry: &mut Registry) {
+        register(Family::default(), registry);
     }
 }
 
+fn register(fates: Family<Fate, Counter>, registry: &mut Registry) {
+    registry.register("konverge_events", "Kubernetes events by what became of them", fates);
+}
+
 async fn write(
-    mut recorder: Recorder,
+    mut recorder: Option<Recorder>,
     mut receiver: mpsc::Receiver<Notice>,
     fates: Family<Fate, Counter>,
     stop: impl Future<Output = ()> + Send,
@@ -125,6 +148,13 @@ async fn write(
             count(&fates, "limited");
             continue;
         }
+        let Some(recorder) = &mut recorder else {
+            count(&fates, "dry-run");
+            let Notice { regarding, reason, note, .. } = notice;
+            let (kind, name) = (regarding.kind.unwrap_or_default(), regarding.name.unwrap_or_default());
+            tracing::info!(kind, name, reason, note, "dry run: would tell an event");
+            continue;
+        };
         match recorder.publish(&notice).await {
             Ok(()) => count(&fates, "published"),
             Err(kube::Error::Api(status)) if status.code == 403 => {

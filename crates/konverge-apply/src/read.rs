@@ -12,7 +12,7 @@ use kube::{
     core::PartialObjectMeta,
     runtime::{
         WatchStreamExt,
-        watcher::{Error as WatchError, watch_object},
+        watcher::{Config, Error as WatchError, Event, watch_object, watcher},
     },
 };
 use serde::de::DeserializeOwned;
@@ -114,12 +114,10 @@ impl<'a, T> Pages<'a, T> {
 #[non_exhaustive]
 pub enum WaitError {
     /// The time is over.
-    #[error("{kind} {name:?} was not {what} within {limit:?}{}", last.as_ref().map(|error| format!("; last seen: {error}")).unwrap_or_default())]
+    #[error("{object} was not {what} within {limit:?}{}", last.as_ref().map(|error| format!("; last seen: {error}")).unwrap_or_default())]
     NotInTime {
-        /// The kind.
-        kind: String,
-        /// The name.
-        name: String,
+        /// Kind and name, or "any" and the kind.
+        object: String,
         /// What was waited for.
         what: String,
         /// How long.
@@ -128,12 +126,10 @@ pub enum WaitError {
         last: Option<String>,
     },
     /// Somebody asked to stop.
-    #[error("stopped waiting until {kind} {name:?} is {what}")]
+    #[error("stopped waiting until {object} is {what}")]
     Cancelled {
-        /// The kind.
-        kind: String,
-        /// The name.
-        name: String,
+        /// Kind and name, or "any" and the kind.
+        object: String,
         /// What was waited for.
         what: String,
     },
@@ -147,44 +143,75 @@ pub async fn wait_for<K>(
     api: &Api<K>,
     name: &str,
     what: &str,
-    condition: impl FnMut(Option<&K>) -> bool,
+    mut condition: impl FnMut(Option<&K>) -> bool,
     limit: Duration,
     cancelled: impl Future<Output = ()>,
 ) -> Result<Option<K>, WaitError>
 where
     K: Resource<DynamicType: Default> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let kind = K::kind(&K::DynamicType::default()).into_owned();
-    let (name, what) = (name.to_owned(), what.to_owned());
-    let states = watch_object(api.clone(), &name).default_backoff();
-    let mut last = None;
-    let held = first(states, condition, &mut last);
-    tokio::select! {
-        biased;
-        () = cancelled => Err(WaitError::Cancelled { kind, name, what }),
-        held = tokio::time::timeout(limit, held) => {
-            held.map_err(|_| WaitError::NotInTime { kind, name, what, limit, last })
-        }
-    }
+    let object = format!("{} {name:?}", K::kind(&K::DynamicType::default()));
+    let states = watch_object(api.clone(), name).default_backoff();
+    let pick = |state: Option<K>| condition(state.as_ref()).then_some(state);
+    waited(object, what, states, pick, limit, cancelled).await
 }
 
-/// The first state for which the condition holds. The stream does not end.
-async fn first<K>(
-    states: impl Stream<Item = Result<Option<K>, WatchError>>,
-    mut condition: impl FnMut(Option<&K>) -> bool,
-    last: &mut Option<String>,
-) -> Option<K> {
-    let mut states = pin!(states);
-    loop {
-        match states.next().await {
-            Some(Ok(state)) => {
-                *last = None;
-                if condition(state.as_ref()) {
-                    return state;
+/// Waits until `condition` holds for any object that the parameters select, and gives the first one for which it does. Otherwise like
+/// [`wait_for`]; `what` completes the sentence "any … is …".
+pub async fn wait_for_any<K>(
+    api: &Api<K>,
+    parameters: &ListParams,
+    what: &str,
+    mut condition: impl FnMut(&K) -> bool,
+    limit: Duration,
+    cancelled: impl Future<Output = ()>,
+) -> Result<K, WaitError>
+where
+    K: Resource<DynamicType: Default> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let object = format!("any {}", K::kind(&K::DynamicType::default()));
+    let selected = Config {
+        label_selector: parameters.label_selector.clone(),
+        field_selector: parameters.field_selector.clone(),
+        ..Config::default()
+    };
+    let events = watcher(api.clone(), selected).default_backoff();
+    let pick = |event: Event<K>| match event {
+        Event::InitApply(object) | Event::Apply(object) => condition(&object).then_some(object),
+        Event::Init | Event::InitDone | Event::Delete(_) => None,
+    };
+    waited(object, what, events, pick, limit, cancelled).await
+}
+
+/// The first that is picked of what the stream, which does not end, brings in time.
+async fn waited<S, T>(
+    object: String,
+    what: &str,
+    states: impl Stream<Item = Result<S, WatchError>>,
+    mut pick: impl FnMut(S) -> Option<T>,
+    limit: Duration,
+    cancelled: impl Future<Output = ()>,
+) -> Result<T, WaitError> {
+    let (what, mut last, mut states) = (what.to_owned(), None, pin!(states));
+    let first = async {
+        loop {
+            match states.next().await {
+                Some(Ok(state)) => {
+                    last = None;
+                    if let Some(picked) = pick(state) {
+                        return picked;
+                    }
                 }
+                Some(Err(error)) => last = Some(error.to_string()),
+                None => std::future::pending().await,
             }
-            Some(Err(error)) => *last = Some(error.to_string()),
-            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = cancelled => Err(WaitError::Cancelled { object, what }),
+        held = tokio::time::timeout(limit, first) => {
+            held.map_err(|_| WaitError::NotInTime { object, what, limit, last })
         }
     }
 }

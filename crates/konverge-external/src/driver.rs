@@ -13,12 +13,12 @@ use std::{
 };
 
 use futures::{FutureExt, Stream, StreamExt, stream};
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::pause::Pauses;
-use crate::{Change, Health, Memory, Metrics, Next, Polled, Source, SourceError, error::chain};
+use crate::{Change, Health, Memory, Metrics, Next, Polled, Source, SourceError};
 
 /// How to watch a source.
 pub struct Options {
@@ -203,7 +203,7 @@ impl<S: Source> Driver<S> {
         self.pending = polled.changes.into();
         let interval = self.pauses.after_success(rand::random());
         if let Some(error) = polled.failure {
-            let text = chain(&error);
+            let text = in_one_line(&error);
             tracing::warn!(source = self.health.name(), reason = error.reason(), "a part of a poll failed: {text}");
             self.health.partly_failed(error.reason(), text);
             return Some(match error.class() {
@@ -221,7 +221,7 @@ impl<S: Source> Driver<S> {
     fn failed(&mut self, error: &SourceError, took: Duration) -> Duration {
         self.failures = self.failures.saturating_add(1);
         let pause = self.pauses.after_failure(self.failures, error.class(), rand::random());
-        let text = chain(error);
+        let text = in_one_line(error);
         let (source, reason, failures) = (self.health.name(), error.reason(), self.failures);
         tracing::warn!(source, reason, failures, ?pause, "poll failed: {text}");
         self.health.failed(reason, text, took);
@@ -234,7 +234,12 @@ impl<S: Source> Driver<S> {
         if let Some(entries) = self.source.remembered()
             && let Err(error) = memory.save(&entries).await
         {
-            tracing::warn!(source = self.health.name(), reason = error.reason(), "cannot remember: {}", chain(&error));
+            tracing::warn!(
+                source = self.health.name(),
+                reason = error.reason(),
+                "cannot remember: {}",
+                in_one_line(&error)
+            );
             self.health.not_saved(error.reason());
             return;
         }

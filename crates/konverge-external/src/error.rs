@@ -58,18 +58,3 @@ impl Error for SourceError {
         self.cause.source()
     }
 }
-
-/// An error and all that caused it in one line; parts that say again what the text before them said are left out.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let part = cause.to_string();
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        next = cause.source();
-    }
-    text
-}

@@ -5,11 +5,11 @@ mod parser;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
+use konverge_core::error::in_one_line;
 use tokio::time::timeout;
 
 use crate::{
     Change, ChangeKind, Entries, Polled, Remembered, Source, SourceError,
-    error::chain,
     http::{Endpoint, HttpError},
 };
 
@@ -124,7 +124,7 @@ impl EventStream {
         let received = timeout(self.idle_timeout, answer.chunk()).await;
         let bytes = match received {
             Err(_) => return Err(self.ended(format!("silent for {} s", self.idle_timeout.as_secs_f32()))),
-            Ok(Err(error)) => return Err(self.ended(chain(&error.without_url()))),
+            Ok(Err(error)) => return Err(self.ended(in_one_line(&error.without_url()))),
             Ok(Ok(None)) => return Err(self.ended("the server closed it".to_owned())),
             Ok(Ok(Some(bytes))) => bytes,
         };

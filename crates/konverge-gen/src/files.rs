@@ -11,7 +11,14 @@ use serde_json::Value;
 
 /// Generated files by their path in the folder they belong to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Files(BTreeMap<PathBuf, String>);
+pub struct Files(BTreeMap<PathBuf, File>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct File {
+    text: String,
+    /// Whether every cluster takes it.
+    is_manifest: bool,
+}
 
 /// Generated files could not be made, written or found as they should be.
 #[derive(Debug, thiserror::Error)]
@@ -41,14 +48,31 @@ pub enum FilesError {
 impl Files {
     /// Adds a file with this text.
     pub fn text(&mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> &mut Self {
-        self.0.insert(path.into(), text.into());
+        self.0.insert(path.into(), File { text: text.into(), is_manifest: false });
         self
     }
 
     /// Adds a YAML file with these objects, one document each. Fields that are null are left out, and so are empty `status`
     /// and `creationTimestamp`, which the API server fills in.
     pub fn objects(&mut self, path: impl Into<PathBuf>, objects: &[impl Serialize]) -> Result<&mut Self, FilesError> {
-        let path = path.into();
+        self.documents(path.into(), objects, true)
+    }
+
+    /// Like [`objects`](Self::objects), for what only some clusters know. It is no part of the [`manifest`](Self::manifest).
+    pub fn objects_apart(
+        &mut self,
+        path: impl Into<PathBuf>,
+        objects: &[impl Serialize],
+    ) -> Result<&mut Self, FilesError> {
+        self.documents(path.into(), objects, false)
+    }
+
+    fn documents(
+        &mut self,
+        path: PathBuf,
+        objects: &[impl Serialize],
+        is_manifest: bool,
+    ) -> Result<&mut Self, FilesError> {
         let mut documents = Vec::new();
         for object in objects {
             let yaml = |cause: String| FilesError::Yaml { path: path.clone(), cause };
@@ -57,20 +81,24 @@ impl Files {
             documents.push(serde_saphyr::to_string(&value).map_err(|error| yaml(error.to_string()))?);
         }
         let text = format!("# Generated; change the code instead.\n{}", documents.join("---\n"));
-        self.0.insert(path, text);
+        self.0.insert(path, File { text, is_manifest });
         Ok(self)
     }
 
-    /// All of it, for standard output: YAML files as one stream of documents.
+    /// The text of the file at this path.
+    pub fn get(&self, path: impl AsRef<Path>) -> Option<&str> {
+        self.0.get(path.as_ref()).map(|file| file.text.as_str())
+    }
+
+    /// The objects that every cluster takes, for standard output: as one stream of documents.
     pub fn manifest(&self) -> String {
-        let is_yaml = |path: &Path| path.extension().is_some_and(|extension| extension == "yaml");
-        let texts: Vec<&str> = self.0.iter().filter(|(path, _)| is_yaml(path)).map(|(_, text)| text.as_str()).collect();
-        texts.join("---\n")
+        let manifests = self.0.values().filter(|file| file.is_manifest);
+        manifests.map(|file| file.text.as_str()).collect::<Vec<_>>().join("---\n")
     }
 
     /// Writes the files into `folder`, which is made if need be. Other files there are left alone.
     pub fn write(&self, folder: &Path) -> Result<(), FilesError> {
-        for (path, text) in &self.0 {
+        for (path, File { text, .. }) in &self.0 {
             let path = folder.join(path);
             let access = |source| FilesError::Access { path: path.clone(), source };
             if let Some(parent) = path.parent() {
@@ -84,7 +112,7 @@ impl Files {
     /// Fails with every file in `folder` that is missing or different, and where it begins to differ.
     pub fn check(&self, folder: &Path) -> Result<(), FilesError> {
         let mut outdated = Vec::new();
-        for (path, wanted) in &self.0 {
+        for (path, File { text: wanted, .. }) in &self.0 {
             let path = folder.join(path);
             match fs::read_to_string(&path) {
                 Ok(found) if found == *wanted => {}
@@ -151,6 +179,7 @@ mod tests {
         let mut files = Files::default();
         let objects = [json!({"kind": "A", "none": null, "status": {}}), json!({"kind": "B", "text": "yes: 1"})];
         files.objects("role.yaml", &objects).unwrap().text("reference.md", "# Words\n");
+        files.objects_apart("alerts.yaml", &[json!({"kind": "Apart"})]).unwrap();
         files
     }
 
@@ -158,7 +187,10 @@ mod tests {
     fn objects_are_documents_of_one_stream_that_parses_again() {
         let manifest = files().manifest();
         assert!(
-            !manifest.contains("Words") && !manifest.contains("none") && !manifest.contains("status"),
+            !manifest.contains("Words")
+                && !manifest.contains("Apart")
+                && !manifest.contains("none")
+                && !manifest.contains("status"),
             "{manifest}"
         );
         let documents: Vec<Value> = serde_saphyr::from_multiple(&manifest).unwrap();

@@ -1,8 +1,8 @@
 //! Manifests and reference pages out of code.
 //!
 //! [`access`] collects what a program needs of the API server, and [`role`] makes the objects that let it do that and nothing else.
-//! [`files`] is the set of generated files: printed, written to a folder, or compared with what is committed there. [`role`] makes the
-//! [`reference`] makes the pages that people look things up in.
+//! [`files`] is the set of generated files: printed, written to a folder, or compared with what is committed there.
+//! [`reference`] makes the pages that people look things up in, and [`watching`] a dashboard and alerts.
 //! Custom resource definitions and webhook configurations are objects like any other ([`files::Files::objects`]).
 //!
 //! Everything here is pure but for reading and writing the folder: the same code gives the same bytes.
@@ -11,6 +11,7 @@ pub mod access;
 pub mod files;
 pub mod reference;
 pub mod role;
+pub mod watching;
 
 pub use access::Access;
 pub use files::Files;

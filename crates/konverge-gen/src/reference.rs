@@ -5,10 +5,10 @@ use std::fmt::Write;
 use clap::Command;
 use prometheus_client::registry::Registry;
 
-/// A table of the flags of a command: name, variable, default, meaning.
+/// A table of the flags that a command shows: name, variable, default, meaning.
 pub fn flags(command: &Command) -> String {
     let mut page = "| Flag | Variable | Default | Meaning |\n|---|---|---|---|\n".to_owned();
-    for argument in command.get_arguments() {
+    for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
         let Some(name) = argument.get_long() else { continue };
         let value = argument.get_value_names().and_then(|names| names.first()).map(|name| format!(" {name}"));
         let value = value.filter(|_| argument.get_action().takes_values()).unwrap_or_default();
@@ -25,6 +25,7 @@ pub fn metrics(registry: &Registry) -> String {
     let mut page = "| Metric | Meaning |\n|---|---|\n".to_owned();
     let mut series = described(registry);
     series.sort();
+    series.dedup();
     for (name, help) in series {
         row(&mut page, &[&code(&name), &help]);
     }
@@ -52,7 +53,7 @@ fn row(page: &mut String, cells: &[&str]) {
 
 /// Name and help of each series. The registry tells them in its debug form only: its text form leaves out series that have no
 /// value yet, which in a program that does not run is nearly all of them.
-fn described(registry: &Registry) -> Vec<(String, String)> {
+pub(crate) fn described(registry: &Registry) -> Vec<(String, String)> {
     let text = format!("{registry:?}");
     let mut series = Vec::new();
     let mut rest = text.as_str();

@@ -7,7 +7,9 @@
 //! Of `managedFields`, only the entry of the program's own field manager is kept: it tells which fields are ours, and the others
 //! are often larger than the object.
 
+mod caching;
 mod change;
+mod declared;
 mod index;
 mod metrics;
 mod objects;
@@ -26,6 +28,7 @@ use std::{
 use futures::{Stream, StreamExt};
 use kube::Client;
 
+pub use caching::Caching;
 pub use change::{Change, Predicate};
 pub use index::Index;
 pub use metrics::CacheMetrics;
@@ -33,7 +36,7 @@ pub use store::{Store, Subscriber, Writing};
 
 use crate::{
     manager::Manager,
-    object::Object,
+    object::{Object, Scope},
     watch::{self, Event, Guarded, WatchHealth, WatchOptions},
 };
 use state::Seen;
@@ -41,12 +44,25 @@ use state::Seen;
 /// Which objects a cache holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Selection {
-    /// Only these namespaces; all, where none is named. One watch each.
+    /// Only these namespaces; all, where none is named. One watch each. Kinds without namespaces are watched whole.
     pub namespaces: Vec<String>,
     /// Only objects with these labels, in the syntax of `kubectl -l`.
     pub label_selector: Option<String>,
     /// Only objects with these fields, in the syntax of `kubectl --field-selector`.
     pub field_selector: Option<String>,
+}
+
+impl Selection {
+    /// The same objects, said in one way only, so that whoever wants them shares a cache.
+    fn normal<K: Object>(&self) -> Self {
+        let mut normal = self.clone();
+        normal.namespaces.sort();
+        normal.namespaces.dedup();
+        if !K::Scope::IS_NAMESPACED {
+            normal.namespaces.clear();
+        }
+        normal
+    }
 }
 
 /// A cache: what it holds, and how its watches are doing. Clones are handles to the same cache.
@@ -106,22 +122,39 @@ impl Caches {
 
     /// The cache of a kind and selection: the one there is, or a new one.
     pub fn cache<K: Object>(&mut self, kind: &K::DynamicType, selection: &Selection) -> Cache<K> {
+        self.cache_as(kind, selection, &Caching::default())
+    }
+
+    /// [`cache`](Self::cache) that is filled as `caching` says; shared with those who say the same, but for their indexes.
+    pub fn cache_as<K: Object>(
+        &mut self,
+        kind: &K::DynamicType,
+        selection: &Selection,
+        caching: &Caching<K>,
+    ) -> Cache<K> {
+        let selection = &selection.normal::<K>();
         let mut hasher = DefaultHasher::new();
-        (kind, selection).hash(&mut hasher);
+        (kind, selection, caching.watching).hash(&mut hasher);
         let id = (TypeId::of::<K>(), hasher.finish());
-        if let Some(cache) = self.begun.get(&id).and_then(|cache| cache.downcast_ref::<Cache<K>>()) {
-            return cache.clone();
+        let known = self.begun.get(&id).and_then(|cache| cache.downcast_ref::<Cache<K>>());
+        let cache = match known.filter(|_| caching.transform.is_none()) {
+            Some(cache) => cache.clone(),
+            None => self.begin::<K>(kind, selection, caching),
+        };
+        if caching.transform.is_none() {
+            self.begun.insert(id, Box::new(cache.clone()));
         }
-        let cache = self.begin::<K>(kind, selection);
-        self.begun.insert(id, Box::new(cache.clone()));
+        for declare in &caching.indexes {
+            declare(&cache.store);
+        }
         cache
     }
 
-    fn begin<K: Object>(&mut self, kind: &K::DynamicType, selection: &Selection) -> Cache<K> {
-        let store = Store::<K>::new(&self.field_manager);
+    fn begin<K: Object>(&mut self, kind: &K::DynamicType, selection: &Selection, caching: &Caching<K>) -> Cache<K> {
+        let store = Store::<K>::transforming(self.field_manager.clone(), caching.transform.clone());
         let name = K::plural(kind).into_owned();
         let metered = store.clone();
-        self.metrics.measure(&name, move || (metered.len(), metered.undecodable().len()));
+        self.metrics.measure(&name, move || (metered.len(), metered.undecodable_len()));
         let namespaces = match selection.namespaces.as_slice() {
             [] => vec![None],
             named => named.iter().cloned().map(Some).collect(),
@@ -132,6 +165,8 @@ impl Caches {
                 namespace: namespace.clone(),
                 label_selector: selection.label_selector.clone(),
                 field_selector: selection.field_selector.clone(),
+                timeout: caching.watching.timeout,
+                initial_list: caching.watching.initial_list,
                 ..WatchOptions::default()
             };
             let (events, health) = watch::events::<Guarded<K>>(self.client.clone(), kind, &options);

@@ -73,6 +73,15 @@ impl Checks {
         flag
     }
 
+    /// Each check with its kind, and whether it passes.
+    pub(crate) fn states(&self) -> Vec<(String, &'static str, bool)> {
+        let kinds = [("liveness", &self.liveness), ("readiness", &self.readiness), ("warning", &self.warnings)];
+        let states = kinds
+            .into_iter()
+            .flat_map(|(kind, list)| list.states().into_iter().map(move |(name, state)| (name, kind, state.is_ok())));
+        states.collect()
+    }
+
     /// Whether a restart would help.
     pub fn live(&self) -> Report {
         self.liveness.report("healthz")
@@ -81,9 +90,11 @@ impl Checks {
     /// Whether the work is done.
     pub fn ready(&self) -> Report {
         let mut report = self.readiness.report("readyz");
-        for (name, why) in self.warnings.failures() {
-            // Writing to a string cannot fail.
-            let _ = writeln!(report.text, "[!]{name}: {why}");
+        for (name, state) in self.warnings.states() {
+            if let Err(why) = state {
+                // Writing to a string cannot fail.
+                let _ = writeln!(report.text, "[!]{name}: {why}");
+            }
         }
         report
     }
@@ -94,16 +105,16 @@ impl CheckList {
         self.0.write().unwrap_or_else(PoisonError::into_inner).push((name, check));
     }
 
-    fn failures(&self) -> Vec<(String, String)> {
+    fn states(&self) -> Vec<(String, Result<(), String>)> {
         let checks = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        checks.iter().filter_map(|(name, check)| Some((name.clone(), check().err()?))).collect()
+        checks.iter().map(|(name, check)| (name.clone(), check())).collect()
     }
 
     fn report(&self, endpoint: &str) -> Report {
         let (mut passed, mut text) = (true, String::new());
-        for (name, check) in self.0.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (name, state) in self.states() {
             // Writing to a string cannot fail.
-            let _ = match check() {
+            let _ = match state {
                 Ok(()) => writeln!(text, "[+]{name} ok"),
                 Err(why) => {
                     passed = false;
@@ -127,6 +138,7 @@ mod tests {
         let report = checks.ready();
         assert!(report.passed);
         assert_eq!(report.text, "readyz check passed\n[!]certificate: expires tomorrow\n");
+        assert_eq!(checks.states(), [("certificate".to_owned(), "warning", false)]);
     }
 
     #[test]

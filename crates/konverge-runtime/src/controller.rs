@@ -23,11 +23,12 @@ use konverge_core::{
     error::{Classify, ErrorClass},
 };
 use tokio::{task::JoinSet, time::Instant};
-use tracing::Instrument;
+use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
     metrics::{ControllerMetrics, controller::RunResult},
     queue::{Completion, Queue, Request},
+    telemetry::note_trace,
 };
 
 pub use rate::Rate;
@@ -187,8 +188,17 @@ impl<R: Reconciler> Controller<R> {
     async fn work(&self) {
         while let Some(request) = self.next().await {
             let key = request.key.clone();
-            let span = tracing::info_span!("reconcile", controller = self.queue.name(), object = %key, attempt = request.attempt);
-            let completion = self.reconcile(request).instrument(span).await;
+            let span = tracing::info_span!(
+                "reconcile",
+                controller = self.queue.name(),
+                object = %key,
+                attempt = request.attempt,
+                trace_id = Empty,
+                result = Empty,
+                otel.status_code = Empty,
+            );
+            let trace = note_trace(&span);
+            let completion = self.reconcile(request, trace).instrument(span).await;
             self.queue.complete(&key, completion);
         }
     }
@@ -201,7 +211,7 @@ impl<R: Reconciler> Controller<R> {
         self.queue.next().await
     }
 
-    async fn reconcile(&self, request: Request<R::Key>) -> Completion {
+    async fn reconcile(&self, request: Request<R::Key>, trace: Option<String>) -> Completion {
         tracing::debug!(reasons = ?request.reasons, "starting");
         let (controller, attempt, started) = (self.queue.name(), request.attempt, Instant::now());
         self.metrics.started(controller);
@@ -226,7 +236,12 @@ impl<R: Reconciler> Controller<R> {
                 (Completion::Retry(pause), RunResult::TimedOut)
             }
         };
-        self.metrics.finished(controller, result, started.elapsed());
+        let result = self.metrics.finished(controller, result, started.elapsed(), trace);
+        let span = Span::current();
+        span.record("result", result);
+        if result == "error" {
+            span.record("otel.status_code", "ERROR");
+        }
         completion
     }
 

@@ -1,4 +1,7 @@
-//! One address for the kubelet, for Prometheus and for people: `/healthz`, `/readyz` and `/metrics`.
+//! One address for the kubelet, for Prometheus and for people: `/healthz`, `/readyz`, `/metrics`, and `/debug/log` where there is a
+//! log filter to change.
+
+mod log;
 
 use std::net::SocketAddr;
 
@@ -14,6 +17,7 @@ use tokio::net::TcpListener;
 use crate::{
     checks::{Checks, Report},
     metrics::Metrics,
+    telemetry::LogFilter,
 };
 
 /// An address that is not available.
@@ -56,6 +60,11 @@ impl HttpServer {
         self.pages = std::mem::take(&mut self.pages).route(path, get(answer));
     }
 
+    /// Lets the log filter be read and changed at `/debug/log`, from within the machine or the pod.
+    pub fn log_filter(&mut self, filter: LogFilter) {
+        self.pages = std::mem::take(&mut self.pages).merge(log::router(filter));
+    }
+
     /// Answers until dropped.
     pub async fn serve(self, checks: Checks, metrics: Metrics) -> std::io::Result<()> {
         let router = self
@@ -70,7 +79,7 @@ impl HttpServer {
             )
             .route("/metrics", get(|State((_, metrics)): State<Shared>| async move { scrape(&metrics) }))
             .with_state((checks, metrics));
-        axum::serve(self.listener, router).await
+        axum::serve(self.listener, router.into_make_service_with_connect_info::<SocketAddr>()).await
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
     http_server::{BindError, HttpServer},
     lease::{Elector, Leadership},
     metrics::Metrics,
+    telemetry::LogFilter,
 };
 
 pub use error::RunError;
@@ -60,6 +61,7 @@ impl Manager {
     pub async fn bind(address: SocketAddr, metrics: Metrics) -> Result<Self, BindError> {
         let server = HttpServer::bind(address).await?;
         let checks = Checks::default();
+        metrics.follow(&checks);
         let up = checks.readiness_flag("shutdown", "shutting down");
         Ok(Self {
             server,
@@ -107,6 +109,12 @@ impl Manager {
     /// Answers `GET path` with the JSON that `page` writes, beside health and metrics. It must not wait.
     pub fn page(&mut self, path: &str, page: impl Fn() -> String + Clone + Send + Sync + 'static) {
         self.server.page(path, page);
+    }
+
+    /// Lets the log filter be read and changed at `/debug/log`, beside health and metrics, by whoever is on the machine or in the pod:
+    /// `GET` tells it, `PUT` puts its body in force, `DELETE` goes back to that of the start. Everybody else is refused.
+    pub fn log_filter(&mut self, filter: LogFilter) {
+        self.server.log_filter(filter);
     }
 
     /// Cancelling it begins the shutdown, as a signal does; it is cancelled when the shutdown begins for another reason.

@@ -3,6 +3,7 @@
 
 mod client;
 pub(crate) mod controller;
+mod process;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +20,7 @@ use prometheus_client::{
 pub use client::{ClientMetrics, ClientMetricsService};
 pub use controller::ControllerMetrics;
 
-use crate::{cache::CacheMetrics, lease::LeaseMetrics, queue::QueueMetrics};
+use crate::{cache::CacheMetrics, checks::Checks, lease::LeaseMetrics, queue::QueueMetrics};
 
 /// Where all series of a process are. Clones are handles to the same ones.
 #[derive(Clone)]
@@ -31,6 +32,7 @@ pub struct Metrics {
     client: ClientMetrics,
     leases: LeaseMetrics,
     caches: CacheMetrics,
+    checks: Family<CheckLabels, Gauge>,
 }
 
 /// What brings gauges up to date before they are read. Each says with `false` that what it measures is gone.
@@ -55,27 +57,43 @@ struct BuildLabels {
     version: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CheckLabels {
+    check: String,
+    kind: &'static str,
+}
+
 impl Metrics {
-    /// The series of every program: queues, controllers, API client, `konverge_build_info` for `program` and `version`, and the
-    /// memory of the process.
+    /// The series of every program: queues, controllers, API client, checks, `konverge_build_info` for `program` and `version`, and
+    /// the process.
     pub fn new(program: impl Into<String>, version: impl Into<String>) -> Self {
         let mut registry = Registry::default();
         let before_scrape = BeforeScrape::default();
         let build = Family::<BuildLabels, Gauge>::default();
         build.get_or_create(&BuildLabels { program: program.into(), version: version.into() }).set(1);
         registry.register("konverge_build_info", "Which program and version this is; always 1", build);
-        let memory: Gauge = Gauge::default();
-        registry.register("process_resident_memory_bytes", "Memory of the process that is in RAM", memory.clone());
-        before_scrape.add(move || {
-            memory.set(resident_memory().unwrap_or_default());
-            true
-        });
+        process::register(&before_scrape, &mut registry);
+        let checks = Family::default();
+        registry.register(
+            "konverge_check_status",
+            "Whether a check passes: 1 for passing, 0 for failing",
+            checks.clone(),
+        );
         let queues = QueueMetrics::new(before_scrape.clone(), &mut registry);
         let controllers = ControllerMetrics::new(&mut registry);
         let client = ClientMetrics::new(&mut registry);
         let leases = LeaseMetrics::new(&mut registry);
         let caches = CacheMetrics::new(before_scrape.clone(), &mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), before_scrape, queues, controllers, client, leases, caches }
+        Self {
+            registry: Arc::new(Mutex::new(registry)),
+            before_scrape,
+            queues,
+            controllers,
+            client,
+            leases,
+            caches,
+            checks,
+        }
     }
 
     /// Adds series of the program's own.
@@ -88,6 +106,16 @@ impl Metrics {
         self.before_scrape.add(move || {
             measure();
             true
+        });
+    }
+
+    /// Tells before each scrape how these checks stand.
+    pub(crate) fn follow(&self, checks: &Checks) {
+        let (checks, series) = (checks.clone(), self.checks.clone());
+        self.before_scrape(move || {
+            for (check, kind, passes) in checks.states() {
+                series.get_or_create(&CheckLabels { check, kind }).set(passes.into());
+            }
         });
     }
 
@@ -127,14 +155,11 @@ impl Metrics {
 
 /// From one millisecond to about a minute.
 pub(crate) fn duration_buckets() -> Histogram {
-    Histogram::new(exponential_buckets(0.001, 2.0, 17))
+    Histogram::new(duration_bounds())
 }
 
-/// Linux tells it in kibibytes; other systems do not have this file.
-fn resident_memory() -> Option<i64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.split_whitespace().next()?.parse::<i64>().ok()? * 1024)
+pub(crate) fn duration_bounds() -> impl Iterator<Item = f64> {
+    exponential_buckets(0.001, 2.0, 17)
 }
 
 #[cfg(test)]
@@ -155,6 +180,9 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in:\n{text}");
         }
-        assert!(resident_memory().is_some_and(|bytes| bytes > 0));
+        for series in ["process_cpu_seconds_total", "process_start_time_seconds", "process_open_fds", "process_max_fds"]
+        {
+            assert!(text.contains(&format!("\n{series} ")), "{series} is not in:\n{text}");
+        }
     }
 }

@@ -32,6 +32,43 @@ impl<K> Object for K where
 }
 
 /// Where objects of a kind live, known to the compiler where the kind is.
+///
+/// A kind is asked for where it lives, or it does not compile. This does:
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+/// use konverge_runtime::object::Scope;
+/// use kube::core::{ClusterResourceScope, NamespaceResourceScope};
+///
+/// fn apis(client: kube::Client) -> (kube::Api<ConfigMap>, kube::Api<Namespace>) {
+///     let inside = NamespaceResourceScope::api(client.clone(), &(), Some("shop"));
+///     (inside, ClusterResourceScope::api(client, &(), None))
+/// }
+/// ```
+///
+/// A namespace in a namespace does not:
+///
+/// ```compile_fail,E0271
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use konverge_runtime::object::Scope;
+/// use kube::core::NamespaceResourceScope;
+///
+/// fn wrong(client: kube::Client) -> kube::Api<Namespace> {
+///     NamespaceResourceScope::api(client, &(), Some("shop"))
+/// }
+/// ```
+///
+/// And neither does a kind of namespaces as one of the cluster:
+///
+/// ```compile_fail,E0271
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use konverge_runtime::object::Scope;
+/// use kube::core::ClusterResourceScope;
+///
+/// fn wrong(client: kube::Client) -> kube::Api<ConfigMap> {
+///     ClusterResourceScope::api(client, &(), None)
+/// }
+/// ```
 pub trait Scope: ResourceScope + 'static {
     /// Whether objects may be in namespaces.
     const IS_NAMESPACED: bool;

@@ -52,6 +52,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         queue
     }
 
+    /// Leaves at least so long between the beginnings of two runs of one key, whatever asks for the second; nothing unless said.
+    #[must_use]
+    pub fn with_rest(self, rest: Duration) -> Self {
+        self.state().rest(rest);
+        self
+    }
+
     /// The name that labels its metrics.
     pub fn name(&self) -> &str {
         &self.0.name

@@ -1,6 +1,15 @@
-//! What the process says about itself while it works.
+//! What the process says about itself while it works: log lines, and spans for whoever collects them.
 
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+mod filter;
+mod trace;
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::{Layer, Registry, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+
+pub use filter::{FilterError, LogFilter};
+pub use trace::TraceIds;
+pub(crate) use trace::note_trace;
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,26 +37,37 @@ impl std::str::FromStr for LogFormat {
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// `RUST_LOG` is not a filter.
-    #[error("cannot understand RUST_LOG; give a level such as \"info\" or \"warn,konverge_pull=debug\"")]
-    Filter(#[source] tracing_subscriber::filter::FromEnvError),
+    #[error("cannot understand RUST_LOG")]
+    Filter(#[source] FilterError),
     /// It is set up already.
     #[error("logging is set up already")]
     Again(#[source] tracing_subscriber::util::TryInitError),
 }
 
-/// Logs to standard error in the given format, filtered by `RUST_LOG`, or at level `info` where that is not set.
-pub fn init(format: LogFormat) -> Result<(), TelemetryError> {
-    let filter = match std::env::var_os(EnvFilter::DEFAULT_ENV) {
-        Some(text) if !text.is_empty() => EnvFilter::try_from_default_env().map_err(TelemetryError::Filter)?,
-        // kube logs each failed attempt of its own as an error, before anybody knows whether another attempt succeeds.
-        _ => EnvFilter::new("info,tower_http=off,kube_client::client::builder=off"),
-    };
-    let registry = tracing_subscriber::registry().with(filter);
-    match format {
-        LogFormat::Text => registry.with(fmt::layer().with_writer(std::io::stderr)).try_init(),
-        LogFormat::Json => {
-            registry.with(fmt::layer().json().flatten_event(true).with_writer(std::io::stderr)).try_init()
+/// A layer of [`init_with`].
+pub type AnyLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Logs to standard error in the given format, filtered by `RUST_LOG`, or at level `info` where that is not set. The answer changes
+/// the filter later; see [`Manager::log_filter`](crate::Manager::log_filter).
+pub fn init(format: LogFormat) -> Result<LogFilter, TelemetryError> {
+    init_with(format, Vec::new())
+}
+
+/// Like [`init`], with layers that get spans and log lines, too. Each needs a filter of its own: what the log leaves out does not
+/// concern them, and one without a filter has every line of every library made.
+pub fn init_with(format: LogFormat, mut layers: Vec<AnyLayer>) -> Result<LogFilter, TelemetryError> {
+    let (filter, reloadable) = LogFilter::from_environment().map_err(TelemetryError::Filter)?;
+    layers.push(match format {
+        LogFormat::Text => {
+            let layer = fmt::layer().with_writer(std::io::stderr);
+            // A file or a collector of logs takes colours for text; in a terminal NO_COLOR turns them off.
+            let plain = !std::io::stderr().is_terminal();
+            (if plain { layer.with_ansi(false) } else { layer }).with_filter(reloadable).boxed()
         }
-    }
-    .map_err(TelemetryError::Again)
+        LogFormat::Json => {
+            fmt::layer().json().flatten_event(true).with_writer(std::io::stderr).with_filter(reloadable).boxed()
+        }
+    });
+    tracing_subscriber::registry().with(layers).try_init().map_err(TelemetryError::Again)?;
+    Ok(filter)
 }

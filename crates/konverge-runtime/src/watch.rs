@@ -3,14 +3,16 @@
 //! Whole objects, or with `PartialObjectMeta<K>` their metadata alone, so that the payload of a Secret never enters the process.
 //! Nothing is stored here: events pass through. [`cache`](crate::cache) stores them.
 
+mod explained;
 mod guarded;
+mod initial_list;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use konverge_core::backoff::Backoff;
 use kube::{
     Client,
@@ -18,8 +20,10 @@ use kube::{
 };
 use tokio::{sync::watch, time::Instant};
 
+use explained::{explained, served_as};
 pub(crate) use guarded::keeping;
 pub use guarded::{Guarded, Undecodable};
+pub use initial_list::InitialList;
 pub use kube::runtime::watcher::Event;
 
 use crate::object::{Object, Scope};
@@ -36,6 +40,8 @@ pub struct WatchOptions {
     /// How long one watch lasts before the next begins where it ended. A connection that died without a word is noticed five
     /// seconds later, so this bounds how stale the events can be. Rounded up to whole seconds.
     pub timeout: Duration,
+    /// How what exists is read at the beginning.
+    pub initial_list: InitialList,
     /// The pauses after failures.
     pub backoff: Backoff,
 }
@@ -48,6 +54,7 @@ impl Default for WatchOptions {
             label_selector: None,
             field_selector: None,
             timeout: Duration::from_mins(1),
+            initial_list: InitialList::default(),
             backoff: Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_secs(30) },
         }
     }
@@ -73,11 +80,6 @@ struct Failing {
     last: Instant,
     error: String,
 }
-
-/// Objects in one answer while listing. An answer is in memory several times while it is read, as text and decoded, and what is free
-/// afterwards lies between the objects and stays with the process. The usual 500 would cost each of 10,000 objects some 300 bytes more,
-/// and save a fifth of the time that the list takes.
-const PAGE: u32 = 100;
 
 /// An opened watch says nothing while nothing happens. Failing ones fail more often than this, so silence is health.
 const SILENCE_IS_HEALTH: Duration = Duration::from_secs(90);
@@ -154,58 +156,89 @@ pub fn events<K: Object>(
     let config = watcher::Config {
         label_selector: options.label_selector.clone(),
         field_selector: options.field_selector.clone(),
-        page_size: Some(PAGE),
         timeout: Some(u32::try_from(options.timeout.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)),
         ..watcher::Config::default()
     };
+    let served_as = served_as::<K>(kind);
     let kind = K::kind(kind).into_owned();
-    let begin = move || watcher(api.clone(), config.clone()).boxed();
-    (never_ending(begin, options.backoff, health.clone(), kind), health)
+    let begin = move |list: InitialList| {
+        let served_as = served_as.clone();
+        let events = watcher(api.clone(), list.put_into(config.clone()));
+        events.map_err(move |error| explained(error, &served_as)).boxed()
+    };
+    (never_ending(begin, options.initial_list, options.backoff, health.clone(), kind), health)
 }
 
 /// What [`never_ending`] carries from event to event.
 struct Progress<Begin, S> {
     begin: Begin,
+    list: InitialList,
+    is_listing: bool,
     events: S,
     failures: u32,
 }
 
+impl<Begin: Fn(InitialList) -> S, S> Progress<Begin, S> {
+    fn begin_anew(&mut self) {
+        self.events = (self.begin)(self.list);
+        self.is_listing = false;
+    }
+
+    /// An API server that does not stream lists is asked for pages from now on.
+    fn fall_back(&mut self, kind: &str) {
+        tracing::info!(kind, "the API server does not stream lists of this kind; reading them in pages");
+        self.list = InitialList::default();
+        self.begin_anew();
+    }
+}
+
 fn never_ending<T, Begin, S>(
     begin: Begin,
+    list: InitialList,
     backoff: Backoff,
     health: WatchHealth,
     kind: String,
 ) -> impl Stream<Item = Event<T>> + Send
 where
     T: Send,
-    Begin: Fn() -> S + Send,
+    Begin: Fn(InitialList) -> S + Send,
     S: Stream<Item = Result<Event<T>, watcher::Error>> + Send + Unpin,
 {
-    let events = begin();
-    stream::unfold(Progress { begin, events, failures: 0 }, move |mut progress| {
+    let events = begin(list);
+    stream::unfold(Progress { begin, list, is_listing: false, events, failures: 0 }, move |mut progress| {
         let (health, kind) = (health.clone(), kind.clone());
         async move {
             loop {
                 match progress.events.next().await {
+                    // One that does not know what a streamed list is never ends it.
+                    Some(Ok(Event::Init)) if progress.is_listing && progress.list.is_streamed() => {
+                        progress.fall_back(&kind);
+                    }
                     Some(Ok(event)) => {
                         // The beginning of a list is no success yet.
                         if !matches!(event, Event::Init) {
                             progress.failures = 0;
                             health.succeeded(matches!(event, Event::InitDone));
                         }
+                        progress.is_listing = match event {
+                            Event::Init => true,
+                            Event::InitDone => false,
+                            _ => progress.is_listing,
+                        };
                         return Some((event, progress));
                     }
+                    Some(Err(error)) if progress.list.is_refused_by(&error) => progress.fall_back(&kind),
                     Some(Err(error)) => {
                         progress.failures = progress.failures.saturating_add(1);
                         let pause = backoff.delay(progress.failures, rand::random());
                         tracing::warn!(kind, error = &error as &dyn std::error::Error, retry_after = ?pause, "watch failed");
                         if needs_new_list(&error) {
-                            progress.events = (progress.begin)();
+                            progress.begin_anew();
                         }
                         health.failed(error.to_string());
                         tokio::time::sleep(pause).await;
                     }
-                    None => progress.events = (progress.begin)(),
+                    None => progress.begin_anew(),
                 }
             }
         }

@@ -12,6 +12,7 @@ mod traces;
 use std::{
     io,
     path::{Path, PathBuf},
+    process::ExitStatus,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
@@ -30,7 +31,7 @@ use serde_json::json;
 pub use self::audit::{AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser};
 use self::servers::Servers;
 pub use self::{
-    installed::InstalledOperator,
+    installed::{InstalledOperator, ProxiedError, ProxiedOperator, http_get},
     manifest::ManifestError,
     options::{Cluster, Options},
     role_use::RoleUse,
@@ -228,6 +229,23 @@ impl ControlPlane {
     pub async fn start_api_server(&mut self) -> Result<Result<(), StartError>, NotOurs> {
         let servers = self.servers_mut("starting the API server")?;
         Ok(servers.start_api_server().await)
+    }
+
+    /// Which of its servers have ended without being asked to, and how. None of a cluster that was named.
+    pub fn ended(&mut self) -> Vec<(String, ExitStatus)> {
+        self.servers.as_mut().map(Servers::ended).unwrap_or_default()
+    }
+
+    /// Starts those servers again, on the same ports and data, and waits until the API server is ready. One that was killed by
+    /// [`ControlPlane::kill_api_server`] was asked to end, and is left.
+    pub async fn start_ended(&mut self) -> Result<(), StartError> {
+        if self.ended().is_empty() {
+            return Ok(());
+        }
+        match &mut self.servers {
+            Some(servers) => servers.start_ended().await,
+            None => Ok(()),
+        }
     }
 
     fn servers_mut(&mut self, what: &'static str) -> Result<&mut Servers, NotOurs> {

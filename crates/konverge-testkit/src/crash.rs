@@ -117,7 +117,7 @@ pub trait Scenario: Sync {
         namespace: &str,
     ) -> impl Future<Output = Result<bool, BoxError>> + Send;
 
-    /// What the world is in the end, without what differs from run to run; [`snapshot`] gives it for most kinds.
+    /// What the world is in the end, without what differs from run to run; [`snapshot()`] gives it for most kinds.
     fn end_state(&self, client: &Client, namespace: &str) -> impl Future<Output = Result<Value, BoxError>> + Send;
 
     /// The writes that count. By default all but leases, which are renewed with time, and events, which say what is known already.

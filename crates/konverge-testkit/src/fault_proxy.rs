@@ -1,7 +1,9 @@
 //! A proxy in front of the real API server that does what networks and servers do on bad days, as a small file with a seed says.
 //!
-//! Read in this order: [`Plan`], what goes wrong and when; [`FaultProxy`], what a test starts; [`JournalEntry`], what it can prove.
+//! Read in this order: [`Plan`], what goes wrong and when; [`FaultProxy`], what a test starts; [`Asked`] and
+//! [`JournalEntry`], what it can prove.
 
+mod asked;
 mod control;
 mod decide;
 mod exchange;
@@ -11,6 +13,7 @@ mod plan;
 mod reply;
 mod server;
 mod stream;
+mod unobserved;
 mod upstream;
 mod values;
 
@@ -29,12 +32,13 @@ use tokio::net::TcpListener;
 use tokio_rustls::rustls::{self, pki_types::pem};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::{control::Control, journal::Journal, upstream::Upstream};
 pub use self::{
+    asked::Asked,
     journal::{JournalEntry, Reached},
     plan::{Action, EventKind, Phase, Plan, PlanError, Rule, StatusAnswer, Trigger},
     values::{Probability, Span},
 };
+use self::{control::Control, journal::Journal, upstream::Upstream};
 use crate::{control_plane::credentials, guard::RunDirectory};
 
 /// A proxy for one identity: clients use its [`kubeconfig`](Self::kubeconfig), and it asks the API server as the user of the

@@ -160,6 +160,10 @@ impl Process {
         if self.status().is_none() && self.child.is_some() {
             return Ok(());
         }
+        if let Some(ended) = self.child.take() {
+            // Its number may be somebody else's by now.
+            self.directory.forget(ended.id());
+        }
         let spawn = || -> io::Result<Child> {
             let log = File::options().create(true).append(true).open(self.log())?;
             let mut command = Command::new(&self.spec.program);
@@ -178,6 +182,11 @@ impl Process {
         })?;
         self.child = Some(child);
         Ok(())
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.spec.name
     }
 
     /// Where it logs.

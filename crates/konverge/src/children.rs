@@ -10,9 +10,11 @@ use std::{
 
 use futures::future::{BoxFuture, FutureExt};
 use konverge_apply::{
-    DeleteBudget, DesiredSet, Owner, SetReport, Writable,
+    ApplyOutcome, DeleteBudget, DesiredSet, Owner, SetReport, Writable,
+    conditions::Reason,
     owners::{MANAGED_BY, OWNER_UID},
 };
+use konverge_core::reasons;
 use konverge_runtime::{
     cache::{Cache, Change, Index, Selection},
     object::{Object, ObjectKey, Scope},
@@ -30,8 +32,14 @@ impl<C: Object + Writable + Resource<DynamicType = ()>> Child for C {}
 #[must_use = "nothing happens until it is applied"]
 pub struct Children<K: Object> {
     context: Context<K>,
-    wanted: Vec<Box<dyn Wanted>>,
+    wanted: Vec<Step>,
     budget: DeleteBudget,
+}
+
+/// One after the other.
+enum Step {
+    Child(Box<dyn Wanted>),
+    WhenReady,
 }
 
 impl<K: Object> Children<K> {
@@ -42,7 +50,16 @@ impl<K: Object> Children<K> {
     /// Wants this child. Without a namespace it gets the one of its owner. Its kind must have been declared with
     /// [`Controller::owns`](crate::Controller::owns).
     pub fn with<C: Child>(mut self, child: C) -> Self {
-        self.wanted.push(Box::new(child));
+        self.wanted.push(Step::Child(Box::new(child)));
+        self
+    }
+
+    /// Children that are added from here on are written only when all that were added before are
+    /// [ready](konverge_apply::readiness()): the database before the app. Until then they stay as they are, or absent, nothing is
+    /// deleted, and the object is said to be in progress unless the run says something else after [`apply`](Self::apply). What makes a
+    /// child ready wakes its owner.
+    pub fn when_ready(mut self) -> Self {
+        self.wanted.push(Step::WhenReady);
         self
     }
 
@@ -64,16 +81,47 @@ impl<K: Object> Children<K> {
         for kind in &finder.kinds {
             set = kind.observe(owner.uid(), set);
         }
-        for child in wanted {
-            set = child.add(set, &finder).await?;
+        for step in wanted {
+            set = match step {
+                Step::Child(child) => child.add(set, &finder).await?,
+                Step::WhenReady => set.when_ready(),
+            };
         }
-        let report = set.apply(context.applier()).await?;
-        for child in &report.children {
-            for difference in &child.differences {
-                tracing::info!(child = %child.object, %difference, "dry run: would change");
-            }
+        let is_dry_run = context.applier().is_dry_run();
+        let result = set.apply(context.applier()).await;
+        if is_dry_run {
+            announce(result.as_ref().unwrap_or_else(|error| error.done()));
+        }
+        let report = result?;
+        if !report.waiting.is_empty() {
+            context.progressing(const { Reason::new("WaitingForChildren") }, reasons_to_wait(&report));
         }
         Ok(report)
+    }
+}
+
+/// Which children are waited for, and what they lack.
+fn reasons_to_wait(report: &SetReport) -> String {
+    let reasons: Vec<String> = report.not_ready().map(|(child, readiness)| format!("{child} is {readiness}")).collect();
+    reasons.join("; ")
+}
+
+/// Says what a dry run would have done.
+fn announce(report: &SetReport) {
+    for child in &report.children {
+        if child.outcome == ApplyOutcome::Created {
+            tracing::info!(child = %child.object, "dry run: would create");
+            continue;
+        }
+        for difference in &child.differences {
+            tracing::info!(child = %child.object, %difference, "dry run: would change");
+        }
+    }
+    for child in &report.waiting {
+        tracing::info!(%child, "dry run: would wait for those before it");
+    }
+    for child in &report.pruned {
+        tracing::info!(%child, "dry run: would delete");
     }
 }
 
@@ -91,7 +139,7 @@ impl<'a> Finder<'a> {
         kind.ok_or_else(|| {
             let message =
                 format!("the controller does not say that its objects own {name}; add .owns::<{name}>() to it");
-            Error::permanent("Undeclared", message)
+            Error::permanent(reasons::UNDECLARED, message)
         })
     }
 }
@@ -117,7 +165,7 @@ impl<C: Child> Wanted for C {
             let api = C::Scope::api::<C>(finder.client.clone(), &(), namespace);
             match api.get_metadata_opt(&key.name).await? {
                 Some(found) if !found.labels().contains_key(OWNER_UID) => Err(Error::permanent(
-                    "NotOurs",
+                    reasons::NOT_OURS,
                     format!(
                         "{} {key} exists and was not made by this operator; delete it, or choose another name",
                         C::kind(&())

@@ -11,6 +11,7 @@ use konverge_apply::{
     conditions::Reason,
     events::{EventSink, Notice},
 };
+use konverge_core::reasons;
 use konverge_runtime::{
     cache::{Cache, Store},
     object::Object,
@@ -106,7 +107,7 @@ impl<K: Object> Context<K> {
         let name = std::any::type_name::<O>();
         cache.map(|cache| &cache.store).ok_or_else(|| {
             Error::permanent(
-                "Undeclared",
+                reasons::UNDECLARED,
                 format!("the controller does not watch {name}; add .watches::<{name}>(…) to it"),
             )
         })

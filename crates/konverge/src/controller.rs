@@ -1,23 +1,25 @@
 //! What a controller is made of, before there is a cluster: its kind, its children, what wakes it, how it works.
 
+mod settings;
+
 use std::{
     any::{Any, TypeId},
     sync::Arc,
-    time::Duration,
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use konverge_apply::Writable;
-use konverge_core::backoff::Backoff;
 use konverge_gen::Access;
 use konverge_runtime::{
     Priority,
-    cache::{Cache, Predicate, Selection, Store},
-    controller::Rate,
+    cache::{Cache, Caching, Predicate, Selection, Store},
     object::{Object, ObjectKey},
 };
 use kube::{CustomResourceExt, Resource, core::object::HasStatus};
+use prometheus_client::registry::Registry;
+
+pub(crate) use settings::How;
 
 use crate::{
     children::{Child, ChildKind, Kind},
@@ -42,18 +44,8 @@ pub struct Controller<K: Object, R> {
     pub(crate) watches: Vec<Watch<K>>,
     pub(crate) triggers: Vec<Trigger<K>>,
     pub(crate) access: Access,
+    pub(crate) caching: Caching<K>,
     pub(crate) how: How,
-}
-
-/// How a controller works.
-#[derive(Debug, Clone)]
-pub(crate) struct How {
-    pub(crate) workers: usize,
-    pub(crate) time_limit: Duration,
-    pub(crate) backoff: Backoff,
-    pub(crate) rate: Option<Rate>,
-    pub(crate) debounce: Duration,
-    pub(crate) resync: Duration,
 }
 
 /// Which objects a controller is about at all.
@@ -80,6 +72,8 @@ pub(crate) struct Watched {
 pub(crate) struct Trigger<K> {
     pub(crate) name: &'static str,
     pub(crate) stream: Box<Begin<K>>,
+    /// Adds the series that it will have.
+    pub(crate) describe: fn(&mut Registry),
 }
 
 type Begin<K> = dyn FnOnce(&mut Setup, Store<K>) -> BoxStream<'static, ObjectKey> + Send;
@@ -127,14 +121,8 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
             watches: Vec::new(),
             triggers: Vec::new(),
             access: Access::default(),
-            how: How {
-                workers: 8,
-                time_limit: Duration::from_mins(5),
-                backoff: Backoff::default(),
-                rate: None,
-                debounce: Duration::ZERO,
-                resync: Duration::from_hours(10),
-            },
+            caching: Caching::default(),
+            how: How::default(),
         }
     }
 
@@ -206,11 +194,46 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         self
     }
 
-    /// Watches objects of kind `O` too. `map` tells which objects a change concerns; it may look into the cache of `K`.
+    /// How the cache of its kind is filled and what it keeps, given how it would be. What only differs in its indexes is shared by all
+    /// controllers of a program that want the same objects.
+    #[must_use]
+    pub fn caching(mut self, change: impl FnOnce(Caching<K>) -> Caching<K>) -> Self {
+        self.caching = change(self.caching);
+        self
+    }
+
+    /// Finds objects of its kind by what this function takes from them, with [`Store::find`]: in a run through [`Context::store`](
+    /// crate::Context::store), and where something else is mapped to the objects that it concerns.
+    #[must_use]
+    pub fn index<V, By>(self, by: By) -> Self
+    where
+        V: Clone + Eq + std::hash::Hash + Send + Sync + 'static,
+        By: Fn(&K) -> Vec<V> + Copy + Send + Sync + 'static,
+    {
+        self.caching(|caching| caching.index(by))
+    }
+
+    /// Watches objects of kind `O` too: in the namespaces that the selection names, else in those that the program looks at. `map`
+    /// tells which objects a change concerns; it may look into the cache of `K`.
     #[must_use]
     pub fn watches<O, Keys>(
+        self,
+        selection: Selection,
+        map: impl Fn(&O, &Store<K>) -> Keys + Send + Sync + 'static,
+    ) -> Self
+    where
+        O: Object + Resource<DynamicType = ()>,
+        Keys: IntoIterator<Item = ObjectKey>,
+    {
+        self.watches_with(selection, Caching::default(), map)
+    }
+
+    /// [`watches`](Self::watches) with a cache that is filled as `caching` says.
+    #[must_use]
+    pub fn watches_with<O, Keys>(
         mut self,
         selection: Selection,
+        caching: Caching<O>,
         map: impl Fn(&O, &Store<K>) -> Keys + Send + Sync + 'static,
     ) -> Self
     where
@@ -219,7 +242,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     {
         self.access.to::<O>(&(), &["list", "watch"]);
         self.watches.push(Box::new(move |setup, wake| {
-            let cache = setup.caches.cache::<O>(&(), &selection);
+            let cache = setup.caches.cache_as::<O>(&(), &setup.within(selection), &caching);
             cache.store.subscribe(move |_, change| {
                 let priority = if change.listed { Priority::Low } else { Priority::Normal };
                 // An update can concern those that it leaves as well as those that it comes to.
@@ -246,7 +269,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     where
         S: futures::Stream<Item = ObjectKey> + Send + 'static,
     {
-        self.triggers.push(Trigger { name, stream: Box::new(move |_, store| stream(store).boxed()) });
+        self.triggers.push(Trigger { name, stream: Box::new(move |_, store| stream(store).boxed()), describe: |_| () });
         self
     }
 
@@ -256,53 +279,15 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         add(&mut self.access);
         self
     }
-
-    /// How many objects are worked on at once; eight unless said.
-    #[must_use]
-    pub fn workers(mut self, workers: usize) -> Self {
-        self.how.workers = workers;
-        self
-    }
-
-    /// How long one run may take; five minutes unless said.
-    #[must_use]
-    pub fn time_limit(mut self, limit: Duration) -> Self {
-        self.how.time_limit = limit;
-        self
-    }
-
-    /// The pauses after failures; 1 second to 5 minutes unless said.
-    #[must_use]
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.how.backoff = backoff;
-        self
-    }
-
-    /// How many runs may begin, of all objects together; any number unless said.
-    #[must_use]
-    pub fn rate(mut self, rate: Rate) -> Self {
-        self.how.rate = Some(rate);
-        self
-    }
-
-    /// How long to wait after a change, so that several become one run; not at all unless said.
-    #[must_use]
-    pub fn debounce(mut self, debounce: Duration) -> Self {
-        self.how.debounce = debounce;
-        self
-    }
-
-    /// How often an object is looked at although nothing happened, each at its own moment of the period; every ten hours unless said.
-    #[must_use]
-    pub fn resync(mut self, resync: Duration) -> Self {
-        self.how.resync = resync;
-        self
-    }
 }
 
 impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
     fn crd(&self) -> Option<&CustomResourceDefinition> {
         self.crd.as_ref()
+    }
+
+    fn describe(&self, registry: &mut Registry) {
+        self.triggers.iter().for_each(|trigger| (trigger.describe)(registry));
     }
 
     fn access(&self, _home: &Home<'_>, access: &mut Access, _at_home: &mut Access) {

@@ -3,7 +3,10 @@
 use std::{error::Error as StdError, fmt, time::Duration};
 
 use konverge_apply::{ApplyError, SetError};
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::{
+    error::{Classify, ErrorClass},
+    reasons,
+};
 
 /// What went wrong in a run: a sentence for people, a reason for machines, and when to try again.
 ///
@@ -85,34 +88,20 @@ impl From<kube::Error> for Error {
             kube::Error::Api(status) if status.code == 422 || status.code == 400 => ErrorClass::Permanent,
             _ => ErrorClass::Transient,
         };
-        Self::new(class, "RequestFailed", "a request to the API server failed").caused_by(error)
+        Self::new(class, reasons::REQUEST_FAILED, "a request to the API server failed").caused_by(error)
     }
 }
 
 impl From<serde_json::Error> for Error {
     fn from(error: serde_json::Error) -> Self {
-        Self::permanent("InvalidData", "cannot convert data").caused_by(error)
+        Self::permanent(reasons::INVALID_DATA, "cannot convert data").caused_by(error)
     }
 }
 
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
-        Self::transient("InputOutput", "input or output failed").caused_by(error)
+        Self::transient(reasons::INPUT_OUTPUT, "input or output failed").caused_by(error)
     }
-}
-
-/// An error with all that caused it, in one line, nothing said twice.
-pub(crate) fn in_one_line(error: &dyn StdError) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !line.contains(&text) {
-            line = format!("{line}: {text}");
-        }
-        cause = error.source();
-    }
-    line
 }
 
 #[cfg(test)]
@@ -120,13 +109,6 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
-
-    #[test]
-    fn an_error_names_its_causes_once() {
-        let error = Error::transient("Test", "cannot do it: no disk")
-            .caused_by(Error::transient("Inner", "no disk").caused_by(Error::permanent("Last", "no power")));
-        assert_eq!(in_one_line(&error), "cannot do it: no disk: no power");
-    }
 
     #[test]
     fn what_the_api_server_calls_invalid_is_permanent() {

@@ -47,7 +47,9 @@
 mod children;
 mod context;
 mod controller;
+mod crds;
 mod error;
+mod exit;
 mod metrics;
 mod operator;
 mod options;
@@ -70,6 +72,8 @@ pub use konverge_core as core;
 #[cfg(feature = "external")]
 pub use konverge_external as external;
 pub use konverge_gen as generate;
+#[cfg(feature = "otlp")]
+pub use konverge_otlp as otlp;
 pub use konverge_runtime as runtime;
 
 pub use konverge_runtime::object::Object;

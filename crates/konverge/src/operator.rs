@@ -3,16 +3,19 @@
 mod generate;
 mod queues;
 mod start;
+mod telemetry;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge_core::error::in_one_line;
 use konverge_gen::{Access, role::Grant};
+use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use crate::{error::in_one_line, options::Options};
+use crate::{crds, exit, options::Options};
 
 pub use generate::GenerateError;
 pub use start::{Setup, StartError};
@@ -22,6 +25,9 @@ pub struct Operator {
     pub(crate) program: &'static str,
     pub(crate) version: &'static str,
     pub(crate) parts: Vec<Box<dyn Part>>,
+    pub(crate) may_install_crds: bool,
+    #[cfg(feature = "otlp")]
+    sends_traces: bool,
 }
 
 /// Something a program has: a controller, or a part of your own.
@@ -29,6 +35,11 @@ pub trait Part: Send {
     /// The custom resource definition that it brings.
     fn crd(&self) -> Option<&CustomResourceDefinition> {
         None
+    }
+
+    /// Shapes the command line: shows the flags that only it heeds.
+    fn command(&self, command: Command) -> Command {
+        command
     }
 
     /// Changes the definition of a part of the program, its own or another's.
@@ -40,6 +51,12 @@ pub trait Part: Send {
     fn objects(&self, home: &Home<'_>) -> Result<Vec<Value>, serde_json::Error> {
         let _ = home;
         Ok(Vec::new())
+    }
+
+    /// Adds the series that it will have when it runs, without a value, for the reference, the dashboard and the alerts. Several parts
+    /// may add the same ones.
+    fn describe(&self, registry: &mut Registry) {
+        let _ = registry;
     }
 
     /// Adds what it needs of the API server: in all namespaces that the program looks at, and in its own.
@@ -85,6 +102,9 @@ enum Subcommands {
         /// Write nothing; fail if the folder is not as it would be
         #[arg(long, requires = "into")]
         check: bool,
+        /// Let the role allow what --install-crds of the program needs
+        #[arg(long)]
+        install_crds: bool,
         /// The namespace that the program runs in
         #[arg(long, default_value = "default", value_name = "NAME")]
         namespace: String,
@@ -94,7 +114,14 @@ enum Subcommands {
 impl Operator {
     /// A program without parts. Its name is also its field manager and the value of the label `app.kubernetes.io/managed-by` of children.
     pub fn new(program: &'static str, version: &'static str) -> Self {
-        Self { program, version, parts: Vec::new() }
+        Self {
+            program,
+            version,
+            parts: Vec::new(),
+            may_install_crds: false,
+            #[cfg(feature = "otlp")]
+            sends_traces: false,
+        }
     }
 
     /// Adds a controller.
@@ -110,27 +137,56 @@ impl Operator {
         self
     }
 
-    /// Parses the command line and does what it says: runs until a signal, or generates. What failed is said on standard error.
+    /// Lets [`grant`](Self::grant) and what is generated allow what `--install-crds` needs: making resource definitions, and reading
+    /// and changing the program's own.
+    #[must_use]
+    pub fn may_install_crds(mut self, may: bool) -> Self {
+        self.may_install_crds = may;
+        self
+    }
+
+    /// Parses the command line and does what it says: runs until a signal, or generates. What failed is said on standard error, and
+    /// its kind in the exit code: see [`StartError::exit_code`].
     pub fn main(self) -> ExitCode {
-        let matches = self.command().get_matches();
+        self.main_with(std::env::args_os())
+    }
+
+    /// [`main`](Self::main) with other arguments than those of the process. The first is the name of the program.
+    pub fn main_with(self, arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+        let matches = self.command().get_matches_from(arguments);
         let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        let result = match arguments.command {
-            Some(Subcommands::Generate { into, check, namespace }) => {
-                self.generate_as_told(into.as_deref(), check, &namespace).map_err(|error| in_one_line(&error))
+        let (error, code) = match arguments.command {
+            Some(Subcommands::Generate { into, check, install_crds, namespace }) => {
+                let may_install_crds = self.may_install_crds || install_crds;
+                let operator = self.may_install_crds(may_install_crds);
+                match operator.generate_as_told(into.as_deref(), check, &namespace) {
+                    Ok(()) => return ExitCode::SUCCESS,
+                    Err(error) => (in_one_line(&error), exit::FAILED),
+                }
             }
-            None => self.block_on_run(arguments.options).map_err(|error| in_one_line(&error)),
+            None => match self.block_on_run(arguments.options) {
+                Ok(()) => return ExitCode::SUCCESS,
+                Err(error) => (in_one_line(&error), error.exit_code()),
+            },
         };
-        match result {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::FAILURE
-            }
-        }
+        eprintln!("error: {error}");
+        ExitCode::from(code)
     }
 
     pub(crate) fn command(&self) -> Command {
-        Arguments::command().name(self.program).version(self.version)
+        let command = Arguments::command().name(self.program).version(self.version);
+        #[cfg(feature = "otlp")]
+        let command = command.mut_arg("otlp_endpoint", |argument| argument.hide(!self.sends_traces));
+        self.parts.iter().fold(command, |command, part| part.command(command))
+    }
+
+    /// Lets `--otlp-endpoint` send traces to an OpenTelemetry collector; see [`konverge_otlp`](crate::otlp). Without this, the flag is
+    /// neither shown nor heeded: whether the feature is there may be up to another crate of the same build.
+    #[cfg(feature = "otlp")]
+    #[must_use]
+    pub fn traces(mut self) -> Self {
+        self.sends_traces = true;
+        self
     }
 
     /// Answers the API server's webhooks; see [`konverge_admission`](crate::admission).
@@ -145,6 +201,9 @@ impl Operator {
         let (mut everywhere, mut at_home) = (Access::default(), Access::default());
         for part in &self.parts {
             part.access(&self.home(namespace), &mut everywhere, &mut at_home);
+        }
+        if self.may_install_crds {
+            crds::declare(&self.crds(namespace), &mut everywhere);
         }
         everywhere.to_resource("events.k8s.io", "events", &["create", "patch"]);
         at_home.to_resource("coordination.k8s.io", "leases", &["create", "get", "patch"]);

@@ -11,6 +11,7 @@ use konverge_runtime::{
 
 /// Settings of an operator. Flatten them into a struct of your own to add more.
 #[derive(Debug, Clone, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Options {
     /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
     #[arg(long, env = "KONVERGE_KUBECONFIG", value_name = "FILE")]
@@ -42,18 +43,25 @@ pub struct Options {
     /// The pause between two renewals, in seconds; less than the deadline
     #[arg(long, env = "KONVERGE_RETRY_PERIOD", default_value = "2", value_name = "SECONDS")]
     pub retry_period: u64,
-    /// Ask the API server what each write would do, log it, and write nothing
+    /// Ask the API server what each write would do, log it, and write nothing: no lease, no event, no certificate either
     #[arg(long, env = "KONVERGE_DRY_RUN")]
     pub dry_run: bool,
+    /// Apply the program's own resource definitions at start; needs a role from generate --install-crds
+    #[arg(long, env = "KONVERGE_INSTALL_CRDS")]
+    pub install_crds: bool,
     /// How long stopping may take, in seconds
     #[arg(long, env = "KONVERGE_GRACE_PERIOD", default_value = "30", value_name = "SECONDS")]
     pub grace_period: u64,
     /// Show the work queues at /debug/queues: names of objects, reasons and attempts, without authentication
     #[arg(long, env = "KONVERGE_DEBUG_QUEUES")]
     pub debug_queues: bool,
-    /// Form of the log lines; how many there are is up to `RUST_LOG`
+    /// Form of the log lines; how many there are is up to `RUST_LOG`, and to /debug/log while it runs
     #[arg(long, env = "KONVERGE_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
+    /// Send traces to the OpenTelemetry collector at this URL, by OTLP over HTTP
+    #[cfg(feature = "otlp")]
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL", hide = true)]
+    pub otlp_endpoint: Option<String>,
     /// Where webhooks are answered.
     #[cfg(feature = "admission")]
     #[command(flatten)]
@@ -104,9 +112,12 @@ impl fmt::Display for Options {
             renew_deadline,
             retry_period,
             dry_run,
+            install_crds,
             grace_period,
             debug_queues,
             log_format,
+            #[cfg(feature = "otlp")]
+            otlp_endpoint,
             #[cfg(feature = "admission")]
             webhook,
         } = self;
@@ -118,7 +129,11 @@ impl fmt::Display for Options {
         write!(f, "leader-election={leader_election} lease-namespace={} ", or_default(lease_namespace))?;
         write!(f, "lease-name={} lease-duration={lease_duration}s ", or_default(lease_name))?;
         write!(f, "renew-deadline={renew_deadline}s retry-period={retry_period}s dry-run={dry_run} ")?;
+        write!(f, "install-crds={install_crds} ")?;
         write!(f, "grace-period={grace_period}s debug-queues={debug_queues} log-format={log_format:?}")?;
+        // Not which: a URL may have a password in it.
+        #[cfg(feature = "otlp")]
+        write!(f, " traces={}", otlp_endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_empty()))?;
         #[cfg(feature = "admission")]
         write!(f, " webhook-address={} webhook-url={}", webhook.address, or_default(&webhook.url))?;
         Ok(())

@@ -33,7 +33,11 @@ impl<K: Object, R> Controller<K, R> {
             let keys = move |change| stream::iter(map(&change, &store).into_iter().collect::<Vec<_>>());
             changes.flat_map(keys).boxed()
         };
-        self.triggers.push(Trigger { name, stream: Box::new(stream) });
+        self.triggers.push(Trigger {
+            name,
+            stream: Box::new(stream),
+            describe: |registry| drop(Metrics::register(registry)),
+        });
         self
     }
 }

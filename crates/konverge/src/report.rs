@@ -6,6 +6,7 @@ use konverge_apply::{
     Conditions,
     conditions::{Moment, Reason},
 };
+use konverge_core::reasons;
 use kube::core::object::HasStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,7 +81,7 @@ pub(crate) enum Verdict {
 impl Verdict {
     /// What is said of a success that its author says nothing of.
     pub(crate) fn success() -> Self {
-        Self::Ready { reason: const { Reason::new("Reconciled") }, message: "in step".to_owned() }
+        Self::Ready { reason: const { Reason::new(reasons::RECONCILED) }, message: "in step".to_owned() }
     }
 
     fn message(&self) -> &str {

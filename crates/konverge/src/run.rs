@@ -1,14 +1,14 @@
 //! A controller at work: what wakes it, and what happens around the author's code in each run.
 
+mod failure;
+mod told;
+
 use std::{any::TypeId, collections::HashMap, sync::Arc};
 
 use futures::{StreamExt, future::join_all};
 use k8s_openapi::jiff::Timestamp;
-use konverge_apply::{
-    ApplyError, StatusWriter, Writable,
-    conditions::{Moment, Reason},
-};
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_apply::{ApplyError, StatusWriter, Writable, conditions::Moment};
+use konverge_core::reasons;
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
     cache::Change,
@@ -20,13 +20,14 @@ use kube::{Resource, ResourceExt, runtime::events::EventType};
 use crate::{
     context::{Context, Said, Shared},
     controller::{Controller, How, Only, Wake},
-    error::{Error, in_one_line},
     operator::{Setup, StartError},
     reconcile::Reconcile,
     report::Verdict,
     resync,
     witness::Stores,
 };
+use failure::{Failure, RunError};
+use told::Told;
 
 /// Annotation: set to `true`, the object is left alone until it is taken away, except for its deletion.
 pub const PAUSED: &str = "konverge.dev/paused";
@@ -39,14 +40,15 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     setup: &mut Setup,
 ) -> Result<(), StartError> {
     let Controller { reconciler, kind, name, selection, predicate, only, finalizer, report, children, .. } = controller;
-    let (watches, triggers, how) = (controller.watches, controller.triggers, controller.how);
+    let (watches, triggers, caching, how) =
+        (controller.watches, controller.triggers, controller.caching, controller.how);
     let name = name.unwrap_or_else(|| K::plural(&kind).into_owned());
     if finalizer.is_none() && children.iter().any(|child| child.is_anywhere) {
         return Err(StartError::NeedsFinalizer { controller: name });
     }
     let selection = setup.narrowed(selection);
-    let cache = setup.caches.cache::<K>(&kind, &selection);
-    let queue = Queue::new(&name, setup.metrics.queues());
+    let cache = setup.caches.cache_as::<K>(&kind, &selection, &caching);
+    let queue = Queue::new(&name, setup.metrics.queues()).with_rest(how.rest);
     setup.show_queue(&queue);
 
     let wake = {
@@ -67,6 +69,11 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
         })
     };
     stores.add(&kind, cache.store.clone(), subscriber);
+    // Whoever leads says what is wrong with it.
+    cache.store.when_undecodable({
+        let wake = Arc::clone(&wake);
+        move |key| wake(key.clone(), Priority::Normal, "undecodable")
+    });
 
     // Made for those who have children only, since it costs something for each object.
     let by_uid = (!children.is_empty()).then(|| cache.store.index(|object: &K| object.uid().into_iter().collect()));
@@ -124,7 +131,7 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     let How { workers, time_limit, backoff, rate, resync, .. } = how;
     let again = resync::turns(shared.cache.store.clone(), resync, only.clone(), queue.clone());
     setup.manager.task(format!("resync {name}"), again);
-    let engine = Engine { shared, reconciler, only, finalizer };
+    let engine = Engine { shared, reconciler, only, finalizer, told: Told::default() };
     let mut controller = controller::Controller::new(Arc::new(engine), queue, setup.metrics.controllers())
         .workers(workers)
         .time_limit(time_limit)
@@ -166,45 +173,7 @@ struct Engine<K: Object, R> {
     reconciler: R,
     only: Option<Only<K>>,
     finalizer: Option<&'static str>,
-}
-
-/// Why a run failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError<E> {
-    /// In the author's code.
-    #[error(transparent)]
-    Author(E),
-    /// Around it.
-    #[error(transparent)]
-    Engine(Error),
-}
-
-impl<E: Classify> Classify for RunError<E> {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Author(error) => error.class(),
-            Self::Engine(error) => error.class(),
-        }
-    }
-
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Author(error) => error.reason(),
-            Self::Engine(error) => error.reason(),
-        }
-    }
-}
-
-impl<E> From<ApplyError> for RunError<E> {
-    fn from(error: ApplyError) -> Self {
-        Self::Engine(error.into())
-    }
-}
-
-impl<E> From<Error> for RunError<E> {
-    fn from(error: Error) -> Self {
-        Self::Engine(error)
-    }
+    told: Told,
 }
 
 impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
@@ -212,6 +181,14 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
     type Error = RunError<R::Error>;
 
     async fn reconcile(&self, request: Request<ObjectKey>) -> Result<Action, Self::Error> {
+        if let Some(undecodable) = self.shared.cache.store.why_undecodable(&request.key) {
+            // What is known of it is from before, and no reason to do anything.
+            if let Some(notice) = self.told.notice::<K>(&self.shared.kind, &request.key, &undecodable) {
+                self.shared.events.send(notice);
+            }
+            return Ok(Action::Done);
+        }
+        self.told.forget(&request.key);
         let Some(object) = self.shared.cache.store.get(&request.key) else { return Ok(Action::Done) };
         let is_ours = self.only.as_ref().is_none_or(|only| only(&object));
         let context = |object| Context::new(Arc::clone(&self.shared), object, request.attempt, request.reasons.clone());
@@ -234,8 +211,8 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
     async fn dropped(&self, key: &ObjectKey, why: &Dropped) {
         let Some(object) = self.shared.cache.store.get(key) else { return };
         let (reason, message) = match why {
-            Dropped::TimedOut(limit) => ("TimedOut", format!("took longer than {limit:?}")),
-            Dropped::Panicked(cause) => ("Panicked", format!("a bug in the operator: {cause}")),
+            Dropped::TimedOut(limit) => (reasons::TIMED_OUT, format!("took longer than {limit:?}")),
+            Dropped::Panicked(cause) => (reasons::PANICKED, format!("a bug in the operator: {cause}")),
         };
         let failure = Failure { reason, message, is_stalled: false };
         let context = Context::new(Arc::clone(&self.shared), object, 1, [].into());
@@ -297,7 +274,13 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
                     name: object.name_any(),
                     source,
                 })?;
-                StatusWriter::new(self.shared.applier.clone()).write_with(&**object, &status, &self.shared.kind).await?
+                let applier = self.shared.applier.clone();
+                let is_dry_run = applier.is_dry_run();
+                let is_news = StatusWriter::new(applier).write_with(&**object, &status, &self.shared.kind).await?;
+                if is_news && is_dry_run {
+                    tracing::info!(object = object.name_any(), %status, "dry run: would write the status");
+                }
+                is_news
             }
         };
         if let (true, Some(Failure { reason, message, .. })) = (is_news, failure) {
@@ -313,24 +296,4 @@ fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
 
 fn is_paused<K: Resource>(object: &K) -> bool {
     object.annotations().get(PAUSED).is_some_and(|paused| paused == "true")
-}
-
-/// What is said of a run that failed.
-struct Failure {
-    reason: &'static str,
-    message: String,
-    is_stalled: bool,
-}
-
-impl Failure {
-    fn of<E: std::error::Error + Classify>(error: &E) -> Self {
-        let is_stalled = matches!(error.class(), ErrorClass::Permanent);
-        Self { reason: error.reason(), message: in_one_line(error), is_stalled }
-    }
-
-    fn verdict(&self) -> Verdict {
-        let reason = Reason::parse(self.reason).unwrap_or(const { Reason::new("Failed") });
-        let message = self.message.clone();
-        if self.is_stalled { Verdict::Stalled { reason, message } } else { Verdict::Retrying { reason, message } }
-    }
 }

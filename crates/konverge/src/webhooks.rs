@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, Command};
 use futures::future::{BoxFuture, FutureExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use konverge_admission::{
@@ -10,18 +10,26 @@ use konverge_admission::{
     certificates::{SelfMade, Target},
 };
 use konverge_gen::Access;
+use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use crate::operator::{Home, Part, Setup, StartError};
 
-/// Where webhooks are answered.
+/// Where webhooks are answered. Only a program that has webhooks shows these flags, whatever features it is built with.
 #[derive(Debug, Clone, Args)]
 pub struct WebhookOptions {
     /// Where the API server's webhooks are answered
-    #[arg(id = "webhook-address", long, env = "KONVERGE_WEBHOOK_ADDRESS", default_value = "0.0.0.0:9443")]
+    #[arg(
+        id = "webhook-address",
+        long,
+        env = "KONVERGE_WEBHOOK_ADDRESS",
+        value_name = "ADDRESS",
+        default_value = "0.0.0.0:9443",
+        hide = true
+    )]
     pub address: SocketAddr,
     /// How the API server reaches them where that is not through a Service: a URL that begins with https
-    #[arg(id = "webhook-url", long, env = "KONVERGE_WEBHOOK_URL", value_name = "URL")]
+    #[arg(id = "webhook-url", long, env = "KONVERGE_WEBHOOK_URL", value_name = "URL", hide = true)]
     pub url: Option<String>,
     /// PEM file with the certificate and its chain [default: made and renewed by the program]
     #[arg(
@@ -29,7 +37,8 @@ pub struct WebhookOptions {
         long,
         env = "KONVERGE_WEBHOOK_CERTIFICATE",
         value_name = "FILE",
-        requires = "webhook-key"
+        requires = "webhook-key",
+        hide = true
     )]
     pub certificate: Option<PathBuf>,
     /// PEM file with the key of the certificate
@@ -38,7 +47,8 @@ pub struct WebhookOptions {
         long,
         env = "KONVERGE_WEBHOOK_KEY",
         value_name = "FILE",
-        requires = "webhook-certificate"
+        requires = "webhook-certificate",
+        hide = true
     )]
     pub key: Option<PathBuf>,
 }
@@ -83,6 +93,17 @@ impl Admission {
 }
 
 impl Part for Admission {
+    fn command(&self, command: Command) -> Command {
+        command.mut_args(|argument| {
+            let is_ours = argument.get_id().as_str().starts_with("webhook-");
+            if is_ours { argument.hide(false) } else { argument }
+        })
+    }
+
+    fn describe(&self, registry: &mut Registry) {
+        drop(AdmissionMetrics::register(registry));
+    }
+
     fn access(&self, home: &Home<'_>, everywhere: &mut Access, at_home: &mut Access) {
         let access = self.certificates(home, None).permissions();
         everywhere.rules_of(access.cluster_role);
@@ -106,6 +127,10 @@ impl Part for Admission {
 
     fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
         async move {
+            if setup.options().dry_run {
+                tracing::info!("dry run: webhooks are not answered, and no certificate is made");
+                return Ok(());
+            }
             let failed = |source: Box<dyn std::error::Error + Send + Sync>| StartError::Part {
                 part: "webhooks".to_owned(),
                 source,

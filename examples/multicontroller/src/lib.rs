@@ -18,5 +18,5 @@ pub fn operator() -> Operator {
         .owns_anywhere::<ServiceAccount>()
         .finalizer("multicontroller.example.io/serviceaccountsync-cleanup")
         .workers(4);
-    konverge::operator!().controller(secrets).controller(accounts)
+    konverge::operator!().controller(secrets).controller(accounts).traces()
 }

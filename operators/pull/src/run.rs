@@ -1,10 +1,10 @@
 //! The parts put together to a program.
 
-use std::{error::Error, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::events::EventSink;
-use konverge_core::digest::DigestKey;
+use konverge_core::{digest::DigestKey, error::in_one_line};
 use konverge_runtime::{
     Controller, LeaseOptions, Manager, Queue,
     client::{self, ClientError, ClientOptions},
@@ -74,7 +74,7 @@ pub async fn run(config: Config) -> ExitCode {
 }
 
 async fn start(config: Config) -> Result<(), StartError> {
-    telemetry::init(match config.log_format {
+    let filter = telemetry::init(match config.log_format {
         LogFormat::Text => telemetry::LogFormat::Text,
         LogFormat::Json => telemetry::LogFormat::Json,
     })?;
@@ -82,8 +82,9 @@ async fn start(config: Config) -> Result<(), StartError> {
     let identity = Identity::load(config.credentials.as_deref())?;
     let zopp = Client::new(Connection::new(&config.client())?, identity);
     tracing::info!(principal = zopp.identity().name(), id = zopp.identity().principal_id(), "credentials loaded");
-    assemble(config, zopp).await?.run().await?;
-    Ok(())
+    let mut manager = assemble(config, zopp).await?;
+    manager.log_filter(filter);
+    Ok(manager.run().await?)
 }
 
 /// The operator, ready to run, with a zopp client that is made already. Nothing is sent before it runs.
@@ -131,18 +132,4 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     let controller = Controller::new(Arc::new(pull), queue, metrics.controllers()).workers(WAITING);
     manager.controller("pull", controller);
     Ok(manager)
-}
-
-/// An error with what caused it, without saying anything twice.
-fn in_one_line(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !line.contains(&text) {
-            line = format!("{line}: {text}");
-        }
-        cause = error.source();
-    }
-    line
 }

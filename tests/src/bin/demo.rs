@@ -2,6 +2,7 @@
 
 use std::{
     panic::AssertUnwindSafe,
+    path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -9,12 +10,16 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
 use futures::FutureExt;
-use konverge_e2e::{Signals, Stage, Watcher, annotated_secret, binary, yaml};
+use konverge_core::error::in_one_line;
+use konverge_e2e::{Cast, Signals, Stage, User, Watcher, annotated_secret, binary, bind, quoted, yaml};
 use konverge_testkit::{Cluster, run_name, take_away};
 use tokio::time::timeout;
 
 /// Far beyond what a change takes; only a broken way takes longer.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// The same after somebody killed a process: an API server that lost its etcd may take most of a minute to find it again.
+const LIMIT_AGAIN: Duration = Duration::from_mins(2);
 
 const SECRET: &str = "backend";
 
@@ -31,7 +36,7 @@ async fn main() -> ExitCode {
     match demo(Cli::parse().keep).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("\nError: {error:#}");
+            eprintln!("\nError: {}", in_one_line(error.as_ref()));
             ExitCode::FAILURE
         }
     }
@@ -82,28 +87,31 @@ async fn take_down() -> Result<()> {
 }
 
 async fn play(keep: bool) -> Result<()> {
-    println!(
-        "Setting the stage: etcd, kube-apiserver, zopp-server; a user, a workspace and a project; a service principal."
-    );
+    let cluster = match Cluster::default().kubeconfig() {
+        Some(named) => format!("in the cluster of {}", named.display()),
+        None => "etcd, kube-apiserver".to_owned(),
+    };
+    println!("Setting the stage: {cluster}, zopp-server; a user, a workspace and a project; a service principal.");
     let began = Instant::now();
     let stage = Stage::set().await?;
     told(began, "the stage is set");
     let namespace = stage.control_plane.namespace("demo").await?;
-    show(&stage, &namespace, keep).await
+    show(stage, &namespace, keep).await
 }
 
-async fn show(stage: &Stage, namespace: &str, keep: bool) -> Result<()> {
+async fn show(stage: Stage, namespace: &str, keep: bool) -> Result<()> {
     let environment = stage.environment("production").await?;
     println!("  environment {environment}, which the operator's principal may read");
     let began = Instant::now();
-    let _operator = stage.operator("zopp-operator", namespace).await?;
+    let operator = stage.operator("zopp-operator", namespace).await?;
     told(began, "zopp-operator is ready, under its own service account");
 
-    let watcher = stage.watcher(namespace);
-    let scene = Scene { stage, watcher: &watcher, environment: &environment };
+    let (watcher, user, client) = (stage.watcher(namespace), stage.user.clone(), stage.client().clone());
+    let cast = Cast::new(stage, operator);
+    let mut scene = Scene { cast, user, watcher: &watcher, environment: &environment };
 
     println!("\nA Secret with four annotations and no data is applied to namespace {namespace}:\n");
-    stage.bind(namespace, SECRET, &environment).await?;
+    scene.cast.perform(async |_| bind(&client, namespace, SECRET, &environment).await).await?;
     for line in yaml(&annotated_secret(SECRET, &environment))?.lines() {
         println!("    {line}");
     }
@@ -119,66 +127,96 @@ async fn show(stage: &Stage, namespace: &str, keep: bool) -> Result<()> {
     let keys: Vec<&str> = seen.data.keys().map(String::as_str).collect();
     println!("\nThe Secret holds exactly the environment's keys: {}", keys.join(", "));
     if keep {
-        explain(stage, namespace, &environment)?;
-        std::future::pending::<()>().await;
+        explain(scene.cast.stage(), namespace, &environment)?;
+        scene.cast.perform(async |_| std::future::pending().await).await?;
     }
     Ok(())
 }
 
 /// Where the changes are made and watched.
 struct Scene<'a> {
-    stage: &'a Stage,
+    cast: Cast,
+    user: User,
     watcher: &'a Watcher,
     environment: &'a str,
 }
 
 impl Scene<'_> {
-    async fn set(&self, key: &str, value: &str, expected: &[(&str, &str)]) -> Result<()> {
-        self.change(&format!("set {key}"), self.stage.user.set(self.environment, key, value.as_bytes()), expected).await
+    async fn set(&mut self, key: &str, value: &str, expected: &[(&str, &str)]) -> Result<()> {
+        let (user, environment) = (self.user.clone(), self.environment);
+        let set = async |_| user.set(environment, key, value.as_bytes()).await;
+        self.change(&format!("set {key}"), set, expected).await
     }
 
-    async fn delete(&self, key: &str, expected: &[(&str, &str)]) -> Result<()> {
-        self.change(&format!("delete {key}"), self.stage.user.delete(self.environment, key), expected).await
+    async fn delete(&mut self, key: &str, expected: &[(&str, &str)]) -> Result<()> {
+        let (user, environment) = (self.user.clone(), self.environment);
+        let delete = async |again| match user.delete(environment, key).await {
+            // The first time it was killed behind the deed, and before the answer.
+            Err(error) if again && error.to_string().contains("(NotFound)") => Ok(()),
+            outcome => outcome,
+        };
+        self.change(&format!("delete {key}"), delete, expected).await
     }
 
     /// Makes a change and says how long after the command's start, and after its end, the Secret held it.
     async fn change(
-        &self,
+        &mut self,
         what: &str,
-        change: impl Future<Output = Result<()>>,
+        change: impl AsyncFn(bool) -> Result<()>,
         expected: &[(&str, &str)],
     ) -> Result<()> {
-        let began = Instant::now();
-        let (changed, seen) =
-            tokio::join!(async { change.await.map(|()| Instant::now()) }, self.watcher.holds(SECRET, LIMIT, expected));
-        let (changed, seen) = (changed?, seen?.at.into_std());
-        let after = seen.saturating_duration_since(changed).as_millis();
-        println!(
-            "  zopp secret {what:18} in the Secret {after:3} ms after the command ended, {:3} ms after it began",
-            (seen - began).as_millis()
-        );
-        Ok(())
+        let watcher = self.watcher;
+        let act = async |again| {
+            let began = Instant::now();
+            let limit = if again { LIMIT_AGAIN } else { LIMIT };
+            let (changed, seen) = tokio::try_join!(
+                async { change(again).await.map(|()| Instant::now()) },
+                watcher.holds(SECRET, limit, expected)
+            )?;
+            if again {
+                // It may have been there since the first time, so there is nothing to measure.
+                println!("  zopp secret {what:18} in the Secret");
+                return Ok(());
+            }
+            let seen = seen.at.into_std();
+            println!(
+                "  zopp secret {what:18} in the Secret {:3} ms after the command ended, {:3} ms after it began",
+                seen.saturating_duration_since(changed).as_millis(),
+                seen.saturating_duration_since(began).as_millis()
+            );
+            Ok(())
+        };
+        self.cast.perform(act).await
     }
 }
 
 fn told(began: Instant, what: &str) {
-    println!("  {what} ({:.1} s)", began.elapsed().as_secs_f32());
+    println!("  {what} ({:.2} s)", began.elapsed().as_secs_f32());
 }
 
 fn explain(stage: &Stage, namespace: &str, environment: &str) -> Result<()> {
     let [workspace, project, name] = environment.split('/').collect::<Vec<_>>()[..] else {
         anyhow::bail!("{environment} is no environment's path")
     };
-    let kubectl = stage.control_plane.kubectl().map_or_else(|| "kubectl".to_owned(), |path| path.display().to_string());
+    let kubectl = stage.control_plane.kubectl().map_or_else(|| "kubectl".to_owned(), shown);
     println!("\nEverything is left running. In another terminal:\n");
-    println!("  export KUBECONFIG={}", stage.control_plane.kubeconfig().display());
-    println!("  export HOME={} ZOPP_SERVER={}", stage.user.home().display(), stage.server.url());
+    println!("  export KUBECONFIG={}", shown(stage.control_plane.kubeconfig()));
+    println!("  export HOME={} ZOPP_SERVER={}", shown(stage.user.home()), stage.server.url());
     println!("  export ZOPP_WORKSPACE={workspace} ZOPP_PROJECT={project} ZOPP_ENVIRONMENT={name}");
-    println!("  alias kubectl={kubectl} zopp={}\n", binary("zopp")?.display());
+    // What an alias stands for is read by the shell once more.
+    println!("  alias kubectl={} zopp={}\n", quoted(&kubectl), quoted(&shown(&binary("zopp")?)));
     println!("  kubectl get secret {SECRET} -n {namespace} -o yaml");
     println!("  kubectl get events -n {namespace}");
     println!("  zopp secret set GREETING hello");
-    println!("  zopp secret list\n");
+    println!("  zopp secret list");
+    let killable =
+        if stage.control_plane.is_ours() { "zopp-operator, kube-apiserver or etcd" } else { "zopp-operator" };
+    println!("  pkill -9 -P {} zopp-server    # or {killable}: it is started again\n", std::process::id());
+    println!("Their logs are in {}.", stage.control_plane.run_directory().path().display());
     println!("Ctrl-C takes everything down.");
     Ok(())
+}
+
+fn shown(path: &Path) -> String {
+    quoted(&path.display().to_string())
 }

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use konverge_core::error::in_one_line;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
@@ -13,7 +14,7 @@ use super::{
     pair::{Pair, PairError},
     slot::Slot,
 };
-use crate::{endpoint::chain, metrics::AdmissionMetrics};
+use crate::metrics::AdmissionMetrics;
 
 /// A mounted Secret changes up to a minute after the Secret, so ten seconds more do not matter; and reading two small files so
 /// often costs nothing. Notices of the file system get lost where folders are swapped by links, as the kubelet does it.
@@ -107,7 +108,7 @@ impl Files {
                 }
                 Err(error) => {
                     metrics.certificate_read(false);
-                    Some(chain(&error))
+                    Some(in_one_line(&error))
                 }
             };
             if now != trouble {

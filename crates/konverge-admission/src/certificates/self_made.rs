@@ -6,7 +6,7 @@ use std::{fmt, pin::pin, sync::Arc, time::Duration};
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use konverge_core::backoff::Backoff;
+use konverge_core::{backoff::Backoff, error::in_one_line};
 use kube::Client;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use super::{
     slot::Slot,
     store::{Store, StoreError, Stored},
 };
-use crate::{endpoint::chain, metrics::AdmissionMetrics};
+use crate::metrics::AdmissionMetrics;
 
 /// For all calls of one look. The client has no limit of its own.
 const LOOK_WITHIN: Duration = Duration::from_secs(30);
@@ -206,7 +206,7 @@ impl Keeper {
                 }
                 Err(error) => {
                     failures += 1;
-                    let why = chain(&error);
+                    let why = in_one_line(&error);
                     tracing::warn!(why, failures, "the webhook certificates are not in order");
                     slot.trouble(Some(why));
                     BACKOFF.delay(failures, rand::random())
@@ -257,7 +257,7 @@ impl Keeper {
                 Stored::Nothing => (self.again_or_new()?, None),
                 Stored::Broken(error, version) => {
                     tracing::warn!(
-                        why = chain(&error),
+                        why = in_one_line(&error),
                         "the webhook certificates in the Secret cannot be used; writing others"
                     );
                     (self.again_or_new()?, Some(version))
@@ -286,7 +286,7 @@ impl Keeper {
                 Err(error) => {
                     metrics.injection_failed();
                     if let Some(earlier) = failed.replace(error) {
-                        tracing::warn!(why = chain(&earlier), "a certificate authority is not known");
+                        tracing::warn!(why = in_one_line(&earlier), "a certificate authority is not known");
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use konverge_core::error::Classify;
+use konverge_core::{error::Classify, reasons};
 
 /// What the API server allows for a reason, in bytes.
 const LIMIT: usize = 1024;
@@ -50,7 +50,7 @@ impl Reason {
     /// The reason of an error; `Failed` for one whose reason is no word.
     pub fn of(error: &impl Classify) -> Self {
         let word = error.reason();
-        Self(Cow::Borrowed(if is_reason(word) { word } else { "Failed" }))
+        Self(Cow::Borrowed(if is_reason(word) { word } else { reasons::FAILED }))
     }
 
     /// The word.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use konverge_apply::{
     Applier, ApplyError, ApplyOutcome, Deletion, Metadata, MetadataChange,
-    read::{Name, WaitError, exists, list_all, list_names, wait_for},
+    read::{Name, WaitError, exists, list_all, list_names, wait_for, wait_for_any},
 };
 use kube::api::{DeleteParams, ListParams, PostParams};
 
@@ -117,6 +117,30 @@ async fn row_20_waiting_ends() {
     let error =
         wait_for(&blind, "app", "made", is_there, Duration::from_millis(500), never()).await.expect_err("forbidden");
     assert!(error.to_string().contains("last seen") && error.to_string().contains("forbidden"), "{error}");
+}
+
+#[tokio::test]
+async fn row_20_waiting_for_any_object_ends_with_the_first_that_will_do() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ConfigMap> = Api::namespaced(client, &namespace);
+    let shop = ListParams::default().labels("app=shop");
+    let is_second = |object: &ConfigMap| object.name_any() == "second";
+    let never = std::future::pending::<()>;
+    named(&api, "first").await;
+    let late = wait_for_any(&api, &shop, "the second", is_second, Duration::from_millis(300), never()).await;
+    let error = late.expect_err("there is another only");
+    assert!(error.to_string().starts_with("any ConfigMap was not the second within"), "{error}");
+    let limit = Duration::from_secs(20);
+    let (found, made) = tokio::join!(wait_for_any(&api, &shop, "the second", is_second, limit, never()), async {
+        named(&api, "second").await
+    });
+    assert_eq!(found.unwrap(), made);
+    // What is there already is found too; what others label is not.
+    let any = wait_for_any(&api, &shop, "there", |_| true, limit, never()).await.unwrap();
+    assert!(["first", "second"].contains(&any.name_any().as_str()));
+    let others = ListParams::default().labels("app=other");
+    let cancelled = wait_for_any(&api, &others, "there", |_: &ConfigMap| true, limit, std::future::ready(())).await;
+    assert!(matches!(cancelled, Err(WaitError::Cancelled { .. })));
 }
 
 #[tokio::test]

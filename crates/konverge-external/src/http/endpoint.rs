@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use konverge_core::error::in_one_line;
 use url::Url;
 
 use super::{HttpError, Token, address, client};
-use crate::error::chain;
 
 /// An address, who asks, and the limits of asking.
 ///
@@ -190,7 +190,7 @@ impl Endpoint {
         if error.is_connect() && error.is_timeout() {
             return HttpError::Timeout { url, limit: self.connect_timeout };
         }
-        HttpError::Transport { url, cause: chain(&error.without_url()) }
+        HttpError::Transport { url, cause: in_one_line(&error.without_url()) }
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::{io, path::Path, time::Duration};
 
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use object_store::Error;
-
-use crate::error::chain;
 
 /// An answer of a store that is taken up into an error is cut after so many characters: some stores repeat the whole request.
 const LONGEST_CAUSE: usize = 400;
@@ -73,7 +71,7 @@ fn hint(kind: Kind) -> &'static str {
 
 impl ObjectsError {
     pub(super) fn store(act: &'static str, place: String, error: &Error) -> Self {
-        let text = chain(error);
+        let text = in_one_line(error);
         let kind = kind(error, &text);
         Self::Store { act, place, cause: shorten(&text), kind }
     }

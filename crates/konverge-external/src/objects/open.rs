@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use konverge_core::error::in_one_line;
 use object_store::{
     ObjectStore, ObjectStoreScheme, RetryConfig, aws::AmazonS3Builder, azure::MicrosoftAzureBuilder,
     gcp::GoogleCloudStorageBuilder, local::LocalFileSystem, memory::InMemory, path::Path,
@@ -9,7 +10,7 @@ use object_store::{
 use url::Url;
 
 use super::Connector;
-use crate::{error::chain, http};
+use crate::http;
 
 /// A store cannot be got at.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +37,7 @@ pub fn open<'a>(
     // Causes quote the address as it was given.
     let shown = http::shown(&url);
     let failed = |why: String| OpenError { address: shown.clone(), why: why.replace(url.as_str(), &shown) };
-    let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|error| failed(chain(&error)))?;
+    let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|error| failed(in_one_line(&error)))?;
     let retries = RetryConfig { max_retries: 2, retry_timeout: Duration::from_secs(30), ..RetryConfig::default() };
     // The three builders have the same methods and no trait in common.
     macro_rules! remote {
@@ -47,7 +48,7 @@ pub fn open<'a>(
                 builder = builder.with_config(key, value);
             }
             let built = builder.with_http_connector(Connector).with_retry(retries).build();
-            Arc::new(built.map_err(|error| failed(chain(&error)))?) as Arc<dyn ObjectStore>
+            Arc::new(built.map_err(|error| failed(in_one_line(&error)))?) as Arc<dyn ObjectStore>
         }};
     }
     let store = match scheme {

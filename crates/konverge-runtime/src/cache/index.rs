@@ -28,6 +28,10 @@ impl<K: Resource + Send + Sync + 'static, V: Clone + Eq + Hash> Index<K, V> {
         Self { store, entries }
     }
 
+    pub(super) fn entries(self) -> Arc<Entries<K, V>> {
+        self.entries
+    }
+
     /// The objects that have this value, in no order.
     pub fn get(&self, value: &V) -> Vec<Arc<K>> {
         self.keys(value).iter().filter_map(|key| self.store.get(key)).collect()

@@ -14,7 +14,10 @@ use super::{
     objects::Objects,
     own_writes::{OwnWrites, Reading, is_older},
 };
-use crate::{object::ObjectKey, watch::Guarded};
+use crate::{
+    object::ObjectKey,
+    watch::{Guarded, Undecodable},
+};
 
 /// What a watch says of one object.
 #[derive(Debug)]
@@ -28,7 +31,9 @@ pub(super) enum Seen<K> {
 /// What is known.
 pub(super) struct State<K> {
     pub(super) objects: Objects<K>,
-    pub(super) undecodable: HashMap<ObjectKey, String>,
+    pub(super) undecodable: HashMap<ObjectKey, Undecodable>,
+    /// Those of them that nobody was told of yet.
+    pub(super) puzzling: Vec<ObjectKey>,
     pub(super) indexes: Vec<Arc<dyn Indexer<K>>>,
     own_writes: OwnWrites,
     /// Objects as they were before writes of ours that the watch has not shown yet.
@@ -50,6 +55,7 @@ impl<K> Default for State<K> {
         Self {
             objects: Objects::default(),
             undecodable: HashMap::new(),
+            puzzling: Vec::new(),
             indexes: Vec::new(),
             own_writes: OwnWrites::default(),
             before: HashMap::new(),
@@ -70,16 +76,21 @@ impl<K: Resource> State<K> {
         let change = match seen {
             Seen::Applied { object: Guarded(Ok(object)), listed } => self.applied(&key, object, listed),
             Seen::Applied { object: Guarded(Err(undecodable)), .. } => {
-                // What is known of it stays: not to understand an object is no reason to take it for gone.
-                if self.undecodable.insert(key.clone(), undecodable.error.clone()).as_ref() != Some(&undecodable.error)
-                {
-                    tracing::warn!(kind = std::any::type_name::<K>(), object = %key, error = undecodable.error, "cannot understand an object; leaving it alone until it is mended");
-                }
+                self.puzzle(&key, undecodable);
                 None
             }
             Seen::Deleted(object) => self.gone(&key, object.meta().uid.as_deref()),
         };
         change.map(|change| (key, change)).into_iter().collect()
+    }
+
+    /// What is known of it stays: not to understand an object is no reason to take it for gone.
+    fn puzzle(&mut self, key: &ObjectKey, undecodable: Undecodable) {
+        if self.undecodable.get(key).is_none_or(|known| known.error != undecodable.error) {
+            tracing::warn!(kind = std::any::type_name::<K>(), object = %key, error = undecodable.error, "cannot understand an object; leaving it alone until it is mended");
+            self.puzzling.push(key.clone());
+        }
+        self.undecodable.insert(key.clone(), undecodable);
     }
 
     /// What is known in that namespace, or anywhere: of this, what a list that begins now does not have is gone.

@@ -13,10 +13,11 @@ use kube::Resource;
 
 use super::{
     change::Change,
+    declared::Declared,
     index::{Entries, Index, Indexer},
     state::{Changes, Seen, State},
 };
-use crate::object::ObjectKey;
+use crate::{object::ObjectKey, watch::Undecodable};
 
 /// The objects of a cache. Clones are handles to the same ones.
 ///
@@ -29,8 +30,17 @@ struct Shared<K> {
     subscribers: RwLock<Vec<(Subscriber, Listener<K>)>>,
     /// Whose `managedFields` are kept.
     field_manager: String,
+    transform: Option<Transform<K>>,
+    declared: Declared,
     next_subscriber: AtomicUsize,
+    puzzled: RwLock<Vec<Puzzled>>,
 }
+
+/// Takes from an object what nobody reads.
+pub(super) type Transform<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
+
+/// Told of objects that cannot be understood.
+type Puzzled = Arc<dyn Fn(&ObjectKey) + Send + Sync>;
 
 type Listener<K> = Arc<dyn Fn(&ObjectKey, &Change<K>) + Send + Sync>;
 
@@ -47,12 +57,24 @@ impl<K> Clone for Store<K> {
 impl<K: Resource + Send + Sync + 'static> Store<K> {
     /// An empty store that keeps the `managedFields` of this manager.
     pub fn new(field_manager: impl Into<String>) -> Self {
+        Self::transforming(field_manager.into(), None)
+    }
+
+    /// An empty store that takes something from each object before it keeps it.
+    pub(super) fn transforming(field_manager: String, transform: Option<Transform<K>>) -> Self {
         Self(Arc::new(Shared {
             state: RwLock::default(),
             subscribers: RwLock::default(),
-            field_manager: field_manager.into(),
+            field_manager,
+            transform,
+            declared: Declared::default(),
             next_subscriber: AtomicUsize::new(0),
+            puzzled: RwLock::default(),
         }))
+    }
+
+    pub(super) fn declared(&self) -> &Declared {
+        &self.0.declared
     }
 
     /// The object of that name, as far as it is known.
@@ -82,7 +104,17 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
 
     /// Objects that exist but are not what their kind says, and what is wrong with them.
     pub fn undecodable(&self) -> HashMap<ObjectKey, String> {
-        self.read().undecodable.clone()
+        self.read().undecodable.iter().map(|(key, undecodable)| (key.clone(), undecodable.error.clone())).collect()
+    }
+
+    /// How many of them there are.
+    pub(super) fn undecodable_len(&self) -> usize {
+        self.read().undecodable.len()
+    }
+
+    /// What is wrong with an object that exists and is not what its kind says; nothing if it is, or if there is none.
+    pub fn why_undecodable(&self, key: &ObjectKey) -> Option<Undecodable> {
+        self.read().undecodable.get(key).cloned()
     }
 
     /// Finds objects by something else than their name. Made once, kept up to date from then on.
@@ -109,6 +141,12 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         id
     }
 
+    /// Calls `listener` from now on for each object that cannot be understood, once for each new reason; what is wrong with it is
+    /// among the [`undecodable`](Self::undecodable) ones. It is called from the task of the watch, so it must not wait.
+    pub fn when_undecodable(&self, listener: impl Fn(&ObjectKey) + Send + Sync + 'static) {
+        self.0.puzzled.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
+    }
+
     /// Announces a write of this process, before its request is sent. What the watch says of the object meanwhile is looked at when
     /// the write is over, since until then nobody can tell an echo from news.
     ///
@@ -122,6 +160,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     pub(super) fn see(&self, seen: Seen<K>) {
         let changes = self.take_in(seen);
         self.tell(&changes, None);
+        self.tell_of_undecodable();
     }
 
     /// Takes in what the first list says, and tells nobody until it is complete: [`filled`](Self::filled). Nobody works before, and
@@ -138,11 +177,15 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
                 self.tell(&[(key, Change { old: None, new: Some(object), listed: true })], None);
             }
         }
+        self.tell_of_undecodable();
     }
 
     fn take_in(&self, mut seen: Seen<K>) -> Changes<K> {
         if let Seen::Applied { object, .. } = &mut seen {
             self.reduce(object.meta_mut());
+            if let Ok(object) = &mut object.0 {
+                self.transform(object);
+            }
         }
         self.write().see(seen)
     }
@@ -163,6 +206,31 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         if let Some(entries) = &mut meta.managed_fields {
             entries.retain(|entry| entry.manager.as_ref() == Some(&self.0.field_manager));
             entries.shrink_to_fit();
+        }
+    }
+
+    /// Who an object is and how old stays, or nothing would be found again.
+    fn transform(&self, object: &mut K) {
+        let Some(transform) = &self.0.transform else { return };
+        let meta = object.meta();
+        let identity = (meta.name.clone(), meta.namespace.clone(), meta.uid.clone());
+        let age = (meta.resource_version.clone(), meta.generation);
+        transform(object);
+        let meta = object.meta_mut();
+        (meta.name, meta.namespace, meta.uid) = identity;
+        (meta.resource_version, meta.generation) = age;
+    }
+
+    fn tell_of_undecodable(&self) {
+        if self.read().puzzling.is_empty() {
+            return;
+        }
+        let puzzling = std::mem::take(&mut self.write().puzzling);
+        let listeners = self.0.puzzled.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for key in &puzzling {
+            for listener in &listeners {
+                listener(key);
+            }
         }
     }
 
@@ -202,9 +270,11 @@ impl<K: Resource + Send + Sync + 'static> Writing<K> {
     pub fn wrote(mut self, mut object: K) {
         self.is_over = true;
         self.store.reduce(object.meta_mut());
+        self.store.transform(&mut object);
         let (own, seen) = self.store.write().wrote(&self.key, object);
         self.store.tell(&own, self.by);
         self.store.tell(&seen, None);
+        self.store.tell_of_undecodable();
     }
 
     /// The API server answered that the object is gone.
@@ -213,6 +283,7 @@ impl<K: Resource + Send + Sync + 'static> Writing<K> {
         let (own, seen) = self.store.write().deleted(&self.key, uid);
         self.store.tell(&own, self.by);
         self.store.tell(&seen, None);
+        self.store.tell_of_undecodable();
     }
 }
 
@@ -221,6 +292,7 @@ impl<K: Resource + Send + Sync + 'static> Drop for Writing<K> {
         if !self.is_over {
             let seen = self.store.write().end_write(&self.key);
             self.store.tell(&seen, None);
+            self.store.tell_of_undecodable();
         }
     }
 }

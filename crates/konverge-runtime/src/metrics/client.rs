@@ -6,10 +6,13 @@ use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family},
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::Registry,
 };
+use tokio::time::Instant;
 use tower::{Layer, Service};
+
+use super::duration_buckets;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -18,10 +21,20 @@ struct Labels {
     host: String,
 }
 
-/// `rest_client_requests_total{code,method,host}`, as a layer for a client. The code is `<error>` where no answer came.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DurationLabels {
+    verb: String,
+    code: String,
+    host: String,
+}
+
+/// The series of client-go, as a layer for a client: `rest_client_requests_total{code,method,host}`, and
+/// `rest_client_request_duration_seconds{verb,code,host}` until the answer begins, which for a watch is not its length. There, the
+/// code is ours. It is `<error>` where no answer came.
 #[derive(Clone)]
 pub struct ClientMetrics {
     requests: Family<Labels, Counter>,
+    durations: Family<DurationLabels, Histogram, fn() -> Histogram>,
     host: String,
 }
 
@@ -29,13 +42,19 @@ impl ClientMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let requests = Family::default();
         registry.register("rest_client_requests", "Requests to the API server", requests.clone());
-        Self { requests, host: String::new() }
+        let durations = Family::new_with_constructor(duration_buckets as fn() -> Histogram);
+        registry.register(
+            "rest_client_request_duration_seconds",
+            "How long the API server took to begin its answers",
+            durations.clone(),
+        );
+        Self { requests, durations, host: String::new() }
     }
 
     /// The layer for a client of `host`.
     #[must_use]
     pub fn for_host(&self, host: &str) -> Self {
-        Self { requests: self.requests.clone(), host: host.to_owned() }
+        Self { host: host.to_owned(), ..self.clone() }
     }
 }
 
@@ -68,13 +87,15 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let (requests, host, method) =
-            (self.metrics.requests.clone(), self.metrics.host.clone(), request.method().as_str().to_owned());
+        let (metrics, method, began) = (self.metrics.clone(), request.method().as_str().to_owned(), Instant::now());
         let answer = self.inner.call(request);
         async move {
             let answer = answer.await;
             let code =
                 answer.as_ref().map_or_else(|_| "<error>".to_owned(), |answer| answer.status().as_str().to_owned());
+            let ClientMetrics { requests, durations, host } = metrics;
+            let labels = DurationLabels { verb: method.clone(), code: code.clone(), host: host.clone() };
+            durations.get_or_create(&labels).observe(began.elapsed().as_secs_f64());
             requests.get_or_create(&Labels { code, method, host }).inc();
             answer
         }

@@ -1,14 +1,15 @@
 //! What controllers tell, under the names that controller-runtime made known.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use konverge_core::reasons;
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    metrics::{counter::Counter, exemplar::HistogramWithExemplars, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
-use super::duration_buckets;
+use super::duration_bounds;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -26,6 +27,14 @@ struct ReasonLabels {
     controller: String,
     reason: &'static str,
 }
+
+/// What leads from a figure to a run that is behind it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Trace {
+    trace_id: String,
+}
+
+type Durations = HistogramWithExemplars<Trace>;
 
 /// How a run ended, for counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +55,7 @@ pub struct ControllerMetrics {
     permanent_errors: Family<Labels, Counter>,
     panics: Family<Labels, Counter>,
     timeouts: Family<Labels, Counter>,
-    time: Family<Labels, Histogram, fn() -> Histogram>,
+    time: Family<Labels, Durations, fn() -> Durations>,
     max_concurrent: Family<Labels, Gauge>,
     active: Family<Labels, Gauge>,
 }
@@ -60,7 +69,7 @@ impl ControllerMetrics {
             permanent_errors: Family::default(),
             panics: Family::default(),
             timeouts: Family::default(),
-            time: Family::new_with_constructor(duration_buckets),
+            time: Family::new_with_constructor(|| Durations::new(duration_bounds())),
             max_concurrent: Family::default(),
             active: Family::default(),
         };
@@ -91,10 +100,19 @@ impl ControllerMetrics {
         self.active.get_or_create(&labels(controller)).inc();
     }
 
-    pub(crate) fn finished(&self, controller: &str, result: RunResult, took: Duration) {
+    /// Counts a run that belongs to this trace, and tells how its result is called.
+    pub(crate) fn finished(
+        &self,
+        controller: &str,
+        result: RunResult,
+        took: Duration,
+        trace: Option<String>,
+    ) -> &'static str {
         let labels = labels(controller);
         self.active.get_or_create(&labels).dec();
-        self.time.get_or_create(&labels).observe(took.as_secs_f64());
+        let exemplar = trace.map(|trace_id| Trace { trace_id });
+        let now = exemplar.is_some().then(SystemTime::now);
+        self.time.get_or_create(&labels).observe(took.as_secs_f64(), exemplar, now);
         let (result, reason) = match result {
             RunResult::Success => ("success", None),
             RunResult::RequeueAfter => ("requeue_after", None),
@@ -106,11 +124,11 @@ impl ControllerMetrics {
             }
             RunResult::TimedOut => {
                 self.timeouts.get_or_create(&labels).inc();
-                ("error", Some("TimedOut"))
+                ("error", Some(reasons::TIMED_OUT))
             }
             RunResult::Panicked => {
                 self.panics.get_or_create(&labels).inc();
-                ("error", Some("Panicked"))
+                ("error", Some(reasons::PANICKED))
             }
         };
         self.runs.get_or_create(&ResultLabels { controller: controller.to_owned(), result }).inc();
@@ -118,6 +136,7 @@ impl ControllerMetrics {
             self.errors.get_or_create(&labels).inc();
             self.error_reasons.get_or_create(&ReasonLabels { controller: controller.to_owned(), reason }).inc();
         }
+        result
     }
 }
 

@@ -100,6 +100,8 @@ struct Entry {
     /// Since when a worker has it.
     in_flight: Option<Instant>,
     failures: u32,
+    /// The next run begins no earlier.
+    rests_until: Option<Instant>,
     /// Whether the run in flight began before what made the earlier ones fail has changed.
     is_outdated: bool,
 }
@@ -110,7 +112,10 @@ pub(super) struct State<K> {
     entries: HashMap<Arc<K>, Entry>,
     ready: BTreeMap<(std::cmp::Reverse<Priority>, u64), Arc<K>>,
     delayed: BTreeMap<(Instant, u64), Arc<K>>,
+    /// Keys that are only remembered because of the rest they need, by its end.
+    resting: BTreeMap<(Instant, u64), Arc<K>>,
     arrivals: u64,
+    rest: Duration,
 }
 
 /// Once this many keys were there and none is left, their places are given back: a queue is long after a start, and seldom again.
@@ -129,15 +134,28 @@ pub(super) enum Taken<K> {
 
 impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn new() -> Self {
-        Self { entries: HashMap::new(), ready: BTreeMap::new(), delayed: BTreeMap::new(), arrivals: 0 }
+        Self {
+            entries: HashMap::new(),
+            ready: BTreeMap::new(),
+            delayed: BTreeMap::new(),
+            resting: BTreeMap::new(),
+            arrivals: 0,
+            rest: Duration::ZERO,
+        }
+    }
+
+    /// How long a key rests between the beginnings of two runs.
+    pub(super) fn rest(&mut self, rest: Duration) {
+        self.rest = rest;
     }
 
     /// Wishes for a run of `key` at `due`.
     pub(super) fn add(&mut self, key: K, due: Instant, priority: Priority, reason: &'static str) {
         self.arrivals += 1;
-        let wish = Wish { due, priority, reasons: Reasons::One(reason), arrival: self.arrivals };
         let key = self.entries.get_key_value(&key).map_or_else(|| Arc::new(key), |(known, _)| Arc::clone(known));
         let entry = self.entries.entry(Arc::clone(&key)).or_default();
+        let due = entry.rests_until.map_or(due, |end| due.max(end));
+        let wish = Wish { due, priority, reasons: Reasons::One(reason), arrival: self.arrivals };
         if entry.in_flight.is_some() {
             match &mut entry.wish {
                 Some(waiting) => waiting.merge(wish),
@@ -171,6 +189,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             && let Some(wish) = entry.wish.take()
         {
             entry.in_flight = Some(now);
+            entry.rests_until = (!self.rest.is_zero()).then(|| now + self.rest);
             let reasons = wish.reasons.into_set();
             let request = Request { key: K::clone(&key), reasons, attempt: entry.failures.saturating_add(1) };
             return Taken::Request(request, now.saturating_duration_since(wish.due));
@@ -192,9 +211,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         if let Some(wish) = &entry.wish {
             self.delayed.insert((wish.due, wish.arrival), shared);
         } else if completion == Completion::Done {
-            self.entries.remove(key);
-            if self.entries.is_empty() && self.entries.capacity() > MANY {
-                self.entries = HashMap::new();
+            match entry.rests_until.filter(|end| *end > now) {
+                Some(end) => {
+                    self.arrivals += 1;
+                    self.resting.insert((end, self.arrivals), shared);
+                }
+                None => self.forget(key),
             }
         }
         match completion {
@@ -203,6 +225,13 @@ impl<K: Clone + Eq + Hash> State<K> {
             Completion::Retry(delay) => self.add(key.clone(), now + delay, Priority::Normal, RETRY),
         }
         Some(now.saturating_duration_since(started))
+    }
+
+    fn forget(&mut self, key: &K) {
+        self.entries.remove(key);
+        if self.entries.is_empty() && self.entries.capacity() > MANY {
+            self.entries = HashMap::new();
+        }
     }
 
     /// Makes the next attempt the first.
@@ -222,7 +251,8 @@ impl<K: Clone + Eq + Hash> State<K> {
             due_in: entry.wish.as_ref().map(|wish| wish.due.saturating_duration_since(now)),
             reasons: entry.wish.as_ref().map(|wish| wish.reasons.clone().into_set()).unwrap_or_default(),
         };
-        self.entries.iter().map(look).collect()
+        let is_wanted = |(_, entry): &(&Arc<K>, &Entry)| entry.in_flight.is_some() || entry.wish.is_some();
+        self.entries.iter().filter(is_wanted).map(look).collect()
     }
 
     /// Keys due at `now` that no worker has, by priority.
@@ -242,6 +272,20 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     fn promote(&mut self, now: Instant) {
+        while let Some(first) = self.resting.first_entry()
+            && first.key().0 <= now
+        {
+            let key = first.remove();
+            let is_idle = |entry: &Entry| {
+                entry.wish.is_none()
+                    && entry.in_flight.is_none()
+                    && entry.failures == 0
+                    && entry.rests_until.is_none_or(|end| end <= now)
+            };
+            if self.entries.get(&key).is_some_and(is_idle) {
+                self.forget(&key);
+            }
+        }
         while let Some(first) = self.delayed.first_entry()
             && first.key().0 <= now
         {

@@ -14,12 +14,12 @@ fn api_error(code: u16) -> kube::Error {
 fn watch(lives: Vec<Vec<fn() -> Step>>) -> (impl Stream<Item = Event<u8>>, WatchHealth, Arc<AtomicUsize>) {
     let beginnings = Arc::new(AtomicUsize::new(0));
     let (health, count) = (WatchHealth::default(), Arc::clone(&beginnings));
-    let begin = move || {
+    let begin = move |_| {
         let life = lives[beginnings.fetch_add(1, Ordering::SeqCst)].clone();
         stream::iter(life.into_iter().map(|step| step())).chain(stream::pending()).boxed()
     };
     let backoff = Backoff { base: Duration::from_millis(1), factor: 1.0, cap: Duration::from_millis(1) };
-    (never_ending(begin, backoff, health.clone(), "Test".to_owned()), health, count)
+    (never_ending(begin, InitialList::default(), backoff, health.clone(), "Test".to_owned()), health, count)
 }
 
 async fn next(events: &mut (impl Stream<Item = Event<u8>> + Unpin)) -> Event<u8> {
@@ -60,4 +60,38 @@ async fn a_list_that_fails_says_why_it_is_not_ready() {
     let waited = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
     assert!(waited.is_err(), "there is no event to see");
     assert!(health.check().is_err_and(|why| why.starts_with("failing for 0 s: ")), "{:?}", health.check());
+}
+
+/// What a watch that begins with a streamed list does on an API server: how each life was begun, and the last event.
+async fn streamed(first_life: Vec<fn() -> Step>) -> Vec<InitialList> {
+    let lists = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&lists);
+    let begin = move |list| {
+        let mut begun = seen.lock().unwrap();
+        begun.push(list);
+        let paged: Vec<fn() -> Step> = vec![|| Ok(Event::Init), || Ok(Event::InitDone)];
+        let life = if begun.len() == 1 { first_life.clone() } else { paged };
+        stream::iter(life.into_iter().map(|step| step())).chain(stream::pending()).boxed()
+    };
+    let (backoff, health) = (Backoff::default(), WatchHealth::default());
+    let mut events = Box::pin(never_ending(begin, InitialList::Streamed, backoff, health.clone(), "Test".to_owned()));
+    while !matches!(next(&mut events).await, Event::InitDone) {}
+    assert_eq!(health.check(), Ok(()));
+    drop(events);
+    Arc::into_inner(lists).unwrap().into_inner().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_cannot_be_streamed_is_read_in_pages() {
+    let (streamed_once, fallen_back) =
+        (vec![InitialList::Streamed], vec![InitialList::Streamed, InitialList::default()]);
+    let good: Vec<fn() -> Step> = vec![|| Ok(Event::Init), || Ok(Event::InitApply(1)), || Ok(Event::InitDone)];
+    assert_eq!(streamed(good).await, streamed_once);
+    // Refused, and not understood: begun a second time without an end of the first.
+    assert_eq!(streamed(vec![|| Err(watcher::Error::WatchStartFailed(api_error(422)))]).await, fallen_back);
+    assert_eq!(streamed(vec![|| Ok(Event::Init), || Ok(Event::InitApply(1)), || Ok(Event::Init)]).await, fallen_back);
+    // An API server that is away says nothing of what it can.
+    let away: Vec<fn() -> Step> =
+        vec![|| Err(watcher::Error::WatchStartFailed(api_error(503))), || Ok(Event::Init), || Ok(Event::InitDone)];
+    assert_eq!(streamed(away).await, streamed_once);
 }

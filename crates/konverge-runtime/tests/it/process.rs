@@ -5,13 +5,31 @@ use std::{
     time::Duration,
 };
 
-use konverge_runtime::{Manager, Metrics};
+use konverge_runtime::{
+    Manager, Metrics,
+    telemetry::{self, LogFormat},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpSocket,
+};
 
 /// Not a test by itself: the program under test, run only when the variable is set.
 #[tokio::test]
 async fn program() {
     let Ok(mode) = std::env::var(MODE) else { return };
     let mut manager = Manager::bind(([127, 0, 0, 1], 0).into(), Metrics::new("test", "0")).await.unwrap();
+    if mode == "logging" {
+        manager.log_filter(telemetry::init(LogFormat::Text).unwrap());
+        let address = manager.address();
+        manager.task("ticks", async move {
+            loop {
+                eprintln!("listening on {address}");
+                tracing::debug!("a fine line");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+    }
     if mode == "stubborn" {
         manager.stopping_task("stubborn", std::future::pending());
     }
@@ -44,22 +62,25 @@ struct Program {
 impl Program {
     fn start(mode: &str) -> Self {
         let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "process::program", "--nocapture"]).env(MODE, mode);
+        command.args(["--exact", "process::program", "--nocapture"]).env(MODE, mode).env("RUST_LOG", "info");
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
         let reader = tokio::io::BufReader::new(child.stderr.take().unwrap());
         Self { child, lines: tokio::io::AsyncBufReadExt::lines(reader) }
     }
 
-    async fn says(&mut self, wanted: &str) {
+    /// Waits for a line with this in it, and tells the lines on the way to it and the line.
+    async fn says(&mut self, wanted: &str) -> (Vec<String>, String) {
         let heard = tokio::time::timeout(Duration::from_secs(20), async {
+            let mut before = Vec::new();
             while let Some(line) = self.lines.next_line().await.unwrap() {
                 if line.contains(wanted) {
-                    return true;
+                    return Some((before, line));
                 }
+                before.push(line);
             }
-            false
+            None
         });
-        assert_eq!(heard.await, Ok(true), "it never said {wanted:?}");
+        heard.await.ok().flatten().unwrap_or_else(|| panic!("it never said {wanted:?}"))
     }
 
     fn signal(&self, name: &str) {
@@ -91,4 +112,49 @@ async fn a_second_signal_ends_it_at_once() {
     program.signal("TERM");
     program.says("stopped at once by a second signal").await;
     assert_eq!(program.exit_code().await, Some(3));
+}
+
+/// Status and body, for one who comes from `from`.
+async fn ask_log(from: &str, address: &str, method: &str, filter: &str) -> (u16, String) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+    let mut stream = socket.connect(address.parse().unwrap()).await.unwrap();
+    let request = format!(
+        "{method} /debug/log HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{filter}",
+        filter.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+#[tokio::test]
+async fn the_log_becomes_finer_and_coarser_while_it_runs_and_only_from_here() {
+    let mut program = Program::start("logging");
+    let (_, line) = program.says("listening on ").await;
+    let address = line.rsplit(' ').next().unwrap().to_owned();
+    let here = "127.0.0.1";
+    assert_eq!(ask_log(here, &address, "GET", "").await, (200, "info\n".to_owned()));
+    // Another address of the loopback network is that of a proxy within the pod.
+    for method in ["GET", "PUT", "DELETE"] {
+        assert_eq!(ask_log("127.0.0.6", &address, method, "debug").await.0, 403, "{method}");
+    }
+    let (status, why) = ask_log(here, &address, "PUT", "konverge=loud").await;
+    assert_eq!((status, why.contains("is no filter")), (400, true), "{why}");
+    assert_eq!(ask_log(here, &address, "PUT", &"a".repeat(5000)).await.0, 413);
+
+    assert_eq!(ask_log(here, &address, "PUT", "info,it=debug").await.0, 200);
+    let (before, _) = program.says("the log filter was changed").await;
+    assert!(!before.iter().any(|line| line.contains("a fine line")), "{before:#?}");
+    program.says("a fine line").await;
+    assert_eq!(ask_log(here, &address, "DELETE", "").await, (200, "info\n".to_owned()));
+    program.says("the log filter was changed").await;
+    for _ in 0..5 {
+        let (_, line) = program.says(" ").await;
+        assert!(!line.contains("a fine line"), "{line}");
+    }
+    program.signal("TERM");
+    assert_eq!(program.exit_code().await, Some(0));
 }

@@ -13,6 +13,7 @@ use tokio::{
 
 use super::{AuditEntry, AuditLog, ControlPlane, ManifestError};
 use crate::{
+    fault_proxy::{FaultProxy, ProxyError},
     guard::RunDirectory,
     process::{Process, ProcessError, ProcessSpec, free_port},
 };
@@ -26,6 +27,25 @@ pub struct InstalledOperator {
     account: String,
     kubeconfig: PathBuf,
     directory: RunDirectory,
+}
+
+/// An operator whose way to the API server goes through a fault proxy of its own. Dropping it ends both.
+pub struct ProxiedOperator {
+    /// What befalls it.
+    pub proxy: FaultProxy,
+    /// Its process.
+    pub process: Process,
+}
+
+/// An operator behind a proxy could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxiedError {
+    /// Because of the proxy.
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
+    /// Because of the operator.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
 }
 
 impl ControlPlane {
@@ -65,15 +85,44 @@ impl InstalledOperator {
         binary: &str,
         arguments: &[&str],
     ) -> Result<Process, ProcessError> {
+        let (mut process, address) = self.begin_through(kubeconfig, name, binary, arguments)?;
+        let is_ready = || async { http_get(&address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+        process.ready("become ready", READY_WITHIN, is_ready).await?;
+        Ok(process)
+    }
+
+    /// Like [`start`](Self::start), behind a fault proxy of its own.
+    pub async fn start_behind_proxy(
+        &self,
+        name: &str,
+        binary: &str,
+        arguments: &[&str],
+    ) -> Result<ProxiedOperator, ProxiedError> {
+        let proxy = FaultProxy::start(&self.directory, &self.kubeconfig).await?;
+        let process = self.start_through(proxy.kubeconfig(), name, binary, arguments).await?;
+        Ok(ProxiedOperator { proxy, process })
+    }
+
+    /// Like [`start`](Self::start), and does not wait: for a world in which it cannot be ready. Gives the address of its health port
+    /// too, for [`http_get`].
+    pub fn begin(&self, name: &str, binary: &str, arguments: &[&str]) -> Result<(Process, String), ProcessError> {
+        self.begin_through(&self.kubeconfig, name, binary, arguments)
+    }
+
+    fn begin_through(
+        &self,
+        kubeconfig: &Path,
+        name: &str,
+        binary: &str,
+        arguments: &[&str],
+    ) -> Result<(Process, String), ProcessError> {
         let address = format!("127.0.0.1:{}", free_port().unwrap_or_default());
         let spec = ProcessSpec::new(name, binary)
             .args(["--address", &address])
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .args(arguments.iter().copied());
-        let mut process = Process::start(&self.directory, spec)?;
-        process.ready("become ready", READY_WITHIN, || async { is_ready(&address).await.unwrap_or(false) }).await?;
-        Ok(process)
+        Ok((Process::start(&self.directory, spec)?, address))
     }
 
     /// What it has asked of the API server since the place of the log.
@@ -82,10 +131,14 @@ impl InstalledOperator {
     }
 }
 
-async fn is_ready(address: &str) -> io::Result<bool> {
+/// Asks a program on this machine, such as for `/readyz` or `/metrics`, and gives the status code and the body.
+pub async fn http_get(address: &str, path: &str) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
-    Ok(answer.starts_with("HTTP/1.1 200"))
+    let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let code = code.ok_or_else(|| io::Error::other(format!("no status line in {answer:?}")))?;
+    Ok((code, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()))
 }

@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::ExitStatus,
     time::Duration,
 };
 
@@ -33,9 +34,9 @@ const ATTEMPTS: usize = 3;
 
 pub(super) struct Servers {
     // In the order in which they are to end.
-    _controller_manager: Option<Process>,
+    controller_manager: Option<Process>,
     api_server: Process,
-    _etcd: Process,
+    etcd: Process,
     kubeconfig: PathBuf,
     audit_log: PathBuf,
 }
@@ -63,7 +64,7 @@ impl Servers {
         .await?;
         let controller_manager =
             if controller_manager { Some(start_controller_manager(run, assets, &kubeconfig).await?) } else { None };
-        Ok(Self { _controller_manager: controller_manager, api_server, _etcd: etcd, kubeconfig, audit_log })
+        Ok(Self { controller_manager, api_server, etcd, kubeconfig, audit_log })
     }
 
     pub(super) fn audit_log(&self) -> AuditLog {
@@ -77,6 +78,27 @@ impl Servers {
     pub(super) async fn start_api_server(&mut self) -> Result<(), StartError> {
         self.api_server.start_again()?;
         ready(&mut self.api_server, &self.kubeconfig).await
+    }
+
+    pub(super) fn ended(&mut self) -> Vec<(String, ExitStatus)> {
+        self.processes().filter_map(|process| Some((process.name().to_owned(), process.status()?))).collect()
+    }
+
+    pub(super) async fn start_ended(&mut self) -> Result<(), StartError> {
+        for process in self.processes() {
+            if process.status().is_some() {
+                process.start_again()?;
+            }
+        }
+        if self.api_server.pid().is_none() {
+            return Ok(());
+        }
+        ready(&mut self.api_server, &self.kubeconfig).await
+    }
+
+    /// All of them, those first that others need.
+    fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+        [&mut self.etcd, &mut self.api_server].into_iter().chain(&mut self.controller_manager)
     }
 }
 

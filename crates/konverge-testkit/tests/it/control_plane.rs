@@ -33,6 +33,36 @@ async fn it_serves_and_keeps_its_data_over_a_kill_of_the_api_server() {
 }
 
 #[tokio::test]
+async fn what_somebody_killed_is_named_and_started_again_with_its_data() {
+    let mut control_plane = ControlPlane::start(Options::ours()).await.unwrap();
+    assert_eq!(control_plane.ended(), []);
+    let namespace = control_plane.namespace("keeps").await.unwrap();
+    let maps = Api::<ConfigMap>::namespaced(control_plane.admin_client().await.unwrap(), &namespace);
+    maps.create(&PostParams::default(), &config_map("kept")).await.unwrap();
+
+    let folder = control_plane.run_directory().path().to_owned();
+    for name in ["etcd", "kube-apiserver"] {
+        assert!(
+            Command::new("pkill")
+                .args(["-9", "-f"])
+                .arg(format!("{name} .*{}", folder.display()))
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+    let both = eventually(SOON, || std::future::ready((control_plane.ended().len() == 2).then_some(())));
+    both.await.unwrap();
+    assert_eq!(control_plane.ended()[0].0, "etcd");
+    control_plane.start_ended().await.unwrap();
+    assert_eq!(control_plane.ended(), []);
+    assert!(maps.get("kept").await.is_ok());
+
+    control_plane.kill_api_server().unwrap();
+    assert_eq!(control_plane.ended(), [], "who was asked to end is left alone");
+}
+
+#[tokio::test]
 async fn a_service_account_may_do_nothing_before_it_is_granted() {
     let control_plane = ControlPlane::start(Options::ours()).await.unwrap();
     let namespace = control_plane.namespace("rbac").await.unwrap();

@@ -2,7 +2,13 @@
 
 use std::path::Path;
 
-use konverge_gen::{Files, files::FilesError, reference};
+use konverge_apply::events::EventSink;
+use konverge_gen::{
+    Files,
+    files::FilesError,
+    reference,
+    watching::{self, Series},
+};
 use prometheus_client::registry::Registry;
 
 use super::Operator;
@@ -21,7 +27,8 @@ pub enum GenerateError {
 
 impl Operator {
     /// All generated files: `crds.yaml`, `role.yaml` for a service account in `namespace`, `others.yaml` with what
-    /// else its parts bring, and `reference.md`.
+    /// else its parts bring, `reference.md`, and for those who watch it `dashboard.json` for Grafana and `alerts.yaml` for the Prometheus
+    /// operator.
     pub fn generate(&self, namespace: &str) -> Result<Files, GenerateError> {
         let mut files = Files::default();
         let crds = self.crds(namespace);
@@ -36,7 +43,16 @@ impl Operator {
         if !others.is_empty() {
             files.objects("others.yaml", &others)?;
         }
-        files.text("reference.md", self.reference());
+        let metrics = self.metrics();
+        let (mut table, mut series) = (String::new(), Series::default());
+        metrics.register(|registry: &mut Registry| {
+            (table, series) = (reference::metrics(registry), watching::series(registry));
+        });
+        files.text("reference.md", self.reference(&table));
+        let dashboard = watching::dashboard(self.program, &series);
+        let dashboard = serde_json::to_string_pretty(&dashboard).map_err(GenerateError::Object)?;
+        files.text("dashboard.json", dashboard + "\n");
+        files.objects_apart("alerts.yaml", &[watching::prometheus_rule(self.program, namespace, &series)])?;
         Ok(files)
     }
 
@@ -56,16 +72,24 @@ impl Operator {
         Ok(())
     }
 
-    fn reference(&self) -> String {
+    /// The series that the program has when it runs, all without a value.
+    fn metrics(&self) -> konverge_runtime::Metrics {
         let metrics = konverge_runtime::Metrics::new(self.program, self.version);
         metrics.register(ObjectMetrics::register);
-        let mut series = String::new();
-        metrics.register(|registry: &mut Registry| series = reference::metrics(registry));
+        metrics.register(EventSink::describe);
+        metrics.register(|registry| self.parts.iter().for_each(|part| part.describe(registry)));
+        metrics
+    }
+
+    fn reference(&self, series: &str) -> String {
         let words = reference::words("Condition", CONDITIONS);
+        let reasons = reference::words("Reason", konverge_core::reasons::ALL);
         let annotations = reference::words("Annotation", ANNOTATIONS);
         let flags = reference::flags(&self.command());
+        let codes = reference::words("Exit code", crate::exit::CODES);
         format!(
-            "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n## Flags\n\n{flags}\n## Conditions\n\n{words}\n\
+            "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n## Flags\n\n{flags}\n## Exit codes\n\n{codes}\n## Conditions\n\n{words}\n\
+             ## Reasons\n\nOf conditions, events and `konverge_reconcile_errors_total`, as far as the framework gives them.\n\n{reasons}\n\
              ## Annotations\n\n{annotations}\n## Metrics\n\n{series}",
             self.program
         )

@@ -11,16 +11,13 @@ use konverge_runtime::{
     lease::{Elector, TimingsError},
     manager::RunError,
     object::ObjectKey,
-    telemetry::{self, TelemetryError},
+    telemetry::TelemetryError,
 };
 use kube::Client;
 use serde_json::Value;
 
-use super::{Operator, queues};
-use crate::{
-    metrics::ObjectMetrics,
-    options::{LogFormat, Options},
-};
+use super::{Operator, queues, telemetry::Telemetry};
+use crate::{crds, metrics::ObjectMetrics, options::Options};
 
 /// A program that is about to run, for the parts that put themselves into it.
 pub struct Setup {
@@ -52,6 +49,10 @@ pub enum StartError {
     /// Logging could not be set up.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
+    /// Spans cannot be sent, whatever the collector does.
+    #[cfg(feature = "otlp")]
+    #[error(transparent)]
+    Traces(#[from] konverge_otlp::OtlpError),
     /// The address for health and metrics is not available.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -87,18 +88,20 @@ pub enum StartError {
 }
 
 impl Setup {
-    /// What is left of a selection in a program that was told to look at some namespaces and labels only.
+    /// What is left of a selection in a program that was told to look at some namespaces and labels only; for what it works on.
     pub fn narrowed(&self, selection: Selection) -> Selection {
-        let labels = [selection.label_selector, self.options.selector.clone()];
+        let labels = [selection.label_selector.clone(), self.options.selector.clone()];
         let labels: Vec<String> = labels.into_iter().flatten().collect();
-        Selection {
-            namespaces: if selection.namespaces.is_empty() {
-                self.options.namespaces.clone()
-            } else {
-                selection.namespaces
-            },
-            label_selector: (!labels.is_empty()).then(|| labels.join(",")),
-            field_selector: selection.field_selector,
+        Selection { label_selector: (!labels.is_empty()).then(|| labels.join(",")), ..self.within(selection) }
+    }
+
+    /// What is left of a selection in a program that was told to look at some namespaces only; for what it reads besides. A selection
+    /// that names namespaces itself keeps them.
+    pub fn within(&self, selection: Selection) -> Selection {
+        if selection.namespaces.is_empty() {
+            Selection { namespaces: self.options.namespaces.clone(), ..selection }
+        } else {
+            selection
         }
     }
 
@@ -120,30 +123,47 @@ impl Setup {
 impl Operator {
     /// Runs the program with logs, until a signal or a failure.
     pub(super) fn block_on_run(self, options: Options) -> Result<(), StartError> {
-        telemetry::init(match options.log_format {
-            LogFormat::Text => telemetry::LogFormat::Text,
-            LogFormat::Json => telemetry::LogFormat::Json,
-        })?;
-        tracing::info!(program = self.program, version = self.version, %options, "starting");
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(StartError::Threads)?;
-        runtime.block_on(async { Ok(self.assemble(options).await?.run().await?) })
+        runtime.block_on(async {
+            let telemetry = Telemetry::start(&options, &self)?;
+            tracing::info!(program = self.program, version = self.version, %options, "starting");
+            let filter = telemetry.filter.clone();
+            let run = async {
+                let mut manager = self.assemble(options).await?;
+                manager.log_filter(filter);
+                Ok(manager.run().await?)
+            };
+            let ended = run.await;
+            #[cfg(feature = "otlp")]
+            telemetry.finish().await;
+            ended
+        })
     }
 
     /// The program, ready to run. Nothing is sent before it runs. Logging is left to the caller.
     pub async fn assemble(self, options: Options) -> Result<Manager, StartError> {
-        let Self { program, version, parts } = self;
+        let Self { program, version, .. } = self;
         let metrics = Metrics::new(program, version);
         let grace = Duration::from_secs(options.grace_period);
         let mut manager = Manager::bind(options.address, metrics.clone()).await?.grace(grace);
         let client = client::build(&options.client(), metrics.client()).await?;
-        if options.leader_election {
+        // A dry run writes nothing, not even a lease, and so takes the work away from nobody.
+        if options.leader_election && !options.dry_run {
             let impatient = client::build(&options.client().impatient(), metrics.client()).await?;
             let lease = options.lease(program, impatient.default_namespace())?;
             manager = manager.leader_election(Elector::new(impatient, lease));
         }
-        let (events, publish) = EventSink::new(client.clone(), program, manager.stop_tasks().cancelled_owned());
+        let stop = manager.stop_tasks().cancelled_owned();
+        let events = if options.dry_run {
+            let (events, log) = EventSink::dry_run(stop);
+            manager.stopping_task("events", log);
+            events
+        } else {
+            let (events, publish) = EventSink::new(client.clone(), program, stop);
+            manager.stopping_task("events", publish);
+            events
+        };
         metrics.register(|registry| events.register(registry));
-        manager.stopping_task("events", publish);
         let object_metrics = metrics.register(ObjectMetrics::register);
         let mut setup = Setup {
             caches: Caches::new(client.clone(), program, metrics.caches()),
@@ -159,7 +179,10 @@ impl Operator {
             options,
             queues: Vec::new(),
         };
-        for part in parts {
+        if setup.options.install_crds {
+            crds::install(self.crds(setup.namespace()), &setup.applier, &mut setup.manager);
+        }
+        for part in self.parts {
             part.install(&mut setup).await?;
         }
         let Setup { mut manager, caches, queues, options, .. } = setup;

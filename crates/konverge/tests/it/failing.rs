@@ -5,7 +5,7 @@ use konverge::prelude::*;
 use konverge_testkit::eventually;
 use kube::api::ListParams;
 
-use crate::stage::{LIMIT, Place, Prober, operator};
+use crate::stage::{LIMIT, Place, Probe, Prober, operator};
 
 fn is(status: &'static str, reason: &'static str) -> impl Fn(&konverge::apply::Conditions) -> bool {
     move |conditions| conditions.get("Ready").is_some_and(|ready| ready.status == status && ready.reason == reason)
@@ -35,7 +35,7 @@ async fn row_15_and_18_failures_are_told_apart_and_come_back_at_their_own_pace()
     assert!(pause >= Duration::from_millis(290) && pause < Duration::from_secs(5), "{pause:?}");
     // A permanent failure waits for a change, and a change of the spec makes the next attempt the first.
     assert_eq!(runs.of("permanent").len(), 1);
-    place.merge::<crate::stage::Probe>("permanent", serde_json::json!({"spec": {"behave": "ok"}})).await;
+    place.merge::<Probe>("permanent", serde_json::json!({"spec": {"behave": "ok"}})).await;
     place.says("permanent", is("True", "Reconciled")).await;
     assert_eq!(runs.of("permanent")[1].attempt, 1);
     // A failure that is repeated is one event, counted up.
@@ -90,6 +90,32 @@ async fn an_object_that_does_not_parse_is_reported_and_delays_nobody() {
     place.create_probe("word", "seven").await;
     running.measures(r#"konverge_cache_undecodable_objects{resource="probes"} 1"#).await;
     running.measures(r#"controller_runtime_reconcile_total{controller="probes",result="success"} 1"#).await;
+    // Its readers are told, once for each reason, however often something else happens to it.
+    let events = place.api::<Event>();
+    let told = async |error: &str| {
+        let found = eventually(LIMIT, || async {
+            let events = events.list(&ListParams::default()).await.unwrap().items;
+            let of_word = |event: &&Event| {
+                event.reason.as_deref() == Some("NotUnderstood")
+                    && event.regarding.as_ref().is_some_and(|object| object.name.as_deref() == Some("word"))
+            };
+            let of_word: Vec<_> = events.iter().filter(of_word).cloned().collect();
+            let is_told = of_word.iter().any(|event| event.note.as_ref().is_some_and(|note| note.contains(error)));
+            is_told.then_some(of_word)
+        });
+        found.await.unwrap()
+    };
+    let first = told("left alone until it is mended: invalid digit").await;
+    assert_eq!(first[0].regarding.as_ref().unwrap().uid, place.api::<Probe>().get("word").await.unwrap().metadata.uid);
+    for number in 0..5 {
+        place.annotate("word", "test.konverge.dev/number", Some(&number.to_string())).await;
+    }
+    // Mended, it is worked on.
+    place.merge::<Probe>("word", serde_json::json!({"spec": {"behave": "8"}})).await;
+    running.measures(r#"controller_runtime_reconcile_total{controller="probes",result="success"} 2"#).await;
+    let events = told("invalid digit").await;
+    assert_eq!(events.len(), 1, "{events:#?}");
+    assert!(events[0].series.is_none(), "{events:#?}");
 }
 
 /// The probe as somebody sees it who believes that `behave` is a number in words.

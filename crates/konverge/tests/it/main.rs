@@ -3,8 +3,17 @@
 
 mod admitting;
 mod annotated;
+mod caching;
+mod choosing;
+mod definitions;
+mod dry_run;
 mod failing;
+mod leading;
+mod ordering;
 mod outside;
 mod pausing;
+mod process;
+mod several;
 mod stage;
 mod waking;
+mod watching;

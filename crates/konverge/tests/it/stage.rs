@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
+    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -14,7 +16,11 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tokio::{sync::OnceCell, task::JoinHandle};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::OnceCell,
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 /// How long anything here may take.
@@ -28,6 +34,14 @@ pub(crate) struct ProbeSpec {
     pub behave: String,
 }
 
+/// Another custom resource for tests.
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[kube(group = "test.konverge.dev", version = "v1", kind = "Echo", namespaced, status = "Status")]
+pub(crate) struct EchoSpec {
+    /// What is said back.
+    pub text: String,
+}
+
 /// One control plane for all tests of this binary; it ends with the process.
 pub(crate) async fn control_plane() -> &'static ControlPlane {
     static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
@@ -35,7 +49,8 @@ pub(crate) async fn control_plane() -> &'static ControlPlane {
         .get_or_init(|| async {
             let plane = ControlPlane::start(konverge_testkit::Options::ours()).await.unwrap();
             let mut files = konverge::generate::Files::default();
-            files.objects("crds.yaml", &[<Probe as kube::CustomResourceExt>::crd()]).unwrap();
+            let crds = [<Probe as kube::CustomResourceExt>::crd(), <Echo as kube::CustomResourceExt>::crd()];
+            files.objects("crds.yaml", &crds).unwrap();
             plane.apply(&files.manifest()).await.unwrap();
             plane
         })
@@ -60,8 +75,20 @@ impl Place {
     }
 
     pub(crate) async fn create_probe(&self, name: &str, behave: &str) -> Probe {
-        let probe = Probe::new(name, ProbeSpec { behave: behave.to_owned() });
+        self.create_labelled(name, behave, &[]).await
+    }
+
+    pub(crate) async fn create_labelled(&self, name: &str, behave: &str, labels: &[(&str, &str)]) -> Probe {
+        let mut probe = Probe::new(name, ProbeSpec { behave: behave.to_owned() });
+        probe.labels_mut().extend(labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         self.api::<Probe>().create(&PostParams::default(), &probe).await.unwrap()
+    }
+
+    pub(crate) async fn create_config_map(&self, name: &str, data: &[(&str, &str)]) -> ConfigMap {
+        let mut config_map = ConfigMap::default();
+        config_map.metadata.name = Some(name.to_owned());
+        config_map.data = Some(data.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect());
+        self.api().create(&PostParams::default(), &config_map).await.unwrap()
     }
 
     pub(crate) async fn merge<K>(&self, name: &str, patch: Value) -> K
@@ -94,35 +121,84 @@ impl Place {
 
     /// Runs a program over this namespace with more arguments, until the handle is dropped.
     pub(crate) async fn run(&self, operator: Operator, arguments: &[&str]) -> Running {
-        #[derive(Parser)]
-        struct Arguments {
-            #[command(flatten)]
-            options: Options,
-        }
-        let kubeconfig = control_plane().await.kubeconfig().display().to_string();
-        let common = ["test", "--address=127.0.0.1:0", "--kubeconfig", &kubeconfig, "--namespace", &self.namespace];
-        let options = Arguments::parse_from(common.iter().chain(arguments)).options;
-        let manager = operator.assemble(options).await.unwrap();
-        let (stop, checks, metrics) = (manager.shutdown(), manager.checks().clone(), manager.metrics().clone());
-        let ended = tokio::spawn(async move { manager.run().await.map_err(|error| error.to_string()) });
-        let ready = eventually(LIMIT, || std::future::ready(checks.ready().passed.then_some(())));
-        assert!(ready.await.is_ok(), "{}", checks.ready().text);
-        Running { stop, ended, metrics }
+        let kubeconfig = control_plane().await.kubeconfig();
+        run_as(kubeconfig, operator, &[&["--namespace", &self.namespace], arguments].concat()).await
     }
+}
+
+/// Runs a program with whatever rights the kubeconfig gives, until the handle is dropped. Waits until it is ready.
+pub(crate) async fn run_as(kubeconfig: &Path, operator: Operator, arguments: &[&str]) -> Running {
+    let running = start_as(kubeconfig, operator, arguments).await;
+    running.is_ready().await;
+    running
+}
+
+/// Runs a program without waiting.
+pub(crate) async fn start_as(kubeconfig: &Path, operator: Operator, arguments: &[&str]) -> Running {
+    let kubeconfig = kubeconfig.display().to_string();
+    let common = ["test", "--address=127.0.0.1:0", "--kubeconfig", &kubeconfig];
+    let options = Arguments::parse_from(common.iter().chain(arguments)).options;
+    let manager = operator.assemble(options).await.unwrap();
+    let (stop, checks, metrics) = (manager.shutdown(), manager.checks().clone(), manager.metrics().clone());
+    let address = manager.address();
+    let ended = tokio::spawn(async move { manager.run().await.map_err(|error| error.to_string()) });
+    Running { stop, ended, checks, metrics, address }
+}
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(flatten)]
+    options: Options,
 }
 
 /// A program that runs.
 pub(crate) struct Running {
     stop: CancellationToken,
     ended: JoinHandle<Result<(), String>>,
+    checks: konverge::runtime::checks::Checks,
     metrics: konverge::runtime::Metrics,
+    pub(crate) address: SocketAddr,
 }
 
 impl Running {
+    pub(crate) async fn is_ready(&self) {
+        let ready = eventually(LIMIT, || std::future::ready(self.checks.ready().passed.then_some(())));
+        assert!(ready.await.is_ok(), "{}", self.checks.ready().text);
+    }
+
+    /// Waits until it is not ready, and says this of the reason.
+    pub(crate) async fn lacks(&self, reason: &str) {
+        let lacks = eventually(LIMIT, || {
+            let report = self.checks.ready();
+            std::future::ready((!report.passed && report.text.contains(reason)).then_some(()))
+        });
+        assert!(lacks.await.is_ok(), "{}", self.checks.ready().text);
+    }
+
+    /// What it answers at a path.
+    pub(crate) async fn get(&self, path: &str) -> String {
+        let mut stream = tokio::net::TcpStream::connect(self.address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) async fn ended(self) -> Result<(), String> {
+        tokio::time::timeout(LIMIT, self.ended).await.unwrap().unwrap()
+    }
+
     /// Tells it to stop and waits until it has.
     pub(crate) async fn end(self) -> Result<(), String> {
         self.stop.cancel();
         self.ended.await.unwrap()
+    }
+
+    /// The metrics as they are now.
+    pub(crate) fn scraped(&self) -> String {
+        self.metrics.encode().unwrap()
     }
 
     /// Waits until the metrics contain this line.
@@ -206,6 +282,25 @@ impl Reconcile<Probe> for Prober {
             }
             _ => Ok(Action::Done),
         }
+    }
+}
+
+/// Notes its runs and says the text.
+#[derive(Clone, Default)]
+pub(crate) struct Echoer {
+    pub(crate) runs: Runs,
+}
+
+impl Reconcile<Echo> for Echoer {
+    type Error = Error;
+
+    async fn apply(&self, echo: Arc<Echo>, context: Context<Echo>) -> Result<Action, Error> {
+        self.runs.note(&context);
+        if echo.spec.text == "slow" {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        context.ready(const { Reason::new("Echoed") }, &echo.spec.text);
+        Ok(Action::Done)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The operator, crashed at every one of its writes and told nothing of the success of every one (F01, F02).
+//! The operator, crashed at every one of its writes and told nothing of the success of every one (F01, F02; I1, I5, I6).
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 

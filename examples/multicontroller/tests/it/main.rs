@@ -1,6 +1,9 @@
 //! Both controllers in one process, under exactly the role they generate, against a real API server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod bad_days;
+mod crashing;
+mod collector;
 mod secrecy;
 mod stage;
 mod syncing;

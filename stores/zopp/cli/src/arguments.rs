@@ -18,8 +18,9 @@ Examples:
   zopp secret list --output json
   zopp run -- ./server                          with all secrets in its environment
 
-Workspace, project and environment come from the flags -w, -p and -e, else from ZOPP_WORKSPACE, ZOPP_PROJECT and
-ZOPP_ENVIRONMENT, else from the nearest zopp.toml (zopp.yaml, zopp.yml, zopp.json) at or above the working directory:
+Workspace, project and environment come from the flags -w, -p and -e, else from ZOPP_WORKSPACE,
+ZOPP_PROJECT and ZOPP_ENVIRONMENT, else from the nearest zopp.toml (zopp.yaml, zopp.yml, zopp.json)
+at or above the working directory:
   [defaults]
   workspace = \"acme\"
 
@@ -108,6 +109,19 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         command().debug_assert();
+    }
+
+    /// Where the terminal's width is not known, clap breaks longer lines once more.
+    #[test]
+    fn no_line_of_the_examples_is_broken() {
+        let mut commands = vec![command()];
+        while let Some(command) = commands.pop() {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in after.lines() {
+                assert!(line.chars().count() < 100, "{}: {line}", command.get_name());
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
     }
 
     #[test]

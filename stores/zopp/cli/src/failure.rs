@@ -3,7 +3,7 @@
 use std::{error::Error, fmt::Write, process::ExitCode};
 
 use konverge_zopp_client::{
-    CallError, ConfigError, CredentialsError, FetchError, config_file::FileError, keys::KeyAccessError,
+    CallError, ConfigError, CredentialsError, FetchError, config_file::FileError, error::NO_TLS, keys::KeyAccessError,
 };
 use tonic::Code;
 
@@ -137,7 +137,11 @@ impl Need {
 }
 
 fn next_step(error: &CallError, need: Option<&Need>) -> Option<String> {
+    let says = |beginning: &str| error.server_message().is_some_and(|message| message.starts_with(beginning));
     let text = match (error, error.code()) {
+        (CallError::Unreachable { reason, .. }, _) if reason.contains(NO_TLS) => {
+            "Write http:// if the server is meant to have no TLS; else --server or ZOPP_SERVER names another address."
+        }
         (CallError::Unreachable { reason, .. }, _) if reason.contains("certificate") || reason.contains("tls") => {
             "Name the certificate authority of the server with --tls-ca-cert or ZOPP_TLS_CA_CERT."
         }
@@ -147,15 +151,34 @@ fn next_step(error: &CallError, need: Option<&Need>) -> Option<String> {
         (CallError::Garbage { .. }, _) => {
             "Is this the address of a zopp-server, and does it use TLS exactly if the address begins with https?"
         }
+        (_, Code::InvalidArgument) if says("principal_id") => {
+            "It is the ID that counts, not the name: zopp principal list and zopp principal service-list show both."
+        }
+        (_, Code::Unauthenticated) if says("service principals") => {
+            "Switch to a principal of yours: zopp principal list, zopp principal use <name>."
+        }
         (_, Code::Unauthenticated) => {
             "The server does not know this principal, or the clocks differ; \"zopp principal list\" shows who you are."
         }
         (_, Code::PermissionDenied) => return need.map(Need::sentence),
-        (_, Code::NotFound) => "See what there is: zopp workspace list, zopp project list, zopp environment list.",
+        (_, Code::NotFound) => return error.server_message().and_then(what_there_is).map(str::to_owned),
         (_, Code::Unimplemented) => "This server does not know the command; it may be of an older version.",
         _ => return None,
     };
     Some(text.to_owned())
+}
+
+/// Where to see what there is in place of what the server did not find.
+fn what_there_is(message: &str) -> Option<&'static str> {
+    let Some((kind, rest)) = message.split_once(' ') else { return None };
+    match kind {
+        // Its own words say what to do.
+        _ if rest.contains("ask for") || rest.contains("no permission here") => None,
+        "secret" => Some("See what there is: zopp secret list."),
+        "invite" => Some("See what there is: zopp invite list."),
+        "principal" => Some("See what there is: zopp principal list, zopp principal service-list."),
+        _ => Some("See what there is: zopp workspace list, zopp project list, zopp environment list."),
+    }
 }
 
 macro_rules! plain {
@@ -205,6 +228,21 @@ mod tests {
             "An admin can grant it: zopp permission project-set -w acme -p backend --principal id --role write"
         );
         assert_eq!(need(true, None).sentence(), "Ask the owner or an admin of workspace 'acme' for the write role.");
+    }
+
+    #[test]
+    fn what_is_not_found_is_listed_by_another_command() {
+        for (message, expected) in [
+            ("secret \"K\" not found", Some("zopp secret list.")),
+            ("environment \"dev\" not found", Some("zopp environment list.")),
+            ("principal \"id\" not found", Some("zopp principal service-list.")),
+            ("principal \"id\" has no permission here", None),
+            ("invite not found", Some("zopp invite list.")),
+            ("invite not found; ask for a new one", None),
+        ] {
+            let next = what_there_is(message);
+            assert_eq!(next.and_then(|next| next.rsplit(", ").next()?.rsplit(": ").next()), expected, "{message}");
+        }
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// It is not JSON, for instance because it was cut off.
-    #[error("{} is not valid JSON: {what} at line {line}, column {column}", file.display())]
+    #[error("{} is not valid JSON: {what} at line {line}, column {column}; bring back a whole copy, or move it away and make it anew", file.display())]
     NotJson {
         /// The file.
         file: PathBuf,

@@ -14,6 +14,12 @@ const REFUSED_RETRY: Duration = Duration::from_secs(30);
 /// How the HTTP/2 layer begins its complaint about a peer's bytes; a peer that merely goes away is reported otherwise.
 const NOT_HTTP2: &str = "connection error detected";
 
+/// What rustls says of a peer whose first bytes are not TLS.
+const NOT_TLS: &str = "InvalidContentType";
+
+/// What a server is said to lack that answers a TLS connection in the clear.
+pub const NO_TLS: &str = "does not use TLS";
+
 /// A call that gave no usable answer. Its text names the call, the server and the gRPC code.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
@@ -129,7 +135,8 @@ fn innermost(status: &Status) -> String {
     while let Some(source) = error.source() {
         error = source;
     }
-    error.to_string()
+    let text = error.to_string();
+    if text.contains(NOT_TLS) { format!("the address begins with https://, and the server {NO_TLS}") } else { text }
 }
 
 /// An environment could not be read. Names the environment and never a value.

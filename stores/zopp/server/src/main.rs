@@ -1,6 +1,6 @@
 //! `zopp-server`: the command line of [`konverge_zopp_server`].
 
-use std::process::ExitCode;
+use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
 use konverge_zopp_server::{args::Arguments, run::run};
@@ -10,7 +10,10 @@ use tracing_subscriber::EnvFilter;
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A file or a collector of logs takes colours for text; in a terminal NO_COLOR turns them off.
+    let plain = !std::io::stderr().is_terminal();
+    if plain { log.with_ansi(false) } else { log }.init();
     match run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -75,6 +75,33 @@ fn a_look_inside_tells_how_each_key_stands() {
 }
 
 #[test]
+fn a_key_rests_between_two_runs_and_is_forgotten_then() {
+    let (mut state, now) = (State::new(), Instant::now());
+    let second = Duration::from_secs(1);
+    state.rest(10 * second);
+    state.add(1, now, Priority::Normal, "test");
+    taken(&mut state, now);
+    // While it runs, right after, and by its own wish: not before the ten seconds are over.
+    state.add(1, now + second, Priority::High, "urgent");
+    state.complete(&1, Completion::Retry(Duration::ZERO), now + 2 * second);
+    state.add(1, now + 3 * second, Priority::Normal, "changed");
+    assert_eq!(state.take(now + 3 * second), Taken::NothingUntil(now + 10 * second));
+    assert_eq!(taken(&mut state, now + 10 * second).reasons, BTreeSet::from([RETRY, "changed", "urgent"]));
+    // Others need not wait for it, and what comes later waits no longer than it has to.
+    state.add(2, now + 10 * second, Priority::Normal, "test");
+    assert_eq!(taken(&mut state, now + 10 * second).key, 2);
+    state.complete(&1, Completion::Done, now + 11 * second);
+    state.complete(&2, Completion::Done, now + 11 * second);
+    assert_eq!(state.snapshot(now + 11 * second), []);
+    state.add(1, now + 12 * second, Priority::Normal, "changed");
+    assert_eq!(state.take(now + 12 * second), Taken::NothingUntil(now + 20 * second));
+    taken(&mut state, now + 20 * second);
+    assert_eq!(state.entries.len(), 1, "the other is forgotten");
+    state.complete(&1, Completion::Done, now + 40 * second);
+    assert!(state.entries.is_empty());
+}
+
+#[test]
 fn a_change_does_not_wait_for_the_backoff() {
     let (mut state, now) = (State::new(), Instant::now());
     state.add(1, now, Priority::Normal, "test");

@@ -3,14 +3,16 @@
 use std::time::{Duration, Instant};
 
 use konverge_testkit::eventually;
+use kube::api::DeleteParams;
 use serde_json::json;
 
 use super::stage::{LIMIT, Stage};
 
+/// F03.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_is_away_for_a_while() {
     let stage = Stage::set("down").await;
-    let begun = stage.now();
+    let begun = stage.proxy.mark();
     stage.proxy.down(Duration::from_secs(5));
     // Others reach it, so there is something to catch up with: a change, an object, a copy that drifts.
     stage.change("app", "1").await;
@@ -25,12 +27,13 @@ async fn the_api_server_is_away_for_a_while() {
 
 /// Waits until so many requests were refused, and says how many a second there were.
 async fn refused_a_second(stage: &Stage, count: u64) -> f64 {
-    let (begun, before) = (Instant::now(), stage.now());
+    let (begun, before) = (Instant::now(), stage.proxy.mark());
     let refused = || std::future::ready(stage.proxy.fired().iter().all(|fired| *fired >= count).then_some(()));
     assert!(eventually(LIMIT, refused).await.is_ok(), "{:?}", stage.proxy.fired());
-    f64::from(u32::try_from(stage.now() - before).unwrap()) / begun.elapsed().as_secs_f64()
+    f64::from(u32::try_from(stage.proxy.mark() - before).unwrap()) / begun.elapsed().as_secs_f64()
 }
 
+/// F11; I10: no hot loop.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_slows_down_when_told_to() {
     let stage = Stage::set("throttled").await;
@@ -38,7 +41,7 @@ async fn it_slows_down_when_told_to() {
         ("everything", "- { when: {}, then: { status: { code: 429, retry_after: 1 } } }"),
         ("writes", "- { when: { mutating: true }, then: { status: { code: 429, retry_after: 1 } } }"),
     ] {
-        let begun = stage.now();
+        let begun = stage.proxy.mark();
         stage.befalls(rule);
         stage.proxy.end_connections();
         stage.change("app", value).await;
@@ -52,6 +55,7 @@ async fn it_slows_down_when_told_to() {
     stage.end().await;
 }
 
+/// F12, F02; I5.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tenth_request_fails() {
     let stage = Stage::set("stumbling").await;
@@ -62,7 +66,7 @@ async fn every_tenth_request_fails() {
          - { when: { probability: 0.025 }, then: drop }\n\
          - { when: { phase: after, probability: 0.025 }, then: drop }",
     );
-    let begun = stage.now();
+    let begun = stage.proxy.mark();
     for round in 0..20 {
         let value = format!("round {round}");
         stage.change("app", &value).await;
@@ -80,16 +84,54 @@ async fn every_tenth_request_fails() {
     stage.end().await;
 }
 
+/// I3, I11: said while it lasts, and taken back.
 #[tokio::test(flavor = "multi_thread")]
 async fn permissions_that_come_back_need_no_restart() {
     let stage = Stage::set("forbidden").await;
     stage.befalls("- { when: { mutating: true, resources: [configmaps], times: 3 }, then: { status: { code: 403 } } }");
-    let begun = stage.now();
+    let begun = stage.proxy.mark();
     stage.change("app", "1").await;
     stage.says("app", "Reconciling", "Forbidden").await;
     stage.converges("app", "1").await;
     assert_eq!(stage.proxy.fired(), [3]);
     // The copy, and the status when it fails and when it works.
     assert!(stage.writes(begun).len() <= 5, "{:#?}", stage.writes(begun));
+    stage.end().await;
+}
+
+/// I15: a deletion that cannot go on says why, and ends as soon as it can.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_waits_for_its_copy_and_says_so() {
+    let stage = Stage::set("deletion").await;
+    stage.befalls("- { when: { verbs: [delete], resources: [configmaps] }, then: { status: { code: 403 } } }");
+    stage.syncs().delete("app", &DeleteParams::default()).await.unwrap();
+    stage.says("app", "Reconciling", "Forbidden").await;
+    assert!(stage.copies().get_opt("cms-app").await.unwrap().is_some());
+    stage.proxy.clear();
+    let gone = || async { stage.syncs().get_opt("app").await.unwrap().is_none().then_some(()) };
+    assert!(eventually(LIMIT, gone).await.is_ok(), "{}", stage.operator.logged());
+    assert!(stage.copies().get_opt("cms-app").await.unwrap().is_none());
+    stage.end().await;
+}
+
+/// I10, I16: what fails for ever is tried at a falling rate, and delays nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_whose_copy_is_refused_for_ever_delays_no_other() {
+    let stage = Stage::set("poisoned").await;
+    stage.befalls("- { when: { mutating: true, name: cms-poison }, then: { status: { code: 500 } } }");
+    stage.create("poison", "1").await;
+    let begun = Instant::now();
+    for round in 1..=20 {
+        stage.change("app", &round.to_string()).await;
+        stage.converges("app", &round.to_string()).await;
+    }
+    // Pauses begin at half a second and grow.
+    let tries = stage.proxy.fired()[0];
+    let most = 2.0 + begun.elapsed().as_secs_f64();
+    assert!(f64::from(u32::try_from(tries).unwrap()) <= most, "{tries} tries in {:?}", begun.elapsed());
+    stage.proxy.clear();
+    // Who cannot wait for the end of a pause says so.
+    stage.merge_sync("poison", json!({ "metadata": { "annotations": { "konverge.dev/reconcile-at": "now" } } })).await;
+    stage.converges("poison", "1").await;
     stage.end().await;
 }

@@ -1,11 +1,15 @@
-//! Watches that fail, and lists that do (F04).
+//! Watches that fail or fall silent, and lists that fail (F04, F06).
+
+use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use konverge_testkit::{Verb, eventually, fault_proxy::JournalEntry};
 use kube::{ResourceExt, api::PostParams};
+use serde_json::json;
 
-use super::stage::{Stage, sync};
+use super::stage::{LIMIT, Stage, sync};
 
-/// For how often a watch fails there may be one list, and one more for each of the two kinds, whose connections end.
+/// F04, F06: for how often a watch fails there may be one list, and one more for each of the two kinds, whose connections end.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_befalls_a_watch_the_next_change_arrives() {
     let stage = Stage::set("watches").await;
@@ -25,7 +29,7 @@ async fn whatever_befalls_a_watch_the_next_change_arrives() {
         stage.befalls(rule);
         // So that watches are opened again under the plan.
         stage.proxy.end_connections();
-        let begun = stage.now();
+        let begun = stage.proxy.mark();
         stage.change("app", &value).await;
         stage.converges("app", &value).await;
         // The copy and the status.
@@ -36,10 +40,11 @@ async fn whatever_befalls_a_watch_the_next_change_arrives() {
     stage.end().await;
 }
 
+/// F04: 410 on a continue token.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_whose_continuation_has_expired_begins_anew() {
     // More than a page of objects that nobody works on.
-    let stage = Stage::set_with("continue", async |syncs| {
+    let stage = Stage::set_after("continue", &[], async |syncs| {
         let create = |number| async move {
             let mut sync = sync(&format!("paused-{number}"), "nowhere", "x");
             sync.annotations_mut().insert("konverge.dev/paused".to_owned(), "true".to_owned());
@@ -53,12 +58,48 @@ async fn a_list_whose_continuation_has_expired_begins_anew() {
          - { when: { verbs: [watch], resources: [configmapsyncs.example.io], times: 1 }, then: { error_event: 410 } }",
     );
     stage.proxy.end_connections();
-    let begun = stage.now();
+    let begun = stage.proxy.mark();
     stage.create("app", "1").await;
+    // It is on the first page, so it is worked on before the list is complete.
     stage.converges("app", "1").await;
+    let is_last_page = |entry: &JournalEntry| {
+        entry.asks.verb == Verb::List && entry.asks.parameter("continue").is_some() && entry.told == Some(200)
+    };
+    let is_complete = || {
+        let asked = stage.proxy.asked_since(begun);
+        std::future::ready(asked.entries().iter().any(is_last_page).then_some(()))
+    };
+    eventually(LIMIT, is_complete).await.unwrap();
     assert_eq!(stage.proxy.fired(), [2, 1]);
+    stage.change("app", "2").await;
+    stage.converges("app", "2").await;
     assert!(stage.lists(begun) <= 4, "{} lists", stage.lists(begun));
-    // The finalizer, the copy, the label and the status; what was listed again is not written again.
-    assert_eq!(stage.writes(begun).len(), 4, "{:#?}", stage.writes(begun));
+    // The finalizer, the copy, the label and the status, and two for the change; what was listed again is not written again.
+    assert_eq!(stage.writes(begun).len(), 6, "{:#?}", stage.writes(begun));
+    stage.end().await;
+}
+
+/// A watch lasts a minute, and one that is silent for five seconds more is given up; then there is a pause of up to two.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// F06: both watches die, and what each of them would have told arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_has_died_without_a_word_is_noticed() {
+    let stage = Stage::set("frozen").await;
+    stage.create("other", "0").await;
+    stage.converges("other", "0").await;
+    stage.befalls(
+        "- { when: { phase: body, verbs: [watch], resources: [configmapsyncs.example.io], times: 1 }, then: freeze }\n\
+         - { when: { phase: body, verbs: [watch], resources: [configmaps], times: 1 }, then: freeze }",
+    );
+    let begun = stage.proxy.mark();
+    stage.change("app", "1").await;
+    stage.merge_copy("cms-other", json!({ "data": { "value": "drift" } })).await;
+    stage.converges_within(SILENCE, "app", "1").await;
+    stage.converges_within(SILENCE, "other", "0").await;
+    assert_eq!(stage.proxy.fired(), [1, 1]);
+    // Two for the change and one for the drift. Watches go on where they ended.
+    assert!(stage.writes(begun).len() <= 4, "{:#?}", stage.writes(begun));
+    assert!(stage.lists(begun) <= 2, "{} lists", stage.lists(begun));
     stage.end().await;
 }

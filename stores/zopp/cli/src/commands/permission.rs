@@ -21,8 +21,9 @@ Examples:
   zopp permission env-set -w acme -p backend -e production --principal 0190…57 --role write
   zopp permission list -w acme --output json
 
-A role counts in its place and in all below it: admin can all that write can, write all that read can. For a service
-principal it is what it may do; for a principal of a person it is a ceiling on what the person may do.";
+A role counts in its place and in all below it: admin can all that write can, write all that read
+can. For a service principal it is what it may do; for a principal of a person it is a ceiling on
+what the person may do.";
 
 /// `zopp permission`
 #[derive(Debug, Subcommand)]

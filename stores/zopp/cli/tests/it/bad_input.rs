@@ -89,7 +89,10 @@ fn a_malformed_configuration_is_named_without_its_content() {
     );
     check(&config("me", SEED), ": principals[0].id: not a UUID");
     check(&config(ID, &"ab".repeat(32)), ": principals[0].public_key: does not belong to the private key beside it");
-    check(&config(ID, SEED)[..150], " is not valid JSON: it ends too early at line 2, column 43");
+    check(
+        &config(ID, SEED)[..150],
+        " is not valid JSON: it ends too early at line 2, column 43; bring back a whole copy, or move it away and make it anew",
+    );
     check(&config(ID, SEED).replace("\"laptop\"}", "\"gone\"}"), " holds no principal named \"gone\"; it has laptop");
     check(r#"{"principals":[]}"#, " holds no principal; run \"zopp join\" first");
 }

@@ -27,8 +27,8 @@ Examples:
   zopp principal create ci --service -w acme        a service; give it a role with zopp permission set
   zopp principal create operator --service -w acme --credentials-file operator.json
 
-The credentials file holds that one principal with its private keys, in the form of ~/.zopp/config.json and readable
-by you only: what the operator takes as --credentials.";
+The credentials file holds that one principal with its private keys, in the form of
+~/.zopp/config.json and readable by you only: what the operator takes as --credentials.";
 
 /// `zopp principal create`
 #[derive(Debug, Args)]

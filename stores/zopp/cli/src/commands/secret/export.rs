@@ -103,6 +103,16 @@ pub(in crate::commands) async fn snapshot(client: &Client, name: &EnvironmentNam
 }
 
 fn write(file: &Path, exported: &Exported) -> Outcome {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(missing) = folder.filter(|folder| !folder.is_dir()) {
+        return Err(Failure::new(format!("cannot write {}: {} is no folder", file.display(), missing.display()))
+            .next("Make the folder first, or name another file."));
+    }
+    if file == Path::new("json") {
+        eprintln!(
+            "Note: this makes a file named json; for JSON the format stands first: zopp --output json secret export"
+        );
+    }
     private_file::replace(file, exported.dotenv()?.as_bytes())
         .map_err(|source| Failure::new(format!("cannot write {}", file.display())).because(source))?;
     let (file, count) = (file.display().to_string(), exported.snapshot.values.len());

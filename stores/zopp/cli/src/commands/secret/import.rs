@@ -23,8 +23,8 @@ Examples:
   zopp secret import -e dev -i .env
   zopp secret export -e dev | zopp secret import -e staging
 
-Lines that cannot be understood are reported and skipped. $NAME stands for an earlier line of the file, never for a
-variable of the shell.";
+Lines that cannot be understood are reported and skipped. $NAME stands for an earlier line of the
+file, never for a variable of the shell.";
 
 /// `zopp secret import`
 #[derive(Debug, Args)]

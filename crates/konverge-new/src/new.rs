@@ -20,6 +20,8 @@ use crate::{
 
 /// The operator that is to be made.
 #[derive(Debug, Clone, Args)]
+// clap names a group of arguments after the type, and the command `new` has one of that name already.
+#[group(skip)]
 pub struct New {
     /// Its name: of the crate, the program, the service account and the lease
     pub name: String,

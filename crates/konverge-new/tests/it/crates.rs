@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
-use konverge_cli::{New, NewError};
+use konverge_new::{New, NewError};
 
 fn new(name: &str) -> New {
     New { name: name.to_owned(), kind: "Proxy".to_owned(), group: "acme.dev".to_owned(), konverge: None }

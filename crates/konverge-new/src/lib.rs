@@ -1,4 +1,4 @@
-//! `konverge new`: makes the crate of an operator.
+//! Makes the crate of an operator: what `konverge new` does.
 //!
 //! What it makes is the crate in `template/`, a member of this workspace that is compiled, linted and tested like any other, under other
 //! names: [`names`] says which names are good, [`words`] puts them in, [`manifest`] makes a `Cargo.toml` that stands alone,

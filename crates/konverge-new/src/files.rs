@@ -11,7 +11,7 @@ pub const MANIFEST: &str = include_str!("../template/Cargo.toml");
 pub const SOURCES: [&str; 3] = [
     include_str!("../template/src/lib.rs"),
     include_str!("../template/tests/it/life.rs"),
-    include_str!("../../../crates/konverge/src/prelude.rs"),
+    include_str!("../../konverge/src/prelude.rs"),
 ];
 
 /// What the template has, under the paths of the crate that is made. What hides or rules this repository if it were called by its name

@@ -1,0 +1,156 @@
+//! When to call somebody, what it means, and what to do.
+
+use serde_json::{Value, json};
+
+use super::expression::{Series, complete};
+
+pub(super) struct Alert {
+    name: &'static str,
+    pub(super) expression: &'static str,
+    /// How long it has to be so.
+    since: &'static str,
+    severity: &'static str,
+    /// What it means, in one line with labels in it.
+    summary: &'static str,
+    /// What to do.
+    runbook: &'static str,
+}
+
+impl Alert {
+    pub(super) fn is_of(&self, series: &Series) -> bool {
+        series.have(self.expression)
+    }
+
+    pub(super) fn json(&self, program: &str) -> Value {
+        json!({
+            "alert": self.name,
+            "expr": complete(self.expression, program),
+            "for": self.since,
+            "labels": { "severity": self.severity, "program": program },
+            "annotations": { "summary": complete(self.summary, program), "runbook": self.runbook },
+        })
+    }
+}
+
+pub(super) const ALERTS: &[Alert] = &[
+    Alert {
+        name: "OperatorAbsent",
+        expression: r#"absent(konverge_build_info{program="$program"})"#,
+        since: "10m",
+        severity: "critical",
+        summary: "No replica of $program is scraped",
+        runbook: "Nothing is reconciled; what is in the cluster stays as it is. Look at the pods of the deployment and at their last log lines, and at whether Prometheus finds them.",
+    },
+    Alert {
+        name: "OperatorLeaderMissing",
+        expression: "max by (namespace, job, name) (leader_election_master_status $mine) < 1",
+        since: "2m",
+        severity: "critical",
+        summary: "No replica of $program holds the lease {{ $labels.name }}",
+        runbook: "Replicas stand by and nobody works. Look at the log for why the lease cannot be taken (permission, API server), and at the holder in `kubectl get lease`.",
+    },
+    Alert {
+        name: "OperatorCheckFails",
+        expression: r#"min by (namespace, job, instance, kind, check) (konverge_check_status{kind!="warning"} $mine) < 1"#,
+        since: "10m",
+        severity: "warning",
+        summary: "The {{ $labels.kind }} check {{ $labels.check }} of $program fails on {{ $labels.instance }}",
+        runbook: "A watch, a source outside or a server of the program does not work. `/readyz?verbose` on that replica says why; most causes are a missing definition, a missing permission or a system that is away, and it recovers by itself.",
+    },
+    Alert {
+        name: "OperatorWarns",
+        expression: r#"min by (namespace, job, instance, check) (konverge_check_status{kind="warning"} $mine) < 1"#,
+        since: "30m",
+        severity: "warning",
+        summary: "{{ $labels.check }} of $program needs a person",
+        runbook: "The work is done, but it will not be for ever. `/readyz?verbose` on that replica says what is wrong.",
+    },
+    Alert {
+        name: "OperatorRunsFail",
+        expression: "sum by (namespace, job, controller) (rate(controller_runtime_reconcile_errors_total[10m]) $mine) > 0",
+        since: "30m",
+        severity: "warning",
+        summary: "Runs of {{ $labels.controller }} in $program keep failing",
+        runbook: "Some objects are not as they should be. `konverge_reconcile_errors_total` by reason tells why, and the events and conditions of the objects tell which. They are tried again with growing pauses.",
+    },
+    Alert {
+        name: "OperatorPanics",
+        expression: "sum by (namespace, job, controller) (increase(controller_runtime_reconcile_panics_total[30m]) $mine) > 0",
+        since: "0m",
+        severity: "warning",
+        summary: "Runs of {{ $labels.controller }} in $program panic",
+        runbook: "A bug in the operator. Only the objects concerned suffer. Report the log line with \"panicked\"; annotate the object with konverge.dev/paused=true if it does harm.",
+    },
+    Alert {
+        name: "OperatorQueueStuck",
+        expression: "max by (namespace, job, controller) (workqueue_longest_running_processor_seconds $mine) > 600",
+        since: "5m",
+        severity: "warning",
+        summary: "A run of {{ $labels.controller }} in $program takes more than ten minutes",
+        runbook: "A worker is stuck; the liveness check will restart the program where that helps. `/debug/queues` (with --debug-queues) names the object.",
+    },
+    Alert {
+        name: "OperatorQueueGrows",
+        expression: "min_over_time((sum by (namespace, job, controller) (workqueue_depth $mine))[30m:1m]) > 100",
+        since: "0m",
+        severity: "warning",
+        summary: "More than 100 objects have waited for {{ $labels.controller }} of $program for half an hour",
+        runbook: "Workers do not keep up. Look at how long runs take and at the answers of the API server; more workers help where runs wait for others.",
+    },
+    Alert {
+        name: "OperatorObjectsStalled",
+        expression: r#"sum by (namespace, job, controller, reason) (konverge_objects_by_condition{type="Stalled",status="True"} $mine) > 0"#,
+        since: "15m",
+        severity: "warning",
+        summary: "{{ $value }} objects of {{ $labels.controller }} in $program are stalled: {{ $labels.reason }}",
+        runbook: "Trying again will not help: somebody has to change the objects, or what they refer to. Their condition Stalled says what is wrong.",
+    },
+    Alert {
+        name: "OperatorObjectsPaused",
+        expression: "sum by (namespace, job, controller) (konverge_paused_objects $mine) > 0",
+        since: "24h",
+        severity: "info",
+        summary: "{{ $value }} objects of {{ $labels.controller }} in $program have been paused for a day",
+        runbook: "Nothing is done for them on purpose. Take the annotation konverge.dev/paused away if nobody knows why it is there.",
+    },
+    Alert {
+        name: "OperatorObjectsUndecodable",
+        expression: "sum by (namespace, job, resource) (konverge_cache_undecodable_objects $mine) > 0",
+        since: "15m",
+        severity: "warning",
+        summary: "{{ $value }} objects of {{ $labels.resource }} are not what $program takes them for",
+        runbook: "Program and definition differ, or an object was stored before a schema was made. The log names the objects; they are left alone until they can be read.",
+    },
+    Alert {
+        name: "OperatorApiRequestsFail",
+        expression: r#"sum by (namespace, job, code) (rate(rest_client_requests_total{code=~"5..|429|403|<error>"}[10m]) $mine) > 0.1"#,
+        since: "15m",
+        severity: "warning",
+        summary: "The API server answers $program with {{ $labels.code }}",
+        runbook: "403: the role is not the generated one; apply role.yaml. 429: too many requests of somebody. 5xx or <error>: the API server or the way to it is ill.",
+    },
+    Alert {
+        name: "OperatorWebhooksFail",
+        expression: r#"sum by (namespace, job, webhook) (rate(controller_runtime_webhook_requests_total{code=~"5.."}[10m]) $mine) > 0"#,
+        since: "10m",
+        severity: "critical",
+        summary: "The webhook {{ $labels.webhook }} of $program fails",
+        runbook: "Whoever creates or changes such objects is refused, or not checked, as its failure policy says. The log tells the cause.",
+    },
+    Alert {
+        name: "OperatorWebhookCertificateEnds",
+        expression: "min by (namespace, job, instance) (konverge_webhook_certificate_expiry_timestamp_seconds $mine) - time() < 86400",
+        since: "10m",
+        severity: "critical",
+        summary: "The certificate of the webhooks of $program ends within a day on {{ $labels.instance }}",
+        runbook: "It is renewed by itself where it is self-made; then the log says what prevents it. Otherwise replace the files.",
+    },
+    Alert {
+        name: "OperatorSourceFails",
+        expression: "sum by (namespace, job, source) (rate(konverge_external_errors_total[10m]) $mine) > 0",
+        since: "30m",
+        severity: "warning",
+        summary: "The source {{ $labels.source }} of $program keeps failing",
+        runbook: "Changes outside are not heard of; what is known stays in force. The reason is a label of konverge_external_errors_total, and /readyz?verbose has the words.",
+    },
+];

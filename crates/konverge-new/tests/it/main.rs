@@ -1,0 +1,4 @@
+//! What `konverge new` makes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod crates;

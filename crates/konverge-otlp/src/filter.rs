@@ -1,0 +1,51 @@
+//! Which spans and log lines are sent.
+
+use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter, subscriber::Interest};
+use tracing_subscriber::{
+    layer::{Context, Filter},
+    registry::LookupSpan,
+};
+
+/// Where kube opens a span for each request, at a level that no log shows.
+const REQUESTS: &str = "kube_client::client::builder";
+
+/// Everything of level `info` and above, and the requests to the API server that belong to such a span. Those of watches and leases
+/// belong to none: each would be a trace of its own that says nothing.
+pub(crate) fn exported() -> Exported {
+    Exported
+}
+
+pub(crate) struct Exported;
+
+fn is_request(metadata: &Metadata<'_>) -> bool {
+    metadata.is_span() && metadata.target() == REQUESTS
+}
+
+/// The exporter's own words about itself would be exported, which makes more of them.
+fn is_own(metadata: &Metadata<'_>) -> bool {
+    metadata.target().starts_with("opentelemetry")
+}
+
+fn is_coarse(metadata: &Metadata<'_>) -> bool {
+    *metadata.level() <= Level::INFO && !is_own(metadata)
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Filter<S> for Exported {
+    fn enabled(&self, metadata: &Metadata<'_>, context: &Context<'_, S>) -> bool {
+        is_coarse(metadata) || is_request(metadata) && context.lookup_current().is_some()
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if is_coarse(metadata) {
+            Interest::always()
+        } else if is_request(metadata) {
+            Interest::sometimes()
+        } else {
+            Interest::never()
+        }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::DEBUG)
+    }
+}

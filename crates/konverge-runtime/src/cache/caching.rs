@@ -1,0 +1,80 @@
+//! How a cache is filled, what it keeps, and how it is looked into.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Store, store::Transform};
+use crate::watch::{InitialList, WatchOptions};
+
+/// How a cache is filled, what it keeps, and how it is looked into. What is not said is as [`WatchOptions`] has it.
+pub struct Caching<K> {
+    pub(super) watching: Watching,
+    pub(super) transform: Option<Transform<K>>,
+    pub(super) indexes: Vec<Declare<K>>,
+}
+
+type Declare<K> = Arc<dyn Fn(&Store<K>) + Send + Sync>;
+
+/// What two who share a cache must agree about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Watching {
+    pub(super) initial_list: InitialList,
+    pub(super) timeout: Duration,
+}
+
+impl Default for Watching {
+    fn default() -> Self {
+        let WatchOptions { initial_list, timeout, .. } = WatchOptions::default();
+        Self { initial_list, timeout }
+    }
+}
+
+// Derived, they would ask for as much of `K`.
+impl<K> Default for Caching<K> {
+    fn default() -> Self {
+        Self { watching: Watching::default(), transform: None, indexes: Vec::new() }
+    }
+}
+
+impl<K> Clone for Caching<K> {
+    fn clone(&self) -> Self {
+        let (transform, indexes) = (self.transform.clone(), self.indexes.clone());
+        Self { watching: self.watching, transform, indexes }
+    }
+}
+
+impl<K: kube::Resource + Send + Sync + 'static> Caching<K> {
+    /// How what exists is read at the beginning.
+    #[must_use]
+    pub fn initial_list(mut self, list: InitialList) -> Self {
+        self.watching.initial_list = list;
+        self
+    }
+
+    /// How long one watch lasts before the next begins where it ended, a minute unless said; see [`WatchOptions::timeout`].
+    #[must_use]
+    pub fn watch_timeout(mut self, timeout: Duration) -> Self {
+        self.watching.timeout = timeout;
+        self
+    }
+
+    /// Takes from each object what nobody here reads, before it is stored; changes of that are still seen. Its name, namespace, uid,
+    /// version and generation stay whatever `drop` does. A cache with such a function is shared with nobody.
+    ///
+    /// What is taken away is missing from every comparison too. Leave the status of a kind alone whose status is written.
+    #[must_use]
+    pub fn transform(mut self, drop: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
+        self.transform = Some(Arc::new(drop));
+        self
+    }
+
+    /// Keeps an index by what this function takes from an object, for [`Store::find`].
+    #[must_use]
+    pub fn index<V, By>(mut self, by: By) -> Self
+    where
+        V: Clone + Eq + std::hash::Hash + Send + Sync + 'static,
+        By: Fn(&K) -> Vec<V> + Copy + Send + Sync + 'static,
+    {
+        self.indexes.push(Arc::new(move |store| store.declare_index(by)));
+        self
+    }
+}

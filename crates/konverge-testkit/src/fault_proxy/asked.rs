@@ -1,0 +1,78 @@
+//! What was asked in a stretch of a run, as tests count it.
+
+use super::{
+    FaultProxy,
+    journal::{JournalEntry, Reached},
+};
+use crate::api_request::Verb;
+
+/// The requests from a place in the journal on, in the order of their arrival.
+#[derive(Debug, Clone)]
+pub struct Asked(Vec<JournalEntry>);
+
+impl FaultProxy {
+    /// Where the journal ends now, for [`asked_since`](Self::asked_since).
+    pub fn mark(&self) -> usize {
+        self.journal().len()
+    }
+
+    /// What was asked since the mark.
+    pub fn asked_since(&self, mark: usize) -> Asked {
+        Asked(self.journal().into_iter().skip(mark).collect())
+    }
+}
+
+impl Asked {
+    /// All of it.
+    pub fn entries(&self) -> &[JournalEntry] {
+        &self.0
+    }
+
+    /// What changed objects, or might have, such as what is not answered yet: `patch configmaps shop/a`. Leases, which are renewed with
+    /// time, and events, which say what is known already, do not count.
+    pub fn writes(&self) -> Vec<String> {
+        let counts = |entry: &&JournalEntry| {
+            let is_under_way = entry.mutation.is_some() && entry.reached == Reached::Server;
+            (is_under_way || entry.is_committed()) && !["events", "leases"].contains(&entry.asks.resource.as_str())
+        };
+        self.0.iter().filter(counts).map(|entry| entry.asks.to_string()).collect()
+    }
+
+    /// How often a list began; its further pages do not count.
+    pub fn lists(&self) -> usize {
+        let begins =
+            |entry: &&JournalEntry| entry.asks.verb == Verb::List && entry.asks.parameter("continue").is_none();
+        self.0.iter().filter(begins).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, StatusCode, Uri};
+
+    use super::{super::journal::Journal, *};
+    use crate::api_request::ApiRequest;
+
+    #[test]
+    fn writes_are_what_was_committed_and_lists_are_their_first_pages() {
+        let journal = Journal::default();
+        for (method, uri, code) in [
+            (Method::PATCH, "/api/v1/namespaces/shop/configmaps/a", StatusCode::OK),
+            (Method::PATCH, "/api/v1/namespaces/shop/configmaps/b", StatusCode::CONFLICT),
+            (Method::PATCH, "/apis/coordination.k8s.io/v1/namespaces/shop/leases/a", StatusCode::OK),
+            (Method::POST, "/apis/events.k8s.io/v1/namespaces/shop/events", StatusCode::CREATED),
+            (Method::GET, "/api/v1/configmaps?limit=500", StatusCode::OK),
+            (Method::GET, "/api/v1/configmaps?limit=500&continue=x", StatusCode::OK),
+            (Method::GET, "/api/v1/configmaps?watch=true", StatusCode::OK),
+        ] {
+            let asks = ApiRequest::parse(&method, &uri.parse::<Uri>().unwrap());
+            journal.begin(asks, uri.to_owned()).answered(code);
+        }
+        let uri = "/api/v1/namespaces/shop/configmaps/c";
+        let asks = ApiRequest::parse(&Method::DELETE, &uri.parse::<Uri>().unwrap());
+        journal.begin(asks, uri.to_owned()).forwarded();
+        let asked = Asked(journal.entries());
+        assert_eq!(asked.writes(), ["patch configmaps shop/a", "delete configmaps shop/c"]);
+        assert_eq!((asked.lists(), asked.entries().len()), (1, 8));
+    }
+}

@@ -1,0 +1,80 @@
+//! Applying definitions at the start of a program.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::future::join_all;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge_apply::Applier;
+use konverge_core::{backoff::Backoff, error::in_one_line};
+use konverge_runtime::Manager;
+use kube::{Api, ResourceExt};
+use tokio::time::Instant;
+
+use super::{check, established};
+use crate::error::Error;
+
+/// The pause between two looks at a definition that is not established yet, which takes a fraction of a second.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// A definition that takes longer to be established is applied once more.
+const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Lets the program apply its definitions when it runs. It is not ready until all of them are established; what keeps one from it is
+/// tried again with growing pauses, so that a person or an API server that comes back mends it without a restart.
+pub(crate) fn install(definitions: Vec<CustomResourceDefinition>, applier: &Applier, manager: &mut Manager) {
+    let mut installations = Vec::new();
+    for definition in definitions {
+        let state = Arc::new(Mutex::new(Err("not applied yet".to_owned())));
+        let (name, seen) = (definition.name_any(), Arc::clone(&state));
+        manager.checks().readiness(format!("definition of {name}"), move || {
+            seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        });
+        installations.push(bring(definition, applier.clone(), move |now| {
+            *state.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        }));
+    }
+    manager.task("definitions", async {
+        join_all(installations).await;
+        std::future::pending::<()>().await;
+    });
+}
+
+/// Tries until it works, and says how it stands.
+async fn bring(definition: CustomResourceDefinition, applier: Applier, say: impl Fn(Result<(), String>)) {
+    let (name, backoff, mut attempt) = (definition.name_any(), Backoff::default(), 0_u32);
+    while let Err(error) = try_once(&definition, &applier).await {
+        attempt = attempt.saturating_add(1);
+        let pause = backoff.delay(attempt, rand::random());
+        let why = in_one_line(&error);
+        tracing::warn!(definition = name, error = why, retry_after = ?pause, "cannot bring a definition");
+        say(Err(why));
+        tokio::time::sleep(pause).await;
+    }
+    say(Ok(()));
+}
+
+async fn try_once(definition: &CustomResourceDefinition, applier: &Applier) -> Result<(), Error> {
+    let name = definition.name_any();
+    let api = Api::<CustomResourceDefinition>::all(applier.client().clone());
+    let found = api.get_opt(&name).await?;
+    if let Some(found) = &found {
+        check(found, definition)?;
+    }
+    let done = applier.apply(definition, found.as_ref()).await?;
+    if applier.is_dry_run() {
+        tracing::info!(definition = name, outcome = ?done.outcome, "dry run: would apply");
+        return Ok(());
+    }
+    let (mut now, begun) = (done.object, Instant::now());
+    while let Err(why) = established(&now) {
+        if begun.elapsed() > ESTABLISHED_WITHIN {
+            return Err(Error::transient("NotEstablished", format!("{name} is not established: {why}")));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+        now = api.get(&name).await?;
+    }
+    tracing::info!(definition = name, outcome = ?done.outcome, "the definition is established");
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! Why a run failed, and what is said of it.
+
+use konverge_apply::{ApplyError, conditions::Reason};
+use konverge_core::{
+    error::{Classify, ErrorClass, in_one_line},
+    reasons,
+};
+
+use crate::{error::Error, report::Verdict};
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError<E> {
+    /// In the author's code.
+    #[error(transparent)]
+    Author(E),
+    /// Around it.
+    #[error(transparent)]
+    Engine(Error),
+}
+
+impl<E: Classify> Classify for RunError<E> {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Author(error) => error.class(),
+            Self::Engine(error) => error.class(),
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Author(error) => error.reason(),
+            Self::Engine(error) => error.reason(),
+        }
+    }
+}
+
+impl<E> From<ApplyError> for RunError<E> {
+    fn from(error: ApplyError) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
+impl<E> From<Error> for RunError<E> {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// What is said of a run that failed.
+pub(super) struct Failure {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    pub(super) is_stalled: bool,
+}
+
+impl Failure {
+    pub(super) fn of<E: std::error::Error + Classify>(error: &E) -> Self {
+        let is_stalled = matches!(error.class(), ErrorClass::Permanent);
+        Self { reason: error.reason(), message: in_one_line(error), is_stalled }
+    }
+
+    pub(super) fn verdict(&self) -> Verdict {
+        let reason = Reason::parse(self.reason).unwrap_or(const { Reason::new(reasons::FAILED) });
+        let message = self.message.clone();
+        if self.is_stalled { Verdict::Stalled { reason, message } } else { Verdict::Retrying { reason, message } }
+    }
+}

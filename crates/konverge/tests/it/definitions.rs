@@ -1,0 +1,92 @@
+//! A program that brings its own definitions.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge::{Operator, apply::Conditions, prelude::*};
+use konverge_testkit::{RoleUse, eventually};
+use kube::{
+    Api, CustomResourceExt,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::stage::{LIMIT, Place, control_plane, run_as};
+
+const PROGRAM: &str = "konverge-definitions";
+
+/// A kind that nobody else brings.
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[kube(group = "test.konverge.dev", version = "v1", kind = "Gadget", namespaced, status = "Status")]
+struct GadgetSpec {
+    size: u32,
+}
+
+struct Nothing;
+
+impl Reconcile<Gadget> for Nothing {
+    type Error = Error;
+
+    async fn apply(&self, _: Arc<Gadget>, _: Context<Gadget>) -> Result<Action, Error> {
+        Ok(Action::Done)
+    }
+}
+
+fn program() -> Operator {
+    Operator::new(PROGRAM, "0").may_install_crds(true).controller(Controller::new(Nothing))
+}
+
+#[test]
+fn what_installing_takes_is_granted_only_to_those_who_ask() {
+    let may = |operator: &Operator| {
+        let rules = operator.grant("home").everywhere;
+        rules
+            .into_iter()
+            .any(|rule| rule.resources.unwrap_or_default().contains(&"customresourcedefinitions".to_owned()))
+    };
+    assert!(may(&program()));
+    assert!(!may(&program().may_install_crds(false)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_33_definitions_are_brought_upgraded_and_never_lose_what_is_stored() {
+    let (place, cluster) = (Place::new().await, control_plane().await);
+    // The role alone; the program brings the definition.
+    let mut files = konverge::generate::Files::default();
+    files.objects("role.yaml", &program().grant(&place.namespace).objects().unwrap()).unwrap();
+    let account = cluster.install(PROGRAM, &place.namespace, &files.manifest()).await.unwrap();
+    let arguments = ["--namespace", place.namespace.as_str(), "--install-crds"];
+    let definitions = Api::<CustomResourceDefinition>::all(place.client.clone());
+    let name = Gadget::crd_name();
+    assert!(definitions.get_opt(name).await.unwrap().is_none());
+
+    // Ready means that the kind is there.
+    let running = run_as(account.kubeconfig(), program(), &arguments).await;
+    let gadgets: Api<Gadget> = place.api();
+    gadgets.create(&PostParams::default(), &Gadget::new("one", GadgetSpec { size: 1 })).await.unwrap();
+    let is_ready = |conditions: &Conditions| conditions.is_true("Ready");
+    let worked = eventually(LIMIT, || async {
+        gadgets.get("one").await.unwrap().status.filter(|status| is_ready(&status.conditions))
+    });
+    worked.await.unwrap();
+    running.end().await.unwrap();
+    let requests = account.requests(&cluster.audit_log().unwrap()).unwrap();
+    let used = RoleUse::of(&requests, &program().grant("home").rules());
+    assert!(used.refused.is_empty() && !used.unused.iter().any(|unused| unused.contains("custom")), "{used:?}");
+
+    // Brought again, nothing is written.
+    let before = definitions.get(name).await.unwrap().metadata.resource_version;
+    run_as(account.kubeconfig(), program(), &arguments).await.end().await.unwrap();
+    assert_eq!(definitions.get(name).await.unwrap().metadata.resource_version, before);
+
+    // Objects are stored in a version that the program does not know: it says so, changes nothing and is not ready.
+    let stored = json!({"status": {"storedVersions": ["v0", "v1"]}});
+    definitions.patch_status(name, &PatchParams::default(), &Patch::Merge(stored)).await.unwrap();
+    let before = definitions.get(name).await.unwrap();
+    let refused = crate::stage::start_as(account.kubeconfig(), program(), &arguments).await;
+    refused.lacks("objects of gadgets.test.konverge.dev may be stored as v0").await;
+    assert_eq!(definitions.get(name).await.unwrap(), before);
+    // Mended by a person, it goes on without a restart.
+    let stored = json!({"status": {"storedVersions": ["v1"]}});
+    definitions.patch_status(name, &PatchParams::default(), &Patch::Merge(stored)).await.unwrap();
+    refused.is_ready().await;
+    refused.end().await.unwrap();
+}

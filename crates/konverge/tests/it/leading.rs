@@ -1,0 +1,115 @@
+//! Leadership as programs have it, under the numbers of the baseline's shortcomings.
+
+use std::time::Instant;
+
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+    jiff::{SignedDuration, Timestamp},
+};
+use konverge::{Operator, prelude::*};
+use konverge_testkit::eventually;
+use kube::api::PostParams;
+use serde_json::json;
+
+use crate::stage::{Echoer, LIMIT, Place, Prober, Running, Runs};
+
+const NAME: &str = "konverge-leading-leader";
+
+/// A program with two controllers that waits for its lease.
+async fn candidate(place: &Place, arguments: &[&str]) -> (Running, Runs) {
+    let prober = Prober::default();
+    let runs = prober.runs.clone();
+    let program = Operator::new("konverge-leading", "0")
+        .controller(Controller::new(prober))
+        .controller(Controller::new(Echoer::default()));
+    let namespace = format!("--lease-namespace={}", place.namespace);
+    let running = place.run(program, &[&["--leader-election", &namespace], arguments].concat()).await;
+    (running, runs)
+}
+
+async fn holder(place: &Place, name: &str) -> Option<String> {
+    let lease = place.api::<Lease>().get_opt(name).await.unwrap()?;
+    lease.spec?.holder_identity.filter(|holder| !holder.is_empty())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_2_3_12_and_13_a_standby_is_ready_idle_and_can_be_stopped() {
+    let place = Place::new().await;
+    place.create_probe("one", "ok").await;
+    let (leader, leader_runs) = candidate(&place, &[]).await;
+    leader_runs.reach("one", 1).await;
+    let first = holder(&place, NAME).await.unwrap();
+
+    // Row 3: ready, with full caches, and without work. Row 12: on the same host, and still somebody else.
+    let (standby, standby_runs) = candidate(&place, &[]).await;
+    standby.measures(r#"konverge_cache_objects{resource="probes"} 1"#).await;
+    standby.measures(r#"leader_election_master_status{name="konverge-leading-leader"} 0"#).await;
+    // Row 2: told to stop, it does, though it never led.
+    let told = Instant::now();
+    standby.end().await.unwrap();
+    assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
+    assert_eq!(standby_runs.counts().len(), 0);
+
+    // Row 13: what others write into the lease stays, and their writes cost nobody the lease.
+    for number in 0..10 {
+        place.merge::<Lease>(NAME, json!({"metadata": {"labels": {"number": number.to_string()}}})).await;
+    }
+    let renewed = place.api::<Lease>().get(NAME).await.unwrap().spec.unwrap().renew_time;
+    let later = eventually(LIMIT, || async {
+        let lease = place.api::<Lease>().get(NAME).await.unwrap();
+        (lease.spec.as_ref().unwrap().renew_time > renewed).then_some(lease)
+    });
+    let lease = later.await.unwrap();
+    assert_eq!(lease.metadata.labels.unwrap()["number"], "9");
+    assert_eq!(lease.spec.unwrap().holder_identity, Some(first.clone()));
+
+    // The next one has another name.
+    leader.end().await.unwrap();
+    let (_next, next_runs) = candidate(&place, &[]).await;
+    next_runs.reach("one", 1).await;
+    assert_ne!(holder(&place, NAME).await.unwrap(), first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_4_a_lost_lease_ends_the_whole_program_with_an_error() {
+    let place = Place::new().await;
+    place.create_probe("one", "ok").await;
+    let (leader, runs) = candidate(&place, &[]).await;
+    runs.reach("one", 1).await;
+    // What is under way is dropped rather than waited for, whose end could be somebody else's business.
+    place.create_probe("hang", "hang").await;
+    runs.reach("hang", 1).await;
+    let now = MicroTime(Timestamp::now());
+    let taken = json!({"spec": {"holderIdentity": "another", "acquireTime": now, "renewTime": now}});
+    place.merge::<Lease>(NAME, taken).await;
+    let error = leader.ended().await.unwrap_err();
+    assert_eq!(error, "no longer the leader");
+    assert_eq!(holder(&place, NAME).await.as_deref(), Some("another"), "it is not taken back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_11_the_clock_of_the_holder_decides_nothing() {
+    let place = Place::new().await;
+    place.create_probe("one", "ok").await;
+    for (name, hours) in [("behind", -1), ("ahead", 1)] {
+        let mut lease = Lease::default();
+        lease.metadata.name = Some(name.to_owned());
+        lease.spec = Some(LeaseSpec {
+            holder_identity: Some("dead".to_owned()),
+            lease_duration_seconds: Some(4),
+            renew_time: Some(MicroTime(Timestamp::now() + SignedDuration::from_hours(hours))),
+            ..LeaseSpec::default()
+        });
+        place.api::<Lease>().create(&PostParams::default(), &lease).await.unwrap();
+        let lease = format!("--lease-name={name}");
+        let began = Instant::now();
+        let timings = ["--lease-duration=4", "--renew-deadline=3", "--retry-period=1"];
+        let (running, runs) = candidate(&place, &[&[lease.as_str()], &timings[..]].concat()).await;
+        runs.reach("one", 1).await;
+        // Whatever it says of the time, it has as long as the lease lasts, counted from when it was seen.
+        let waited = began.elapsed();
+        assert!(waited > Duration::from_millis(3900) && waited < Duration::from_secs(12), "{name}: {waited:?}");
+        running.end().await.unwrap();
+    }
+}

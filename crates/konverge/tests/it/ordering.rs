@@ -1,0 +1,75 @@
+//! Children that wait for those before them.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use konverge::prelude::*;
+use konverge_testkit::eventually;
+use kube::Api;
+use serde_json::{Value, json};
+
+use crate::stage::{LIMIT, Place, Probe, Runs, operator};
+
+/// The database before the app.
+#[derive(Clone, Default)]
+struct Stacking(Runs);
+
+fn deployment(name: &str) -> Deployment {
+    let labels = json!({"app": name});
+    let containers = json!([{"name": "main", "image": "example.io/main"}]);
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": containers}});
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": labels}, "template": template});
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+}
+
+impl Reconcile<Probe> for Stacking {
+    type Error = Error;
+
+    async fn apply(&self, _: Arc<Probe>, context: Context<Probe>) -> Result<Action, Error> {
+        let mut settings = ConfigMap::default();
+        settings.metadata.name = Some("settings".to_owned());
+        // A config map is ready as soon as it exists.
+        let children = context.children().with(settings).when_ready().with(deployment("database")).when_ready();
+        children.with(deployment("app")).apply().await?;
+        self.0.note(&context);
+        Ok(Action::Done)
+    }
+}
+
+/// Says what the controller of deployments would say.
+async fn status(place: &Place, name: &str, available: i64) {
+    let deployments: Api<Deployment> = place.api();
+    let generation = deployments.get(name).await.unwrap().metadata.generation;
+    let progress = json!({"type": "Available", "status": if available > 0 { "True" } else { "False" }});
+    let status: Value = json!({"status": {
+        "observedGeneration": generation, "replicas": 1, "updatedReplicas": 1, "readyReplicas": available,
+        "availableReplicas": available, "conditions": [progress],
+    }});
+    let parameters = kube::api::PatchParams::default();
+    deployments.patch_status(name, &parameters, &kube::api::Patch::Merge(status)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_34_the_app_waits_until_the_database_is_ready() {
+    let (place, stacking) = (Place::new().await, Stacking::default());
+    let runs = stacking.0.clone();
+    let controller = Controller::new(stacking).owns::<ConfigMap>().owns::<Deployment>();
+    let _running = place.run(operator(controller), &[]).await;
+    place.create_probe("stack", "ok").await;
+    let waiting = place
+        .says("stack", |conditions| conditions.get("Ready").is_some_and(|ready| ready.reason == "WaitingForChildren"))
+        .await;
+    let said = waiting.status.unwrap();
+    assert!(said.conditions.is_true("Reconciling"));
+    let message = &said.conditions.get("Ready").unwrap().message;
+    assert!(message.contains("/database is in progress"), "{message}");
+    let deployments: Api<Deployment> = place.api();
+    assert!(deployments.get_opt("database").await.unwrap().is_some());
+    status(&place, "database", 0).await;
+    runs.reach("stack", 2).await;
+    assert!(deployments.get_opt("app").await.unwrap().is_none());
+
+    // Its readiness is what wakes the owner.
+    status(&place, "database", 1).await;
+    let made = eventually(LIMIT, || async { deployments.get_opt("app").await.unwrap() });
+    made.await.unwrap();
+    place.says("stack", |conditions| conditions.is_true("Ready")).await;
+}

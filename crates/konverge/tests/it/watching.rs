@@ -1,0 +1,53 @@
+//! What a program generates for those who watch it, held against what it says when it runs.
+
+use std::collections::BTreeSet;
+
+use konverge::{generate::watching::series_in, prelude::*};
+use serde_json::Value;
+
+use crate::stage::{Place, Prober, operator};
+
+/// Every expression of the dashboard and of the alerts.
+fn expressions(files: &konverge::generate::Files) -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(files.get("dashboard.json").unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let shown = targets.map(|target| target["expr"].as_str().unwrap().to_owned());
+    // One line each, as they are long and have no line breaks in them.
+    let alerts = files.get("alerts.yaml").unwrap().lines().filter_map(|line| {
+        line.trim_start_matches([' ', '-']).strip_prefix("expr: ").map(|text| text.trim_matches('\'').to_owned())
+    });
+    shown.chain(alerts).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_expression_is_about_series_that_are_there_when_it_runs() {
+    let (place, prober) = (Place::new().await, Prober::default());
+    let program = || operator(Controller::new(prober.clone()).owns::<ConfigMap>());
+    let files = program().generate("here").unwrap();
+    let mut named = BTreeSet::new();
+    let expressions = expressions(&files);
+    assert!(expressions.len() > 25, "{expressions:#?}");
+    for expression in &expressions {
+        assert!(expression.contains("konverge_build_info{program="), "{expression}");
+        named.extend(series_in(expression).into_iter().map(str::to_owned));
+    }
+
+    let running = place.run(program(), &["--leader-election", "--lease-namespace", &place.namespace]).await;
+    for behave in ["ok", "transient", "permanent", "panic"] {
+        place.create_probe(behave, behave).await;
+        prober.runs.reach(behave, 1).await;
+    }
+    for line in ["controller_runtime_reconcile_panics_total{", "reason=\"NeverWorks\"} 1", "konverge_check_status{"] {
+        running.measures(line).await;
+    }
+    for series in named {
+        // A name is followed by its labels or its value, so no other name begins with it.
+        let text = running.scraped();
+        let is_there = text
+            .lines()
+            .any(|line| line.strip_prefix(series.as_str()).is_some_and(|rest| rest.starts_with(['{', ' '])));
+        assert!(is_there, "{series} is not in\n{text}");
+    }
+    running.end().await.unwrap();
+}

@@ -1,0 +1,191 @@
+//! One control plane for all bad days, and for each of them an operator behind a proxy of its own.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::{
+    ByteString, NamespaceResourceScope,
+    api::core::v1::{Secret, ServiceAccount},
+};
+use konverge_testkit::{
+    ControlPlane, InstalledOperator, Options, Process, ProxiedOperator, eventually,
+    fault_proxy::{FaultProxy, Plan},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{ObjectMeta, PostParams},
+};
+use multicontroller_operator::{
+    secret_sync::{SecretSync, SecretSyncSpec},
+    service_account_sync::{ServiceAccountSync, ServiceAccountSyncSpec},
+};
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+use crate::stage::{change, says};
+
+/// From the end of a fault to convergence: on a busy machine a call now and then gets no answer after its connection was cut, and is
+/// given up after 30 seconds.
+const RECOVERED: Duration = Duration::from_mins(1);
+
+/// Holds an installed operator; it ends with the process.
+async fn installed() -> &'static (ControlPlane, InstalledOperator) {
+    static INSTALLED: OnceCell<(ControlPlane, InstalledOperator)> = OnceCell::const_new();
+    INSTALLED
+        .get_or_init(|| async {
+            let plane = ControlPlane::start(Options::ours()).await.unwrap();
+            let namespace = plane.namespace("operator").await.unwrap();
+            let files = multicontroller_operator::operator().generate(&namespace).unwrap();
+            let operator = plane.install("multicontroller-operator", &namespace, &files.manifest()).await.unwrap();
+            (plane, operator)
+        })
+        .await
+}
+
+/// A namespace with an object `app` of each kind, an operator behind a proxy, and a Secret that nobody may touch.
+pub(super) struct BadDay {
+    pub(super) proxy: FaultProxy,
+    pub(super) operator: Process,
+    client: Client,
+    home: String,
+    foreign: Secret,
+}
+
+impl BadDay {
+    pub(super) async fn begin(name: &str) -> Self {
+        Self::begin_with(name, &[]).await
+    }
+
+    /// With arguments of its own.
+    pub(super) async fn begin_with(name: &str, arguments: &[&str]) -> Self {
+        let plane = &installed().await.0;
+        let (client, home) = (plane.admin_client().await.unwrap(), plane.namespace(name).await.unwrap());
+        let secrets = Api::namespaced(client.clone(), &home);
+        let foreign = secrets.create(&PostParams::default(), &secret("ss-foreign", "theirs")).await.unwrap();
+        let ProxiedOperator { proxy, process } = start(&home, name, arguments).await;
+        let day = Self { proxy, operator: process, client, home, foreign };
+        let spec = SecretSyncSpec { target_namespace: day.home.clone(), string_data: data("0") };
+        day.secret_syncs().create(&PostParams::default(), &SecretSync::new("app", spec)).await.unwrap();
+        let spec = ServiceAccountSyncSpec {
+            target_namespace: day.home.clone(),
+            automount_token: false,
+            image_pull_secrets: vec!["0".to_owned()],
+        };
+        day.account_syncs().create(&PostParams::default(), &ServiceAccountSync::new("app", spec)).await.unwrap();
+        day.converges("0").await;
+        day
+    }
+
+    /// Another replica, and what it is to be called.
+    pub(super) async fn another(&self, name: &str, arguments: &[&str]) -> ProxiedOperator {
+        start(&self.home, name, arguments).await
+    }
+
+    pub(super) fn api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), &self.home)
+    }
+
+    pub(super) fn secret_syncs(&self) -> Api<SecretSync> {
+        self.api()
+    }
+
+    pub(super) fn account_syncs(&self) -> Api<ServiceAccountSync> {
+        self.api()
+    }
+
+    pub(super) fn secrets(&self) -> Api<Secret> {
+        self.api()
+    }
+
+    /// Puts a plan in force.
+    pub(super) fn befalls(&self, rules: &str) {
+        self.proxy.set(Plan::parse(&format!("seed: 11\nrules:\n{rules}")).unwrap()).unwrap();
+    }
+
+    pub(super) async fn change_secret(&self, value: &str) {
+        change(&self.secret_syncs(), "app", json!({ "spec": { "stringData": { "value": value } } })).await;
+    }
+
+    pub(super) async fn change_account(&self, value: &str) {
+        change(&self.account_syncs(), "app", json!({ "spec": { "imagePullSecrets": [value] } })).await;
+    }
+
+    pub(super) async fn change_both(&self, value: &str) {
+        self.change_secret(value).await;
+        self.change_account(value).await;
+    }
+
+    /// Waits until both copies have the value, and both objects say so of their newest generation.
+    pub(super) async fn converges(&self, value: &str) {
+        self.secret_has_within(RECOVERED, value).await;
+        self.account_has(value).await;
+        says(&self.secret_syncs(), "app", "Ready", Some("SecretSynced")).await;
+        says(&self.account_syncs(), "app", "Ready", Some("ServiceAccountSynced")).await;
+    }
+
+    pub(super) async fn secret_has_within(&self, limit: Duration, value: &str) {
+        let secrets = self.secrets();
+        let found = eventually(limit, || async {
+            let data = secrets.get_opt("ss-app").await.unwrap()?.data?;
+            (data.get("value")?.0 == value.as_bytes()).then_some(())
+        });
+        assert!(found.await.is_ok(), "the secret is not {value}: {:?}\n{}", self.proxy.fired(), self.operator.logged());
+    }
+
+    pub(super) async fn account_has(&self, value: &str) {
+        let accounts = self.api::<ServiceAccount>();
+        let found = eventually(RECOVERED, || async {
+            let names = accounts.get_opt("sas-app").await.unwrap()?.image_pull_secrets?;
+            (names.first()?.name == value).then_some(())
+        });
+        assert!(
+            found.await.is_ok(),
+            "the account is not {value}: {:?}\n{}",
+            self.proxy.fired(),
+            self.operator.logged()
+        );
+    }
+
+    /// How often objects were written since the mark.
+    pub(super) fn writes(&self, mark: usize) -> Vec<String> {
+        self.proxy.asked_since(mark).writes()
+    }
+
+    /// How often a list began since the mark.
+    pub(super) fn lists(&self, mark: usize) -> usize {
+        self.proxy.asked_since(mark).lists()
+    }
+
+    /// What holds after every bad day.
+    pub(super) async fn end(&mut self) {
+        assert!(self.operator.status().is_none(), "the operator has ended:\n{}", self.operator.logged());
+        assert_eq!(
+            self.secrets().get("ss-foreign").await.unwrap(),
+            self.foreign,
+            "what is not the operator's was touched"
+        );
+        let touches = |name: &str| name == "ss-foreign";
+        assert!(!self.proxy.journal().iter().any(|entry| entry.asks.is_mutating() && touches(&entry.asks.name)));
+    }
+}
+
+/// Starts an operator for a namespace.
+async fn start(home: &str, name: &str, arguments: &[&str]) -> ProxiedOperator {
+    let lease = format!("--lease-name={home}");
+    let arguments = [&["--namespace", home, &lease], arguments].concat();
+    let binary = env!("CARGO_BIN_EXE_multicontroller-operator");
+    installed().await.1.start_behind_proxy(name, binary, &arguments).await.unwrap()
+}
+
+/// A Secret of somebody else.
+pub(super) fn secret(name: &str, value: &str) -> Secret {
+    let bytes = ByteString(value.as_bytes().to_vec());
+    Secret {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        data: Some(BTreeMap::from([("value".to_owned(), bytes)])),
+        ..Secret::default()
+    }
+}
+
+fn data(value: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([("value".to_owned(), value.to_owned())])
+}

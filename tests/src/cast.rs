@@ -1,0 +1,84 @@
+//! All that acts on a stage, kept acting.
+
+use std::{process::ExitStatus, time::Duration};
+
+use anyhow::Result;
+use tokio::time::sleep;
+
+use crate::{Operator, Stage};
+
+/// How often is looked after them.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How long a process that was killed stays away: long enough to see what becomes of the others meanwhile.
+const AWAY: Duration = Duration::from_secs(2);
+
+/// A stage and its operator. What somebody kills is started again, on the same ports and data.
+pub struct Cast {
+    // It ends before what it speaks to.
+    operator: Operator,
+    stage: Stage,
+}
+
+impl Cast {
+    /// Puts the operator on the stage.
+    pub fn new(stage: Stage, operator: Operator) -> Self {
+        Self { operator, stage }
+    }
+
+    /// The stage.
+    pub fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// Does `act` to its end, and again when a process was killed meanwhile; then it is told that it is not the first time. It has to be
+    /// something that may be done twice, and may be dropped at any moment.
+    pub async fn perform<T>(&mut self, act: impl AsyncFn(bool) -> Result<T>) -> Result<T> {
+        let mut again = false;
+        loop {
+            let outcome = tokio::select! {
+                outcome = act(again) => Some(outcome),
+                mended = self.mend() => mended.map(|()| None)?,
+            };
+            match outcome {
+                Some(Ok(done)) => return Ok(done),
+                Some(Err(error)) => {
+                    // It may have failed for want of a process whose end is not known yet.
+                    sleep(LOOK).await;
+                    if self.ended().is_empty() {
+                        return Err(error);
+                    }
+                }
+                None => {}
+            }
+            again = true;
+        }
+    }
+
+    /// Waits until something has ended, says so, and starts it again.
+    async fn mend(&mut self) -> Result<()> {
+        let mut ended = self.ended();
+        while ended.is_empty() {
+            sleep(LOOK).await;
+            ended = self.ended();
+        }
+        for (name, status) in ended {
+            println!("  {name} has ended ({status}); it is started again in {} s", AWAY.as_secs());
+        }
+        sleep(AWAY).await;
+        self.stage.control_plane.start_ended().await?;
+        self.stage.server.start_again().await?;
+        self.operator.process().start_again()?;
+        self.operator.ready().await?;
+        println!("  all run again");
+        Ok(())
+    }
+
+    fn ended(&mut self) -> Vec<(String, ExitStatus)> {
+        let mut ended = self.stage.control_plane.ended();
+        for process in [self.stage.server.process(), self.operator.process()] {
+            ended.extend(process.status().map(|status| (process.name().to_owned(), status)));
+        }
+        ended
+    }
+}
