@@ -170,7 +170,7 @@ fn next_step(error: &CallError, need: Option<&Need>) -> Option<String> {
 
 /// Where to see what there is in place of what the server did not find.
 fn what_there_is(message: &str) -> Option<&'static str> {
-    let Some((kind, rest)) = message.split_once(' ') else { return None };
+    let (kind, rest) = message.split_once(' ')?;
     match kind {
         // Its own words say what to do.
         _ if rest.contains("ask for") || rest.contains("no permission here") => None,
