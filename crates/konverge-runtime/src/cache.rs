@@ -12,6 +12,7 @@ mod change;
 mod declared;
 mod index;
 mod metrics;
+mod objects;
 mod own_writes;
 mod state;
 mod store;
@@ -21,6 +22,7 @@ use std::{
     collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     pin::Pin,
+    sync::Arc,
 };
 
 use futures::{Stream, StreamExt};
@@ -174,7 +176,10 @@ impl Caches {
             self.watches.push(Watch {
                 name: format!("cache {name}"),
                 health,
-                run: Box::pin(filled.by(events.inspect(move |_| seen.happened()))),
+                run: Box::pin(watch::keeping(
+                    Arc::from(self.field_manager.as_str()),
+                    filled.by(events.inspect(move |_| seen.happened())),
+                )),
             });
         }
         cache
@@ -198,18 +203,30 @@ struct Filled<K> {
 impl<K: Object> Filled<K> {
     async fn by(self, events: impl Stream<Item = Event<Guarded<K>>> + Send) {
         let mut events = std::pin::pin!(events);
-        let mut listed = HashSet::new();
+        let mut missing = HashSet::new();
+        let mut is_filled = false;
         while let Some(event) = events.next().await {
             match event {
-                Event::Init => listed.clear(),
+                Event::Init => missing = self.store.known(self.namespace.as_deref()),
                 Event::InitApply(object) => {
-                    listed.extend(crate::object::ObjectKey::of(&object));
-                    self.store.see(Seen::Applied { object, listed: true });
+                    if let Some(key) = crate::object::ObjectKey::of(&object) {
+                        missing.remove(&key);
+                    }
+                    let seen = Seen::Applied { object, listed: true };
+                    if is_filled { self.store.see(seen) } else { self.store.fill(seen) }
                 }
-                Event::InitDone => self.store.listed(self.namespace.as_deref(), &std::mem::take(&mut listed)),
+                Event::InitDone => {
+                    self.store.missing(std::mem::take(&mut missing));
+                    if !std::mem::replace(&mut is_filled, true) {
+                        self.store.filled(self.namespace.as_deref());
+                    }
+                }
                 Event::Apply(object) => self.store.see(Seen::Applied { object, listed: false }),
                 Event::Delete(object) => self.store.see(Seen::Deleted(object)),
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 //! Repetitions after failures wait as the caller says, but a new event never waits for them. Adding never blocks.
 
 mod metrics;
+mod reasons;
 mod state;
 
 use std::{
@@ -36,7 +37,7 @@ impl<K> Clone for Queue<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     /// An empty queue; `name` labels its metrics.
     pub fn new(name: impl Into<String>, metrics: &QueueMetrics) -> Self {
         let queue = Self(Arc::new(Shared {

@@ -57,6 +57,7 @@ mod options;
 mod outside;
 mod reconcile;
 mod report;
+mod resync;
 mod run;
 #[cfg(feature = "admission")]
 mod webhooks;

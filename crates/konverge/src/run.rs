@@ -3,7 +3,7 @@
 mod failure;
 mod told;
 
-use std::{any::TypeId, collections::HashMap, sync::Arc, time::Duration};
+use std::{any::TypeId, collections::HashMap, sync::Arc};
 
 use futures::{StreamExt, future::join_all};
 use k8s_openapi::jiff::Timestamp;
@@ -23,6 +23,7 @@ use crate::{
     operator::{Setup, StartError},
     reconcile::Reconcile,
     report::Verdict,
+    resync,
     witness::Stores,
 };
 use failure::{Failure, RunError};
@@ -74,7 +75,8 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
         move |key| wake(key.clone(), Priority::Normal, "undecodable")
     });
 
-    let by_uid = cache.store.index(|object: &K| object.uid().into_iter().collect());
+    // Made for those who have children only, since it costs something for each object.
+    let by_uid = (!children.is_empty()).then(|| cache.store.index(|object: &K| object.uid().into_iter().collect()));
     let mut kinds = HashMap::new();
     let mut synced = vec![{
         let cache = cache.clone();
@@ -86,7 +88,7 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
         let (wake, by_uid) = (Arc::clone(&wake), by_uid.clone());
         let told = move |owner_uid: &str, listed| {
             let priority = if listed { Priority::Low } else { Priority::Normal };
-            for owner in by_uid.keys(&owner_uid.to_owned()) {
+            for owner in by_uid.iter().flat_map(|by_uid| by_uid.keys(&owner_uid.to_owned())) {
                 wake(owner, priority, "child");
             }
         };
@@ -127,7 +129,9 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     });
     crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
     let How { workers, time_limit, backoff, rate, resync, .. } = how;
-    let engine = Engine { shared, reconciler, only, finalizer, resync, told: Told::default() };
+    let again = resync::turns(shared.cache.store.clone(), resync, only.clone(), queue.clone());
+    setup.manager.task(format!("resync {name}"), again);
+    let engine = Engine { shared, reconciler, only, finalizer, told: Told::default() };
     let mut controller = controller::Controller::new(Arc::new(engine), queue, setup.metrics.controllers())
         .workers(workers)
         .time_limit(time_limit)
@@ -169,7 +173,6 @@ struct Engine<K: Object, R> {
     reconciler: R,
     only: Option<Only<K>>,
     finalizer: Option<&'static str>,
-    resync: Duration,
     told: Told,
 }
 
@@ -202,11 +205,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
         let reported = self.report(&context, result.as_ref().err().map(Failure::of)).await;
         let action = result?;
         reported?;
-        Ok(match action {
-            // A tenth more or less, so that objects that were listed together do not come back together.
-            Action::Done => Action::After(self.resync.mul_f64(0.9 + 0.2 * rand::random::<f64>())),
-            after @ Action::After(_) => after,
-        })
+        Ok(action)
     }
 
     async fn dropped(&self, key: &ObjectKey, why: &Dropped) {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::{
     change::Change,
     index::Indexer,
+    objects::Objects,
     own_writes::{OwnWrites, Reading, is_older},
 };
 use crate::{
@@ -29,7 +30,7 @@ pub(super) enum Seen<K> {
 
 /// What is known.
 pub(super) struct State<K> {
-    pub(super) objects: HashMap<ObjectKey, Arc<K>>,
+    pub(super) objects: Objects<K>,
     pub(super) undecodable: HashMap<ObjectKey, Undecodable>,
     /// Those of them that nobody was told of yet.
     pub(super) puzzling: Vec<ObjectKey>,
@@ -52,7 +53,7 @@ pub(super) type Changes<K> = Vec<(ObjectKey, Change<K>)>;
 impl<K> Default for State<K> {
     fn default() -> Self {
         Self {
-            objects: HashMap::new(),
+            objects: Objects::default(),
             undecodable: HashMap::new(),
             puzzling: Vec::new(),
             indexes: Vec::new(),
@@ -92,16 +93,21 @@ impl<K: Resource> State<K> {
         self.undecodable.insert(key.clone(), undecodable);
     }
 
-    /// What is in that namespace, or anywhere, and was not listed is gone.
-    pub(super) fn listed(&mut self, namespace: Option<&str>, listed: &HashSet<ObjectKey>) -> Changes<K> {
+    /// What is known in that namespace, or anywhere: of this, what a list that begins now does not have is gone.
+    ///
+    /// To remember what is listed would come to the same, and cost a name for each object when there is nothing to compare with.
+    pub(super) fn known(&self, namespace: Option<&str>) -> HashSet<ObjectKey> {
+        let is_there = |key: &ObjectKey| namespace.is_none() || key.namespace.as_deref() == namespace;
+        self.keys().chain(self.undecodable.keys().cloned()).filter(is_there).collect()
+    }
+
+    /// A list has ended that these were not in.
+    pub(super) fn missing(&mut self, missing: HashSet<ObjectKey>) -> Changes<K> {
         self.own_writes.sweep(Instant::now());
         self.forget_before();
-        let is_missing =
-            |key: &ObjectKey| (namespace.is_none() || key.namespace.as_deref() == namespace) && !listed.contains(key);
-        self.undecodable.retain(|key, _| !is_missing(key));
-        let missing: Vec<ObjectKey> = self.objects.keys().filter(|key| is_missing(key)).cloned().collect();
         let mut changes = Vec::new();
         for key in missing {
+            self.undecodable.remove(&key);
             // A list can be older than our write; what we are writing or have just written is not taken for gone.
             let uid = self.objects.get(&key).and_then(|object| object.meta().uid.clone());
             if self.writing.contains_key(&key) || self.own_writes.awaits(&key, uid.as_deref(), Instant::now()) {
@@ -112,6 +118,11 @@ impl<K: Resource> State<K> {
             }
         }
         changes
+    }
+
+    /// The names of all objects, in no order.
+    pub(super) fn keys(&self) -> impl Iterator<Item = ObjectKey> {
+        self.objects.iter().filter_map(|object| ObjectKey::of(&**object))
     }
 
     /// Holds what the watch says of this object from now on.
@@ -218,7 +229,7 @@ impl<K: Resource> State<K> {
 
     fn replace(&mut self, key: &ObjectKey, new: Option<&Arc<K>>) -> Option<Arc<K>> {
         let old = match new {
-            Some(new) => self.objects.insert(key.clone(), Arc::clone(new)),
+            Some(new) => self.objects.insert(Arc::clone(new)),
             None => self.objects.remove(key),
         };
         for index in &self.indexes {

@@ -15,7 +15,7 @@ use super::{
     change::Change,
     declared::Declared,
     index::{Entries, Index, Indexer},
-    state::{Seen, State},
+    state::{Changes, Seen, State},
 };
 use crate::{object::ObjectKey, watch::Undecodable};
 
@@ -84,12 +84,12 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
 
     /// All objects, in no order.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.read().objects.values().cloned().collect()
+        self.read().objects.iter().cloned().collect()
     }
 
     /// The names of all objects, in no order.
     pub fn keys(&self) -> Vec<ObjectKey> {
-        self.read().objects.keys().cloned().collect()
+        self.read().keys().collect()
     }
 
     /// How many objects there are.
@@ -124,8 +124,10 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     {
         let entries = Arc::new(Entries::new(values));
         let mut state = self.write();
-        for (key, object) in &state.objects {
-            entries.replace(key, None, Some(object));
+        for object in state.objects.iter() {
+            if let Some(key) = ObjectKey::of(&**object) {
+                entries.replace(&key, None, Some(object));
+            }
         }
         state.indexes.push(Arc::clone(&entries) as Arc<dyn Indexer<K>>);
         drop(state);
@@ -155,21 +157,47 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     }
 
     /// Takes in what the watch says.
-    pub(super) fn see(&self, mut seen: Seen<K>) {
+    pub(super) fn see(&self, seen: Seen<K>) {
+        let changes = self.take_in(seen);
+        self.tell(&changes, None);
+        self.tell_of_undecodable();
+    }
+
+    /// Takes in what the first list says, and tells nobody until it is complete: [`filled`](Self::filled). Nobody works before, and
+    /// what subscribers remember of each object would lie between the objects, as holes that stay when it is forgotten.
+    pub(super) fn fill(&self, seen: Seen<K>) {
+        self.take_in(seen);
+    }
+
+    /// Tells of each object in `namespace`, or everywhere, that it was listed.
+    pub(super) fn filled(&self, namespace: Option<&str>) {
+        let is_there = |object: &K| namespace.is_none() || object.meta().namespace.as_deref() == namespace;
+        for object in self.list().into_iter().filter(|object| is_there(object)) {
+            if let Some(key) = ObjectKey::of(&*object) {
+                self.tell(&[(key, Change { old: None, new: Some(object), listed: true })], None);
+            }
+        }
+        self.tell_of_undecodable();
+    }
+
+    fn take_in(&self, mut seen: Seen<K>) -> Changes<K> {
         if let Seen::Applied { object, .. } = &mut seen {
             self.reduce(object.meta_mut());
             if let Ok(object) = &mut object.0 {
                 self.transform(object);
             }
         }
-        let changes = self.write().see(seen);
-        self.tell(&changes, None);
-        self.tell_of_undecodable();
+        self.write().see(seen)
     }
 
-    /// Ends a list of everything in `namespace`, or everywhere: what was not in it is gone.
-    pub(super) fn listed(&self, namespace: Option<&str>, listed: &HashSet<ObjectKey>) {
-        let changes = self.write().listed(namespace, listed);
+    /// What is known in `namespace`, or everywhere, when a list of it begins.
+    pub(super) fn known(&self, namespace: Option<&str>) -> HashSet<ObjectKey> {
+        self.read().known(namespace)
+    }
+
+    /// Ends a list that these were not in: they are gone.
+    pub(super) fn missing(&self, missing: HashSet<ObjectKey>) {
+        let changes = self.write().missing(missing);
         self.tell(&changes, None);
     }
 

@@ -107,6 +107,12 @@ impl Election {
         Decision::Replace { spec: self.taken(Some(&seen.spec), stamp), version: seen.version.clone() }
     }
 
+    /// When the lease of another will have been seen unchanged for as long as it lasts, and can be taken.
+    pub(super) fn runs_out(&self) -> Option<Instant> {
+        let seen = self.seen.as_ref().filter(|_| self.other_holder().is_some())?;
+        Some(seen.unchanged_since + self.duration_of(&seen.spec))
+    }
+
     /// What to write in order to give the lease up, if it is held.
     pub(super) fn release(&self, stamp: &MicroTime) -> Option<(LeaseSpec, String)> {
         // A holder that is somebody else must never be written over, however sure this candidate was a moment ago.

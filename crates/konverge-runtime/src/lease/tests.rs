@@ -21,7 +21,11 @@ struct Inner {
 
 impl LeaseServer {
     pub(crate) fn elector(&self, identity: &str) -> Elector {
-        let timings = Timings::new(Duration::from_secs(4), Duration::from_secs(2), Duration::from_millis(50));
+        self.elector_that_renews_every(identity, Duration::from_millis(50))
+    }
+
+    fn elector_that_renews_every(&self, identity: &str, period: Duration) -> Elector {
+        let timings = Timings::new(Duration::from_secs(4), Duration::from_secs(2), period);
         let options = LeaseOptions {
             identity: identity.to_owned(),
             timings: timings.expect("good timings"),
@@ -114,6 +118,24 @@ async fn a_leader_that_cannot_renew_stops_leading_by_itself() {
     let error = soon(running).await.expect("no panic").expect_err("a lost lease");
     assert_eq!(error.to_string(), "lost the lease shop/pull");
     assert!(!leadership.is_leader());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_nobody_renews_is_taken_when_it_runs_out_and_not_at_the_next_look() {
+    let server = LeaseServer::default();
+    let first = server.elector("first");
+    let mut leads = first.leadership();
+    let first = tokio::spawn(first.run(CancellationToken::new()));
+    leads.acquired().await;
+    first.abort();
+    // The lease is of four seconds, and looks every 0.8 to 0.96 seconds come at no multiple of it.
+    let second = server.elector_that_renews_every("second", Duration::from_millis(1600));
+    let (mut leads, began) = (second.leadership(), Instant::now());
+    let second = tokio::spawn(second.run(CancellationToken::new()));
+    leads.acquired().await;
+    let waited = began.elapsed();
+    assert!(waited >= Duration::from_secs(4) && waited < Duration::from_millis(4050), "{waited:?}");
+    second.abort();
 }
 
 #[tokio::test]

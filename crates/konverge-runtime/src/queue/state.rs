@@ -3,10 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     hash::Hash,
+    sync::Arc,
     time::Duration,
 };
 
 use tokio::time::Instant;
+
+use super::reasons::Reasons;
 
 /// What is worked on first. Within one priority, first come, first served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,7 +74,7 @@ pub struct QueuedKey<K> {
 struct Wish {
     due: Instant,
     priority: Priority,
-    reasons: BTreeSet<&'static str>,
+    reasons: Reasons,
     /// Ties are served in the order of arrival.
     arrival: u64,
 }
@@ -80,7 +83,7 @@ impl Wish {
     fn merge(&mut self, other: Self) {
         self.due = self.due.min(other.due);
         self.priority = self.priority.max(other.priority);
-        self.reasons.extend(other.reasons);
+        self.reasons.merge(other.reasons);
     }
 
     fn ready_place(&self) -> (std::cmp::Reverse<Priority>, u64) {
@@ -103,17 +106,20 @@ struct Entry {
     is_outdated: bool,
 }
 
-/// Keys waiting, delayed and in flight.
+/// Keys waiting, delayed and in flight. A key is shared between its entry and its place.
 #[derive(Debug)]
 pub(super) struct State<K> {
-    entries: HashMap<K, Entry>,
-    ready: BTreeMap<(std::cmp::Reverse<Priority>, u64), K>,
-    delayed: BTreeMap<(Instant, u64), K>,
+    entries: HashMap<Arc<K>, Entry>,
+    ready: BTreeMap<(std::cmp::Reverse<Priority>, u64), Arc<K>>,
+    delayed: BTreeMap<(Instant, u64), Arc<K>>,
     /// Keys that are only remembered because of the rest they need, by its end.
-    resting: BTreeMap<(Instant, u64), K>,
+    resting: BTreeMap<(Instant, u64), Arc<K>>,
     arrivals: u64,
     rest: Duration,
 }
+
+/// Once this many keys were there and none is left, their places are given back: a queue is long after a start, and seldom again.
+const MANY: usize = 1000;
 
 /// What [`State::take`] found.
 #[derive(Debug, PartialEq, Eq)]
@@ -146,9 +152,10 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// Wishes for a run of `key` at `due`.
     pub(super) fn add(&mut self, key: K, due: Instant, priority: Priority, reason: &'static str) {
         self.arrivals += 1;
-        let entry = self.entries.entry(key.clone()).or_default();
+        let key = self.entries.get_key_value(&key).map_or_else(|| Arc::new(key), |(known, _)| Arc::clone(known));
+        let entry = self.entries.entry(Arc::clone(&key)).or_default();
         let due = entry.rests_until.map_or(due, |end| due.max(end));
-        let wish = Wish { due, priority, reasons: BTreeSet::from([reason]), arrival: self.arrivals };
+        let wish = Wish { due, priority, reasons: Reasons::One(reason), arrival: self.arrivals };
         if entry.in_flight.is_some() {
             match &mut entry.wish {
                 Some(waiting) => waiting.merge(wish),
@@ -183,7 +190,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         {
             entry.in_flight = Some(now);
             entry.rests_until = (!self.rest.is_zero()).then(|| now + self.rest);
-            let request = Request { key, reasons: wish.reasons, attempt: entry.failures.saturating_add(1) };
+            let reasons = wish.reasons.into_set();
+            let request = Request { key: K::clone(&key), reasons, attempt: entry.failures.saturating_add(1) };
             return Taken::Request(request, now.saturating_duration_since(wish.due));
         }
         self.delayed.first_key_value().map_or(Taken::Nothing, |(&(due, _), _)| Taken::NothingUntil(due))
@@ -191,6 +199,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Takes a key back. Returns how long it was in flight; nothing if it was not.
     pub(super) fn complete(&mut self, key: &K, completion: Completion, now: Instant) -> Option<Duration> {
+        let shared = Arc::clone(self.entries.get_key_value(key)?.0);
         let entry = self.entries.get_mut(key)?;
         let started = entry.in_flight.take()?;
         entry.failures = match completion {
@@ -200,14 +209,14 @@ impl<K: Clone + Eq + Hash> State<K> {
         };
         entry.is_ready = false;
         if let Some(wish) = &entry.wish {
-            self.delayed.insert((wish.due, wish.arrival), key.clone());
+            self.delayed.insert((wish.due, wish.arrival), shared);
         } else if completion == Completion::Done {
             match entry.rests_until.filter(|end| *end > now) {
                 Some(end) => {
                     self.arrivals += 1;
-                    self.resting.insert((end, self.arrivals), key.clone());
+                    self.resting.insert((end, self.arrivals), shared);
                 }
-                None => drop(self.entries.remove(key)),
+                None => self.forget(key),
             }
         }
         match completion {
@@ -228,14 +237,14 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// All keys and how they stand.
     pub(super) fn snapshot(&self, now: Instant) -> Vec<QueuedKey<K>> {
-        let look = |(key, entry): (&K, &Entry)| QueuedKey {
-            key: key.clone(),
+        let look = |(key, entry): (&Arc<K>, &Entry)| QueuedKey {
+            key: K::clone(key),
             failures: entry.failures,
             in_flight_for: entry.in_flight.map(|since| now.saturating_duration_since(since)),
             due_in: entry.wish.as_ref().map(|wish| wish.due.saturating_duration_since(now)),
-            reasons: entry.wish.as_ref().map(|wish| wish.reasons.clone()).unwrap_or_default(),
+            reasons: entry.wish.as_ref().map(|wish| wish.reasons.clone().into_set()).unwrap_or_default(),
         };
-        let is_wanted = |(_, entry): &(&K, &Entry)| entry.in_flight.is_some() || entry.wish.is_some();
+        let is_wanted = |(_, entry): &(&Arc<K>, &Entry)| entry.in_flight.is_some() || entry.wish.is_some();
         self.entries.iter().filter(is_wanted).map(look).collect()
     }
 
@@ -255,6 +264,13 @@ impl<K: Clone + Eq + Hash> State<K> {
         !self.ready.is_empty()
     }
 
+    fn forget(&mut self, key: &K) {
+        self.entries.remove(key);
+        if self.entries.is_empty() && self.entries.capacity() > MANY {
+            self.entries = HashMap::new();
+        }
+    }
+
     fn promote(&mut self, now: Instant) {
         while let Some(first) = self.resting.first_entry()
             && first.key().0 <= now
@@ -267,7 +283,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                     && entry.rests_until.is_none_or(|end| end <= now)
             };
             if self.entries.get(&key).is_some_and(is_idle) {
-                self.entries.remove(&key);
+                self.forget(&key);
             }
         }
         while let Some(first) = self.delayed.first_entry()

@@ -1,6 +1,6 @@
 //! An object that does not parse must not end the watch of all the others.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -25,9 +25,32 @@ pub struct Undecodable {
     pub error: String,
 }
 
+tokio::task_local! {
+    /// Whose `managedFields` are decoded.
+    static KEPT: Arc<str>;
+}
+
+/// Runs what decodes objects of which only the `managedFields` of this manager are wanted.
+///
+/// Those of others are often larger than the object. Decoded and dropped later, they would leave holes between objects that stay. A
+/// decoder has no parameters, hence this way.
+pub(crate) async fn keeping<T>(manager: Arc<str>, decodes: impl Future<Output = T>) -> T {
+    KEPT.scope(manager, decodes).await
+}
+
+fn drop_fields_of_others(object: &mut Value) {
+    // Outside of `keeping` there is nobody to ask, and all is kept.
+    let _ = KEPT.try_with(|kept| {
+        if let Some(entries) = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut) {
+            entries.retain(|entry| entry.get("manager").and_then(Value::as_str) == Some(kept));
+        }
+    });
+}
+
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
+        let mut value = Value::deserialize(deserializer)?;
+        drop_fields_of_others(&mut value);
         K::deserialize(&value)
             .map(Ok)
             .or_else(|error| {
@@ -78,6 +101,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test]
+    async fn the_fields_of_others_are_not_decoded_where_only_ours_are_kept() {
+        let entry = |manager: &str| json!({"manager": manager, "operation": "Apply", "fieldsV1": {"f:data": {}}});
+        let fields = json!([entry("kubectl"), entry("ours"), {"operation": "Update"}]);
+        let decode = || {
+            let object = json!({"metadata": {"name": "b", "managedFields": fields}});
+            let object: Guarded<ConfigMap> = serde_json::from_value(object).unwrap();
+            let entries = object.meta().managed_fields.clone().unwrap_or_default();
+            entries.into_iter().map(|entry| entry.manager.unwrap_or_default()).collect::<Vec<_>>()
+        };
+        assert_eq!(decode(), ["kubectl", "ours", ""]);
+        assert_eq!(keeping("ours".into(), async { decode() }).await, ["ours"]);
+        let nothing: Guarded<ConfigMap> = keeping("ours".into(), async { serde_json::from_str("{}").unwrap() }).await;
+        assert!(nothing.0.is_ok());
+    }
 
     #[test]
     fn an_object_that_does_not_parse_keeps_its_name() {

@@ -77,7 +77,7 @@ impl<K: Object, R> Controller<K, R> {
         self
     }
 
-    /// After how long an object is looked at again although nothing happened, a tenth more or less; ten hours unless said.
+    /// How often an object is looked at although nothing happened, each at its own moment of the period; every ten hours unless said.
     #[must_use]
     pub fn resync(mut self, resync: Duration) -> Self {
         self.how.resync = resync;

@@ -67,11 +67,12 @@ fn a_list_that_is_older_than_our_write_takes_nothing_away() {
     let mut state = State::default();
     state.begin_write(&key());
     state.wrote(&key(), object(1, 5));
-    assert!(state.listed(None, &HashSet::new()).is_empty());
+    assert!(state.missing(state.known(None)).is_empty());
     assert_eq!(version(&state), Some(5));
     state.see(applied(object(1, 5)));
-    assert_eq!(state.listed(Some("elsewhere"), &HashSet::new()).len(), 0);
-    assert_eq!(state.listed(Some("a"), &HashSet::new()).len(), 1);
+    assert_eq!(state.missing(state.known(Some("elsewhere"))).len(), 0);
+    assert_eq!(state.missing(state.known(Some("a"))).len(), 1);
+    assert!(state.known(None).is_empty());
 }
 
 #[test]
@@ -83,6 +84,8 @@ fn what_cannot_be_understood_is_not_taken_for_gone() {
         Seen::Applied { object: Guarded(Err(Undecodable { metadata, error: "no".to_owned() })), listed: false }
     };
     assert!(state.see(broken()).is_empty());
+    assert_eq!((version(&state), state.undecodable.len()), (Some(1), 1));
+    assert!(state.missing(HashSet::new()).is_empty());
     assert_eq!((version(&state), state.undecodable.len()), (Some(1), 1));
     assert_eq!(state.see(applied(object(1, 3))).len(), 1);
     assert!(state.undecodable.is_empty());

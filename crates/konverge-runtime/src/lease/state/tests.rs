@@ -44,6 +44,19 @@ fn the_lease_of_another_is_respected_from_when_it_was_seen_whatever_its_clock_sa
 }
 
 #[test]
+fn it_is_known_when_the_lease_of_another_runs_out() {
+    let (mut election, start) = (candidate(), Instant::now());
+    assert_eq!(election.runs_out(), None);
+    let promised = LeaseSpec { lease_duration_seconds: Some(20), ..held_by("other", 1) };
+    election.found(Some((promised, "1".to_owned())), start);
+    assert_eq!(election.runs_out(), Some(start + seconds(20)));
+    election.found(Some((held_by("", 1), "2".to_owned())), start);
+    assert_eq!(election.runs_out(), None);
+    election.written(held_by("me", 1), "3".to_owned(), start);
+    assert_eq!(election.runs_out(), None);
+}
+
+#[test]
 fn a_renewal_starts_the_wait_anew_and_an_edited_label_does_not() {
     let (mut election, start) = (candidate(), Instant::now());
     election.found(Some((held_by("other", 1), "1".to_owned())), start);
