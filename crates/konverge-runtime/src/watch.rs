@@ -81,11 +81,6 @@ struct Failing {
     error: String,
 }
 
-/// Objects in one answer while listing. An answer is in memory several times while it is read, as text and decoded, and what is free
-/// afterwards lies between the objects and stays with the process. The usual 500 would cost each of 10,000 objects some 300 bytes more,
-/// and save a fifth of the time that the list takes.
-const PAGE: u32 = 100;
-
 /// An opened watch says nothing while nothing happens. Failing ones fail more often than this, so silence is health.
 const SILENCE_IS_HEALTH: Duration = Duration::from_secs(90);
 
@@ -161,7 +156,6 @@ pub fn events<K: Object>(
     let config = watcher::Config {
         label_selector: options.label_selector.clone(),
         field_selector: options.field_selector.clone(),
-        page_size: Some(PAGE),
         timeout: Some(u32::try_from(options.timeout.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)),
         ..watcher::Config::default()
     };

@@ -14,9 +14,11 @@ pub enum InitialList {
 }
 
 impl Default for InitialList {
-    /// Pages of 500 objects, as in other Kubernetes components.
+    /// Pages of 100 objects. A page is in memory several times while it is read, as text and decoded, and what is free afterwards lies
+    /// between the objects and stays with the process: the 500 of other components would cost each of 10,000 objects some 300 bytes
+    /// more, and save a fifth of the time that the list takes.
     fn default() -> Self {
-        Self::Pages(500)
+        Self::Pages(100)
     }
 }
 
