@@ -13,8 +13,8 @@ use rcgen::{CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose,
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-pub use self::administration::VaultServerError;
 use self::administration::Administration;
+pub use self::administration::VaultServerError;
 use crate::{
     control_plane::credentials,
     guard::RunDirectory,
@@ -163,7 +163,13 @@ impl VaultServer {
     }
 
     /// Asks as whoever has this token; see [`VaultServer::request`].
-    pub async fn request_as(&self, token: &str, method: &str, path: &str, body: &Value) -> Result<Value, VaultServerError> {
+    pub async fn request_as(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Value, VaultServerError> {
         self.administration.call(method, path, token, body).await
     }
 

@@ -78,8 +78,15 @@ impl Administration {
         self.port
     }
 
-    pub(super) async fn call(&self, method: &str, path: &str, token: &str, body: &Value) -> Result<Value, VaultServerError> {
-        let no_answer = |why: String| VaultServerError::NoAnswer { method: method.to_owned(), path: path.to_owned(), why };
+    pub(super) async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: &Value,
+    ) -> Result<Value, VaultServerError> {
+        let no_answer =
+            |why: String| VaultServerError::NoAnswer { method: method.to_owned(), path: path.to_owned(), why };
         let content = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         let request = Request::builder()
             .method(Method::from_bytes(method.as_bytes()).map_err(|error| no_answer(error.to_string()))?)
@@ -96,6 +103,11 @@ impl Administration {
         if status.is_success() {
             return Ok(answer);
         }
-        Err(VaultServerError::Refused { method: method.to_owned(), path: path.to_owned(), status: status.as_u16(), answer })
+        Err(VaultServerError::Refused {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            status: status.as_u16(),
+            answer,
+        })
     }
 }

@@ -23,17 +23,13 @@ pub(super) fn find() -> Result<PathBuf, VaultServerError> {
 fn module() -> Module {
     Module {
         name: "vault",
-        announcement: "building a Vault server from Go modules. This happens once per machine and takes about five minutes; \
+        announcement:
+            "building a Vault server from Go modules. This happens once per machine and takes about five minutes; \
                        VAULT_BIN or BAO_BIN names a program to use instead."
-            .to_owned(),
+                .to_owned(),
         go_mod: include_str!("../../vault/go.mod"),
         go_sum: include_str!("../../vault/go.sum"),
         sources: &[("main.go", include_str!("../../vault/main.go"))],
-        programs: vec![Program {
-            name: PROGRAM,
-            package: ".".to_owned(),
-            linker: String::new(),
-        }],
+        programs: vec![Program { name: PROGRAM, package: ".".to_owned(), linker: String::new() }],
     }
 }
-
