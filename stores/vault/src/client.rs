@@ -121,12 +121,6 @@ impl Vault {
         timeout_at(deadline, self.ask_before(call, deadline)).await.unwrap_or_else(|_| Err(transport.too_late(call)))
     }
 
-    /// Sends it; any status but a success is an error.
-    pub(crate) async fn succeed(&self, call: &Call) -> Result<Answer, VaultError> {
-        let answer = self.ask(call).await?;
-        self.succeeded(call, answer)
-    }
-
     /// The answer, if it is a success.
     pub(crate) fn succeeded(&self, call: &Call, answer: Answer) -> Result<Answer, VaultError> {
         if answer.status.is_success() { Ok(answer) } else { Err(answer.error(&self.shared.transport.asked(call))) }

@@ -53,7 +53,7 @@ pub enum ConfigError {
 impl VaultConfig {
     /// A Vault, such as `https://vault.example:8200`, and how to log in to it; the rest as [`Limits::default`] and the system have it.
     pub fn new(address: &str, login: Login) -> Result<Self, ConfigError> {
-        for (what, name) in login.names() {
+        if let Some((what, name)) = login.mount_name() {
             check(what, name)?;
         }
         Ok(Self {

@@ -49,8 +49,9 @@ impl Found {
     pub fn expected(&self) -> Expected {
         match self {
             Self::Absent => Expected::Absent,
-            Self::Deleted(version) => Expected::Version(version.number),
-            Self::Live(Secret { version: Some(version), .. }) => Expected::Version(version.number),
+            Self::Deleted(version) | Self::Live(Secret { version: Some(version), .. }) => {
+                Expected::Version(version.number)
+            }
             Self::Live(Secret { version: None, .. }) => Expected::Any,
         }
     }

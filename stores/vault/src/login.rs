@@ -7,7 +7,9 @@ use konverge_core::SecretValue;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use zeroize::Zeroizing;
 
-use crate::{error::VaultError, path::escaped, session::Lifetime, tls::read_small, transport::Call};
+use crate::{
+    content::to_wiped_json, error::VaultError, path::escaped, session::Lifetime, tls::read_small, transport::Call,
+};
 
 /// No token, role id or the like is longer; a larger file is another file.
 const LONGEST_CREDENTIAL: u64 = 64 * 1024;
@@ -117,7 +119,7 @@ impl Login {
     }
 
     /// What becomes a part of an address.
-    pub(crate) fn names(&self) -> Option<(&'static str, &str)> {
+    pub(crate) fn mount_name(&self) -> Option<(&'static str, &str)> {
         match self {
             Self::Kubernetes { mount, .. }
             | Self::Jwt { mount, .. }
@@ -129,40 +131,37 @@ impl Login {
 
     /// The request that logs in.
     pub(crate) async fn attempt(&self) -> Result<Attempt, VaultError> {
-        let mut body = Body::default();
-        let mount = match self {
+        match self {
             Self::Kubernetes { mount, role, token } => {
-                body.role = Some(role);
-                body.jwt = Some(token.read("service account token").await?);
-                mount
+                let jwt = token.read("service account token").await?;
+                Ok(ask(mount, &Body { role: Some(role), jwt: Some(&jwt), ..Body::default() }))
             }
             Self::Jwt { mount, role, token } => {
-                body.role = role.as_deref();
-                body.jwt = Some(token.read("JWT").await?);
-                mount
+                let jwt = token.read("JWT").await?;
+                Ok(ask(mount, &Body { role: role.as_deref(), jwt: Some(&jwt), ..Body::default() }))
             }
             Self::AppRole { mount, role_id, secret_id } => {
-                body.role_id = Some(role_id.read("AppRole role id").await?);
-                if let Some(secret_id) = secret_id {
-                    body.secret_id = Some(secret_id.read("AppRole secret id").await?);
-                }
-                mount
+                let role_id = role_id.read("AppRole role id").await?;
+                let secret_id = match secret_id {
+                    Some(secret_id) => Some(secret_id.read("AppRole secret id").await?),
+                    None => None,
+                };
+                let secret_id = secret_id.as_deref().map(String::as_str);
+                Ok(ask(mount, &Body { role_id: Some(&role_id), secret_id, ..Body::default() }))
             }
-            Self::Certificate { mount, role } => {
-                body.name = role.as_deref();
-                mount
-            }
+            Self::Certificate { mount, role } => Ok(ask(mount, &Body { name: role.as_deref(), ..Body::default() })),
             Self::Token(token) => {
-                let token = header(&*token.read("Vault token").await?)?;
+                let token = header(&token.read("Vault token").await?)?;
                 let route = "auth/token/lookup-self".to_owned();
-                let call = Call::new(Method::GET, route, "look up the token".to_owned(), "read");
-                return Ok(Attempt::LookUp(call, token));
+                Ok(Attempt::LookUp(Call::new(Method::GET, route, "look up the token".to_owned(), "read"), token))
             }
-        };
-        let route = format!("auth/{}/login", escaped(mount));
-        let call = Call::new(Method::POST, route, "log in".to_owned(), "a login");
-        Ok(Attempt::Ask(call.body(body.bytes())))
+        }
     }
+}
+
+fn ask(mount: &str, body: &Body<'_>) -> Attempt {
+    let route = format!("auth/{}/login", escaped(mount));
+    Attempt::Ask(Call::new(Method::POST, route, "log in".to_owned(), "a login").body(body.bytes()))
 }
 
 /// What is sent to log in.
@@ -179,29 +178,19 @@ struct Body<'a> {
     role: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "exposed")]
-    jwt: Option<Zeroizing<String>>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "exposed")]
-    role_id: Option<Zeroizing<String>>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "exposed")]
-    secret_id: Option<Zeroizing<String>>,
-}
-
-fn exposed<S: serde::Serializer>(text: &Option<Zeroizing<String>>, serializer: S) -> Result<S::Ok, S::Error> {
-    text.as_deref().map(String::as_str).serialize(serializer)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jwt: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret_id: Option<&'a str>,
 }
 
 impl Body<'_> {
     fn bytes(&self) -> Zeroizing<Vec<u8>> {
-        // Enough from the start, so that growing leaves no copy behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(4 * 1024 + 4 * self.length()));
+        let parts = [self.role, self.name, self.jwt, self.role_id, self.secret_id];
         // Strings in a struct always become JSON in memory.
-        let _ = serde_json::to_writer(&mut *bytes, self);
-        bytes
-    }
-
-    fn length(&self) -> usize {
-        [&self.jwt, &self.role_id, &self.secret_id].into_iter().flatten().map(|text| text.len()).sum()
+        to_wiped_json(self, parts.into_iter().flatten().map(str::len).sum()).unwrap_or_default()
     }
 }
 

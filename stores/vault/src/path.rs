@@ -3,7 +3,7 @@
 //! A path goes into an address, so what could lead elsewhere than it reads is refused here and not cleaned: cleaning is how
 //! `clusters/mine/../../sys/raw` becomes somebody else's.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// What no secret lives in: the first segment of routes that administer Vault, and storage of one token.
 const FORBIDDEN: [&str; 4] = ["sys", "auth", "identity", "cubbyhole"];
@@ -133,9 +133,12 @@ pub(crate) fn escaped(path: &str) -> String {
     for byte in path.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
-                escaped.push(char::from(byte))
+                escaped.push(char::from(byte));
             }
-            _ => escaped.push_str(&format!("%{byte:02X}")),
+            _ => {
+                // Writing to a string never fails.
+                let _ = write!(escaped, "%{byte:02X}");
+            }
         }
     }
     escaped

@@ -44,11 +44,11 @@ mod tests {
 
     #[test]
     fn tokens_are_looked_after_at_two_thirds() {
-        let (hour, second) = (Duration::from_hours(1), Duration::from_secs(1));
+        let hour = Duration::from_hours(1);
         let lifetime = |ttl, renewable| Lifetime { ttl, renewable };
         for (lifetime, asked, expected) in [
             (lifetime(hour, true), hour, Some(Step::Renew)),
-            (lifetime(hour - second, true), hour, Some(Step::Renew)),
+            (lifetime(Duration::from_secs(3599), true), hour, Some(Step::Renew)),
             (lifetime(hour, false), hour, Some(Step::LogIn)),
             (lifetime(hour / 2, true), hour, Some(Step::LogIn)),
             (lifetime(Duration::ZERO, true), Duration::ZERO, None),
