@@ -10,6 +10,7 @@ use crate::{
     answer::Answer,
     config::{ConfigError, VaultConfig, namespace_header},
     error::VaultError,
+    limits::Limits,
     locate::Mounts,
     session::{LoginCounts, Session, Verdict},
     transport::{Call, Transport},
@@ -99,6 +100,11 @@ impl Vault {
     /// Gives the token back to Vault, if it came from a login. A call after this logs in anew.
     pub async fn close(&self) {
         self.shared.session.close().await;
+    }
+
+    /// The limits that it keeps to.
+    pub fn limits(&self) -> &Limits {
+        self.shared.transport.limits()
     }
 
     pub(crate) fn mounts(&self) -> &Mounts {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use http::Method;
 use serde::Deserialize;
 
+pub(crate) use self::metadata::WireMetadata;
 use self::version::Wire;
 pub use self::{
     delete::Deletion,
@@ -85,6 +86,17 @@ struct Versioned<'a> {
     metadata: Wire,
 }
 
+/// What reads of the data and of the key names have in common.
+#[derive(Deserialize)]
+struct ReadState {
+    data: StateOnly,
+}
+
+#[derive(Deserialize)]
+struct StateOnly {
+    metadata: Wire,
+}
+
 #[derive(Deserialize)]
 struct Keys {
     data: KeyList,
@@ -132,9 +144,21 @@ impl Vault {
         Ok(self.parse::<Keys>(&call, &answer)?.data.keys)
     }
 
+    /// The newest version without its content; nothing if there is none. Needs a server that has this question (Vault 1.10).
+    pub async fn subkeys(&self, location: &Location) -> Result<Option<VersionState>, VaultError> {
+        let what = format!("read the key names of {location}");
+        let call = Call::new(Method::GET, format!("{}?depth=1", location.route("subkeys")), what, "read");
+        let answer = self.kv_two(location, &call).await?;
+        if answer.is_absent() {
+            return Ok(None);
+        }
+        let answer = self.versioned(&call, answer)?;
+        Ok(Some(self.parse::<ReadState>(&call, &answer)?.data.metadata.into()))
+    }
+
     /// A deleted version is told by 404 with a body, which is an answer here.
     fn versioned(&self, call: &Call, answer: Answer) -> Result<Answer, VaultError> {
-        let deleted = answer.status.as_u16() == 404 && serde_json::from_slice::<ReadTwo>(&answer.body).is_ok();
+        let deleted = answer.status.as_u16() == 404 && serde_json::from_slice::<ReadState>(&answer.body).is_ok();
         if deleted { Ok(answer) } else { self.succeeded(call, answer) }
     }
 

@@ -93,6 +93,11 @@ impl Location {
         &self.name
     }
 
+    /// Not after anything in the folder of the engine, in the order of locations.
+    pub(crate) fn first_in(mount: &Mount, folder: &str) -> Self {
+        Self { mount: mount.clone(), name: folder.to_owned() }
+    }
+
     /// The folder that it is in, in the engine; empty at the top.
     pub fn folder(&self) -> &str {
         self.name.rsplit_once('/').map_or("", |(folder, _)| folder)
@@ -109,6 +114,13 @@ impl Location {
             KvVersion::One => escaped(&format!("{}/{}", self.mount.path, self.name)),
             KvVersion::Two => self.route("data"),
         }
+    }
+
+    /// The address of a route for the folder that it is in, slash included.
+    pub(crate) fn folder_route(&self, route: &str) -> String {
+        let folder = self.folder();
+        let slash = if folder.is_empty() { "" } else { "/" };
+        escaped(&format!("{}/{route}/{folder}{slash}", self.mount.path))
     }
 
     /// The address of one of the routes of version 2.
@@ -173,6 +185,7 @@ mod tests {
         assert_eq!(location.data_route(), "kv/data/a%20b/c%3Fd");
         assert_eq!(location.route("metadata"), "kv/metadata/a%20b/c%3Fd");
         assert_eq!((location.folder(), location.base_name()), ("a b", "c?d"));
+        assert_eq!(location.folder_route("detailed-metadata"), "kv/detailed-metadata/a%20b/");
         let top = Mount::new("old", KvVersion::One).location(&path("old/x")).unwrap();
         assert_eq!((top.data_route().as_str(), top.folder(), top.base_name()), ("old/x", "", "x"));
     }
