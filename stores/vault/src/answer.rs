@@ -38,12 +38,12 @@ pub(crate) struct Asked {
 
 #[derive(Deserialize)]
 struct Errors {
-    #[serde(default)]
     errors: Vec<String>,
 }
 
 impl Answer {
-    /// Vault's words. They may be none, as for a secret that is not there; nothing if it is not Vault that speaks.
+    /// Vault's words. They may be an empty list, as for a secret that is not there; nothing if there is no such list, as for a version
+    /// that is deleted or for an answer that is not Vault's.
     pub(crate) fn errors(&self) -> Option<Vec<String>> {
         serde_json::from_slice::<Errors>(&self.body).ok().map(|answer| answer.errors)
     }
@@ -197,9 +197,13 @@ mod tests {
     #[test]
     fn only_vault_itself_says_that_something_is_not_there() {
         assert!(answer(404, r#"{"errors":[]}"#).is_absent());
-        for (status, body) in
-            [(404, "<html>"), (404, ""), (404, r#"{"errors":["no handler"]}"#), (200, r#"{"errors":[]}"#)]
-        {
+        for (status, body) in [
+            (404, "<html>"),
+            (404, ""),
+            (404, r#"{"data":{"data":null,"metadata":{"version":1}}}"#),
+            (404, r#"{"errors":["no handler"]}"#),
+            (200, r#"{"errors":[]}"#),
+        ] {
             assert!(!answer(status, body).is_absent(), "{status} {body}");
         }
     }
@@ -217,8 +221,6 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_not_told() {
-        let error = answer(200, r#"{"data":"hunter2"}"#).parse::<Errors>(&asked()).err();
-        assert!(error.is_none());
         let error = answer(200, r#"{"errors":"hunter2"}"#).parse::<Errors>(&asked()).err().unwrap().to_string();
         assert!(!error.contains("hunter2"), "{error}");
     }

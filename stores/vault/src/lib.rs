@@ -29,6 +29,9 @@
 //! [`path`](SecretPath) → [`mount`](Mount) → [`config`] and [`Login`] → `transport`, `breaker` → `session` → [`Vault`] → [`Found`] and
 //! `kv` → [`Owner`] → [`Watches`].
 
+mod answer;
+mod breaker;
+mod client;
 pub mod config;
 mod content;
 mod error;

@@ -19,7 +19,7 @@ async fn reads(vault: &Vault) {
     assert_eq!(live(vault, &location).await.content.len(), 1);
 }
 
-/// An AppRole whose tokens live as given.
+/// An `AppRole` whose tokens live as given.
 async fn app_role(server: &VaultServer, ttl: &str, max: &str) -> Login {
     prepare(server).await;
     server.request("POST", "sys/auth/approle", &json!({ "type": "approle" })).await.unwrap();

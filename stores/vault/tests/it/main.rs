@@ -8,3 +8,4 @@ mod outages;
 mod refusals;
 mod support;
 mod tls;
+mod watch;

@@ -7,7 +7,7 @@ use konverge_testkit::{VaultOptions, VaultServer};
 use konverge_vault::{Content, Credential, Field, Found, Location, Login, Secret, SecretPath, Vault, VaultConfig};
 
 /// Whatever a test waits for comes within this.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 pub(crate) async fn server() -> VaultServer {
     VaultServer::start(VaultOptions::default()).await.unwrap()
