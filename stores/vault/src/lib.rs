@@ -22,8 +22,9 @@
 //! wrapping, the event stream of Vault Enterprise.
 //!
 //! # Why no client from elsewhere
-//! `vaultrs` keeps its token for the life of the client and shows neither the headers of an answer nor a body that can be wiped; what is
-//! left of it beside logins, limits and pauses of our own would be the spelling of addresses.
+//! `vaultrs` 0.8 can be built with ring, but changing its token needs the client for oneself, its errors have no header such as
+//! Retry-After, and what is read passes through strings that nobody wipes. What would be left of it beside logins, limits and pauses of
+//! our own is the spelling of addresses.
 //!
 //! # Reading order
 //! [`path`](SecretPath) → [`mount`](Mount) → [`config`] and [`Login`] → `transport`, `breaker` → `session` → [`Vault`] → [`Found`] and
