@@ -99,6 +99,16 @@ pub enum VaultError {
         /// Why, shared by all who waited for it.
         source: Arc<VaultError>,
     },
+    /// The login was refused.
+    #[error(
+        "Vault refuses it ({status}): {cause}; do the method and the role exist, and is the role bound to this identity?"
+    )]
+    LoginRefused {
+        /// The status.
+        status: u16,
+        /// Its words.
+        cause: String,
+    },
     /// Something that logging in or TLS needs is not there or not usable.
     #[error("the {what} {}is not usable: {cause}", shown(path.as_ref()))]
     Credential {
@@ -234,6 +244,7 @@ impl Classify for VaultError {
             Self::Path(_)
             | Self::Unversioned { .. }
             | Self::Rejected { .. }
+            | Self::LoginRefused { .. }
             | Self::NotText { .. }
             | Self::Mark { .. }
             | Self::CheckAndSetRequired { .. } => ErrorClass::Permanent,
@@ -257,7 +268,7 @@ impl Classify for VaultError {
             Self::Unavailable { .. } | Self::Paused { .. } => "VaultUnavailable",
             Self::Limited { .. } => "VaultRateLimited",
             Self::Denied { .. } => "PermissionDenied",
-            Self::Login { .. } => "LoginFailed",
+            Self::Login { .. } | Self::LoginRefused { .. } => "LoginFailed",
             Self::Credential { .. } => "CredentialUnusable",
             Self::Conflict { .. } => "VersionConflict",
             Self::CheckAndSetRequired { .. } => "CheckAndSetRequired",

@@ -23,7 +23,7 @@ use crate::{
     client::Vault,
     content::{Content, RawContent},
     error::VaultError,
-    mount::{KvVersion, Location},
+    mount::{KvVersion, Location, Mount},
     transport::Call,
 };
 
@@ -129,14 +129,12 @@ impl Vault {
         })
     }
 
-    /// The names in a folder of the location's engine; those of folders end in a slash. An empty folder is none.
-    pub async fn list(&self, location: &Location) -> Result<Vec<String>, VaultError> {
-        let route = match location.mount().version() {
-            KvVersion::One => location.data_route(),
-            KvVersion::Two => location.route("metadata"),
-        };
-        let call = Call::new(Method::GET, format!("{route}/?list=true"), format!("list {location}"), "list");
-        let answer = self.kv(location, &call).await?;
+    /// The names in a folder of an engine, "" for its top; those of folders end in a slash. An empty folder has none.
+    pub async fn list(&self, mount: &Mount, folder: &str) -> Result<Vec<String>, VaultError> {
+        let route = mount.list_route(folder)?;
+        let what = format!("list {}/{folder}", mount.path());
+        let call = Call::new(Method::GET, format!("{route}?list=true"), what, "list");
+        let answer = self.ask(&call).await?;
         if answer.is_absent() {
             return Ok(Vec::new());
         }
@@ -144,8 +142,9 @@ impl Vault {
         Ok(self.parse::<Keys>(&call, &answer)?.data.keys)
     }
 
-    /// The newest version without its content; nothing if there is none. Needs a server that has this question (Vault 1.10).
-    pub async fn subkeys(&self, location: &Location) -> Result<Option<VersionState>, VaultError> {
+    /// The newest version and whether it is there to be read, without its content; nothing if there is none. Needs a server that has
+    /// this question (Vault 1.10).
+    pub(crate) async fn subkeys(&self, location: &Location) -> Result<Option<(VersionState, bool)>, VaultError> {
         let what = format!("read the key names of {location}");
         let call = Call::new(Method::GET, format!("{}?depth=1", location.route("subkeys")), what, "read");
         let answer = self.kv_two(location, &call).await?;
@@ -153,7 +152,8 @@ impl Vault {
             return Ok(None);
         }
         let answer = self.versioned(&call, answer)?;
-        Ok(Some(self.parse::<ReadState>(&call, &answer)?.data.metadata.into()))
+        let live = answer.status.is_success();
+        Ok(Some((self.parse::<ReadState>(&call, &answer)?.data.metadata.into(), live)))
     }
 
     /// A deleted version is told by 404 with a body, which is an answer here.

@@ -58,6 +58,18 @@ impl Mount {
         Self::new(mount, version)
     }
 
+    /// The address of a folder's names; the folder has no slashes around, and the top is "".
+    pub(crate) fn list_route(&self, folder: &str) -> Result<String, PathError> {
+        let listed = match self.version {
+            KvVersion::One => self.path.clone(),
+            KvVersion::Two => format!("{}/metadata", self.path),
+        };
+        if folder.is_empty() {
+            return Ok(escaped(&format!("{listed}/")));
+        }
+        Ok(escaped(&format!("{}/", SecretPath::parse(&format!("{listed}/{folder}"))?)))
+    }
+
     /// Whether the path is beneath it.
     pub(crate) fn holds(&self, path: &SecretPath) -> bool {
         self.beneath(path).is_some()
@@ -163,6 +175,21 @@ mod tests {
         ] {
             let location = Mount::new(mount, version).location(&path(text));
             assert_eq!(location.as_ref().ok().map(Location::name), expected, "{text} in {mount}: {location:?}");
+        }
+    }
+
+    #[test]
+    fn folders_are_listed_beneath_their_mount() {
+        for (version, folder, expected) in [
+            (KvVersion::Two, "", Some("team/kv/metadata/")),
+            (KvVersion::Two, "a b/c", Some("team/kv/metadata/a%20b/c/")),
+            (KvVersion::One, "", Some("team/kv/")),
+            (KvVersion::One, "a", Some("team/kv/a/")),
+            (KvVersion::One, "../a", None),
+            (KvVersion::Two, "a/", None),
+        ] {
+            let route = Mount::new("team/kv", version).list_route(folder);
+            assert_eq!(route.ok().as_deref(), expected, "{folder}");
         }
     }
 

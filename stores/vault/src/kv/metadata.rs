@@ -25,7 +25,7 @@ pub struct Metadata {
     pub versions: BTreeMap<u64, VersionRecord>,
     /// OpenBao counts changes of the metadata, so that they can be checked and set as well.
     pub metadata_version: Option<u64>,
-    /// Vault's time when it was read, if it told.
+    /// Vault's time when it was read, if it told; rounded up to the next second, so that what was deleted just before is past.
     pub read_at: Option<Timestamp>,
 }
 
@@ -91,7 +91,7 @@ impl WireMetadata {
                 .map(|(number, wire)| (number, record(wire)))
                 .collect(),
             metadata_version: self.current_metadata_version,
-            read_at: read_at.and_then(|seconds| Timestamp::from_second(seconds).ok()),
+            read_at: read_at.and_then(|seconds| Timestamp::from_second(seconds + 1).ok()),
         }
     }
 }

@@ -166,13 +166,13 @@ impl Driver {
     async fn attempt(&self) -> Result<(HeaderValue, Lifetime), VaultError> {
         match self.login.attempt().await? {
             Attempt::Ask(call) => {
-                let answer = self.ask(&call, None).await?;
+                let answer = self.ask(&call, None).await.map_err(refused)?;
                 let auth = answer.parse::<Granted>(&self.transport.asked(&call))?.auth;
                 let lifetime = Lifetime { ttl: Duration::from_secs(auth.lease_duration), renewable: auth.renewable };
                 Ok((header(auth.client_token)?, lifetime))
             }
             Attempt::LookUp(call, token) => {
-                let answer = self.ask(&call, Some(&token)).await?;
+                let answer = self.ask(&call, Some(&token)).await.map_err(refused)?;
                 Ok((token, answer.parse::<LookedUp>(&self.transport.asked(&call))?.data.lifetime()))
             }
         }
@@ -270,6 +270,15 @@ impl Driver {
 
 fn call(method: Method, route: &str, what: &str, capability: &'static str) -> Call {
     Call::new(method, route.to_owned(), what.to_owned(), capability)
+}
+
+/// A refused login has nothing to do with policies, and all with who asks.
+fn refused(error: VaultError) -> VaultError {
+    match error {
+        VaultError::Denied { cause, .. } => VaultError::LoginRefused { status: 403, cause },
+        VaultError::Rejected { status, cause, .. } => VaultError::LoginRefused { status, cause },
+        other => other,
+    }
 }
 
 fn count(counter: &AtomicU64) {

@@ -49,13 +49,14 @@ impl StateKey {
         }
     }
 
-    /// The state that a read of the data or of the key names tells.
-    pub fn of_version(version: &VersionState, now: Timestamp) -> Self {
+    /// The state that a read of the data or of the key names tells, which also says whether the version is there to be read.
+    pub fn of_version(version: &VersionState, live: bool) -> Self {
         Self {
             entry_created: None,
             version: version.number,
             version_created: version.created.clone(),
-            deleted: is_past(version.deletion, now),
+            // Of one that is not there Vault says when that came about, unless it was destroyed; no clock is needed.
+            deleted: !live && version.deletion.is_some(),
             destroyed: version.destroyed,
         }
     }
@@ -101,7 +102,10 @@ fn is_past(deletion: Option<Timestamp>, now: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::kv::VersionRecord;
 
     fn key(entry: Option<&str>, version: u64, created: &str) -> StateKey {
         let (entry_created, version_created) = (entry.map(str::to_owned), created.to_owned());
@@ -136,16 +140,25 @@ mod tests {
 
     #[test]
     fn a_deletion_counts_when_its_time_has_come() {
-        let version = |deletion: Option<i64>| VersionState {
-            number: 1,
-            created: "a".to_owned(),
-            deletion: deletion.map(|second| Timestamp::from_second(second).unwrap()),
-            destroyed: false,
-            custom_metadata: std::collections::BTreeMap::new(),
+        let metadata = |deletion: Option<i64>| Metadata {
+            created: "e".to_owned(),
+            current_version: 1,
+            cas_required: false,
+            custom_metadata: BTreeMap::new(),
+            versions: BTreeMap::from([(
+                1,
+                VersionRecord {
+                    created: "a".to_owned(),
+                    deletion: deletion.map(|second| Timestamp::from_second(second).unwrap()),
+                    destroyed: false,
+                },
+            )]),
+            metadata_version: None,
+            read_at: None,
         };
         let now = Timestamp::from_second(100).unwrap();
         for (deletion, deleted) in [(None, false), (Some(99), true), (Some(100), true), (Some(101), false)] {
-            assert_eq!(StateKey::of_version(&version(deletion), now).deleted, deleted, "{deletion:?}");
+            assert_eq!(StateKey::of_metadata(&metadata(deletion), now).deleted, deleted, "{deletion:?}");
         }
     }
 

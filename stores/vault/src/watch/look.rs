@@ -8,7 +8,7 @@ use crate::{
     client::Vault,
     content::{Content, Field},
     error::VaultError,
-    kv::Found,
+    kv::{Found, Secret},
     mount::{KvVersion, Location},
 };
 
@@ -52,7 +52,7 @@ pub(super) async fn look(
                 None => Seen::Absent,
             }),
             Way::Subkeys => vault.subkeys(location).await.map(|version| match version {
-                Some(version) => Seen::State(StateKey::of_version(&version, Timestamp::now())),
+                Some((version, live)) => Seen::State(StateKey::of_version(&version, live)),
                 None => Seen::Absent,
             }),
             Way::Data => vault.read(location).await.map(|found| seen(&found, key)),
@@ -67,13 +67,11 @@ pub(super) async fn look(
 }
 
 fn seen(found: &Found, key: &DigestKey) -> Seen {
-    let state = |version| Seen::State(StateKey::of_version(version, Timestamp::now()));
     match found {
         Found::Absent => Seen::Absent,
-        Found::Deleted(version) => state(version),
-        Found::Live(secret) => {
-            secret.version.as_ref().map_or_else(|| Seen::Content(digest(&secret.content, key)), state)
-        }
+        Found::Deleted(version) => Seen::State(StateKey::of_version(version, false)),
+        Found::Live(Secret { version: Some(version), .. }) => Seen::State(StateKey::of_version(version, true)),
+        Found::Live(Secret { content, version: None }) => Seen::Content(digest(content, key)),
     }
 }
 

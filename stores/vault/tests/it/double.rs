@@ -49,7 +49,9 @@ async fn answer(State(script): State<Script>, request: Request) -> Response {
     if request.uri().path() == "/v1/auth/token/lookup-self" {
         return r#"{"data":{"ttl":0,"expire_time":null,"renewable":false}}"#.into_response();
     }
-    script.asked.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
+    let namespace = request.headers().get("x-vault-namespace").map(|name| format!(" in {}", name.to_str().unwrap()));
+    let asked = format!("{} {}{}", request.method(), request.uri(), namespace.unwrap_or_default());
+    script.asked.lock().unwrap().push(asked);
     let (status, headers, body) = script.next();
     let headers: HeaderMap = headers
         .into_iter()
@@ -167,4 +169,87 @@ async fn words_that_repeat_a_value_are_withheld() {
     let (_, vault) = serve(&script).await;
     let error = vault.write(&location(), &content(&[("a", "canary-value")]), Expected::Any).await.err().unwrap();
     assert!(!format!("{error:?}").contains("canary-value") && error.to_string().contains("withheld"), "{error}");
+}
+
+#[tokio::test]
+async fn namespaces_are_sent_along() {
+    let script = Script::default();
+    script.then(200, &[], LIVE);
+    let (_, vault) = serve(&script).await;
+    vault.in_namespace("team/a/").unwrap().read(&location()).await.unwrap();
+    vault.read(&location()).await.unwrap();
+    assert_eq!(script.asked(), ["GET /v1/kv/data/a in team/a", "GET /v1/kv/data/a"]);
+    assert!(vault.in_namespace("../root").is_err());
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_not_read_to_its_end() {
+    let script = Script::default();
+    let huge: &'static str = Box::leak("x".repeat(9 * 1024 * 1024).into_boxed_str());
+    script.then(200, &[], huge);
+    let (_, vault) = serve(&script).await;
+    let error = vault.read(&location()).await.err().unwrap();
+    assert!(matches!(error, VaultError::Garbage { .. }) && error.to_string().contains("larger"), "{error}");
+}
+
+/// Accepts and never answers; counts the connections.
+async fn silent() -> (String, Arc<std::sync::atomic::AtomicUsize>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((connection, _)) = listener.accept().await {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            open.push(connection);
+        }
+    });
+    (address, count)
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_ends_every_call_at_its_deadline() {
+    let (address, _) = silent().await;
+    let deadline = Duration::from_millis(300);
+    let limits = Limits { deadline, ..Limits::default() };
+    let vault = Vault::new(&VaultConfig::new(&address, Login::Token(credential("token"))).unwrap().limits(limits));
+    let began = std::time::Instant::now();
+    let calls = (0..20).map(|_| async { vault.read(&location()).await.err().unwrap() });
+    for error in futures::future::join_all(calls).await {
+        assert!(error.is_outage(), "{error}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "all at once, not one after the other");
+    assert!(vault.health().await.err().unwrap().to_string().contains("0.3 s"));
+}
+
+#[tokio::test]
+async fn no_more_are_under_way_than_allowed() {
+    let (address, count) = silent().await;
+    let limits = Limits { concurrency: std::num::NonZeroUsize::new(3).unwrap(), ..Limits::default() };
+    let front = Script::default();
+    front.then(307, &[("location", &format!("{address}/v1/x"))], "");
+    let (address, _) = serve(&front).await;
+    let vault = Vault::new(&VaultConfig::new(&address, Login::Token(credential("token"))).unwrap().limits(limits));
+    vault.log_in().await.unwrap();
+    let reached = |expected| {
+        let count = Arc::clone(&count);
+        konverge_testkit::eventually(crate::support::SOON, move || {
+            let now = count.load(std::sync::atomic::Ordering::Relaxed);
+            std::future::ready((now >= expected).then_some(now))
+        })
+    };
+    let calls = futures::future::join_all((0..20).map(|_| async { vault.read(&location()).await.map(drop) }));
+    // What asks for health waits for nobody, and so shows that nobody else came through meanwhile.
+    let probe = async {
+        assert_eq!(reached(3).await.unwrap(), 3);
+        tokio::select! {
+            _ = vault.health() => panic!("nothing answers"),
+            count = reached(4) => assert_eq!(count.unwrap(), 4),
+        }
+    };
+    tokio::select! {
+        _ = calls => panic!("nothing answers"),
+        () = probe => {}
+    }
 }

@@ -82,7 +82,9 @@ async fn version_two_with_check_and_set() {
     assert_eq!(found.expected(), Expected::Version(2));
     let again = vault.write(&location, &content(&[("user", "we")]), found.expected()).await.unwrap();
     assert_eq!(again.unwrap().number, 3);
-    assert_eq!(vault.list(&locate(&vault, "team/kv/shop").await).await.unwrap(), ["db"]);
+    assert_eq!(vault.list(location.mount(), "shop").await.unwrap(), ["db"]);
+    assert_eq!(vault.list(location.mount(), "").await.unwrap(), ["shop/"]);
+    assert!(vault.list(location.mount(), "empty").await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -135,7 +137,7 @@ async fn version_one_has_values_and_no_more() {
     assert_eq!(vault.write(&location, &content(&[("a", "1")]), Expected::Any).await.unwrap(), None);
     let read = live(&vault, &location).await;
     assert!(read.content == content(&[("a", "1")]) && read.version.is_none());
-    assert_eq!(vault.list(&locate(&vault, "old/shop").await).await.unwrap(), ["db"]);
+    assert_eq!(vault.list(location.mount(), "shop").await.unwrap(), ["db"]);
     assert!(matches!(vault.metadata(&location).await, Err(VaultError::Unversioned { .. })));
     server.request("PUT", "old/shop/number", &json!({ "n": 12, "o": { "a": [1] } })).await.unwrap();
     let number = locate(&vault, "old/shop/number").await;

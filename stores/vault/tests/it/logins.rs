@@ -229,6 +229,20 @@ async fn thirty_callers_one_login_also_after_a_revocation() {
 }
 
 #[tokio::test]
+async fn policies_bound_to_the_role_later_cost_no_login_for_each_refusal() {
+    let server = server().await;
+    let login = app_role(&server, "1h", "2h").await;
+    let vault = Vault::new(&config(&server, login));
+    let location = locate(&vault, "kv/data/a").await;
+    for _ in 0..30 {
+        let refused = vault.delete(&location, konverge_vault::Deletion::Soft).await;
+        assert!(matches!(refused, Err(VaultError::Denied { .. })));
+    }
+    let counts = vault.login_counts();
+    assert_eq!((counts.succeeded, counts.failed), (1, 0));
+}
+
+#[tokio::test]
 async fn a_role_that_is_mended_is_logged_in_to_without_being_asked() {
     let server = server().await;
     let login = app_role(&server, "1h", "2h").await;
