@@ -1,6 +1,6 @@
 //! The way in: one Vault, one token, one set of limits.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method};
 use serde::Deserialize;
@@ -95,6 +95,25 @@ impl Vault {
         let call = Call::new(Method::GET, route, "ask for its health".to_owned(), "nothing");
         let answer = self.shared.transport.send_always(&call).await?;
         self.succeeded(&call, answer)?.parse(&self.shared.transport.asked(&call))
+    }
+
+    /// What the token's policies allow on each of these API paths, such as `secret/data/a`; for finding out what is missing before it is
+    /// needed. `deny` alone is nothing.
+    pub async fn capabilities(&self, paths: &[&str]) -> Result<BTreeMap<String, Vec<String>>, VaultError> {
+        #[derive(Deserialize)]
+        struct Allowed {
+            data: BTreeMap<String, Vec<String>>,
+        }
+
+        let what = "ask for the token's capabilities".to_owned();
+        let call = Call::new(Method::POST, "sys/capabilities-self".to_owned(), what, "update");
+        let call = call.json(&serde_json::json!({ "paths": paths }));
+        let answer = self.ask(&call).await?;
+        let answer = self.succeeded(&call, answer)?;
+        let mut allowed = self.parse::<Allowed>(&call, &answer)?.data;
+        // Beside the paths there is a list for the first of them alone.
+        allowed.retain(|path, _| paths.contains(&path.as_str()));
+        Ok(allowed)
     }
 
     /// Gives the token back to Vault, if it came from a login. A call after this logs in anew.

@@ -16,17 +16,21 @@ pub struct VaultConfig {
     pub(crate) login: Login,
     pub(crate) namespace: Option<HeaderValue>,
     pub(crate) login_namespace: Option<HeaderValue>,
-    pub(crate) tls: TlsFiles,
+    pub(crate) tls: TlsSettings,
     pub(crate) limits: Limits,
 }
 
-/// Certificates for TLS, in PEM. The system's authorities are trusted besides those named.
+/// How the server is known, and how it knows us. Certificates and keys are in PEM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// Authorities to trust too.
+pub struct TlsSettings {
+    /// Authorities to trust besides the system's.
     pub authorities: Option<PathBuf>,
     /// Certificate and key to show, for servers that ask for them and for logins by certificate.
     pub client: Option<(PathBuf, PathBuf)>,
+    /// The name that the server's certificate is for, if it is not that of the address.
+    pub server_name: Option<String>,
+    /// Talks to whoever answers. Then everybody on the way can read and change everything; there is a warning each time a client is made.
+    pub trust_anybody: bool,
 }
 
 /// A setting that cannot be used.
@@ -61,7 +65,7 @@ impl VaultConfig {
             login,
             namespace: None,
             login_namespace: None,
-            tls: TlsFiles::default(),
+            tls: TlsSettings::default(),
             limits: Limits::default(),
         })
     }
@@ -80,10 +84,10 @@ impl VaultConfig {
         Ok(self)
     }
 
-    /// Uses these certificates.
+    /// Uses these settings of TLS.
     #[must_use]
-    pub fn tls(mut self, files: TlsFiles) -> Self {
-        self.tls = files;
+    pub fn tls(mut self, settings: TlsSettings) -> Self {
+        self.tls = settings;
         self
     }
 

@@ -49,7 +49,7 @@ mod transport;
 mod watch;
 
 pub use client::{Health, Vault};
-pub use config::{ConfigError, TlsFiles, VaultConfig};
+pub use config::{ConfigError, TlsSettings, VaultConfig};
 pub use content::{Content, Field};
 pub use error::VaultError;
 pub use kv::{Deletion, Expected, Found, Metadata, Secret, VersionRecord, VersionState};

@@ -82,7 +82,7 @@ pub enum Login {
         /// The secret, unless the role needs none.
         secret_id: Option<Credential>,
     },
-    /// Whoever has a trusted client certificate: that of [`TlsFiles::client`](crate::TlsFiles::client).
+    /// Whoever has a trusted client certificate: that of [`TlsSettings::client`](crate::TlsSettings::client).
     Certificate {
         /// Where the method is mounted, usually `cert`.
         mount: String,

@@ -1,5 +1,7 @@
 //! The HTTP client, made anew when the certificates in its files have changed.
 
+mod verify;
+
 use std::{
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -13,7 +15,8 @@ use rustls::{
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use crate::{config::TlsFiles, error::VaultError};
+use self::verify::Verifier;
+use crate::{config::TlsSettings, error::VaultError};
 
 /// How often the files are looked at while all goes well. A rotation leaves hours; a failed connection looks at once.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -36,14 +39,14 @@ struct Current {
 
 /// Makes clients out of files.
 pub(crate) struct Clients {
-    files: TlsFiles,
+    settings: TlsSettings,
     connect: Duration,
     current: Mutex<Option<Current>>,
 }
 
 impl Clients {
-    pub(crate) fn new(files: TlsFiles, connect: Duration) -> Self {
-        Self { files, connect, current: Mutex::new(None) }
+    pub(crate) fn new(settings: TlsSettings, connect: Duration) -> Self {
+        Self { settings, connect, current: Mutex::new(None) }
     }
 
     /// The client to ask with. Files that have become unusable are told and the last client is kept, since a rotation may be under
@@ -53,7 +56,7 @@ impl Clients {
         let known = self.with(|current| {
             current.as_ref().map(|known| (known.client.clone(), Arc::clone(&known.content), known.looked))
         });
-        let changing = self.files != TlsFiles::default();
+        let changing = self.settings.authorities.is_some() || self.settings.client.is_some();
         if let Some((client, _, looked)) = &known
             && (!changing || now < *looked + LOOK_EVERY)
         {
@@ -91,10 +94,10 @@ impl Clients {
     /// A client of what the files hold, unless they hold what is known.
     async fn renewed(&self, known: Option<&Content>) -> Result<Option<(reqwest::Client, Content)>, VaultError> {
         let mut content = Content::default();
-        if let Some(path) = &self.files.authorities {
+        if let Some(path) = &self.settings.authorities {
             content.authorities = Some(read(AUTHORITIES, path).await?.to_vec());
         }
-        if let Some((certificate, key)) = &self.files.client {
+        if let Some((certificate, key)) = &self.settings.client {
             content.client = Some((read(CERTIFICATE, certificate).await?.to_vec(), read(KEY, key).await?));
         }
         if known == Some(&content) {
@@ -109,7 +112,7 @@ impl Clients {
         // What cannot be parsed among the system's own is not ours to mend.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if let Some(pem) = &content.authorities {
-            let path = self.files.authorities.as_deref();
+            let path = self.settings.authorities.as_deref();
             let mut count = 0;
             for authority in CertificateDer::pem_slice_iter(pem) {
                 let authority = authority.map_err(|error| unusable(AUTHORITIES, path, &error.to_string()))?;
@@ -121,11 +124,24 @@ impl Clients {
             }
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
+        let fault = |error: &dyn std::fmt::Display| unusable("TLS configuration", None, &error.to_string());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|error| unusable("TLS configuration", None, &error.to_string()))?
-            .with_root_certificates(roots);
-        let mut tls = match (&content.client, &self.files.client) {
+            .map_err(|error| fault(&error))?;
+        let TlsSettings { server_name, trust_anybody, .. } = &self.settings;
+        let builder = if server_name.is_some() || *trust_anybody {
+            if *trust_anybody {
+                tracing::warn!(
+                    "Vault's certificate is not checked: whoever is on the way can read and change everything"
+                );
+            }
+            let verifier = Verifier::new(roots, provider, server_name.as_deref(), *trust_anybody);
+            let verifier = verifier.map_err(|error| fault(&error))?;
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+        } else {
+            builder.with_root_certificates(roots)
+        };
+        let mut tls = match (&content.client, &self.settings.client) {
             (Some((certificate, key)), Some((certificate_path, key_path))) => {
                 let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
                 let chain = chain.map_err(|error| unusable(CERTIFICATE, Some(certificate_path), &error.to_string()))?;
@@ -182,7 +198,7 @@ fn unusable(what: &'static str, path: Option<&Path>, cause: &str) -> VaultError 
 mod tests {
     use super::*;
 
-    async fn failure(files: TlsFiles) -> String {
+    async fn failure(files: TlsSettings) -> String {
         Clients::new(files, LOOK_EVERY).get().await.err().unwrap().to_string()
     }
 
@@ -190,11 +206,11 @@ mod tests {
     async fn files_that_cannot_be_used_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.crt");
-        let files = TlsFiles { authorities: Some(path.clone()), client: None };
+        let files = TlsSettings { authorities: Some(path.clone()), ..TlsSettings::default() };
         assert!(failure(files.clone()).await.contains("ca.crt"));
         std::fs::write(&path, "not a certificate").unwrap();
         assert!(failure(files.clone()).await.contains("no certificate"));
-        let pair = TlsFiles { authorities: None, client: Some((path.clone(), path)) };
+        let pair = TlsSettings { client: Some((path.clone(), path)), ..TlsSettings::default() };
         assert!(failure(pair).await.contains("no private key"));
     }
 }

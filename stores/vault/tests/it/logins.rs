@@ -1,7 +1,7 @@
 //! Every way to log in, and what becomes of tokens.
 
 use konverge_testkit::{ControlPlane, Options, VaultOptions, VaultServer, eventually};
-use konverge_vault::{Credential, Login, TlsFiles, Vault, VaultConfig, VaultError};
+use konverge_vault::{Credential, Login, TlsSettings, Vault, VaultConfig, VaultError};
 use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 
@@ -156,10 +156,11 @@ async fn a_client_certificate() {
     let login = Login::Certificate { mount: "cert".to_owned(), role: Some("web".to_owned()) };
     let config = VaultConfig::new(server.address(), login).unwrap();
     let authorities = Some(path("ca.crt"));
-    let without = Vault::new(&config.clone().tls(TlsFiles { authorities: authorities.clone(), client: None }));
+    let without =
+        Vault::new(&config.clone().tls(TlsSettings { authorities: authorities.clone(), ..TlsSettings::default() }));
     assert!(matches!(without.log_in().await, Err(VaultError::Login { .. })));
     let client = Some((path("tls.crt"), path("tls.key")));
-    reads(&Vault::new(&config.tls(TlsFiles { authorities, client }))).await;
+    reads(&Vault::new(&config.tls(TlsSettings { authorities, client, ..TlsSettings::default() }))).await;
 }
 
 #[tokio::test]

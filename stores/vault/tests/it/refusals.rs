@@ -30,6 +30,9 @@ async fn a_path_that_is_denied_leaves_the_others_and_the_token_alone() {
         vault.read(&mine).await.unwrap();
     }
     assert_eq!(vault.login_counts().succeeded, 1);
+    let allowed = vault.capabilities(&["kv/data/mine", "kv/data/theirs-0"]).await.unwrap();
+    assert_eq!(allowed["kv/data/mine"], ["create", "read", "update"]);
+    assert_eq!(allowed["kv/data/theirs-0"], ["deny"]);
 
     // What a policy allows counts at once.
     server.policy("mine", r#"path "kv/data/*" { capabilities = ["create", "update", "read"] }"#).await.unwrap();
