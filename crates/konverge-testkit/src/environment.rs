@@ -10,9 +10,6 @@ pub(crate) const KUBECONFIG_VARIABLE: &str = "KONVERGE_TEST_KUBECONFIG";
 /// Names the run that what is made in a named cluster belongs to, where several processes are one run.
 pub(crate) const RUN_VARIABLE: &str = "KONVERGE_TEST_RUN";
 
-/// Name a Vault or an OpenBao server program to use in tests instead of building one; the first that is set counts.
-pub(crate) const VAULT_VARIABLES: [&str; 2] = ["VAULT_BIN", "BAO_BIN"];
-
 /// The variable's value; an empty one is as good as none.
 pub(crate) fn variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)

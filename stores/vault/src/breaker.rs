@@ -116,10 +116,10 @@ impl State {
         };
         let open = |cause, pauses: u32| Self::Open { until: now + PAUSES.delay(pauses, jitter), pauses, cause };
         *self = match outcome {
-            Outcome::Served => Self::Closed { failures: 0 },
             Outcome::Limited(cause, pause) => Self::Open { until: now + pause, pauses, cause },
-            // What was under way when it was opened says nothing new.
-            Outcome::Failed(_) | Outcome::Closed(_) if matches!(self, Self::Open { .. }) => return,
+            // What was under way when it was opened says nothing new, be it good or bad.
+            _ if matches!(self, Self::Open { .. }) => return,
+            Outcome::Served => Self::Closed { failures: 0 },
             Outcome::Closed(cause) => open(cause, pauses + 1),
             Outcome::Failed(cause) if failures + 1 >= FAILURES => open(cause, pauses + 1),
             Outcome::Failed(_) => Self::Closed { failures: failures + 1 },
@@ -174,6 +174,15 @@ mod tests {
         tokio::time::advance(PAUSES.cap).await;
         drop(breaker.pass(Instant::now()).unwrap());
         assert!(breaker.pass(Instant::now()).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_under_way_does_not_shorten_a_pause() {
+        let breaker = Breaker::new();
+        let (early, late) = (breaker.pass(Instant::now()).unwrap(), breaker.pass(Instant::now()).unwrap());
+        early.report(Outcome::Limited("quota".into(), Duration::from_secs(9)), Instant::now(), 1.0);
+        late.report(Outcome::Served, Instant::now(), 1.0);
+        assert_eq!(breaker.pass(Instant::now()).err().unwrap().after, Duration::from_secs(9));
     }
 
     #[tokio::test(start_paused = true)]

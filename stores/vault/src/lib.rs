@@ -27,8 +27,7 @@
 //! our own is the spelling of addresses.
 //!
 //! # Reading order
-//! [`path`](SecretPath) → [`mount`](Mount) → [`config`] and [`Login`] → `transport`, `breaker` → `session` → [`Vault`] → [`Found`] and
-//! `kv` → [`Owner`] → [`Watches`].
+//! `path` → `mount` → [`config`] and `login` → `transport` and `breaker` → `session` → `client` → `kv` → `ownership` → `watch`.
 
 mod answer;
 mod breaker;

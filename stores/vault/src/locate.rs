@@ -24,36 +24,57 @@ const KNOWN_FOR: Duration = Duration::from_mins(10);
 /// A guess is made because the token may not ask; a policy may be mended.
 const GUESSED_FOR: Duration = Duration::from_mins(1);
 
-/// Namespace and path of a mount.
-type Place = (Option<HeaderValueKey>, String);
+/// A namespace, by the bytes of its header, and a path in it.
+type Place = (Option<Vec<u8>>, String);
 
-/// Header values have no order, their bytes have.
-type HeaderValueKey = Vec<u8>;
-
-/// The engines that are known, until when.
+/// What is known of engines.
 #[derive(Default)]
-pub(crate) struct Mounts(Mutex<BTreeMap<Place, (Mount, Instant)>>);
+pub(crate) struct Mounts(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// The engines, until when that is believed.
+    known: BTreeMap<Place, (Mount, Instant)>,
+    /// First segments of paths whose engine the token may not ask for, until when it is not tried again.
+    denied: BTreeMap<Place, Instant>,
+}
 
 impl Mounts {
+    /// The path's engine, or the guess where it is known that nothing better can be had.
     fn find(&self, namespace: Option<&HeaderValue>, path: &SecretPath, now: Instant) -> Option<Mount> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // No engine is mounted beneath another, so there is one at most.
-        let found = known.iter().find(|((place, _), (mount, until))| {
+        let found = inner.known.iter().find(|((place, _), (mount, until))| {
             *until > now && place.as_deref() == namespace.map(HeaderValue::as_bytes) && mount.holds(path)
         });
-        found.map(|(_, (mount, _))| mount.clone())
+        let found = found.map(|(_, (mount, _))| mount.clone());
+        found.or_else(|| {
+            let denied = inner.denied.get(&place(namespace, first_segment(path)));
+            denied.is_some_and(|until| *until > now).then(|| Mount::guess(path))
+        })
     }
 
     fn keep(&self, namespace: Option<&HeaderValue>, mount: &Mount, until: Instant) {
-        let place = (namespace.map(|namespace| namespace.as_bytes().to_vec()), mount.path().to_owned());
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(place, (mount.clone(), until));
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.known.insert(place(namespace, mount.path()), (mount.clone(), until));
+    }
+
+    fn deny(&self, namespace: Option<&HeaderValue>, path: &SecretPath, until: Instant) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.denied.insert(place(namespace, first_segment(path)), until);
     }
 
     fn forget(&self, namespace: Option<&HeaderValue>, mount: &Mount) {
-        let place = (namespace.map(|namespace| namespace.as_bytes().to_vec()), mount.path().to_owned());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).known.remove(&place(namespace, mount.path()));
     }
+}
+
+fn place(namespace: Option<&HeaderValue>, path: &str) -> Place {
+    (namespace.map(|namespace| namespace.as_bytes().to_vec()), path.to_owned())
+}
+
+fn first_segment(path: &SecretPath) -> &str {
+    path.as_str().split('/').next().unwrap_or_default()
 }
 
 #[derive(Deserialize)]
@@ -95,9 +116,8 @@ impl Vault {
         let call = Call::new(Method::GET, route, format!("find the mount of {path}"), "anything");
         let answer = self.ask(&call).await?;
         if answer.is_denied() {
-            let guess = Mount::guess(path);
-            self.mounts().keep(self.namespace(), &guess, Instant::now() + GUESSED_FOR);
-            return Ok(guess);
+            self.mounts().deny(self.namespace(), path, Instant::now() + GUESSED_FOR);
+            return Ok(Mount::guess(path));
         }
         let answer = self.succeeded(&call, answer)?;
         let Described { path: mount, kind, options } = self.parse::<Answered>(&call, &answer)?.data;

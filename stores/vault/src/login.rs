@@ -89,7 +89,8 @@ pub enum Login {
         /// The role; any that the certificate fits if there is none.
         role: Option<String>,
     },
-    /// Whoever has a token already. It is looked up first, and renewed if it can be; its file is read again before and whenever it is refused.
+    /// Whoever has a token already. It is looked up first, and renewed if it can be; its file is read again before that, and whenever the
+    /// token is refused.
     Token(Credential),
 }
 

@@ -124,6 +124,8 @@ impl Transport {
         let answer = outcome.unwrap_or_else(|_| Err(self.too_late(call)));
         let learned = match &answer {
             Ok(answer) => answer.outcome(),
+            // It was not asked.
+            Err(VaultError::Credential { .. }) => return answer,
             Err(VaultError::Unreachable { cause, .. }) => {
                 self.clients.doubt();
                 Outcome::Failed(cause.as_str().into())

@@ -5,14 +5,17 @@ use std::path::PathBuf;
 use super::VaultServerError;
 use crate::{
     build::{self, Module, Program},
-    environment::{self, VAULT_VARIABLES},
+    environment,
 };
+
+/// Name a Vault or an OpenBao server program to use instead of building one; the first that is set counts.
+const VARIABLES: [&str; 2] = ["VAULT_BIN", "BAO_BIN"];
 
 const PROGRAM: &str = "vault";
 
 /// The program that a variable names, else ours, which is built if it is not in the cache. Blocks while it builds.
 pub(super) fn find() -> Result<PathBuf, VaultServerError> {
-    let named = VAULT_VARIABLES.iter().find_map(|&name| environment::variable(name).map(|path| (name, path)));
+    let named = VARIABLES.iter().find_map(|&name| environment::variable(name).map(|path| (name, path)));
     match named {
         Some((_, path)) if path.is_file() => Ok(path),
         Some((variable, path)) => Err(VaultServerError::Missing { variable, path }),

@@ -49,8 +49,14 @@ async fn mounts_are_found_whatever_they_are_called() {
     // A token that may not ask falls back to what the text says.
     let poor = server.token(&["default"], json!({})).await.unwrap();
     let poor = Vault::new(&config(&server, konverge_vault::Login::Token(credential(&poor))));
-    assert_eq!(locate(&poor, "team/kv/data/app").await.mount().version(), KvVersion::One);
-    assert_eq!(locate(&poor, "secret/data/app").await.mount().version(), KvVersion::Two);
+    for (path, version) in [
+        ("team/kv/data/app", KvVersion::One),
+        ("secret/data/app", KvVersion::Two),
+        ("secret/app", KvVersion::One),
+        ("secret/data/other", KvVersion::Two),
+    ] {
+        assert_eq!(locate(&poor, path).await.mount().version(), version, "{path}");
+    }
 
     let gone = Mount::new("nowhere", KvVersion::Two).location(&SecretPath::parse("nowhere/data/a").unwrap()).unwrap();
     assert!(matches!(vault.read(&gone).await, Err(VaultError::NoMount { .. })), "a missing mount is no missing secret");
