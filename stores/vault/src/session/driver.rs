@@ -151,8 +151,11 @@ impl Driver {
             ErrorClass::After(asked) if error.is_outage() => asked.max(pause),
             _ => pause,
         };
-        self.due = Some((now + pause, Step::LogIn));
-        if self.held.as_ref().is_some_and(|held| held.expires.is_none_or(|expires| expires > now + pause)) {
+        // For ever, if it does not expire.
+        let left = self.held.as_ref().map(|held| held.expires.map_or(pause, |expires| expires.duration_since(now)));
+        let left = left.filter(|left| !left.is_zero());
+        self.due = Some((now + left.map_or(pause, |left| pause.min(left)), Step::LogIn));
+        if left.is_some() {
             tracing::debug!(login = %self.how, %error, "cannot log in to Vault again; the token is still good");
             return;
         }
@@ -198,10 +201,9 @@ impl Driver {
                 self.failures = 0;
                 self.extend(lifetime);
             }
-            Err(error) if error.is_outage() => {
-                self.fail(error);
-                self.due = self.due.map(|(at, _)| (at, Step::Renew)).filter(|_| self.held.is_some()).or(self.due);
-            }
+            // It answers, so a login may do; at the end of all renewals Vault answers with an error of its own, 500.
+            Err(VaultError::Unavailable { .. }) => self.log_in().await,
+            Err(error) if error.is_outage() => self.fail(error),
             Err(_) => self.log_in().await,
         }
     }
