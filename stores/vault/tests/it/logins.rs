@@ -19,18 +19,23 @@ async fn reads(vault: &Vault) {
     assert_eq!(live(vault, &location).await.content.len(), 1);
 }
 
-/// An `AppRole` whose tokens live as given.
+/// A role whose tokens live as given.
 async fn app_role(server: &VaultServer, ttl: &str, max: &str) -> Login {
     prepare(server).await;
     server.request("POST", "sys/auth/approle", &json!({ "type": "approle" })).await.unwrap();
+    make_role(server, ttl, max).await;
+    let (role_id, secret_id) = (credential("web-id"), Some(credential("web-secret")));
+    Login::AppRole { mount: "approle".to_owned(), role_id, secret_id }
+}
+
+async fn make_role(server: &VaultServer, ttl: &str, max: &str) {
     let role = json!({ "token_policies": ["reader"], "token_ttl": ttl, "token_max_ttl": max });
-    server.request("POST", "auth/approle/role/web", &role).await.unwrap();
-    let role_id = server.request("GET", "auth/approle/role/web/role-id", &Value::Null).await.unwrap();
-    let secret_id = server.request("POST", "auth/approle/role/web/secret-id", &json!({})).await.unwrap();
-    Login::AppRole {
-        mount: "approle".to_owned(),
-        role_id: credential(role_id["data"]["role_id"].as_str().unwrap()),
-        secret_id: Some(credential(secret_id["data"]["secret_id"].as_str().unwrap())),
+    for (path, body) in [
+        ("", role),
+        ("/role-id", json!({ "role_id": "web-id" })),
+        ("/custom-secret-id", json!({ "secret_id": "web-secret" })),
+    ] {
+        server.request("POST", &format!("auth/approle/role/web{path}"), &body).await.unwrap();
     }
 }
 
@@ -244,19 +249,31 @@ async fn policies_bound_to_the_role_later_cost_no_login_for_each_refusal() {
 }
 
 #[tokio::test]
-async fn a_role_that_is_mended_is_logged_in_to_without_being_asked() {
+async fn f20_a_role_that_is_made_again_is_logged_in_to_without_being_asked() {
     let server = server().await;
     let login = app_role(&server, "1h", "2h").await;
-    server.request("DELETE", "sys/auth/approle", &Value::Null).await.unwrap();
     let vault = Vault::new(&config(&server, login));
-    let error = vault.log_in().await.err().unwrap();
-    assert!(matches!(error, VaultError::Login { .. }), "{error}");
+    reads(&vault).await;
+    server.request("DELETE", "auth/approle/role/web", &Value::Null).await.unwrap();
+    revoke_all(&server).await;
+    let error = vault.read(&locate_known()).await.err().unwrap();
+    assert!(matches!(error, VaultError::Login { .. }) && error.to_string().contains("role"), "{error}");
     assert!(vault.login_failure().is_some());
     let failed = vault.login_counts().failed;
     for _ in 0..100 {
         assert!(vault.log_in().await.is_err());
     }
     assert!(vault.login_counts().failed <= failed + 1, "asking does not hurry it");
+    make_role(&server, "1h", "2h").await;
+    let mended = eventually(SOON, || std::future::ready(vault.login_failure().is_none().then_some(())));
+    mended.await.unwrap();
+    reads(&vault).await;
+    assert_eq!(vault.login_counts().succeeded, 2);
+}
+
+fn locate_known() -> konverge_vault::Location {
+    let mount = konverge_vault::Mount::new("kv", konverge_vault::KvVersion::Two);
+    mount.location(&konverge_vault::SecretPath::parse("kv/data/a").unwrap()).unwrap()
 }
 
 #[tokio::test]
