@@ -119,9 +119,9 @@ async fn a_demo_that_is_kept_can_be_played_with_and_goes_with_ctrl_c() {
     demo.says("Ctrl-C takes everything down").await;
     // The lines that it prints are run as they stand; a shell that is not interactive needs to be told to look at aliases.
     let exports: Vec<&str> = demo.said.lines().map(str::trim).filter(|line| line.starts_with("export ")).collect();
+    let before = format!("{}\nshopt -s expand_aliases\nalias {}", exports.join("\n"), demo.told("alias "));
     let shell = async |line: &str| {
-        let alias = format!("shopt -s expand_aliases\nalias {}", demo.told("alias "));
-        let script = format!("{}\n{alias}\n{line}", exports.join("\n"));
+        let script = format!("{before}\n{line}");
         let output = Command::new("bash").args(["-ec", &script]).output().await.unwrap();
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()

@@ -3,6 +3,7 @@
 
 mod demo;
 mod demo_on_named_cluster;
+mod deploy;
 mod outages;
 mod path;
 mod pull_bad_input;

@@ -38,7 +38,7 @@ impl Cast {
         loop {
             let outcome = tokio::select! {
                 outcome = act(again) => Some(outcome),
-                mended = self.mend() => mended.map(|()| None)?,
+                () = self.one_ends() => None,
             };
             match outcome {
                 Some(Ok(done)) => return Ok(done),
@@ -51,18 +51,20 @@ impl Cast {
                 }
                 None => {}
             }
+            self.mend().await?;
             again = true;
         }
     }
 
-    /// Waits until something has ended, says so, and starts it again.
-    async fn mend(&mut self) -> Result<()> {
-        let mut ended = self.ended();
-        while ended.is_empty() {
+    async fn one_ends(&mut self) {
+        while self.ended().is_empty() {
             sleep(LOOK).await;
-            ended = self.ended();
         }
-        for (name, status) in ended {
+    }
+
+    /// Says what has ended, and starts it again.
+    async fn mend(&mut self) -> Result<()> {
+        for (name, status) in self.ended() {
             println!("  {name} has ended ({status}); it is started again in {} s", AWAY.as_secs());
         }
         sleep(AWAY).await;

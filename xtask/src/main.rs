@@ -54,7 +54,7 @@ enum Command {
     },
     /// All that CI asks for: fmt, lint, tidy, deny, unused, test
     Ci,
-    /// Build the test control plane into the cache; the other commands do it when it is missing
+    /// Build the test control plane and a Vault into the cache; the other commands do it when it is missing
     Setup,
     /// Format the code
     Fmt {

@@ -71,8 +71,8 @@ pub(crate) fn setup() -> Result<()> {
     let build = cargo(["build", "--package", "konverge-testkit", "--bins"]);
     run("build of the test kit", build, READ_ABOVE)?;
     let mut control_plane = program(&paths::built("debug", "konverge-control-plane"));
-    control_plane.arg("setup");
-    run("control plane", control_plane, READ_ABOVE).map(drop)
+    control_plane.args(["setup", "--vault"]);
+    run("control plane and Vault", control_plane, READ_ABOVE).map(drop)
 }
 
 pub(crate) fn fmt(check: bool) -> Result<()> {

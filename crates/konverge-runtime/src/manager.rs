@@ -287,7 +287,10 @@ async fn first_failure(tasks: &mut JoinSet<Result<(), RunError>>) -> RunError {
 async fn drain(tasks: &mut JoinSet<Result<(), RunError>>, deadline: Instant) -> bool {
     let all = async {
         while let Some(ended) = tasks.join_next().await {
-            if let Ok(Err(error)) = ended {
+            // A task that ends now, such as one that nobody sends anything any more, does what is wanted.
+            if let Ok(Err(error)) = ended
+                && !matches!(error, RunError::TaskEnded { .. })
+            {
                 tracing::warn!(error = &error as &dyn std::error::Error, "failed while shutting down");
             }
         }

@@ -119,6 +119,7 @@ fn module() -> Module {
         ),
         go_mod: GO_MOD,
         go_sum: GO_SUM,
+        sources: &[],
         programs: Binary::ALL.map(program).into(),
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Module {
     pub(crate) announcement: String,
     pub(crate) go_mod: &'static str,
     pub(crate) go_sum: &'static str,
+    /// Files of our own beside them, by name.
+    pub(crate) sources: &'static [(&'static str, &'static str)],
     pub(crate) programs: Vec<Program>,
 }
 
@@ -117,7 +119,8 @@ fn build(module: &Module, root: &Path, folder: &Path) -> Result<(), BuildError> 
     };
     // Beside its place, so that the last step is a rename and a half-built folder is never taken for a whole one.
     let workspace = tempfile::Builder::new().prefix(".building-").tempdir_in(root).map_err(write(root))?;
-    for (name, content) in [("go.mod", module.go_mod), ("go.sum", module.go_sum)] {
+    let files = [("go.mod", module.go_mod), ("go.sum", module.go_sum)];
+    for (name, content) in files.iter().chain(module.sources) {
         let path = workspace.path().join(name);
         fs::write(&path, content).map_err(write(&path))?;
     }
@@ -166,7 +169,8 @@ impl Module {
 
     /// Sixteen hex digits of a hash over all that decides what the programs are.
     fn key(&self, go: &str) -> String {
-        let digest = Sha256::new().chain_update(self.go_mod).chain_update(self.go_sum).chain_update(go).finalize();
+        let digest = Sha256::new().chain_update(self.go_mod).chain_update(self.go_sum).chain_update(go);
+        let digest = self.sources.iter().fold(digest, |digest, (_, content)| digest.chain_update(content)).finalize();
         digest.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     }
 }
@@ -207,11 +211,18 @@ mod tests {
 
     #[test]
     fn the_key_follows_the_module_and_the_go_version() {
-        let module =
-            |go_mod| Module { name: "test", announcement: String::new(), go_mod, go_sum: "", programs: Vec::new() };
+        let module = |go_mod| Module {
+            name: "test",
+            announcement: String::new(),
+            go_mod,
+            go_sum: "",
+            sources: &[],
+            programs: Vec::new(),
+        };
         let key = module("a").key("go1.26.8");
         assert_eq!(key.len(), 16);
         assert_ne!(key, module("a").key("go1.26.9"));
         assert_ne!(key, module("b").key("go1.26.8"));
+        assert_ne!(key, Module { sources: &[("main.go", "package main")], ..module("a") }.key("go1.26.8"));
     }
 }

@@ -121,6 +121,7 @@ fn module() -> Module {
                 .to_owned(),
         go_mod: include_str!("../object-store/go.mod"),
         go_sum: include_str!("../object-store/go.sum"),
+        sources: &[],
         programs: vec![Program {
             name: PROGRAM,
             package: "github.com/versity/versitygw/cmd/versitygw".to_owned(),

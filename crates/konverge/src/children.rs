@@ -94,7 +94,7 @@ impl<K: Object> Children<K> {
         }
         let report = result?;
         if !report.waiting.is_empty() {
-            context.progressing(const { Reason::new("WaitingForChildren") }, reasons_to_wait(&report));
+            context.progressing(const { Reason::new(reasons::WAITING_FOR_CHILDREN) }, reasons_to_wait(&report));
         }
         Ok(report)
     }

@@ -5,6 +5,7 @@ mod install;
 use std::collections::BTreeSet;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge_core::reasons;
 use konverge_gen::Access;
 use kube::ResourceExt;
 
@@ -41,7 +42,7 @@ fn check(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition) ->
     }
     let (name, lost) = (found.name_any(), lost.join(", "));
     Err(Error::permanent(
-        "StoredVersionMissing",
+        reasons::STORED_VERSION_MISSING,
         format!(
             "objects of {name} may be stored as {lost}, which this program does not know; go on with a release that does, write each \
              object anew, and take {lost} out of status.storedVersions of the definition"

@@ -227,13 +227,6 @@ impl<K: Clone + Eq + Hash> State<K> {
         Some(now.saturating_duration_since(started))
     }
 
-    fn forget(&mut self, key: &K) {
-        self.entries.remove(key);
-        if self.entries.is_empty() && self.entries.capacity() > MANY {
-            self.entries = HashMap::new();
-        }
-    }
-
     /// Makes the next attempt the first.
     pub(super) fn forget_failures(&mut self, key: &K) {
         if let Some(entry) = self.entries.get_mut(key) {
@@ -269,6 +262,13 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// Whether more is ready, so that another worker is worth waking.
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
+    }
+
+    fn forget(&mut self, key: &K) {
+        self.entries.remove(key);
+        if self.entries.is_empty() && self.entries.capacity() > MANY {
+            self.entries = HashMap::new();
+        }
     }
 
     fn promote(&mut self, now: Instant) {

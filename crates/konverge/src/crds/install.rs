@@ -8,7 +8,7 @@ use std::{
 use futures::future::join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use konverge_apply::Applier;
-use konverge_core::{backoff::Backoff, error::in_one_line};
+use konverge_core::{backoff::Backoff, error::in_one_line, reasons};
 use konverge_runtime::Manager;
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
@@ -70,7 +70,7 @@ async fn try_once(definition: &CustomResourceDefinition, applier: &Applier) -> R
     let (mut now, begun) = (done.object, Instant::now());
     while let Err(why) = established(&now) {
         if begun.elapsed() > ESTABLISHED_WITHIN {
-            return Err(Error::transient("NotEstablished", format!("{name} is not established: {why}")));
+            return Err(Error::transient(reasons::NOT_ESTABLISHED, format!("{name} is not established: {why}")));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
         now = api.get(&name).await?;

@@ -7,6 +7,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use konverge_apply::events::Notice;
+use konverge_core::reasons;
 use konverge_runtime::{
     object::{Object, ObjectKey},
     watch::Undecodable,
@@ -36,7 +37,7 @@ impl Told {
                 ..ObjectReference::default()
             };
             let note = format!("left alone until it is mended: {error}");
-            Notice { regarding, kind: EventType::Warning, reason: "NotUnderstood", action: "Decode", note }
+            Notice { regarding, kind: EventType::Warning, reason: reasons::NOT_UNDERSTOOD, action: "Decode", note }
         })
     }
 

@@ -89,6 +89,7 @@ async fn an_object_that_does_not_parse_is_reported_and_delays_nobody() {
     place.create_probe("seven", "7").await;
     place.create_probe("word", "seven").await;
     running.measures(r#"konverge_cache_undecodable_objects{resource="probes"} 1"#).await;
+    // One for each: the second run only says what is wrong.
     running.measures(r#"controller_runtime_reconcile_total{controller="probes",result="success"} 2"#).await;
     // Its readers are told, once for each reason, however often something else happens to it.
     let events = place.api::<Event>();

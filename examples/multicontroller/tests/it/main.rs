@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod bad_days;
-mod crashing;
 mod collector;
+mod crashing;
 mod secrecy;
 mod stage;
 mod syncing;

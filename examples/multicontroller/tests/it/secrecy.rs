@@ -69,7 +69,7 @@ fn traces_tell_the_runs(collector: &Collector, log: &str, namespace: &str) {
         let object = format!("{namespace}/{name}");
         spans.iter().filter(move |span| span.name == "reconcile" && attribute(span, "object") == Some(object.clone()))
     };
-    let good = of("good").find(|span| attribute(span, "result").as_deref() == Some("requeue_after")).unwrap();
+    let good = of("good").find(|span| attribute(span, "result").as_deref() == Some("success")).unwrap();
     assert_eq!(attribute(good, "controller").as_deref(), Some("secretsyncs"));
     assert_eq!(attribute(good, "attempt").as_deref(), Some("1"));
     let request = spans.iter().find(|span| span.parent_span_id == good.span_id).unwrap();

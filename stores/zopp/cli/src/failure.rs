@@ -145,6 +145,12 @@ fn next_step(error: &CallError, need: Option<&Need>) -> Option<String> {
         (CallError::Unreachable { reason, .. }, _) if reason.contains("certificate") || reason.contains("tls") => {
             "Name the certificate authority of the server with --tls-ca-cert or ZOPP_TLS_CA_CERT."
         }
+        // What tonic says when TLS answers a connection in the clear.
+        (CallError::Unreachable { reason, server, .. }, _)
+            if server.starts_with("http://") && reason.contains("stream closed") =>
+        {
+            "Write https:// if the server uses TLS; else --server or ZOPP_SERVER names another address."
+        }
         (CallError::Unreachable { .. } | CallError::Deadline { .. }, _) => {
             "Is zopp-server running there? --server or ZOPP_SERVER names another address."
         }
@@ -170,7 +176,7 @@ fn next_step(error: &CallError, need: Option<&Need>) -> Option<String> {
 
 /// Where to see what there is in place of what the server did not find.
 fn what_there_is(message: &str) -> Option<&'static str> {
-    let Some((kind, rest)) = message.split_once(' ') else { return None };
+    let (kind, rest) = message.split_once(' ')?;
     match kind {
         // Its own words say what to do.
         _ if rest.contains("ask for") || rest.contains("no permission here") => None,

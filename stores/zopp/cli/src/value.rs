@@ -21,6 +21,9 @@ pub fn obtain(argument: Option<String>, key: &str) -> Result<SecretValue, Failur
     let value = read(std::io::stdin().lock()).map_err(|source| {
         Failure::new(format!("the value of '{key}' cannot be read from standard input")).because(source)
     })?;
+    if value.expose().is_empty() {
+        eprintln!("Note: the value is empty, as read.");
+    }
     if is_line(value.expose()) {
         eprintln!("Note: the value ends with a newline, as read; printf '%s' or \"echo -n\" send none.");
     }

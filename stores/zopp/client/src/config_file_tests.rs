@@ -113,7 +113,7 @@ fn a_link_stays_a_link() {
 fn errors_name_the_place() {
     assert_eq!(
         refused("{\"principals\":[\n{\"id\":"),
-        "config.json is not valid JSON: it ends too early at line 2, column 6"
+        "config.json is not valid JSON: it ends too early at line 2, column 6; bring back a whole copy, or move it away and make it anew"
     );
     assert!(refused("nonsense").starts_with("config.json is not valid JSON: unexpected character at line 1"));
     assert_eq!(refused("[]"), "config.json: top level: an object with \"principals\" is expected");

@@ -212,6 +212,8 @@ proptest! {
                 // Deletions name the version that was seen.
                 Step::Delete if world.answer.is_none() && version(&state) == world.object.map(|(_, version)| version) => {
                     if let Some(event) = world.commit_delete() {
+                        // What others did to it before goes with it.
+                        world.foreign = 0;
                         state.begin_write(&key());
                         world.answer = Some(event);
                     }

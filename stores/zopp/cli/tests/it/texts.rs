@@ -90,6 +90,25 @@ fn secrets() {
         stderr.starts_with("Error: cannot get secret 'A' of acme/backend/dev: ") && stderr.contains("(NotFound)"),
         "{stderr}"
     );
+    assert!(stderr.ends_with("\n  See what there is: zopp secret list.\n"), "{stderr}");
+    let stderr = alice.fails("secret export -o nowhere/file", 1);
+    assert!(stderr.starts_with("Error: cannot write nowhere/file: nowhere is no folder\n  "), "{stderr}");
+    // A slip that would leave the secrets in a file of that name.
+    let ended = alice.run("secret export --output json");
+    assert!(ended.stderr.starts_with("Note: this makes a file named json; "), "{}", ended.stderr);
+}
+
+#[test]
+fn whoever_names_the_wrong_principal_is_told_where_the_right_one_is() {
+    let world = World::new();
+    let (_, robot) = world.robot("robot");
+    let stderr = world.alice.fails("permission set --principal robot --role read", 1);
+    assert!(stderr.contains("must be a UUID\n  It is the ID that counts, not the name"), "{stderr}");
+    let stderr = robot.fails("project create frontend -w acme", 1);
+    assert!(
+        stderr.ends_with("\n  Switch to a principal of yours: zopp principal list, zopp principal use <name>.\n"),
+        "{stderr}"
+    );
 }
 
 #[test]

@@ -78,8 +78,7 @@ fn a_web_server_is_not_a_zopp_server() {
         }
     });
     let stderr = home(&server).fails("workspace list --timeout 5", 1);
-    assert!(
-        stderr.starts_with(&format!("Error: cannot list workspaces: GetPrincipalExport: server {server}")),
-        "{stderr}"
-    );
+    // Whether its answer or its hanging up is noticed first is a matter of luck.
+    let beginning = "Error: cannot list workspaces: GetPrincipalExport: ";
+    assert!(stderr.starts_with(beginning) && stderr.contains(&server), "{stderr}");
 }

@@ -36,7 +36,8 @@ fn the_newline_of_an_echo_is_kept_and_pointed_out() {
 #[test]
 fn empty_values_and_values_with_a_dash_are_values() {
     let World { alice, server: _server } = World::new();
-    alice.ok("secret set EMPTY --stdin");
+    let ended = alice.run_with_stdin("secret set EMPTY --stdin", b"");
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, "Note: the value is empty, as read.\n"));
     assert_eq!(alice.run("secret get EMPTY --raw").stdout, b"");
     alice.ok("secret set DASH --not-a-flag");
     assert_eq!(alice.ok("secret get DASH"), "--not-a-flag\n");

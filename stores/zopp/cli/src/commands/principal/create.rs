@@ -23,8 +23,8 @@ use crate::{
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  zopp principal create tablet                      another device of yours; it gets your workspaces' keys
-  zopp principal create ci --service -w acme        a service; give it a role with zopp permission set
+  zopp principal create tablet                  another device of yours, with your workspaces' keys
+  zopp principal create ci --service -w acme    a service; give it a role with zopp permission set
   zopp principal create operator --service -w acme --credentials-file operator.json
 
 The credentials file holds that one principal with its private keys, in the form of

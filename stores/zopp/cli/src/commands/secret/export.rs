@@ -20,7 +20,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   zopp secret export -e dev                    to standard output
   zopp secret export -e dev -o .env            to a file that only you can read
-  zopp --output json secret export -e dev      as one JSON object; --output before the command is the format
+  zopp --output json secret export -e dev      as one JSON object; here the format stands first
 
 \"zopp secret import\" reads the text back byte for byte.";
 

@@ -1,0 +1,227 @@
+//! What an answer means. Pure.
+
+use std::{sync::Arc, time::Duration};
+
+use http::StatusCode;
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use crate::{breaker::Outcome, error::VaultError};
+
+/// No error text of Vault is longer than this here; what is behind it rarely helps.
+const LONGEST_CAUSE: usize = 400;
+
+/// If Vault's rate limit does not say when to come back, its usual interval is this.
+const QUOTA_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Whoever asks to be left alone for longer has a wrong clock or is no Vault.
+const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+
+/// A complete answer. Its body is wiped when it is dropped.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Zeroizing<Vec<u8>>,
+    pub(crate) retry_after: Option<Duration>,
+    /// Vault's clock, in seconds since 1970, if it told.
+    pub(crate) date: Option<i64>,
+}
+
+/// What was asked, as errors tell it.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    /// In words, such as `read secret/data/a`.
+    pub(crate) what: String,
+    pub(crate) address: Arc<str>,
+    /// What a policy has to allow for it.
+    pub(crate) capability: &'static str,
+}
+
+#[derive(Deserialize)]
+struct Errors {
+    errors: Vec<String>,
+}
+
+impl Answer {
+    /// Vault's words. They may be an empty list, as for a secret that is not there; nothing if there is no such list, as for a version
+    /// that is deleted or for an answer that is not Vault's.
+    pub(crate) fn errors(&self) -> Option<Vec<String>> {
+        serde_json::from_slice::<Errors>(&self.body).ok().map(|answer| answer.errors)
+    }
+
+    fn cause(&self) -> String {
+        let text = self.errors().unwrap_or_default().join("; ");
+        // Lists of errors come with line breaks and stars.
+        let words: Vec<_> = text.split_whitespace().filter(|word| *word != "*").collect();
+        words.join(" ").chars().take(LONGEST_CAUSE).collect()
+    }
+
+    /// Whether it says that the token itself is worth nothing.
+    pub(crate) fn is_invalid_token(&self) -> bool {
+        self.is_denied() && self.cause().contains("invalid token")
+    }
+
+    /// Whether it is the token that is refused or what it may do.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+    }
+
+    /// Whether there is nothing at the path, and it is certain that Vault says so: not that a mount is missing, not a proxy's word.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND && self.errors().is_some_and(|errors| errors.is_empty())
+    }
+
+    /// How long it asks to be left alone, within reason.
+    fn pause(&self) -> Option<Duration> {
+        self.retry_after.map(|pause| pause.min(LONGEST_PAUSE))
+    }
+
+    /// What it says about the server's state.
+    pub(crate) fn outcome(&self) -> Outcome {
+        let cause: Arc<str> = format!("it answered {}", self.status.as_u16()).into();
+        match self.status.as_u16() {
+            429 => Outcome::Limited("its rate limit is reached".into(), self.pause().unwrap_or(QUOTA_INTERVAL)),
+            503 => match self.pause() {
+                Some(pause) => Outcome::Limited(cause, pause),
+                None => Outcome::Closed("it is sealed or not available".into()),
+            },
+            501 => Outcome::Closed("it is not initialised".into()),
+            472 | 473 | 500.. => Outcome::Failed(cause),
+            _ => Outcome::Served,
+        }
+    }
+
+    /// The error that it is; for any status but a success.
+    pub(crate) fn error(&self, asked: &Asked) -> VaultError {
+        let (what, address) = (asked.what.clone(), Arc::clone(&asked.address));
+        let cause = self.cause();
+        let status = self.status.as_u16();
+        match status {
+            401 | 403 => VaultError::Denied { what, capability: asked.capability, cause },
+            429 => VaultError::Limited { what, retry_after: self.retry_after },
+            501 => VaultError::Sealed { what, address },
+            503 if self.retry_after.is_none() && (cause.is_empty() || cause.contains("sealed")) => {
+                VaultError::Sealed { what, address }
+            }
+            408 | 412 | 472 | 473 | 500.. => {
+                let cause = if cause.is_empty() { in_words(status).to_owned() } else { cause };
+                VaultError::Unavailable { what, address, status, cause, retry_after: self.retry_after }
+            }
+            404 if cause.contains("no handler for route") => VaultError::NoMount { what },
+            400 if cause.contains("did not match the current version") => VaultError::Conflict { what },
+            400 if cause.contains("check-and-set parameter required") => VaultError::CheckAndSetRequired { what },
+            // A mount of version 2 upgrades itself for some seconds after it was made.
+            400 if cause.contains("Upgrading from non-versioned") => {
+                VaultError::Unavailable { what, address, status, cause, retry_after: None }
+            }
+            300..=399 => {
+                VaultError::Garbage { what, address, cause: format!("a redirect ({status}) that is not followed") }
+            }
+            404 if self.errors().is_none() => {
+                VaultError::Garbage { what, address, cause: "404 without Vault's words".to_owned() }
+            }
+            _ => VaultError::Rejected { what, status, cause },
+        }
+    }
+
+    /// Reads the body of a success. Nothing of it is in the error.
+    pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self, asked: &Asked) -> Result<T, VaultError> {
+        serde_json::from_slice(&self.body).map_err(|error| VaultError::Garbage {
+            what: asked.what.clone(),
+            address: Arc::clone(&asked.address),
+            cause: format!("its JSON is not as expected at line {} column {}", error.line(), error.column()),
+        })
+    }
+}
+
+fn in_words(status: u16) -> &'static str {
+    match status {
+        412 => "it has not caught up with what was written",
+        472 => "it is a standby for disaster recovery",
+        473 => "it is a performance standby that cannot serve this",
+        _ => "it did not say why",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use konverge_core::error::{Classify, ErrorClass};
+
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> Answer {
+        let status = StatusCode::from_u16(status).unwrap();
+        Answer { status, body: body.as_bytes().to_vec().into(), retry_after: None, date: None }
+    }
+
+    fn asked() -> Asked {
+        Asked { what: "read kv/data/a".to_owned(), address: "http://vault".into(), capability: "read" }
+    }
+
+    #[test]
+    fn statuses() {
+        let after = |seconds| ErrorClass::After(Duration::from_secs(seconds));
+        let (transient, permanent) = (ErrorClass::Transient, ErrorClass::Permanent);
+        for (status, body, reason, class) in [
+            (403, r#"{"errors":["1 error occurred:\n\t* permission denied\n\n"]}"#, "PermissionDenied", after(30)),
+            (429, "{}", "VaultRateLimited", transient),
+            (503, r#"{"errors":["Vault is sealed"]}"#, "VaultSealed", transient),
+            (503, r#"{"errors":["maintenance"]}"#, "VaultUnavailable", transient),
+            (501, "", "VaultSealed", transient),
+            (473, "", "VaultUnavailable", transient),
+            (472, "", "VaultUnavailable", transient),
+            (412, r#"{"errors":["required index state not present"]}"#, "VaultUnavailable", transient),
+            (500, r#"{"errors":["local node not active"]}"#, "VaultUnavailable", transient),
+            (502, "<html>", "VaultUnavailable", transient),
+            (404, "<html>", "InvalidAnswer", transient),
+            (
+                404,
+                r#"{"errors":["no handler for route \"kv/data/a\". route entry not found."]}"#,
+                "MountMissing",
+                after(30),
+            ),
+            (
+                400,
+                r#"{"errors":["check-and-set parameter did not match the current version"]}"#,
+                "VersionConflict",
+                transient,
+            ),
+            (400, r#"{"errors":["check-and-set parameter required for this call"]}"#, "CheckAndSetRequired", permanent),
+            (400, r#"{"errors":["no data provided"]}"#, "VaultRejected", permanent),
+            (307, "", "InvalidAnswer", transient),
+        ] {
+            let error = answer(status, body).error(&asked());
+            assert_eq!((error.reason(), error.class()), (reason, class), "{status} {body}: {error}");
+        }
+    }
+
+    #[test]
+    fn only_vault_itself_says_that_something_is_not_there() {
+        assert!(answer(404, r#"{"errors":[]}"#).is_absent());
+        for (status, body) in [
+            (404, "<html>"),
+            (404, ""),
+            (404, r#"{"data":{"data":null,"metadata":{"version":1}}}"#),
+            (404, r#"{"errors":["no handler"]}"#),
+            (200, r#"{"errors":[]}"#),
+        ] {
+            assert!(!answer(status, body).is_absent(), "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn what_an_answer_says_about_the_server() {
+        let limited = Answer { retry_after: Some(Duration::from_secs(7)), ..answer(429, "") };
+        assert!(matches!(limited.outcome(), Outcome::Limited(_, pause) if pause == Duration::from_secs(7)));
+        assert!(matches!(answer(503, "").outcome(), Outcome::Closed(_)));
+        assert!(matches!(answer(500, "").outcome(), Outcome::Failed(_)));
+        for status in [200, 204, 400, 403, 404, 412] {
+            assert_eq!(answer(status, "").outcome(), Outcome::Served, "{status}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_told() {
+        let error = answer(200, r#"{"errors":"hunter2"}"#).parse::<Errors>(&asked()).err().unwrap().to_string();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}

@@ -1,0 +1,196 @@
+//! Leaving a Vault alone that does not serve: one that is sealed, unreachable or out of quota hears one question now and then instead of
+//! all of ours.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use konverge_core::backoff::Backoff;
+use tokio::time::Instant;
+
+/// So many failures in a row are an outage; fewer may be one connection's.
+const FAILURES: u32 = 5;
+
+/// Sealed and unreachable servers come back when somebody acts; half a minute later is soon enough to hear of it.
+const PAUSES: Backoff = Backoff { base: Duration::from_millis(500), factor: 2.0, cap: Duration::from_secs(30) };
+
+/// How a request ended, for whoever decides about the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// There was an answer to the question, be it yes or no.
+    Served,
+    /// There was none.
+    Failed(Arc<str>),
+    /// It says itself that it serves nobody.
+    Closed(Arc<str>),
+    /// It says itself when to come back.
+    Limited(Arc<str>, Duration),
+}
+
+/// Why a request is not sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) cause: Arc<str>,
+    pub(crate) after: Duration,
+}
+
+#[derive(Debug)]
+enum State {
+    Closed {
+        failures: u32,
+    },
+    Open {
+        until: Instant,
+        pauses: u32,
+        cause: Arc<str>,
+    },
+    /// One request is under way to see whether it serves again.
+    Probing {
+        pauses: u32,
+        cause: Arc<str>,
+    },
+}
+
+/// Shared by all requests to one Vault.
+pub(crate) struct Breaker(Mutex<State>);
+
+/// Leave to send one request. What became of it is to be reported; if it is dropped before, nothing is known.
+#[must_use]
+pub(crate) struct Pass<'a> {
+    breaker: &'a Breaker,
+    probe: bool,
+    reported: bool,
+}
+
+impl Breaker {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(State::Closed { failures: 0 }))
+    }
+
+    /// Asks whether a request may be sent.
+    pub(crate) fn pass(&self, now: Instant) -> Result<Pass<'_>, Refusal> {
+        let mut state = self.state();
+        let probe = state.admit(now)?;
+        Ok(Pass { breaker: self, probe, reported: false })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pass<'_> {
+    pub(crate) fn report(mut self, outcome: Outcome, now: Instant, jitter: f64) {
+        self.reported = true;
+        self.breaker.state().learn(outcome, now, jitter);
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if self.probe && !self.reported {
+            self.breaker.state().forget_probe(Instant::now());
+        }
+    }
+}
+
+impl State {
+    /// Whether a request may be sent, and whether it is the one that finds out.
+    fn admit(&mut self, now: Instant) -> Result<bool, Refusal> {
+        match self {
+            Self::Closed { .. } => Ok(false),
+            Self::Open { until, pauses, cause } if *until <= now => {
+                *self = Self::Probing { pauses: *pauses, cause: Arc::clone(cause) };
+                Ok(true)
+            }
+            Self::Open { until, cause, .. } => Err(Refusal { cause: Arc::clone(cause), after: *until - now }),
+            Self::Probing { cause, .. } => Err(Refusal { cause: Arc::clone(cause), after: PAUSES.base }),
+        }
+    }
+
+    fn learn(&mut self, outcome: Outcome, now: Instant, jitter: f64) {
+        let (failures, pauses) = match self {
+            Self::Closed { failures } => (*failures, 0),
+            Self::Open { pauses, .. } | Self::Probing { pauses, .. } => (FAILURES, *pauses),
+        };
+        let open = |cause, pauses: u32| Self::Open { until: now + PAUSES.delay(pauses, jitter), pauses, cause };
+        *self = match outcome {
+            Outcome::Limited(cause, pause) => Self::Open { until: now + pause, pauses, cause },
+            // What was under way when it was opened says nothing new, be it good or bad.
+            _ if matches!(self, Self::Open { .. }) => return,
+            Outcome::Served => Self::Closed { failures: 0 },
+            Outcome::Closed(cause) => open(cause, pauses + 1),
+            Outcome::Failed(cause) if failures + 1 >= FAILURES => open(cause, pauses + 1),
+            Outcome::Failed(_) => Self::Closed { failures: failures + 1 },
+        };
+    }
+
+    fn forget_probe(&mut self, now: Instant) {
+        if let Self::Probing { pauses, cause } = self {
+            *self = Self::Open { until: now, pauses: *pauses, cause: Arc::clone(cause) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed() -> Outcome {
+        Outcome::Failed("connection refused".into())
+    }
+
+    fn report(breaker: &Breaker, outcome: Outcome) {
+        breaker.pass(Instant::now()).map(|pass| pass.report(outcome, Instant::now(), 1.0)).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_opens_after_some_failures_and_one_request_finds_out() {
+        let breaker = Breaker::new();
+        for _ in 1..FAILURES {
+            report(&breaker, failed());
+        }
+        report(&breaker, Outcome::Served);
+        for _ in 0..FAILURES {
+            report(&breaker, failed());
+        }
+        let refusal = breaker.pass(Instant::now()).err().unwrap();
+        assert_eq!((&*refusal.cause, refusal.after), ("connection refused", Duration::from_millis(500)));
+        tokio::time::advance(refusal.after).await;
+        let probe = breaker.pass(Instant::now()).unwrap();
+        assert!(breaker.pass(Instant::now()).is_err(), "one at a time");
+        probe.report(failed(), Instant::now(), 1.0);
+        assert_eq!(breaker.pass(Instant::now()).err().unwrap().after, Duration::from_secs(1));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        report(&breaker, Outcome::Served);
+        assert!(breaker.pass(Instant::now()).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_is_given_up_makes_room_for_the_next() {
+        let breaker = Breaker::new();
+        report(&breaker, Outcome::Closed("sealed".into()));
+        tokio::time::advance(PAUSES.cap).await;
+        drop(breaker.pass(Instant::now()).unwrap());
+        assert!(breaker.pass(Instant::now()).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_under_way_does_not_shorten_a_pause() {
+        let breaker = Breaker::new();
+        let (early, late) = (breaker.pass(Instant::now()).unwrap(), breaker.pass(Instant::now()).unwrap());
+        early.report(Outcome::Limited("quota".into(), Duration::from_secs(9)), Instant::now(), 1.0);
+        late.report(Outcome::Served, Instant::now(), 1.0);
+        assert_eq!(breaker.pass(Instant::now()).err().unwrap().after, Duration::from_secs(9));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_stays_away_as_long_as_it_is_told() {
+        let breaker = Breaker::new();
+        report(&breaker, Outcome::Limited("quota".into(), Duration::from_mins(2)));
+        assert_eq!(breaker.pass(Instant::now()).err().unwrap().after, Duration::from_mins(2));
+        tokio::time::advance(Duration::from_mins(2)).await;
+        assert!(breaker.pass(Instant::now()).is_ok());
+    }
+}

@@ -1,0 +1,178 @@
+//! The way in: one Vault, one token, one set of limits.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use http::{HeaderValue, Method};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::{
+    answer::Answer,
+    config::{ConfigError, VaultConfig, namespace_header},
+    error::VaultError,
+    limits::Limits,
+    locate::Mounts,
+    session::{LoginCounts, Session, Verdict},
+    transport::{Call, Transport},
+};
+
+/// A server that has not caught up does so in moments; it is asked again this often.
+const BEHIND_ATTEMPTS: u32 = 3;
+
+/// The longest pause before such a repetition.
+const BEHIND_PAUSE: Duration = Duration::from_millis(300);
+
+/// A Vault or OpenBao. Clones share connections, token and limits.
+///
+/// Guarantees: nothing is sent before the first call; each call ends within [`Limits::deadline`](crate::Limits::deadline); whatever
+/// many callers run into, a lost token is replaced by one login, and what was refused to it is sent once more; a server that does not
+/// serve is left alone but for one question now and then.
+///
+/// Does not: repeat what failed otherwise; the error's class says when another attempt makes sense. A write that ended without an
+/// answer may have taken effect ([`VaultError::is_ambiguous`]); reading tells.
+#[derive(Clone)]
+pub struct Vault {
+    shared: Arc<Shared>,
+    namespace: Option<HeaderValue>,
+}
+
+struct Shared {
+    transport: Arc<Transport>,
+    session: Session,
+    mounts: Mounts,
+}
+
+/// What a server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Health {
+    /// Whether it has been initialised.
+    pub initialized: bool,
+    /// Whether it is sealed and so serves nothing.
+    pub sealed: bool,
+    /// Whether another node leads.
+    #[serde(default)]
+    pub standby: bool,
+    /// Its version.
+    #[serde(default)]
+    pub version: String,
+}
+
+impl Vault {
+    /// A client. To be called within a tokio runtime, where the task that keeps the token runs until the last clone is dropped.
+    pub fn new(config: &VaultConfig) -> Self {
+        let transport = Arc::new(Transport::new(config));
+        let session = Session::start(Arc::clone(&transport), config);
+        let shared = Shared { transport, session, mounts: Mounts::default() };
+        Self { shared: Arc::new(shared), namespace: config.namespace.clone() }
+    }
+
+    /// The same client at work in another namespace.
+    pub fn in_namespace(&self, namespace: &str) -> Result<Self, ConfigError> {
+        Ok(Self { shared: Arc::clone(&self.shared), namespace: Some(namespace_header(namespace)?) })
+    }
+
+    /// Logs in if that has not been done; for readiness.
+    pub async fn log_in(&self) -> Result<(), VaultError> {
+        let deadline = Instant::now() + self.shared.transport.limits().deadline;
+        let call = Call::new(Method::GET, String::new(), "log in".to_owned(), "a login");
+        let token = timeout_at(deadline, self.shared.session.token()).await;
+        token.map_err(|_| self.shared.transport.too_late(&call))?.map(drop)
+    }
+
+    /// Why there is no token; nothing if there is one, or if nobody has needed one.
+    pub fn login_failure(&self) -> Option<VaultError> {
+        self.shared.session.failure()
+    }
+
+    /// How often this client has logged in.
+    pub fn login_counts(&self) -> LoginCounts {
+        self.shared.session.counts()
+    }
+
+    /// What the server says of itself, without a token, also while it is sealed or left alone otherwise.
+    pub async fn health(&self) -> Result<Health, VaultError> {
+        let route = "sys/health?standbyok=true&perfstandbyok=true&sealedcode=200&uninitcode=200".to_owned();
+        let call = Call::new(Method::GET, route, "ask for its health".to_owned(), "nothing");
+        let answer = self.shared.transport.send_always(&call).await?;
+        self.succeeded(&call, answer)?.parse(&self.shared.transport.asked(&call))
+    }
+
+    /// What the token's policies allow on each of these API paths, such as `secret/data/a`; for finding out what is missing before it is
+    /// needed. `deny` alone is nothing.
+    pub async fn capabilities(&self, paths: &[&str]) -> Result<BTreeMap<String, Vec<String>>, VaultError> {
+        #[derive(Deserialize)]
+        struct Allowed {
+            data: BTreeMap<String, Vec<String>>,
+        }
+
+        let what = "ask for the token's capabilities".to_owned();
+        let call = Call::new(Method::POST, "sys/capabilities-self".to_owned(), what, "update");
+        let call = call.json(&serde_json::json!({ "paths": paths }));
+        let answer = self.ask(&call).await?;
+        let answer = self.succeeded(&call, answer)?;
+        let mut allowed = self.parse::<Allowed>(&call, &answer)?.data;
+        // Beside the paths there is a list for the first of them alone.
+        allowed.retain(|path, _| paths.contains(&path.as_str()));
+        Ok(allowed)
+    }
+
+    /// Gives the token back to Vault, if it came from a login. A call after this logs in anew.
+    pub async fn close(&self) {
+        self.shared.session.close().await;
+    }
+
+    /// The limits that it keeps to.
+    pub fn limits(&self) -> &Limits {
+        self.shared.transport.limits()
+    }
+
+    pub(crate) fn mounts(&self) -> &Mounts {
+        &self.shared.mounts
+    }
+
+    pub(crate) fn namespace(&self) -> Option<&HeaderValue> {
+        self.namespace.as_ref()
+    }
+
+    /// Reads the body of a success.
+    pub(crate) fn parse<'a, T: Deserialize<'a>>(&self, call: &Call, answer: &'a Answer) -> Result<T, VaultError> {
+        answer.parse(&self.shared.transport.asked(call))
+    }
+
+    /// Sends it as the bearer of the token. Any status is an answer.
+    pub(crate) async fn ask(&self, call: &Call) -> Result<Answer, VaultError> {
+        let transport = &self.shared.transport;
+        let deadline = Instant::now() + transport.limits().deadline;
+        timeout_at(deadline, self.ask_before(call, deadline)).await.unwrap_or_else(|_| Err(transport.too_late(call)))
+    }
+
+    /// The answer, if it is a success.
+    pub(crate) fn succeeded(&self, call: &Call, answer: Answer) -> Result<Answer, VaultError> {
+        if answer.status.is_success() { Ok(answer) } else { Err(answer.error(&self.shared.transport.asked(call))) }
+    }
+
+    async fn ask_before(&self, call: &Call, deadline: Instant) -> Result<Answer, VaultError> {
+        let session = &self.shared.session;
+        let (mut doubted, mut behind) = (false, 0);
+        loop {
+            let token = session.token().await?;
+            let answer =
+                self.shared.transport.send(call, Some(&token.header), self.namespace.as_ref(), deadline).await?;
+            if answer.is_denied() {
+                if !doubted && session.doubt(&token, answer.is_invalid_token()).await == Verdict::Changed {
+                    doubted = true;
+                    continue;
+                }
+            } else {
+                session.prove(&token);
+            }
+            // Nothing was done, so this may be sent again, whatever it is.
+            if answer.status.as_u16() == 412 && behind < BEHIND_ATTEMPTS {
+                behind += 1;
+                sleep(BEHIND_PAUSE.mul_f64(rand::random())).await;
+                continue;
+            }
+            return Ok(answer);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Which Vault, who logs in, and how much of it may be used.
+
+use std::path::PathBuf;
+
+use http::HeaderValue;
+use url::Url;
+
+use crate::{limits::Limits, login::Login, path};
+
+/// What a client needs to know.
+///
+/// Files are read when they are needed and again when they may have changed, so that a rotation needs no restart.
+#[derive(Clone)]
+pub struct VaultConfig {
+    pub(crate) address: Url,
+    pub(crate) login: Login,
+    pub(crate) namespace: Option<HeaderValue>,
+    pub(crate) login_namespace: Option<HeaderValue>,
+    pub(crate) tls: TlsSettings,
+    pub(crate) limits: Limits,
+}
+
+/// How the server is known, and how it knows us. Certificates and keys are in PEM.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// Authorities to trust besides the system's.
+    pub authorities: Option<PathBuf>,
+    /// Certificate and key to show, for servers that ask for them and for logins by certificate.
+    pub client: Option<(PathBuf, PathBuf)>,
+    /// The name that the server's certificate is for, if it is not that of the address.
+    pub server_name: Option<String>,
+    /// Talks to whoever answers. Then everybody on the way can read and change everything; there is a warning each time a client is made.
+    pub trust_anybody: bool,
+}
+
+/// A setting that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It is no address of a Vault.
+    #[error("{address:?} is no address of a Vault: {why}; it is like https://vault.example:8200")]
+    Address {
+        /// The address, without user and password.
+        address: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It is no name of a mount, a namespace or a role.
+    #[error("{name:?} is no {what}: it needs segments without `.`, `..`, empty ones and control characters")]
+    Name {
+        /// What it should be.
+        what: &'static str,
+        /// What it is.
+        name: String,
+    },
+}
+
+impl VaultConfig {
+    /// A Vault, such as `https://vault.example:8200`, and how to log in to it; the rest as [`Limits::default`] and the system have it.
+    pub fn new(address: &str, login: Login) -> Result<Self, ConfigError> {
+        if let Some((what, name)) = login.mount_name() {
+            check(what, name)?;
+        }
+        Ok(Self {
+            address: parse(address)?,
+            login,
+            namespace: None,
+            login_namespace: None,
+            tls: TlsSettings::default(),
+            limits: Limits::default(),
+        })
+    }
+
+    /// Works in this namespace of Vault Enterprise or OpenBao, and logs in there too.
+    pub fn namespace(mut self, namespace: &str) -> Result<Self, ConfigError> {
+        let header = namespace_header(namespace)?;
+        self.login_namespace.get_or_insert_with(|| header.clone());
+        self.namespace = Some(header);
+        Ok(self)
+    }
+
+    /// Logs in in this namespace, wherever the secrets are.
+    pub fn login_namespace(mut self, namespace: &str) -> Result<Self, ConfigError> {
+        self.login_namespace = Some(namespace_header(namespace)?);
+        Ok(self)
+    }
+
+    /// Uses these settings of TLS.
+    #[must_use]
+    pub fn tls(mut self, settings: TlsSettings) -> Self {
+        self.tls = settings;
+        self
+    }
+
+    /// Keeps to these limits.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+}
+
+pub(crate) fn namespace_header(namespace: &str) -> Result<HeaderValue, ConfigError> {
+    let name = namespace.trim_matches('/');
+    check("namespace", name)?;
+    HeaderValue::from_str(name).map_err(|_| ConfigError::Name { what: "namespace", name: name.to_owned() })
+}
+
+fn check(what: &'static str, name: &str) -> Result<(), ConfigError> {
+    if path::is_name(name) { Ok(()) } else { Err(ConfigError::Name { what, name: name.to_owned() }) }
+}
+
+fn parse(address: &str) -> Result<Url, ConfigError> {
+    let refused = |shown: &str, why: &str| ConfigError::Address { address: shown.to_owned(), why: why.to_owned() };
+    // Before it is parsed, nothing tells a password in it from the rest.
+    let mut url = Url::parse(address.trim()).map_err(|error| refused("(not shown)", &error.to_string()))?;
+    let secret = !url.username().is_empty() || url.password().is_some();
+    // These fail only for addresses that have no user to begin with.
+    let _ = (url.set_username(""), url.set_password(None));
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(refused(url.as_str(), "it is neither http nor https"));
+    }
+    if secret {
+        return Err(refused(url.as_str(), "it has a user or a password, which Vault does not know"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(refused(url.as_str(), "it has a query or a fragment"));
+    }
+    let path = url.path().trim_end_matches('/').trim_end_matches("/v1").to_owned();
+    url.set_path(&format!("{path}/v1/"));
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (address, expected) in [
+            ("http://vault:8200", Some("http://vault:8200/v1/")),
+            ("https://vault.example/", Some("https://vault.example/v1/")),
+            ("https://proxy/vault/v1/", Some("https://proxy/vault/v1/")),
+            ("vault:8200", None),
+            ("ftp://vault", None),
+            ("https://me:hunter2@vault", None),
+            ("https://vault/?a=b", None),
+            ("", None),
+        ] {
+            let parsed = parse(address);
+            assert_eq!(parsed.as_ref().ok().map(Url::as_str), expected, "{address}");
+            assert!(parsed.err().is_none_or(|error| !error.to_string().contains("hunter2")));
+        }
+    }
+
+    #[test]
+    fn namespaces() {
+        assert_eq!(namespace_header("/team/a/").unwrap(), "team/a");
+        for name in ["", "/", "a/../b", "a\nb", "a//b"] {
+            assert!(namespace_header(name).is_err(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! One version of a secret.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// What is known of one version besides its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionState {
+    /// Its number, from 1.
+    pub number: u64,
+    /// When it was written, in Vault's own words.
+    pub created: String,
+    /// When it was or will be deleted.
+    pub deletion: Option<Timestamp>,
+    /// Whether its content is gone for good.
+    pub destroyed: bool,
+    /// What is noted about the secret, whichever version this is.
+    pub custom_metadata: BTreeMap<String, String>,
+}
+
+/// As Vault writes it.
+#[derive(Deserialize)]
+pub(super) struct Wire {
+    version: u64,
+    #[serde(default)]
+    created_time: String,
+    #[serde(default)]
+    deletion_time: String,
+    #[serde(default)]
+    destroyed: bool,
+    #[serde(default)]
+    custom_metadata: Option<BTreeMap<String, String>>,
+}
+
+impl From<Wire> for VersionState {
+    fn from(wire: Wire) -> Self {
+        Self {
+            number: wire.version,
+            created: wire.created_time,
+            deletion: time(&wire.deletion_time),
+            destroyed: wire.destroyed,
+            custom_metadata: wire.custom_metadata.unwrap_or_default(),
+        }
+    }
+}
+
+/// An empty text is no time. Of one that is none, it is only sure that there is one, so it is long past.
+pub(super) fn time(text: &str) -> Option<Timestamp> {
+    (!text.is_empty()).then(|| text.parse().unwrap_or(Timestamp::UNIX_EPOCH))
+}

@@ -1,0 +1,133 @@
+//! Finding out which engine holds a path.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use http::{HeaderValue, Method};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::{
+    client::Vault,
+    error::VaultError,
+    mount::{KvVersion, Location, Mount},
+    path::{SecretPath, escaped},
+    transport::Call,
+};
+
+/// Engines are moved by hand and rarely.
+const KNOWN_FOR: Duration = Duration::from_mins(10);
+
+/// A guess is made because the token may not ask; a policy may be mended.
+const GUESSED_FOR: Duration = Duration::from_mins(1);
+
+/// A namespace, by the bytes of its header, and a path in it.
+type Place = (Option<Vec<u8>>, String);
+
+/// What is known of engines.
+#[derive(Default)]
+pub(crate) struct Mounts(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// The engines, until when that is believed.
+    known: BTreeMap<Place, (Mount, Instant)>,
+    /// First segments of paths whose engine the token may not ask for, until when it is not tried again.
+    denied: BTreeMap<Place, Instant>,
+}
+
+impl Mounts {
+    /// The path's engine, or the guess where it is known that nothing better can be had.
+    fn find(&self, namespace: Option<&HeaderValue>, path: &SecretPath, now: Instant) -> Option<Mount> {
+        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // No engine is mounted beneath another, so there is one at most.
+        let found = inner.known.iter().find(|((place, _), (mount, until))| {
+            *until > now && place.as_deref() == namespace.map(HeaderValue::as_bytes) && mount.holds(path)
+        });
+        let found = found.map(|(_, (mount, _))| mount.clone());
+        found.or_else(|| {
+            let denied = inner.denied.get(&place(namespace, first_segment(path)));
+            denied.is_some_and(|until| *until > now).then(|| Mount::guess(path))
+        })
+    }
+
+    fn keep(&self, namespace: Option<&HeaderValue>, mount: &Mount, until: Instant) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.known.insert(place(namespace, mount.path()), (mount.clone(), until));
+    }
+
+    fn deny(&self, namespace: Option<&HeaderValue>, path: &SecretPath, until: Instant) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.denied.insert(place(namespace, first_segment(path)), until);
+    }
+
+    fn forget(&self, namespace: Option<&HeaderValue>, mount: &Mount) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).known.remove(&place(namespace, mount.path()));
+    }
+}
+
+fn place(namespace: Option<&HeaderValue>, path: &str) -> Place {
+    (namespace.map(|namespace| namespace.as_bytes().to_vec()), path.to_owned())
+}
+
+fn first_segment(path: &SecretPath) -> &str {
+    path.as_str().split('/').next().unwrap_or_default()
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    data: Described,
+}
+
+#[derive(Deserialize)]
+struct Described {
+    path: String,
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    options: Option<BTreeMap<String, String>>,
+}
+
+impl Vault {
+    /// Where the path leads: which engine, of which version. What Vault says is remembered for ten minutes, or until a request finds
+    /// nothing mounted there.
+    ///
+    /// Where the token may not ask, [`Mount::guess`] decides, which is right for version 2 at `secret` and version 1 elsewhere; who
+    /// knows better takes [`Mount::new`] and [`Mount::location`].
+    pub async fn locate(&self, path: &SecretPath) -> Result<Location, VaultError> {
+        let now = Instant::now();
+        let mount = match self.mounts().find(self.namespace(), path, now) {
+            Some(mount) => mount,
+            None => self.ask_for_mount(path).await?,
+        };
+        Ok(mount.location(path)?)
+    }
+
+    pub(crate) fn forget_mount(&self, mount: &Mount) {
+        self.mounts().forget(self.namespace(), mount);
+    }
+
+    async fn ask_for_mount(&self, path: &SecretPath) -> Result<Mount, VaultError> {
+        // A route that the official command line uses as well; it needs no more than access to anything in the mount.
+        let route = format!("sys/internal/ui/mounts/{}", escaped(path.as_str()));
+        let call = Call::new(Method::GET, route, format!("find the mount of {path}"), "anything");
+        let answer = self.ask(&call).await?;
+        if answer.is_denied() {
+            self.mounts().deny(self.namespace(), path, Instant::now() + GUESSED_FOR);
+            return Ok(Mount::guess(path));
+        }
+        let answer = self.succeeded(&call, answer)?;
+        let Described { path: mount, kind, options } = self.parse::<Answered>(&call, &answer)?.data;
+        if !matches!(kind.as_str(), "kv" | "generic") {
+            return Err(VaultError::NotKv { what: format!("use {path}"), mount, found: kind });
+        }
+        let version = options.as_ref().and_then(|options| options.get("version")).map(String::as_str);
+        let version = if version == Some("2") { KvVersion::Two } else { KvVersion::One };
+        let mount = Mount::new(mount, version);
+        self.mounts().keep(self.namespace(), &mount, Instant::now() + KNOWN_FOR);
+        Ok(mount)
+    }
+}

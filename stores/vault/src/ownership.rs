@@ -1,0 +1,108 @@
+//! Whose a secret is, told by its custom metadata. Pure.
+
+use std::collections::BTreeMap;
+
+/// What Vault allows of custom metadata.
+const LONGEST_VALUE: usize = 512;
+
+/// Who keeps a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Which writer's mark it is; the keys begin with this and a slash, such as `vault-sync.io`.
+    pub prefix: String,
+    /// What it is kept for, in words that people understand: cluster, namespace, kind and name.
+    pub name: String,
+    /// What tells it from one of the same name that was deleted and made again.
+    pub uid: String,
+    /// Which installation writes.
+    pub instance: String,
+}
+
+/// Whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It carries no mark.
+    Unowned,
+    /// It is the asker's.
+    Ours,
+    /// It was kept for one of the same name, by the same installation, that is not there any more.
+    Predecessor,
+    /// It is somebody else's, who is named.
+    Foreign(String),
+}
+
+/// The owner is not one that Vault can note.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the owner's {part} cannot be noted in Vault: it must have 1 to {LONGEST_VALUE} bytes and no control characters"
+)]
+pub struct InvalidOwner {
+    part: &'static str,
+}
+
+impl Owner {
+    /// What is noted in the custom metadata.
+    pub fn mark(&self) -> Result<BTreeMap<String, Option<String>>, InvalidOwner> {
+        let parts = [("owner", &self.name), ("uid", &self.uid), ("instance", &self.instance)];
+        let noted = |(part, value): (&'static str, &String)| {
+            let good = !value.is_empty() && value.len() <= LONGEST_VALUE && !value.chars().any(char::is_control);
+            if good { Ok((self.key(part), Some(value.clone()))) } else { Err(InvalidOwner { part }) }
+        };
+        parts.into_iter().map(noted).collect()
+    }
+
+    /// What takes the mark away.
+    pub fn unmark(&self) -> BTreeMap<String, Option<String>> {
+        ["owner", "uid", "instance"].into_iter().map(|part| (self.key(part), None)).collect()
+    }
+
+    /// Whose the secret with this custom metadata is.
+    pub fn standing(&self, custom_metadata: &BTreeMap<String, String>) -> Standing {
+        let noted = |part| custom_metadata.get(&self.key(part));
+        let Some(name) = noted("owner") else { return Standing::Unowned };
+        let same_installation = noted("instance").is_none_or(|instance| *instance == self.instance);
+        if *name != self.name || !same_installation {
+            return Standing::Foreign(name.clone());
+        }
+        if noted("uid").is_none_or(|uid| *uid == self.uid) { Standing::Ours } else { Standing::Predecessor }
+    }
+
+    fn key(&self, part: &str) -> String {
+        format!("{}/{part}", self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(name: &str, uid: &str, instance: &str) -> Owner {
+        let owned = str::to_owned;
+        Owner { prefix: owned("vault-sync.io"), name: owned(name), uid: owned(uid), instance: owned(instance) }
+    }
+
+    #[test]
+    fn standings() {
+        let us = owner("c/shop/Secret/db", "1", "a");
+        for (noted, expected) in [
+            (Some(owner("c/shop/Secret/db", "1", "a")), Standing::Ours),
+            (Some(owner("c/shop/Secret/db", "2", "a")), Standing::Predecessor),
+            (Some(owner("c/shop/Secret/db", "1", "b")), Standing::Foreign("c/shop/Secret/db".to_owned())),
+            (Some(owner("d/shop/Secret/db", "1", "a")), Standing::Foreign("d/shop/Secret/db".to_owned())),
+            (None, Standing::Unowned),
+        ] {
+            let mark = noted.map(|owner| owner.mark().unwrap()).unwrap_or_default();
+            let metadata: BTreeMap<_, _> = mark.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+            assert_eq!(us.standing(&metadata), expected, "{metadata:?}");
+        }
+        assert_eq!(us.standing(&BTreeMap::from([("managed-by".to_owned(), "me".to_owned())])), Standing::Unowned);
+    }
+
+    #[test]
+    fn what_vault_cannot_note_is_refused() {
+        assert!(owner("", "1", "a").mark().is_err());
+        assert!(owner(&"x".repeat(513), "1", "a").mark().is_err());
+        assert!(owner("a\nb", "1", "a").mark().is_err());
+        assert_eq!(owner("a", "1", "a").unmark().len(), 3);
+    }
+}

@@ -1,0 +1,155 @@
+//! One token for all callers.
+//!
+//! A task of its own logs in, renews and logs in again; callers take what it has. So however many want a token, or lose it, at
+//! once, there is one login.
+
+mod doubt;
+mod driver;
+mod lifetime;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use http::HeaderValue;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::task::AbortOnDropHandle;
+
+use self::driver::Driver;
+pub(crate) use self::lifetime::Lifetime;
+use crate::{config::VaultConfig, error::VaultError, transport::Transport};
+
+/// How many may ask the task at a time before the next waits for a place.
+const QUEUE: usize = 64;
+
+/// Where the task stands.
+#[derive(Clone)]
+enum State {
+    /// Nobody has asked for a token.
+    Idle,
+    Ready(Token),
+    /// By which method, and why.
+    Failed(Arc<str>, Arc<VaultError>),
+}
+
+/// A token and which one of the client's it is.
+#[derive(Clone)]
+pub(crate) struct Token {
+    pub(crate) header: HeaderValue,
+    generation: u64,
+}
+
+enum Request {
+    /// Somebody needs a token.
+    Wanted,
+    /// Something was refused to a token.
+    Doubt { generation: u64, invalid: bool, verdict: oneshot::Sender<Verdict> },
+    /// Nobody needs one any more.
+    Close(oneshot::Sender<()>),
+}
+
+/// What becomes of a doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The refusal stands.
+    Stands,
+    /// Ask for a token again.
+    Changed,
+}
+
+/// Figures about logins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoginCounts {
+    /// Logins that gave a token.
+    pub succeeded: u64,
+    /// Attempts that did not.
+    pub failed: u64,
+    /// Tokens renewed.
+    pub renewed: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    renewed: AtomicU64,
+    /// The newest token that something was done with.
+    proven: AtomicU64,
+}
+
+/// The callers' side.
+pub(crate) struct Session {
+    state: watch::Receiver<State>,
+    requests: mpsc::Sender<Request>,
+    counters: Arc<Counters>,
+    _driver: AbortOnDropHandle<()>,
+}
+
+impl Session {
+    /// Nothing is asked of Vault before somebody wants a token.
+    pub(crate) fn start(transport: Arc<Transport>, config: &VaultConfig) -> Self {
+        let (sender, state) = watch::channel(State::Idle);
+        let (requests, receiver) = mpsc::channel(QUEUE);
+        let counters = Arc::new(Counters::default());
+        let driver = Driver::new(transport, config, sender, Arc::clone(&counters));
+        let driver = AbortOnDropHandle::new(tokio::spawn(driver.run(receiver)));
+        Self { state, requests, counters, _driver: driver }
+    }
+
+    /// A token, after a login if there is none. Fails at once while logins fail; they are repeated without being asked.
+    pub(crate) async fn token(&self) -> Result<Token, VaultError> {
+        let mut state = self.state.clone();
+        loop {
+            match &*state.borrow_and_update() {
+                State::Ready(token) => return Ok(token.clone()),
+                State::Failed(how, source) => return Err(failed(how, source)),
+                State::Idle => {}
+            }
+            // It ends only with this, so there is somebody to hear and to answer.
+            let _ = self.requests.send(Request::Wanted).await;
+            let _ = state.changed().await;
+        }
+    }
+
+    /// Something was refused to the token: is it the token? `invalid` if Vault said so.
+    pub(crate) async fn doubt(&self, token: &Token, invalid: bool) -> Verdict {
+        let (verdict, answer) = oneshot::channel();
+        let request = Request::Doubt { generation: token.generation, invalid, verdict };
+        let _ = self.requests.send(request).await;
+        answer.await.unwrap_or(Verdict::Stands)
+    }
+
+    /// Something was done with the token.
+    pub(crate) fn prove(&self, token: &Token) {
+        self.counters.proven.fetch_max(token.generation, Ordering::Relaxed);
+    }
+
+    /// Why there is no token; nothing if there is one or nobody has asked.
+    pub(crate) fn failure(&self) -> Option<VaultError> {
+        match &*self.state.borrow() {
+            State::Failed(how, source) => Some(failed(how, source)),
+            State::Idle | State::Ready(_) => None,
+        }
+    }
+
+    /// Gives the token back, if it came from a login.
+    pub(crate) async fn close(&self) {
+        let (done, closed) = oneshot::channel();
+        let _ = self.requests.send(Request::Close(done)).await;
+        let _ = closed.await;
+    }
+
+    pub(crate) fn counts(&self) -> LoginCounts {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LoginCounts {
+            succeeded: count(&self.counters.succeeded),
+            failed: count(&self.counters.failed),
+            renewed: count(&self.counters.renewed),
+        }
+    }
+}
+
+fn failed(how: &Arc<str>, source: &Arc<VaultError>) -> VaultError {
+    VaultError::Login { how: Arc::clone(how), source: Arc::clone(source) }
+}

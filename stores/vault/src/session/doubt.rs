@@ -1,0 +1,84 @@
+//! What a refusal means for the token. Pure.
+//!
+//! Vault answers 403 both when the token is gone and when the policies do not allow the request. A token that is gone is replaced at
+//! once. For the other, a login now and then is worth it, because the policies' names are fixed at login; but not one for each refusal,
+//! or a thousand paths without permission become a thousand logins.
+
+use std::time::Duration;
+
+/// A token that nothing has been done with is not replaced again within this: then it is not the token.
+const YOUNG: Duration = Duration::from_secs(10);
+
+/// A token that was looked up is good for this long, whatever is refused.
+const VERIFIED: Duration = Duration::from_secs(30);
+
+/// Policies may have been bound to the role since the login; asked for at most this often.
+const POLICIES: Duration = Duration::from_mins(5);
+
+/// What is known of a token that something was refused to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    /// Vault said that the token itself is invalid.
+    pub(super) invalid: bool,
+    /// Something was done with it before.
+    pub(super) proven: bool,
+    /// Since its login.
+    pub(super) age: Duration,
+    /// Since it was looked up and found good.
+    pub(super) verified: Option<Duration>,
+    /// Since a refusal last led to a login.
+    pub(super) replaced: Option<Duration>,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// The token is good and the refusal stands.
+    Stands,
+    /// Look the token up.
+    LookUp,
+    /// Log in again.
+    LogIn,
+}
+
+impl Known {
+    pub(super) fn judge(self) -> Doubt {
+        let within = |since: Option<Duration>, limit| since.is_some_and(|since| since < limit);
+        if self.invalid {
+            return if self.proven || self.age >= YOUNG { Doubt::LogIn } else { Doubt::Stands };
+        }
+        if within(self.replaced, POLICIES) || within(self.verified, VERIFIED) { Doubt::Stands } else { Doubt::LookUp }
+    }
+
+    /// After it was looked up.
+    pub(super) fn judge_again(self, good: bool) -> Doubt {
+        if good && self.age < POLICIES { Doubt::Stands } else { Doubt::LogIn }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals() {
+        let secs = Duration::from_secs;
+        let known = Known { invalid: false, proven: true, age: secs(60), verified: None, replaced: None };
+        for (known, expected) in [
+            (known, Doubt::LookUp),
+            (Known { invalid: true, ..known }, Doubt::LogIn),
+            (Known { invalid: true, proven: false, age: secs(1), ..known }, Doubt::Stands),
+            (Known { invalid: true, proven: false, ..known }, Doubt::LogIn),
+            (Known { invalid: true, replaced: Some(secs(1)), ..known }, Doubt::LogIn),
+            (Known { verified: Some(secs(29)), ..known }, Doubt::Stands),
+            (Known { verified: Some(secs(31)), ..known }, Doubt::LookUp),
+            (Known { replaced: Some(secs(299)), ..known }, Doubt::Stands),
+            (Known { replaced: Some(secs(301)), ..known }, Doubt::LookUp),
+        ] {
+            assert_eq!(known.judge(), expected, "{known:?}");
+        }
+        assert_eq!(known.judge_again(false), Doubt::LogIn);
+        assert_eq!(known.judge_again(true), Doubt::Stands);
+        assert_eq!(Known { age: secs(300), ..known }.judge_again(true), Doubt::LogIn);
+    }
+}

@@ -1,0 +1,298 @@
+//! The task that has the token.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{HeaderValue, Method};
+use konverge_core::{
+    backoff::Backoff,
+    error::{Classify, ErrorClass},
+};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    Counters, Request, State, Token, Verdict,
+    doubt::{Doubt, Known},
+    lifetime::{Lifetime, Step},
+};
+use crate::{
+    answer::Answer,
+    config::VaultConfig,
+    error::VaultError,
+    login::{Attempt, Granted, Login, LookedUp, header},
+    transport::{Call, Transport},
+};
+
+/// After a failed login: soon at first, and never so seldom that a role that is mended waits long.
+const PAUSES: Backoff = Backoff { base: Duration::from_millis(500), factor: 2.0, cap: Duration::from_secs(15) };
+
+/// A token with hardly any time left is not looked after more often than this.
+const SOONEST: Duration = Duration::from_millis(200);
+
+/// A token, and what is known of it.
+struct Held {
+    token: Token,
+    /// What the first grant gave.
+    asked: Duration,
+    granted: Instant,
+    expires: Option<Instant>,
+    verified: Option<Instant>,
+}
+
+/// What is to be done without being asked.
+type Due = Option<(Instant, Step)>;
+
+pub(super) struct Driver {
+    transport: Arc<Transport>,
+    login: Login,
+    how: Arc<str>,
+    namespace: Option<HeaderValue>,
+    state: watch::Sender<State>,
+    counters: Arc<Counters>,
+    held: Option<Held>,
+    due: Due,
+    generation: u64,
+    failures: u32,
+    /// When a refusal last led to a login.
+    replaced: Option<Instant>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        transport: Arc<Transport>,
+        config: &VaultConfig,
+        state: watch::Sender<State>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            transport,
+            login: config.login.clone(),
+            how: config.login.how().into(),
+            namespace: config.login_namespace.clone(),
+            state,
+            counters,
+            held: None,
+            due: None,
+            generation: 0,
+            failures: 0,
+            replaced: None,
+        }
+    }
+
+    pub(super) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        loop {
+            let due = self.due;
+            tokio::select! {
+                request = requests.recv() => match request {
+                    Some(Request::Wanted) if matches!(*self.state.borrow(), State::Idle) => self.log_in().await,
+                    Some(Request::Wanted) => {}
+                    Some(Request::Doubt { generation, invalid, verdict }) => {
+                        // Who does not wait any more needs no verdict.
+                        let _ = verdict.send(self.doubt(generation, invalid).await);
+                    }
+                    Some(Request::Close(done)) => {
+                        self.revoke().await;
+                        let _ = done.send(());
+                    }
+                    None => return,
+                },
+                step = wait(due) => match step {
+                    Step::Renew => self.renew().await,
+                    Step::LogIn => self.log_in().await,
+                },
+            }
+        }
+    }
+
+    async fn log_in(&mut self) {
+        match self.attempt().await {
+            Ok((header, lifetime)) => {
+                self.failures = 0;
+                count(&self.counters.succeeded);
+                self.generation += 1;
+                let token = Token { header, generation: self.generation };
+                let now = Instant::now();
+                self.held = Some(Held { token, asked: lifetime.ttl, granted: now, expires: None, verified: Some(now) });
+                self.extend(lifetime);
+                tracing::debug!(login = %self.how, ttl_seconds = lifetime.ttl.as_secs(), "logged in to Vault");
+            }
+            Err(error) => {
+                count(&self.counters.failed);
+                self.fail(error);
+            }
+        }
+    }
+
+    /// Takes note of how long the token lives from now on, and shows it.
+    fn extend(&mut self, lifetime: Lifetime) {
+        let now = Instant::now();
+        let Some(held) = &mut self.held else { return };
+        held.expires = (!lifetime.ttl.is_zero()).then(|| now + lifetime.ttl);
+        let next = lifetime.next(held.asked, rand::random());
+        held.asked = held.asked.max(lifetime.ttl);
+        self.due = next.map(|(after, step)| (now + after.max(SOONEST), step));
+        self.state.send_replace(State::Ready(held.token.clone()));
+    }
+
+    /// A token that is still good is kept for the rest of its time; it is tried again after a pause.
+    fn fail(&mut self, error: VaultError) {
+        self.failures += 1;
+        let now = Instant::now();
+        let pause = PAUSES.delay(self.failures, rand::random());
+        let pause = match error.class() {
+            ErrorClass::After(asked) if error.is_outage() => asked.max(pause),
+            _ => pause,
+        };
+        // For ever, if it does not expire.
+        let left = self.held.as_ref().map(|held| held.expires.map_or(pause, |expires| expires.duration_since(now)));
+        let left = left.filter(|left| !left.is_zero());
+        self.due = Some((now + left.map_or(pause, |left| pause.min(left)), Step::LogIn));
+        if left.is_some() {
+            tracing::debug!(login = %self.how, %error, "cannot log in to Vault again; the token is still good");
+            return;
+        }
+        if self.failures == 1 {
+            tracing::warn!(login = %self.how, %error, "cannot log in to Vault");
+        }
+        self.held = None;
+        self.state.send_replace(State::Failed(Arc::clone(&self.how), Arc::new(error)));
+    }
+
+    async fn attempt(&self) -> Result<(HeaderValue, Lifetime), VaultError> {
+        match self.login.attempt().await? {
+            Attempt::Ask(call) => {
+                let answer = self.ask(&call, None).await.map_err(refused)?;
+                let auth = answer.parse::<Granted>(&self.transport.asked(&call))?.auth;
+                let lifetime = Lifetime { ttl: Duration::from_secs(auth.lease_duration), renewable: auth.renewable };
+                Ok((header(auth.client_token)?, lifetime))
+            }
+            Attempt::LookUp(call, token) => {
+                let answer = self.ask(&call, Some(&token)).await.map_err(refused)?;
+                Ok((token, answer.parse::<LookedUp>(&self.transport.asked(&call))?.data.lifetime()))
+            }
+        }
+    }
+
+    async fn renew(&mut self) {
+        // A new token in the file is better than the old one renewed.
+        if let Ok(Attempt::LookUp(_, token)) = self.login.attempt().await
+            && self.held.as_ref().is_none_or(|held| held.token.header != token)
+        {
+            return self.log_in().await;
+        }
+        let Some(held) = &self.held else { return self.log_in().await };
+        let call = call(Method::POST, "auth/token/renew-self", "renew the token", "update");
+        let outcome = self.ask(&call, Some(&held.token.header)).await;
+        let outcome = outcome.and_then(|answer| {
+            let auth = answer.parse::<Granted>(&self.transport.asked(&call))?.auth;
+            Ok(Lifetime { ttl: Duration::from_secs(auth.lease_duration), renewable: auth.renewable })
+        });
+        match outcome {
+            Ok(lifetime) => {
+                count(&self.counters.renewed);
+                self.failures = 0;
+                self.extend(lifetime);
+            }
+            // It answers, so a login may do; at the end of all renewals Vault answers with an error of its own, 500.
+            Err(VaultError::Unavailable { .. }) => self.log_in().await,
+            Err(error) if error.is_outage() => self.fail(error),
+            Err(_) => self.log_in().await,
+        }
+    }
+
+    async fn doubt(&mut self, generation: u64, invalid: bool) -> Verdict {
+        let Some(held) = &self.held else { return Verdict::Changed };
+        if held.token.generation != generation {
+            return Verdict::Changed;
+        }
+        let since = |at: Option<Instant>| at.map(|at| at.elapsed());
+        let known = Known {
+            invalid,
+            proven: self.counters.proven.load(Ordering::Relaxed) >= generation,
+            age: held.granted.elapsed(),
+            verified: since(held.verified.filter(|verified| *verified > held.granted)),
+            replaced: since(self.replaced),
+        };
+        let doubt = match known.judge() {
+            Doubt::LookUp => self.look_up(known).await,
+            decided => decided,
+        };
+        if doubt != Doubt::LogIn {
+            return Verdict::Stands;
+        }
+        self.replaced = Some(Instant::now());
+        // It is worth nothing any more, or less than a new one; nobody is to take it while the login is under way.
+        self.held = None;
+        self.state.send_replace(State::Idle);
+        self.log_in().await;
+        Verdict::Changed
+    }
+
+    async fn look_up(&mut self, known: Known) -> Doubt {
+        let Some(held) = &self.held else { return Doubt::LogIn };
+        let call = call(Method::GET, "auth/token/lookup-self", "look up the token", "read");
+        match self.ask(&call, Some(&held.token.header)).await {
+            Ok(_) => {
+                let doubt = known.judge_again(true);
+                if let Some(held) = &mut self.held {
+                    held.verified = Some(Instant::now());
+                }
+                doubt
+            }
+            Err(VaultError::Denied { .. }) => known.judge_again(false),
+            Err(_) => Doubt::Stands,
+        }
+    }
+
+    async fn revoke(&mut self) {
+        self.due = None;
+        let held = self.held.take();
+        self.state.send_replace(State::Idle);
+        if let Some(held) = held.filter(|_| !matches!(self.login, Login::Token(_))) {
+            let call = call(Method::POST, "auth/token/revoke-self", "revoke the token", "update");
+            // A token that cannot be given back expires.
+            let _ = self.ask(&call, Some(&held.token.header)).await;
+        }
+    }
+
+    async fn ask(&self, call: &Call, token: Option<&HeaderValue>) -> Result<Answer, VaultError> {
+        let deadline = Instant::now() + self.transport.limits().deadline;
+        let answer = self.transport.send(call, token, self.namespace.as_ref(), deadline).await?;
+        if answer.status.is_success() { Ok(answer) } else { Err(answer.error(&self.transport.asked(call))) }
+    }
+}
+
+fn call(method: Method, route: &str, what: &str, capability: &'static str) -> Call {
+    Call::new(method, route.to_owned(), what.to_owned(), capability)
+}
+
+/// A refused login has nothing to do with policies, and all with who asks.
+fn refused(error: VaultError) -> VaultError {
+    match error {
+        VaultError::Denied { cause, .. } => VaultError::LoginRefused { status: 403, cause },
+        VaultError::Rejected { status, cause, .. } => VaultError::LoginRefused { status, cause },
+        other => other,
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+async fn wait(due: Due) -> Step {
+    match due {
+        Some((at, step)) => {
+            sleep_until(at).await;
+            step
+        }
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,253 @@
+//! One request and its answer, within the limits.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep_until},
+};
+use url::Url;
+use zeroize::Zeroizing;
+
+use crate::{
+    answer::{Answer, Asked},
+    breaker::{Breaker, Outcome, Pass},
+    config::VaultConfig,
+    error::VaultError,
+    limits::{Limits, Pace},
+    tls::Clients,
+};
+
+const TOKEN: HeaderName = HeaderName::from_static("x-vault-token");
+const NAMESPACE: HeaderName = HeaderName::from_static("x-vault-namespace");
+/// Some proxies demand it, as a proof that no browser was led to ask.
+const REQUEST: HeaderName = HeaderName::from_static("x-vault-request");
+
+/// A standby says where its leader is, and that is all that Vault redirects for.
+const REDIRECTS: u32 = 2;
+
+/// What is sent.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// Beneath `/v1/`, escaped, with its query.
+    pub(crate) route: String,
+    pub(crate) body: Bytes,
+    /// Of the body, if it is not plain JSON.
+    pub(crate) content_type: &'static str,
+    /// In words, for errors.
+    pub(crate) what: String,
+    /// What a policy has to allow.
+    pub(crate) capability: &'static str,
+}
+
+impl Call {
+    pub(crate) fn new(method: Method, route: String, what: String, capability: &'static str) -> Self {
+        Self { method, route, body: Bytes::new(), content_type: "application/json", what, capability }
+    }
+
+    pub(crate) fn body(mut self, body: Zeroizing<Vec<u8>>) -> Self {
+        // The bytes are wiped when the last part of the request is gone.
+        self.body = Bytes::from_owner(body);
+        self
+    }
+
+    /// A body without anything secret.
+    pub(crate) fn json(mut self, body: &serde_json::Value) -> Self {
+        self.body = Bytes::from(body.to_string());
+        self
+    }
+}
+
+/// The way to one Vault, shared by all that ask it.
+pub(crate) struct Transport {
+    base: Url,
+    address: Arc<str>,
+    clients: Clients,
+    pace: Pace,
+    places: Semaphore,
+    breaker: Breaker,
+    limits: Limits,
+}
+
+impl Transport {
+    pub(crate) fn new(config: &VaultConfig) -> Self {
+        let shown = config.address.as_str().trim_end_matches("/v1/");
+        Self {
+            base: config.address.clone(),
+            address: shown.into(),
+            clients: Clients::new(config.tls.clone(), config.limits.connect),
+            pace: Pace::new(&config.limits),
+            places: Semaphore::new(config.limits.concurrency.get()),
+            breaker: Breaker::new(),
+            limits: config.limits,
+        }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn asked(&self, call: &Call) -> Asked {
+        Asked { what: call.what.clone(), address: Arc::clone(&self.address), capability: call.capability }
+    }
+
+    pub(crate) fn too_late(&self, call: &Call) -> VaultError {
+        let (what, address) = (call.what.clone(), Arc::clone(&self.address));
+        VaultError::Deadline { what, address, limit: self.limits.deadline }
+    }
+
+    /// Sends it and reads the answer, whatever its status. An error is one without an answer.
+    pub(crate) async fn send(
+        &self,
+        call: &Call,
+        token: Option<&HeaderValue>,
+        namespace: Option<&HeaderValue>,
+        deadline: Instant,
+    ) -> Result<Answer, VaultError> {
+        // Those who wait for the rate hold no place.
+        let due = self.pace.reserve(Instant::now());
+        if due > deadline {
+            return Err(self.too_late(call));
+        }
+        sleep_until(due).await;
+        let place = tokio::time::timeout_at(deadline, self.places.acquire()).await;
+        let _place = place.map_err(|_| self.too_late(call))?;
+        let pass = self.pass(call)?;
+        let headers = headers(call, token, namespace);
+        let outcome = tokio::time::timeout_at(deadline, self.exchange(call, headers)).await;
+        let answer = outcome.unwrap_or_else(|_| Err(self.too_late(call)));
+        let learned = match &answer {
+            Ok(answer) => answer.outcome(),
+            // It was not asked.
+            Err(VaultError::Credential { .. }) => return answer,
+            Err(VaultError::Unreachable { cause, .. }) => {
+                self.clients.doubt();
+                Outcome::Failed(cause.as_str().into())
+            }
+            Err(VaultError::Deadline { .. }) => Outcome::Failed("it does not answer in time".into()),
+            Err(_) => Outcome::Served,
+        };
+        pass.report(learned, Instant::now(), rand::random());
+        answer
+    }
+
+    /// Sends it without a token, whatever the breaker knows, and teaches it nothing.
+    pub(crate) async fn send_always(&self, call: &Call) -> Result<Answer, VaultError> {
+        let outcome = tokio::time::timeout(self.limits.deadline, self.exchange(call, headers(call, None, None))).await;
+        outcome.unwrap_or_else(|_| Err(self.too_late(call)))
+    }
+
+    fn pass(&self, call: &Call) -> Result<Pass<'_>, VaultError> {
+        self.breaker.pass(Instant::now()).map_err(|refusal| VaultError::Paused {
+            what: call.what.clone(),
+            address: Arc::clone(&self.address),
+            cause: refusal.cause,
+            after: refusal.after,
+        })
+    }
+
+    async fn exchange(&self, call: &Call, headers: HeaderMap) -> Result<Answer, VaultError> {
+        let client = self.clients.get().await?;
+        let mut url = self.base.join(&call.route).map_err(|_| self.garbage(call, "no address comes of the path"))?;
+        for _ in 0..=REDIRECTS {
+            let request = client.request(call.method.clone(), url.clone()).headers(headers.clone());
+            let answer = request.body(call.body.clone()).send().await;
+            let answer = answer.map_err(|error| self.unreachable(call, error))?;
+            let location = answer.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
+            match (answer.status().as_u16(), location) {
+                (307 | 308, Some(location)) => {
+                    let next = url
+                        .join(location)
+                        .ok()
+                        .filter(|next| next.scheme() == "https" || next.scheme() == url.scheme());
+                    url = next.ok_or_else(|| self.garbage(call, "a redirect that gives up TLS or leads nowhere"))?;
+                }
+                _ => return self.read(call, answer).await,
+            }
+        }
+        Err(self.garbage(call, "a redirect after others"))
+    }
+
+    async fn read(&self, call: &Call, mut answer: reqwest::Response) -> Result<Answer, VaultError> {
+        let limit = self.limits.answer;
+        let known = answer.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
+        let too_large = || self.garbage(call, &format!("it is larger than the {limit} bytes that are allowed"));
+        if known > limit {
+            return Err(too_large());
+        }
+        // Enough from the start, so that no copy is left behind by growing.
+        let mut body = Zeroizing::new(Vec::with_capacity(known));
+        while let Some(chunk) = answer.chunk().await.map_err(|error| self.unreachable(call, error))? {
+            if body.len() + chunk.len() > limit {
+                return Err(too_large());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let (retry_after, date) = (retry_after(answer.headers(), SystemTime::now()), date(answer.headers()));
+        Ok(Answer { status: answer.status(), body, retry_after, date })
+    }
+
+    fn garbage(&self, call: &Call, cause: &str) -> VaultError {
+        let (what, address) = (call.what.clone(), Arc::clone(&self.address));
+        VaultError::Garbage { what, address, cause: cause.to_owned() }
+    }
+
+    fn unreachable(&self, call: &Call, error: reqwest::Error) -> VaultError {
+        let error = error.without_url();
+        let mut innermost: &dyn std::error::Error = &error;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        let (what, address) = (call.what.clone(), Arc::clone(&self.address));
+        VaultError::Unreachable { what, address, cause: innermost.to_string() }
+    }
+}
+
+fn headers(call: &Call, token: Option<&HeaderValue>, namespace: Option<&HeaderValue>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(REQUEST, HeaderValue::from_static("true"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(call.content_type));
+    headers.extend(token.map(|token| (TOKEN, token.clone())));
+    headers.extend(namespace.map(|namespace| (NAMESPACE, namespace.clone())));
+    headers
+}
+
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse::<u32>() {
+        return Some(Duration::from_secs(seconds.into()));
+    }
+    Some(httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default())
+}
+
+fn date(headers: &HeaderMap) -> Option<i64> {
+    let date = httpdate::parse_http_date(headers.get(header::DATE)?.to_str().ok()?).ok()?;
+    i64::try_from(date.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 10:00:00 GMT").unwrap();
+        for (value, seconds) in [
+            ("7", Some(7)),
+            (" 120 ", Some(120)),
+            ("Fri, 20 Nov 2026 10:01:30 GMT", Some(90)),
+            ("Fri, 20 Nov 2026 09:00:00 GMT", Some(0)),
+            ("-1", None),
+            ("soon", None),
+        ] {
+            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from_static(value))]);
+            assert_eq!(retry_after(&headers, now), seconds.map(Duration::from_secs), "{value}");
+        }
+    }
+}

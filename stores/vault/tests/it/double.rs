@@ -1,0 +1,255 @@
+//! A server that answers as it is told, for what a real Vault shows only on bad days.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
+    response::{IntoResponse, Response},
+};
+use konverge_core::error::{Classify, ErrorClass};
+use konverge_vault::{
+    Expected, Found, KvVersion, Limits, Location, Login, Mount, SecretPath, Vault, VaultConfig, VaultError,
+};
+
+use crate::support::{content, credential};
+
+/// Status, headers and body of one answer.
+type Answer = (u16, Vec<(&'static str, String)>, &'static str);
+
+#[derive(Clone, Default)]
+pub(crate) struct Script {
+    answers: Arc<Mutex<VecDeque<Answer>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Script {
+    /// Answers to come, in order; logins are answered by themselves. After the last one it is the last for ever.
+    pub(crate) fn then(&self, status: u16, headers: &[(&'static str, &str)], body: &'static str) {
+        let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        self.answers.lock().unwrap().push_back((status, headers, body));
+    }
+
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    fn next(&self) -> Answer {
+        let mut answers = self.answers.lock().unwrap();
+        if answers.len() > 1 { answers.pop_front().unwrap() } else { answers.front().unwrap().clone() }
+    }
+}
+
+async fn answer(State(script): State<Script>, request: Request) -> Response {
+    if request.uri().path() == "/v1/auth/token/lookup-self" {
+        return r#"{"data":{"ttl":0,"expire_time":null,"renewable":false}}"#.into_response();
+    }
+    let namespace = request.headers().get("x-vault-namespace").map(|name| format!(" in {}", name.to_str().unwrap()));
+    let asked = format!("{} {}{}", request.method(), request.uri(), namespace.unwrap_or_default());
+    script.asked.lock().unwrap().push(asked);
+    let (status, headers, body) = script.next();
+    let headers: HeaderMap = headers
+        .into_iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(&value).unwrap()))
+        .collect();
+    (StatusCode::from_u16(status).unwrap(), headers, body).into_response()
+}
+
+/// Serves the script, and a client of it whose calls have a second.
+pub(crate) async fn serve(script: &Script) -> (String, Vault) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let router = Router::new().fallback(answer).with_state(script.clone());
+    tokio::spawn(async { axum::serve(listener, router).await.unwrap() });
+    let limits = Limits { deadline: Duration::from_secs(5), ..Limits::default() };
+    let config = VaultConfig::new(&address, Login::Token(credential("token"))).unwrap().limits(limits);
+    (address, Vault::new(&config))
+}
+
+fn location() -> Location {
+    Mount::new("kv", KvVersion::Two).location(&SecretPath::parse("kv/data/a").unwrap()).unwrap()
+}
+
+const LIVE: &str = r#"{"data":{"data":{"a":"1"},"metadata":{"version":1,"created_time":"x"}}}"#;
+
+#[tokio::test]
+async fn a_server_that_has_not_caught_up_is_asked_again() {
+    let script = Script::default();
+    script.then(412, &[], r#"{"errors":["required index state not present"]}"#);
+    script.then(412, &[], "");
+    script.then(200, &[], LIVE);
+    let (_, vault) = serve(&script).await;
+    assert!(matches!(vault.read(&location()).await, Ok(Found::Live(_))));
+    assert_eq!(script.asked().len(), 3);
+    script.answers.lock().unwrap().clear();
+    script.then(412, &[], "");
+    let error = vault.read(&location()).await.err().unwrap();
+    assert!(error.to_string().contains("caught up") && error.class() == ErrorClass::Transient, "{error}");
+}
+
+#[tokio::test]
+async fn standbys_and_errors_are_outages_and_pause_after_some() {
+    for status in [472, 473, 500, 502, 504] {
+        let script = Script::default();
+        script.then(status, &[], "<html>");
+        let (_, vault) = serve(&script).await;
+        for _ in 0..5 {
+            let error = vault.read(&location()).await.err().unwrap();
+            assert!(matches!(error, VaultError::Unavailable { .. }), "{status}: {error}");
+        }
+        assert!(matches!(vault.read(&location()).await, Err(VaultError::Paused { .. })), "{status}");
+        assert_eq!(script.asked().len(), 5);
+    }
+}
+
+#[tokio::test]
+async fn retry_after_is_kept_to() {
+    for status in [429, 503] {
+        let script = Script::default();
+        script.then(status, &[("retry-after", "7")], r#"{"errors":["busy"]}"#);
+        let (_, vault) = serve(&script).await;
+        let error = vault.read(&location()).await.err().unwrap();
+        assert_eq!(error.class(), ErrorClass::After(Duration::from_secs(7)), "{status}: {error}");
+        let error = vault.read(&location()).await.err().unwrap();
+        assert!(
+            matches!(error.class(), ErrorClass::After(pause) if pause > Duration::from_secs(6)),
+            "{status}: {error}"
+        );
+        assert_eq!(script.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn f18_what_is_not_vaults_answer_is_never_taken_for_nothing() {
+    for (status, body) in [
+        (404, "<html>not found</html>"),
+        (404, ""),
+        (404, r#"{"errors":["no handler for route"]}"#),
+        (200, "<html>"),
+        (200, ""),
+        (200, r#"{"data":{"data":{"a":"#),
+        (200, r#"{"data":null}"#),
+        (200, r#"{"errors":["hunter2"]}"#),
+        (204, ""),
+        (403, r#"{"errors":["permission denied"]}"#),
+    ] {
+        let script = Script::default();
+        script.then(status, &[], body);
+        let (_, vault) = serve(&script).await;
+        let found = vault.read(&location()).await;
+        let error = found.err().unwrap_or_else(|| panic!("{status} {body} was taken for an answer")).to_string();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_standbys_redirect_is_followed_and_another_is_not() {
+    let (front, back) = (Script::default(), Script::default());
+    back.then(200, &[], LIVE);
+    let (leader, _) = serve(&back).await;
+    front.then(307, &[("location", &format!("{leader}/v1/kv/data/a"))], "");
+    let (_, vault) = serve(&front).await;
+    vault.write(&location(), &content(&[("a", "1")]), Expected::Any).await.err().unwrap();
+    assert!(matches!(vault.read(&location()).await, Ok(Found::Live(_))));
+    assert_eq!(back.asked(), ["POST /v1/kv/data/a", "GET /v1/kv/data/a"]);
+    front.answers.lock().unwrap().clear();
+    front.then(307, &[("location", "/v1/kv/data/a")], "");
+    assert!(matches!(vault.read(&location()).await, Err(VaultError::Garbage { .. })));
+}
+
+#[tokio::test]
+async fn words_that_repeat_a_value_are_withheld() {
+    let script = Script::default();
+    script.then(400, &[], r#"{"errors":["cannot store canary-value"]}"#);
+    let (_, vault) = serve(&script).await;
+    let error = vault.write(&location(), &content(&[("a", "canary-value")]), Expected::Any).await.err().unwrap();
+    assert!(!format!("{error:?}").contains("canary-value") && error.to_string().contains("withheld"), "{error}");
+}
+
+#[tokio::test]
+async fn namespaces_are_sent_along() {
+    let script = Script::default();
+    script.then(200, &[], LIVE);
+    let (_, vault) = serve(&script).await;
+    vault.in_namespace("team/a/").unwrap().read(&location()).await.unwrap();
+    vault.read(&location()).await.unwrap();
+    assert_eq!(script.asked(), ["GET /v1/kv/data/a in team/a", "GET /v1/kv/data/a"]);
+    assert!(vault.in_namespace("../root").is_err());
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_not_read_to_its_end() {
+    let script = Script::default();
+    let huge: &'static str = Box::leak("x".repeat(9 * 1024 * 1024).into_boxed_str());
+    script.then(200, &[], huge);
+    let (_, vault) = serve(&script).await;
+    let error = vault.read(&location()).await.err().unwrap();
+    assert!(matches!(error, VaultError::Garbage { .. }) && error.to_string().contains("larger"), "{error}");
+}
+
+/// Accepts and never answers; counts the connections.
+async fn silent() -> (String, Arc<std::sync::atomic::AtomicUsize>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((connection, _)) = listener.accept().await {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            open.push(connection);
+        }
+    });
+    (address, count)
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_ends_every_call_at_its_deadline() {
+    let (address, _) = silent().await;
+    let deadline = Duration::from_millis(300);
+    let limits = Limits { deadline, ..Limits::default() };
+    let vault = Vault::new(&VaultConfig::new(&address, Login::Token(credential("token"))).unwrap().limits(limits));
+    let began = std::time::Instant::now();
+    let calls = (0..20).map(|_| async { vault.read(&location()).await.err().unwrap() });
+    for error in futures::future::join_all(calls).await {
+        assert!(error.is_outage(), "{error}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "all at once, not one after the other");
+    assert!(vault.health().await.err().unwrap().to_string().contains("0.3 s"));
+}
+
+#[tokio::test]
+async fn no_more_are_under_way_than_allowed() {
+    let (address, count) = silent().await;
+    let limits = Limits { concurrency: std::num::NonZeroUsize::new(3).unwrap(), ..Limits::default() };
+    let front = Script::default();
+    front.then(307, &[("location", &format!("{address}/v1/x"))], "");
+    let (address, _) = serve(&front).await;
+    let vault = Vault::new(&VaultConfig::new(&address, Login::Token(credential("token"))).unwrap().limits(limits));
+    vault.log_in().await.unwrap();
+    let reached = |expected| {
+        let count = Arc::clone(&count);
+        konverge_testkit::eventually(crate::support::SOON, move || {
+            let now = count.load(std::sync::atomic::Ordering::Relaxed);
+            std::future::ready((now >= expected).then_some(now))
+        })
+    };
+    let calls = futures::future::join_all((0..20).map(|_| async { vault.read(&location()).await.map(drop) }));
+    // What asks for health waits for nobody, and so shows that nobody else came through meanwhile.
+    let probe = async {
+        assert_eq!(reached(3).await.unwrap(), 3);
+        tokio::select! {
+            _ = vault.health() => panic!("nothing answers"),
+            count = reached(4) => assert_eq!(count.unwrap(), 4),
+        }
+    };
+    tokio::select! {
+        _ = calls => panic!("nothing answers"),
+        () = probe => {}
+    }
+}

@@ -1,0 +1,52 @@
+//! TLS with an authority of one's own, and with another one tomorrow.
+
+use konverge_testkit::{VaultOptions, VaultServer, VaultStorage, eventually};
+use konverge_vault::{Login, TlsSettings, Vault, VaultConfig, VaultError};
+
+use crate::support::{SOON, credential};
+
+#[tokio::test]
+async fn f35_an_authority_that_is_rotated_needs_no_restart() {
+    let mut server = VaultServer::start(VaultOptions { storage: VaultStorage::File, tls: true }).await.unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), server.authority().unwrap()).unwrap();
+    let config = VaultConfig::new(server.address(), Login::Token(credential(server.root_token()))).unwrap();
+    let unknown = Vault::new(&config).health().await.err().unwrap();
+    assert!(
+        matches!(unknown, VaultError::Unreachable { .. }) && unknown.to_string().contains("certificate"),
+        "{unknown}"
+    );
+
+    let files = TlsSettings { authorities: Some(file.path().to_owned()), ..TlsSettings::default() };
+    let vault = Vault::new(&config.tls(files));
+    vault.log_in().await.unwrap();
+    server.kill();
+    server.rotate_authority().unwrap();
+    server.start_again().await.unwrap();
+    server.unseal().await.unwrap();
+    assert!(vault.health().await.is_err(), "the new authority is not trusted before the file says so");
+    std::fs::write(file.path(), server.authority().unwrap()).unwrap();
+    eventually(SOON, || async { vault.health().await.ok() }).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_certificate_is_for_the_name_that_is_asked_for() {
+    let server = VaultServer::start(VaultOptions { tls: true, ..VaultOptions::default() }).await.unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), server.authority().unwrap()).unwrap();
+    let config = VaultConfig::new(server.address(), Login::Token(credential(server.root_token()))).unwrap();
+    let trusted = TlsSettings { authorities: Some(file.path().to_owned()), ..TlsSettings::default() };
+    let named = |name: &str| TlsSettings { server_name: Some(name.to_owned()), ..trusted.clone() };
+    let anybody = TlsSettings { trust_anybody: true, ..TlsSettings::default() };
+    for (settings, fine) in [
+        (trusted.clone(), true),
+        (named("127.0.0.1"), true),
+        (named("vault.example"), false),
+        (named("not a name"), false),
+        (TlsSettings::default(), false),
+        (anybody, true),
+    ] {
+        let outcome = Vault::new(&config.clone().tls(settings.clone())).health().await;
+        assert_eq!(outcome.is_ok(), fine, "{settings:?}: {:?}", outcome.err());
+    }
+}

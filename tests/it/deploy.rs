@@ -1,0 +1,51 @@
+//! The manifests that users apply.
+
+use std::process::Stdio;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use konverge_e2e::binary;
+use konverge_testkit::{ControlPlane, Options};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use tokio::process::Command;
+
+const DEPLOYMENT: &str = include_str!("../../deploy/zopp-operator.yaml");
+const ROLE: &str = include_str!("../../deploy/rbac/zopp-operator.yaml");
+
+fn deployment() -> Deployment {
+    let document: serde_json::Value = serde_saphyr::from_str(DEPLOYMENT).unwrap();
+    serde_json::from_value(document).unwrap()
+}
+
+#[tokio::test]
+async fn the_api_server_takes_the_deployment_as_it_is_written() {
+    let control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let namespace = control_plane.namespace("konverge-system").await.unwrap();
+    let mut deployment = deployment();
+    assert_eq!(deployment.metadata.namespace.as_deref(), Some("konverge-system"));
+    deployment.metadata.namespace = Some(namespace.clone());
+    let api = Api::<Deployment>::namespaced(control_plane.admin_client().await.unwrap(), &namespace);
+    let mut parameters = PatchParams::apply("user").validation_strict();
+    parameters.dry_run = true;
+    api.patch("zopp-operator", &parameters, &Patch::Apply(&deployment)).await.unwrap();
+}
+
+#[tokio::test]
+async fn its_flags_and_its_account_are_those_of_the_program() {
+    let pod = deployment().spec.unwrap().template.spec.unwrap();
+    assert!(
+        ROLE.contains(&format!("kind: ServiceAccount\nmetadata:\n  name: {}\n", pod.service_account_name.unwrap()))
+    );
+    let container = &pod.containers[0];
+    let mut command = Command::new(binary("zopp-operator").unwrap());
+    // Flags are read one after another, so an unknown one, or a value that is no good, is found before this one ends it all.
+    command.args(container.args.as_ref().unwrap()).arg("--version").stdin(Stdio::null());
+    let output = command.output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let port = container.ports.as_ref().unwrap()[0].container_port;
+    let help = Command::new(binary("zopp-operator").unwrap()).arg("--help").output().await.unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    assert!(help.contains(&format!("[default: 0.0.0.0:{port}]")), "{help}");
+}
