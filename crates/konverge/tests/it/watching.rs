@@ -13,10 +13,10 @@ fn expressions(files: &konverge::generate::Files) -> Vec<String> {
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
     let shown = targets.map(|target| target["expr"].as_str().unwrap().to_owned());
-    // One line each, as they are long and have no line breaks in them.
-    let alerts = files.get("alerts.yaml").unwrap().lines().filter_map(|line| {
-        line.trim_start_matches([' ', '-']).strip_prefix("expr: ").map(|text| text.trim_matches('\'').to_owned())
-    });
+    let rule: Value = serde_saphyr::from_str(files.get("alerts.yaml").unwrap()).unwrap();
+    let groups = rule["spec"]["groups"].as_array().unwrap();
+    let rules = groups.iter().flat_map(|group| group["rules"].as_array().unwrap());
+    let alerts = rules.map(|rule| rule["expr"].as_str().unwrap().to_owned());
     shown.chain(alerts).collect()
 }
 
