@@ -181,3 +181,6 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod threads;

@@ -1,0 +1,118 @@
+//! The queue between real threads: whatever their order, every wish is followed by a run, and a key has one worker at a time.
+//!
+//! Between two bursts of wishes everything comes to rest. So a wake-up that is lost is not made good by the next one, and is found.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+};
+
+use prometheus_client::registry::Registry;
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+
+use super::*;
+use crate::metrics::BeforeScrape;
+
+const KEYS: usize = 4;
+const PRODUCERS: u64 = 2;
+const WORKERS: u64 = 3;
+const BURSTS: usize = 300;
+/// In which a burst comes to rest; it takes less than a thousandth.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// What is wished for a key, and what its last run knew of it.
+#[derive(Default)]
+struct Key {
+    wishes: AtomicU64,
+    known: AtomicU64,
+    is_worked_on: AtomicBool,
+}
+
+/// Gives way now and then, so that each seed is another order.
+fn dawdle(random: &mut SmallRng) {
+    match random.random_range(0..8) {
+        0 => thread::yield_now(),
+        1 => (0..random.random_range(0..200)).for_each(|_| std::hint::spin_loop()),
+        _ => {}
+    }
+}
+
+/// Ends when the queue is closed. A part of the calls for work is given up, as when a worker is stopped.
+async fn work(queue: Queue<usize>, keys: Arc<[Key; KEYS]>, has_timers: bool, mut random: SmallRng) {
+    loop {
+        let gives_up = random.random_range(0..4) == 0;
+        let next = if gives_up {
+            tokio::select! {
+                biased;
+                next = queue.next() => next,
+                () = tokio::task::yield_now() => continue,
+            }
+        } else {
+            queue.next().await
+        };
+        let Some(request) = next else { return };
+        let key = &keys[request.key];
+        assert!(!key.is_worked_on.swap(true, Ordering::SeqCst), "two workers have one key");
+        let known = key.wishes.load(Ordering::SeqCst);
+        dawdle(&mut random);
+        key.known.store(known, Ordering::SeqCst);
+        key.is_worked_on.store(false, Ordering::SeqCst);
+        let completion = match random.random_range(0..4) {
+            0 if has_timers => Completion::Retry(Duration::from_micros(random.random_range(0..300))),
+            1 if has_timers => Completion::DoneUntil(Duration::from_hours(1)),
+            _ => Completion::Done,
+        };
+        queue.complete(&request.key, completion);
+    }
+}
+
+/// Wishes in bursts, and waits after each until all is at rest. Says whether it came to rest.
+fn wish(queue: &Queue<usize>, keys: &[Key; KEYS], has_timers: bool, mut random: SmallRng) -> bool {
+    for _ in 0..BURSTS {
+        for _ in 0..random.random_range(1..4) {
+            let key = random.random_range(0..KEYS);
+            keys[key].wishes.fetch_add(1, Ordering::SeqCst);
+            let delay = if has_timers { random.random_range(0..300) } else { 0 };
+            queue.add_after(key, Duration::from_micros(delay), Priority::Normal, "test");
+            dawdle(&mut random);
+        }
+        let begun = std::time::Instant::now();
+        while keys.iter().any(|key| key.known.load(Ordering::SeqCst) != key.wishes.load(Ordering::SeqCst)) {
+            if begun.elapsed() > LIMIT {
+                return false;
+            }
+            thread::yield_now();
+        }
+    }
+    true
+}
+
+fn run(seed: u64) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_time().build().unwrap();
+    let queue = Queue::new("threads", &QueueMetrics::new(BeforeScrape::default(), &mut Registry::default()));
+    let keys: Arc<[Key; KEYS]> = Arc::default();
+    let has_timers = seed % 2 == 1;
+    let random = |number: u64| SmallRng::seed_from_u64(seed * 100 + number);
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|number| runtime.spawn(work(queue.clone(), Arc::clone(&keys), has_timers, random(number))))
+        .collect();
+    let producers: Vec<_> = (0..PRODUCERS)
+        .map(|number| {
+            let (queue, keys, random) = (queue.clone(), Arc::clone(&keys), random(50 + number));
+            thread::spawn(move || wish(&queue, &keys, has_timers, random))
+        })
+        .collect();
+    let are_at_rest = producers.into_iter().all(|producer| producer.join().unwrap());
+    assert!(are_at_rest, "seed {seed}: a wish was lost; {:#?}", queue.snapshot());
+    queue.close();
+    runtime.block_on(async {
+        for worker in workers {
+            worker.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn no_wish_is_lost_between_threads() {
+    (0..6).for_each(run);
+}
