@@ -38,6 +38,7 @@ async fn its_flags_and_its_account_are_those_of_the_program() {
     assert!(
         ROLE.contains(&format!("kind: ServiceAccount\nmetadata:\n  name: {}\n", pod.service_account_name.unwrap()))
     );
+    assert!(pod.termination_grace_period_seconds > Some(30), "the program ends by itself within 30 s");
     let container = &pod.containers[0];
     let mut command = Command::new(binary("zopp-operator").unwrap());
     // Flags are read one after another, so an unknown one, or a value that is no good, is found before this one ends it all.

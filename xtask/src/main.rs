@@ -52,7 +52,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// All that CI asks for: fmt, lint, tidy, deny, unused, test
+    /// All that CI asks for: tidy, fmt, unused, deny, lint, generated files, test
     Ci,
     /// Build the test control plane and a Vault into the cache; the other commands do it when it is missing
     Setup,

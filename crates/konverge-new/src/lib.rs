@@ -21,3 +21,13 @@ pub use new::{New, NewError};
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide.md")]
 pub struct Guide;
+
+/// That of those who come from elsewhere.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/coming-from.md")]
+pub struct ComingFrom;
+
+/// That of the first page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

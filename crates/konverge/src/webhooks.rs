@@ -1,10 +1,14 @@
 //! Webhooks as a part of a program.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Command};
 use futures::future::{BoxFuture, FutureExt};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    api::core::v1::{Service, ServicePort, ServiceSpec},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
+};
 use konverge_admission::{
     AdmissionMetrics, Certificates, Location, Security, WebhookServer, Webhooks,
     certificates::{SelfMade, Target},
@@ -14,6 +18,9 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use crate::operator::{Home, Part, Setup, StartError};
+
+/// Where the pods of a program answer unless `--webhook-address` says otherwise.
+const PORT: i32 = 9443;
 
 /// Where webhooks are answered. Only a program that has webhooks shows these flags, whatever features it is built with.
 #[derive(Debug, Clone, Args)]
@@ -55,8 +62,8 @@ pub struct WebhookOptions {
 
 /// The webhooks of a program, answered by every replica, leading or not.
 ///
-/// The API server is told through configurations named after the program. They are among the generated manifests; the program puts its
-/// authority into them, or keeps them whole where it is to be reached under a URL of its own.
+/// The API server is told through configurations named after the program. They are among the generated manifests, with the Service that
+/// they name; the program puts its authority into them, or keeps them whole where it is to be reached under a URL of its own.
 pub(crate) struct Admission {
     pub(crate) webhooks: Webhooks,
 }
@@ -122,7 +129,8 @@ impl Part for Admission {
         let (program, location) = (home.program, Self::location(home));
         let validating = self.webhooks.validating_configuration(program, &location).map(serde_json::to_value);
         let mutating = self.webhooks.mutating_configuration(program, &location).map(serde_json::to_value);
-        validating.into_iter().chain(mutating).collect()
+        let service = serde_json::to_value(service(home));
+        [service].into_iter().chain(validating).chain(mutating).collect()
     }
 
     fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
@@ -158,6 +166,30 @@ impl Part for Admission {
             Ok(())
         }
         .boxed()
+    }
+}
+
+/// By which the API server reaches the program: its pods are known by the label that the service account has, too.
+fn service(home: &Home<'_>) -> Service {
+    let labels = BTreeMap::from([("app.kubernetes.io/name".to_owned(), home.program.to_owned())]);
+    Service {
+        metadata: ObjectMeta {
+            name: Some(home.program.to_owned()),
+            namespace: Some(home.namespace.to_owned()),
+            labels: Some(labels.clone()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ServiceSpec {
+            selector: Some(labels),
+            ports: Some(vec![ServicePort {
+                name: Some("webhooks".to_owned()),
+                port: 443,
+                target_port: Some(IntOrString::Int(PORT)),
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
     }
 }
 

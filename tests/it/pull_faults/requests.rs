@@ -56,7 +56,7 @@ fn it_slows_down_when_told_to() {
 
 /// F12, F02: some requests fail, and some are done and not confirmed.
 #[test]
-fn every_tenth_request_fails() {
+fn every_fifth_request_fails() {
     on_stage(async |stage| {
         let scene = Scene::set(stage, "stumbling").await;
         scene.befalls(

@@ -101,7 +101,9 @@ async fn a_collector_that_refuses_is_told_of_once_and_again_when_it_is_back() {
     // As many as are sent at once, several times.
     work(1600);
     log.says(AWAY).await;
+    let begun = std::time::Instant::now();
     while requests.load(Ordering::SeqCst) < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it is asked only once");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     status.store(200, Ordering::SeqCst);

@@ -21,6 +21,28 @@ impl Validator<Probe> for NoSwearing {
     }
 }
 
+/// What is generated is enough for the API server to find the program: the Service that the configuration names leads to its pods.
+#[test]
+fn the_generated_configuration_names_the_generated_service() {
+    let program = konverge::Operator::new("konverge-admitting", "0")
+        .controller(Controller::new(Prober::default()))
+        .webhooks(Webhooks::new().validate(Webhook::of::<Probe>(), NoSwearing));
+    let files = program.generate("home").unwrap();
+    let objects: Vec<serde_json::Value> = serde_saphyr::from_multiple(files.get("others.yaml").unwrap()).unwrap();
+    let kinds: Vec<_> = objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["Service", "ValidatingWebhookConfiguration"]);
+    let (service, configuration) = (&objects[0], &objects[1]);
+    let named = &configuration["webhooks"][0]["clientConfig"]["service"];
+    assert_eq!(
+        (&named["name"], &named["namespace"]),
+        (&service["metadata"]["name"], &service["metadata"]["namespace"])
+    );
+    // The API server asks at 443 unless it is told otherwise.
+    assert_eq!((&service["spec"]["ports"][0]["port"], named["port"].as_i64().unwrap_or(443)), (&443.into(), 443));
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], 9443);
+    assert_eq!(service["spec"]["selector"]["app.kubernetes.io/name"], "konverge-admitting");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn row_26_webhooks_of_a_program_refuse_what_its_rules_refuse() {
     let place = Place::new().await;

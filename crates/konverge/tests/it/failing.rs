@@ -38,13 +38,15 @@ async fn row_15_and_18_failures_are_told_apart_and_come_back_at_their_own_pace()
     place.merge::<Probe>("permanent", serde_json::json!({"spec": {"behave": "ok"}})).await;
     place.says("permanent", is("True", "Reconciled")).await;
     assert_eq!(runs.of("permanent")[1].attempt, 1);
-    // A failure that is repeated is one event, counted up.
+    // Each failure is an event, and one that is repeated is still one.
     let events = place.api::<Event>();
-    let told = eventually(LIMIT, || async {
+    let of = async |reason: &str| {
         let events = events.list(&ListParams::default()).await.unwrap().items;
-        events.into_iter().find(|event| event.reason.as_deref() == Some("NeverWorks"))
-    });
+        events.into_iter().filter(|event| event.reason.as_deref() == Some(reason)).collect::<Vec<_>>()
+    };
+    let told = eventually(LIMIT, || async { of("NeverWorks").await.pop() });
     assert_eq!(told.await.unwrap().note.as_deref(), Some("this never works"));
+    assert_eq!(of("NoLuck").await.len(), 1, "four attempts, one event");
 }
 
 #[tokio::test(flavor = "multi_thread")]

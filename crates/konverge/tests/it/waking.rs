@@ -25,7 +25,7 @@ async fn row_17_a_controller_does_not_wake_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_25_a_stream_from_outside_wakes_objects_before_all_others() {
+async fn row_25_a_stream_from_outside_wakes_the_object_it_names() {
     let (place, prober) = (Place::new().await, Prober::default());
     let runs = prober.runs.clone();
     let (send, receive) = mpsc::channel::<String>(8);

@@ -1,7 +1,7 @@
 //! The values of a Secret are where they belong and nowhere else.
 
 use k8s_openapi::api::{core::v1::Secret, events::v1::Event};
-use konverge_testkit::{Process, ProcessSpec};
+use konverge_testkit::{Process, ProcessSpec, free_port, http_get};
 use kube::api::ListParams;
 use serde_json::json;
 
@@ -14,11 +14,12 @@ use crate::{
 const VALUES: [&str; 4] = ["hunter-one-3141", "aHVudGVyLW9uZS0zMTQx", "hunter-two-2718", "aHVudGVyLXR3by0yNzE4"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_are_in_no_log_event_status_or_trace() {
+async fn values_are_in_no_log_event_status_metric_or_trace() {
     let (stage, collector) = (Stage::set().await, Collector::start().await);
+    let address = format!("127.0.0.1:{}", free_port().unwrap());
     // With more to say than anybody would let it say.
     let spec = ProcessSpec::new("talkative", env!("CARGO_BIN_EXE_multicontroller-operator"))
-        .args(["--address", "127.0.0.1:0", "--debug-queues", "--log-format=json", "--otlp-endpoint"])
+        .args(["--address", &address, "--debug-queues", "--log-format=json", "--otlp-endpoint"])
         .arg(&collector.endpoint)
         .arg("--kubeconfig")
         .arg(stage.operator.kubeconfig())
@@ -45,11 +46,17 @@ async fn values_are_in_no_log_event_status_or_trace() {
     });
 
     let events = told.await.unwrap();
+    let mut places = Vec::new();
+    for (place, path) in [("metrics", "/metrics"), ("queues", "/debug/queues")] {
+        let (code, text) = http_get(&address, path).await.unwrap();
+        assert_eq!(code, 200, "{place}");
+        places.push((place, text));
+    }
     // The last spans are sent at the end.
     assert!(operator.terminate(LIMIT).await.unwrap().success());
     let log = operator.logged();
     traces_tell_the_runs(&collector, &log, &stage.home);
-    let mut places = vec![("events", events), ("log", log), ("traces", collector.everything())];
+    places.extend([("events", events), ("log", log), ("traces", collector.everything())]);
     for name in ["good", "refused", "lost"] {
         let status = stage.secret_syncs().get(name).await.unwrap().status;
         places.push((name, serde_json::to_string(&status).unwrap()));
@@ -69,7 +76,7 @@ fn traces_tell_the_runs(collector: &Collector, log: &str, namespace: &str) {
         let object = format!("{namespace}/{name}");
         spans.iter().filter(move |span| span.name == "reconcile" && attribute(span, "object") == Some(object.clone()))
     };
-    let good = of("good").find(|span| attribute(span, "result").as_deref() == Some("success")).unwrap();
+    let good = of("good").find(|span| attribute(span, "result").as_deref() == Some("requeue_after")).unwrap();
     assert_eq!(attribute(good, "controller").as_deref(), Some("secretsyncs"));
     assert_eq!(attribute(good, "attempt").as_deref(), Some("1"));
     let request = spans.iter().find(|span| span.parent_span_id == good.span_id).unwrap();

@@ -49,7 +49,7 @@ async fn both_kinds_follow_their_objects_from_beginning_to_end() {
         assert_eq!(told.await.unwrap().action.as_deref(), Some("Sync"));
     }
 
-    // Row 11: a key that goes from the object goes from the Secret, and what somebody else added stays.
+    // Row 21: a key that goes from the object goes from the Secret, and what somebody else added stays.
     change(&secrets, "ss-db", json!({"data": {"theirs": "eA=="}})).await;
     change(&secret_syncs, "db", json!({"spec": {"stringData": {"username": null, "host": "db"}}})).await;
     stage.holds("ss-db", &[("password", "pw"), ("host", "db"), ("theirs", "x")]).await;

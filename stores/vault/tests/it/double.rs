@@ -60,7 +60,7 @@ async fn answer(State(script): State<Script>, request: Request) -> Response {
     (StatusCode::from_u16(status).unwrap(), headers, body).into_response()
 }
 
-/// Serves the script, and a client of it whose calls have a second.
+/// Serves the script, and a client of it whose calls have five seconds.
 pub(crate) async fn serve(script: &Script) -> (String, Vault) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

@@ -50,7 +50,7 @@ async fn a_list_whose_continuation_has_expired_begins_anew() {
             sync.annotations_mut().insert("konverge.dev/paused".to_owned(), "true".to_owned());
             syncs.create(&PostParams::default(), &sync).await.unwrap();
         };
-        stream::iter(0..510).for_each_concurrent(16, create).await;
+        stream::iter(0..110).for_each_concurrent(16, create).await;
     })
     .await;
     stage.befalls(
