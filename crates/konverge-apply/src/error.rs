@@ -163,11 +163,6 @@ impl ApplyError {
         matches!(self, Self::Refused { code: 422, message, .. } if message.contains("immutable"))
     }
 
-    /// Whether the API server says that there is no such object, or no such kind.
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Refused { code: 404, .. })
-    }
-
     fn is_about_a_secret(&self) -> bool {
         matches!(self, Self::Refused { object, .. } if object.kind == "Secret")
     }

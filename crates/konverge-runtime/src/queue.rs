@@ -183,4 +183,4 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
 }
 
 #[cfg(test)]
-mod threads;
+mod tests;

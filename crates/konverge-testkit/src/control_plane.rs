@@ -23,7 +23,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client,
-    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use serde_json::json;
@@ -177,14 +177,6 @@ impl ControlPlane {
         let created = create_for_run(api, Namespace { metadata, ..Namespace::default() }).await;
         created.map_err(|source| StartError::Api { what: "make a namespace", source: Box::new(source) })?;
         Ok(name)
-    }
-
-    /// Deletes a namespace that [`ControlPlane::namespace`] made, before the run ends.
-    pub async fn delete_namespace(&self, name: &str) -> Result<(), StartError> {
-        let api = Api::<Namespace>::all(self.admin_client().await?);
-        let deleted = api.delete(name, &DeleteParams::default()).await;
-        deleted.map_err(|source| StartError::Api { what: "delete a namespace", source: Box::new(source) })?;
-        Ok(())
     }
 
     /// Kubeconfig of a service account, which is made if it is not there. It may do what RBAC grants it and no more, and its namespace

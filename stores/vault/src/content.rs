@@ -34,11 +34,6 @@ impl Content {
         self.0.insert(key.into(), Field::Text(text))
     }
 
-    /// Sets a field as it came from another content.
-    pub fn insert_field(&mut self, key: impl Into<String>, field: Field) -> Option<Field> {
-        self.0.insert(key.into(), field)
-    }
-
     /// Takes a field out.
     pub fn remove(&mut self, key: &str) -> Option<Field> {
         self.0.remove(key)
@@ -57,11 +52,6 @@ impl Content {
     /// The fields in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Field)> {
         self.0.iter().map(|(key, field)| (key.as_str(), field))
-    }
-
-    /// The fields, to be taken over.
-    pub fn into_fields(self) -> BTreeMap<String, Field> {
-        self.0
     }
 
     /// How many fields there are.

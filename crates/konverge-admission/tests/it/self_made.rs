@@ -44,8 +44,9 @@ fn refusing<T: serde::de::DeserializeOwned + Send + Sync + 'static>(webhook: Web
     Webhooks::new().validate(webhook, handler::validator(|_: &Review<T>| Verdict::deny("asked").code(418)))
 }
 
-fn webhooks() -> Webhooks {
-    refusing::<Turning>(Webhook::of::<Turning>())
+/// Of one namespace, so that tests that run at the same time are not asked of each other's objects.
+fn webhooks(namespace: &str) -> Webhooks {
+    refusing::<Turning>(Webhook::of::<Turning>().namespace_labels([("kubernetes.io/metadata.name", namespace)]))
 }
 
 fn count(bundle: &str) -> usize {
@@ -66,15 +67,16 @@ async fn a_rotation_costs_no_request() {
         ..Lifetimes::default()
     };
     let configurations = Api::<ValidatingWebhookConfiguration>::all(stage.admin.clone());
-    let configuration = webhooks().validating_configuration(&stage.namespace, &stage.location()).unwrap();
+    let configuration =
+        webhooks(&stage.namespace).validating_configuration(&stage.namespace, &stage.location()).unwrap();
     configurations.create(&PostParams::default(), &configuration).await.unwrap();
     let target = Target::Validating(stage.namespace.clone());
     let options = stage.self_made([target]).lifetimes(lifetimes).clock(move || seen.now());
     let permissions = options.permissions();
     // A second replica, which the API server does not call.
-    let running = stage.serve(webhooks(), options.clone()).await;
+    let running = stage.serve(webhooks(&stage.namespace), options.clone()).await;
     let second = Certificates::self_made(stage.operator.clone(), options);
-    let second = Running::start_at(anywhere(), webhooks(), second, Limits::default()).await;
+    let second = Running::start_at(anywhere(), webhooks(&stage.namespace), second, Limits::default()).await;
     let thing = Turning::new("any", V2::default());
     eventually(SOON, async || (stage.try_create(&thing).await.0 == 418).then_some(())).await.unwrap();
 
@@ -164,7 +166,7 @@ async fn an_authority_that_is_not_known_is_not_used() {
     };
     let target = Target::Validating(stage.namespace.clone());
     let options = stage.self_made([target]).lifetimes(lifetimes).clock(move || seen.now());
-    let running = stage.serve(webhooks(), options).await;
+    let running = stage.serve(webhooks(&stage.namespace), options).await;
     let (_, first) = stage.stored().await;
     clock.set_days_ago(10);
     eventually(SOON, async || (count(&stage.stored().await.0) == 2).then_some(())).await.unwrap();
@@ -179,7 +181,8 @@ async fn an_authority_that_is_not_known_is_not_used() {
     assert_eq!(stage.stored().await.1, first);
 
     let configurations = Api::<ValidatingWebhookConfiguration>::all(stage.admin.clone());
-    let configuration = webhooks().validating_configuration(&stage.namespace, &stage.location()).unwrap();
+    let configuration =
+        webhooks(&stage.namespace).validating_configuration(&stage.namespace, &stage.location()).unwrap();
     configurations.create(&PostParams::default(), &configuration).await.unwrap();
     eventually(SOON, async || (stage.stored().await.1 != first).then_some(())).await.unwrap();
     running.stop().await;
@@ -194,7 +197,7 @@ async fn replicas_agree_and_a_lost_secret_comes_back() {
     let mut replicas = Vec::new();
     for _ in 0..5 {
         let certificates = Certificates::self_made(stage.operator.clone(), options.clone());
-        replicas.push(Running::start_at(anywhere(), webhooks(), certificates, Limits::default()).await);
+        replicas.push(Running::start_at(anywhere(), webhooks(&stage.namespace), certificates, Limits::default()).await);
     }
     for replica in &replicas {
         eventually(SOON, async || (replica.ready)().ok()).await.unwrap();
@@ -271,7 +274,7 @@ async fn an_api_server_that_is_down_is_waited_for() {
     stage.grant(options.permissions()).await;
     let (client, port, real) = stage.detour().await;
     let certificates = Certificates::self_made(client, options);
-    let running = Running::start_at(anywhere(), webhooks(), certificates, Limits::default()).await;
+    let running = Running::start_at(anywhere(), webhooks(&stage.namespace), certificates, Limits::default()).await;
     let reported = async || (running.ready)().err().filter(|why| why.contains("cannot read secret"));
     let why = eventually(SOON, reported).await.unwrap();
     assert!(why.contains("there is no certificate yet"), "{why}");

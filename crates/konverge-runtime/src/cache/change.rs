@@ -22,13 +22,6 @@ impl<K> Clone for Change<K> {
     }
 }
 
-impl<K> Change<K> {
-    /// The object as it is, or as it was last known when it is gone.
-    pub fn latest(&self) -> Option<&Arc<K>> {
-        self.new.as_ref().or(self.old.as_ref())
-    }
-}
-
 /// Which updates matter. It is never asked about an object that is new, gone, or on its way out: those always matter.
 pub struct Predicate<K>(Arc<Matters<K>>);
 
