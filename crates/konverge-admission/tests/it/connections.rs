@@ -191,6 +191,20 @@ async fn more_calls_than_there_may_be_at_once_wait_for_each_other() {
 }
 
 #[tokio::test]
+async fn connections_without_a_call_do_not_hold_up_the_stop() {
+    for version in [Version::One, Version::Two] {
+        let pair = FilePair::new();
+        let limits = Limits { drain: 10 * SOON, ..Limits::default() };
+        let running = Running::start(allowing(), pair.certificates(), limits).await;
+        let mut connection = Connection::open(running.address, &pair.certificate, version).await.unwrap();
+        assert_eq!(connection.post(PATH, review()).await.0, StatusCode::OK);
+        tokio::time::timeout(SOON, running.stop()).await.expect("nobody is waited for");
+        let request = crate::http_client::request(http::Method::POST, PATH, "application/json", review());
+        connection.send(request).await.unwrap_err();
+    }
+}
+
+#[tokio::test]
 async fn a_call_that_does_not_end_is_cut_off() {
     for version in [Version::One, Version::Two] {
         let slow = Arc::new(Slow::default());
