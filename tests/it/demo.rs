@@ -87,13 +87,14 @@ impl Demo {
 /// Waits until no file and no process of a demo is left.
 async fn nothing_is_left(temporary: &Path) {
     let folder = temporary.to_string_lossy().into_owned();
-    let clean = async || {
-        let files = std::fs::read_dir(temporary).unwrap().count();
-        let processes = Command::new("ps").args(["-eo", "args="]).output().await.unwrap();
+    let left = async || -> Vec<String> {
+        let files = std::fs::read_dir(temporary).unwrap().map(|entry| entry.unwrap().path().display().to_string());
+        let processes = Command::new("ps").args(["-eo", "pid=,ppid=,stat=,args="]).output().await.unwrap();
         let processes = String::from_utf8_lossy(&processes.stdout).into_owned();
-        (files == 0 && !processes.contains(&folder)).then_some(())
+        files.chain(processes.lines().filter(|line| line.contains(&folder)).map(str::to_owned)).collect()
     };
-    eventually(Duration::from_secs(20), clean).await.unwrap();
+    let gone = eventually(Duration::from_secs(20), async || left().await.is_empty().then_some(())).await;
+    assert!(gone.is_ok(), "left behind: {:#?}", left().await);
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! What a run leaves on the machine, and how it goes even when the process that made it is killed.
 
 use std::{
+    fs::DirBuilder,
     io::{self, Write},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
@@ -9,8 +11,9 @@ use std::{
 
 use crate::logs;
 
-/// Reads which processes to watch. Its end of input is our end, however we ended: then it kills what is left and removes the folder.
-/// A shell does, because killing a process closes its pipes, whatever else it can no longer do.
+/// Reads which processes to watch. Its end of input is our end, however we ended: then it kills what is left and removes the folder,
+/// once more when a dying process still wrote into it. A shell does, because killing a process closes its pipes, whatever else it can
+/// no longer do.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP
 pids=
@@ -21,7 +24,11 @@ while read -r word pid; do
   [ "$word" = watch ] && pids="$pids $pid"
 done
 for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
-rm -rf -- "$1"
+tries=0
+until rm -rf -- "$1" || [ "$tries" -ge 100 ]; do
+  tries=$((tries + 1))
+  sleep 0.1
+done
 "#;
 
 /// A folder for one run, with a guard beside it. Clones are the same folder; it goes with the last of them.
@@ -37,17 +44,20 @@ struct Inner {
 }
 
 impl RunDirectory {
-    /// Makes the folder in the system's folder for temporary files and starts its guard.
+    /// Makes the folder in the system's folder for temporary files, and its guard before it: whenever we end, there is one to remove it.
     pub fn new() -> io::Result<Self> {
-        let path = tempfile::Builder::new().prefix("konverge-").tempdir()?.keep();
+        let made = tempfile::Builder::new().prefix("konverge-").make(|path| {
+            let mut guard = start_guard(path)?;
+            let made = DirBuilder::new().mode(0o700).create(path);
+            if made.is_err() {
+                // What stands there is somebody else's.
+                guard.kill()?;
+                guard.wait()?;
+            }
+            made.map(|()| guard)
+        })?;
+        let (mut guard, path) = made.keep().map_err(|error| error.error)?;
         logs::keep_on_panic(&path);
-        let mut guard = Command::new("sh")
-            .args(["-c", SCRIPT, "konverge-guard"])
-            .arg(&path)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
         let input = Mutex::new(guard.stdin.take());
         Ok(Self(Arc::new(Inner { path, input, guard: Mutex::new(guard) })))
     }
@@ -72,6 +82,12 @@ impl RunDirectory {
         // When the guard is gone there is nobody left to mislead.
         let _ = self.0.tell("forget", pid);
     }
+}
+
+fn start_guard(folder: &Path) -> io::Result<Child> {
+    let mut guard = Command::new("sh");
+    guard.args(["-c", SCRIPT, "konverge-guard"]).arg(folder);
+    guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
 }
 
 impl Inner {

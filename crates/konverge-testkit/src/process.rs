@@ -3,17 +3,23 @@
 use std::{
     ffi::OsString,
     fs::File,
-    io,
+    io::{self, Write},
     net::TcpListener,
     os::unix::process::ExitStatusExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    fs::{Access, access},
+    process::{Pid, Signal, kill_process},
+};
 
 use crate::{guard::RunDirectory, logs, wait::eventually};
+
+/// Becomes the program once the guard knows its number. When we are killed before that, the line never comes and the program never runs.
+const GATE: &str = r#"read -r go && exec "$@" </dev/null"#;
 
 /// How to start a program. What it prints is appended to `<name>.log` in the run's folder.
 #[derive(Debug, Clone)]
@@ -140,6 +146,14 @@ fn after_end(status: ExitStatus) -> &'static str {
     }
 }
 
+/// The program, which can be run. One that is named without a folder is for the shell to find; its log says so if it cannot.
+fn found(program: &Path) -> io::Result<&Path> {
+    if program.components().count() > 1 {
+        access(program, Access::EXEC_OK)?;
+    }
+    Ok(program)
+}
+
 /// A running program. Dropping it kills it.
 pub struct Process {
     spec: ProcessSpec,
@@ -165,14 +179,19 @@ impl Process {
             self.directory.forget(ended.id());
         }
         let spawn = || -> io::Result<Child> {
+            let program = found(&self.spec.program)?;
             let log = File::options().create(true).append(true).open(self.log())?;
-            let mut command = Command::new(&self.spec.program);
-            command.args(&self.spec.arguments).envs(self.spec.environment.iter().map(|(name, value)| (name, value)));
+            let mut command = Command::new("sh");
+            command.args(["-c", GATE, "konverge-gate"]).arg(program).args(&self.spec.arguments);
+            command.envs(self.spec.environment.iter().map(|(name, value)| (name, value)));
             for name in &self.spec.without {
                 command.env_remove(name);
             }
-            let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+            let mut child = command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).spawn()?;
             self.directory.watch(child.id())?;
+            if let Some(mut gate) = child.stdin.take() {
+                writeln!(gate, "go")?;
+            }
             Ok(child)
         };
         let child = spawn().map_err(|source| ProcessError::Start {
