@@ -14,7 +14,7 @@ pub struct Owner {
     pub name: String,
     /// What tells it from one of the same name that was deleted and made again.
     pub uid: String,
-    /// Which installation writes.
+    /// Which installation writes; [`Owner::SOME_INSTANCE`] if it does not know.
     pub instance: String,
 }
 
@@ -41,6 +41,9 @@ pub struct InvalidOwner {
 }
 
 impl Owner {
+    /// The installation of one that could not find out which it is. What it marked is anybody's who is called the same.
+    pub const SOME_INSTANCE: &str = "default";
+
     /// What is noted in the custom metadata.
     pub fn mark(&self) -> Result<BTreeMap<String, Option<String>>, InvalidOwner> {
         let parts = [("owner", &self.name), ("uid", &self.uid), ("instance", &self.instance)];
@@ -60,9 +63,14 @@ impl Owner {
     pub fn standing(&self, custom_metadata: &BTreeMap<String, String>) -> Standing {
         let noted = |part| custom_metadata.get(&self.key(part));
         let Some(name) = noted("owner") else { return Standing::Unowned };
-        let same_installation = noted("instance").is_none_or(|instance| *instance == self.instance);
-        if *name != self.name || !same_installation {
+        if *name != self.name {
             return Standing::Foreign(name.clone());
+        }
+        if let Some(instance) = noted("instance")
+            && *instance != self.instance
+            && instance != Self::SOME_INSTANCE
+        {
+            return Standing::Foreign(format!("{name} of the installation {instance}"));
         }
         if noted("uid").is_none_or(|uid| *uid == self.uid) { Standing::Ours } else { Standing::Predecessor }
     }
@@ -87,7 +95,11 @@ mod tests {
         for (noted, expected) in [
             (Some(owner("c/shop/Secret/db", "1", "a")), Standing::Ours),
             (Some(owner("c/shop/Secret/db", "2", "a")), Standing::Predecessor),
-            (Some(owner("c/shop/Secret/db", "1", "b")), Standing::Foreign("c/shop/Secret/db".to_owned())),
+            (
+                Some(owner("c/shop/Secret/db", "1", "b")),
+                Standing::Foreign("c/shop/Secret/db of the installation b".to_owned()),
+            ),
+            (Some(owner("c/shop/Secret/db", "1", Owner::SOME_INSTANCE)), Standing::Ours),
             (Some(owner("d/shop/Secret/db", "1", "a")), Standing::Foreign("d/shop/Secret/db".to_owned())),
             (None, Standing::Unowned),
         ] {

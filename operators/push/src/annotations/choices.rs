@@ -1,0 +1,284 @@
+//! The JSON of `vault-sync.io/secrets`: which keys of which Secrets. Pure.
+//!
+//! Read as Go's `encoding/json` reads it, since texts that the original takes are in use: names of fields in any case, unknown fields
+//! ignored, `null` for nothing, data after the end an error.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny, MapAccess, Visitor},
+};
+
+/// More entries than any object uses Secrets.
+const MOST_ENTRIES: usize = 1_000;
+
+/// The longest prefix. Keys of Secrets end at 253 characters.
+const LONGEST_PREFIX: usize = 1_024;
+
+/// The longest text that the API server keeps in annotations.
+const LONGEST_TEXT: usize = 256 * 1024;
+
+/// How many keys that are asked for twice are named before the rest is only counted.
+const NAMED: usize = 3;
+
+/// Some keys of one Secret of the object's namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The Secret's name.
+    pub name: String,
+    /// Which of its keys; none takes nothing of it.
+    pub keys: Vec<String>,
+    /// What stands before each key in Vault; nothing is put between.
+    pub prefix: String,
+}
+
+/// Reads the annotation. On success there come notes on what it says and can hardly mean.
+pub(super) fn parse(text: &str) -> Result<(Vec<Choice>, Vec<String>), String> {
+    if text.len() > LONGEST_TEXT {
+        return Err(format!("it has {} bytes, and {LONGEST_TEXT} are allowed", text.len()));
+    }
+    let entries: Option<Vec<Option<Written>>> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let entries = entries.unwrap_or_default();
+    if entries.len() > MOST_ENTRIES {
+        return Err(format!("it has {} entries, and {MOST_ENTRIES} are allowed", entries.len()));
+    }
+    let mut choices = Vec::with_capacity(entries.len());
+    for (index, entry) in entries.into_iter().enumerate() {
+        let Written { name, keys, prefix } = entry.unwrap_or_default();
+        let place = index + 1;
+        if name.is_empty() {
+            return Err(format!("entry {place} has no name; give the name of a Secret"));
+        }
+        if !is_secret_name(&name) {
+            return Err(format!("entry {place} names {name:?}, which no Secret can be called"));
+        }
+        if prefix.len() > LONGEST_PREFIX {
+            return Err(format!("the prefix of entry {place} is longer than {LONGEST_PREFIX} bytes"));
+        }
+        choices.push(Choice { name, keys, prefix });
+    }
+    let notes = notes(&choices);
+    Ok((choices, notes))
+}
+
+fn notes(choices: &[Choice]) -> Vec<String> {
+    if choices.is_empty() {
+        return vec!["it names no Secret, so nothing is written".to_owned()];
+    }
+    let idle = choices.iter().filter(|choice| choice.keys.is_empty());
+    let mut notes: Vec<String> = idle
+        .map(|choice| format!("it names no keys of the Secret {}, so nothing of it is written", choice.name))
+        .collect();
+    let mut sources = BTreeMap::new();
+    let mut taken = Vec::new();
+    for choice in choices {
+        for key in &choice.keys {
+            let source = (&choice.name, key);
+            match sources.entry(format!("{}{key}", choice.prefix)) {
+                Entry::Vacant(free) => {
+                    free.insert(source);
+                }
+                Entry::Occupied(mut before) if *before.get() != source => {
+                    let (name, other) = *before.get();
+                    let target = before.key();
+                    taken.push(format!(
+                        "it writes {target:?} twice, from {other:?} of the Secret {name} and from {key:?} of {}: the latter counts",
+                        choice.name
+                    ));
+                    before.insert(source);
+                }
+                Entry::Occupied(_) => {}
+            }
+        }
+    }
+    let more = taken.len().saturating_sub(NAMED);
+    notes.extend(taken.into_iter().take(NAMED));
+    if more > 0 {
+        notes.push(format!("it writes {more} more keys twice: the latter counts each time"));
+    }
+    notes
+}
+
+/// The API server takes no other for a Secret, and what goes into an address must not lead elsewhere.
+fn is_secret_name(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    name.len() <= 253
+        && name.split('.').all(|label| {
+            let (first, last) = (label.bytes().next(), label.bytes().last());
+            first.is_some_and(inner) && last.is_some_and(inner) && label.bytes().all(|byte| inner(byte) || byte == b'-')
+        })
+}
+
+/// An entry as it is written: whatever is missing or null is empty.
+#[derive(Default)]
+struct Written {
+    name: String,
+    keys: Vec<String>,
+    prefix: String,
+}
+
+impl<'de> Deserialize<'de> for Written {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(WrittenVisitor)
+    }
+}
+
+struct WrittenVisitor;
+
+impl<'de> Visitor<'de> for WrittenVisitor {
+    type Value = Written;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object with name, keys and prefix")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Written, A::Error> {
+        let mut written = Written::default();
+        while let Some(field) = map.next_key::<String>()? {
+            let wrong = |error: A::Error| de::Error::custom(format!("{field}: {error}"));
+            match folded(&field).as_str() {
+                // A field may come twice: the later one counts, unless it is null.
+                "name" => {
+                    let name = map.next_value::<Option<String>>().map_err(wrong)?;
+                    written.name = name.unwrap_or(written.name);
+                }
+                "prefix" => {
+                    let prefix = map.next_value::<Option<String>>().map_err(wrong)?;
+                    written.prefix = prefix.unwrap_or(written.prefix);
+                }
+                "keys" => {
+                    let keys = map.next_value::<Option<Vec<Option<String>>>>().map_err(wrong)?;
+                    written.keys = keys.unwrap_or_default().into_iter().map(Option::unwrap_or_default).collect();
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// In lower case, as Go folds it: two letters beyond ASCII are another case of one within.
+fn folded(field: &str) -> String {
+    let fold = |letter| match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    };
+    field.chars().map(fold).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn choice(name: &str, keys: &[&str], prefix: &str) -> Choice {
+        let keys = keys.iter().map(|&key| key.to_owned()).collect();
+        Choice { name: name.to_owned(), keys, prefix: prefix.to_owned() }
+    }
+
+    #[test]
+    fn texts_that_go_takes() {
+        for (text, expected) in [
+            ("null", vec![]),
+            (" [ ] \n", vec![]),
+            (r#"[{"name":"db","keys":["a","b"],"prefix":"db_"}]"#, vec![choice("db", &["a", "b"], "db_")]),
+            (r#"[{"name":"db","keys":["a"]}]"#, vec![choice("db", &["a"], "")]),
+            (r#"[{"name":"db"}]"#, vec![choice("db", &[], "")]),
+            (r#"[{"name":"db","keys":null,"prefix":null}]"#, vec![choice("db", &[], "")]),
+            (r#"[{"Name":"db","KEYS":["a"],"preFix":"x"}]"#, vec![choice("db", &["a"], "x")]),
+            ("[{\"name\":\"db\",\"\u{212a}ey\u{17f}\":[\"a\"]}]", vec![choice("db", &["a"], "")]),
+            (r#"[{"name":"db","keys":["a"],"other":{"deep":[1,2]}}]"#, vec![choice("db", &["a"], "")]),
+            (r#"[{"name":"one","NAME":"two","keys":["a"],"keys":["b"],"name":null}]"#, vec![choice("two", &["b"], "")]),
+            (
+                r#"[{"name":"db","keys":["a"],"prefix":"x_"},{"name":"db","keys":["a"],"prefix":"y_"}]"#,
+                vec![choice("db", &["a"], "x_"), choice("db", &["a"], "y_")],
+            ),
+        ] {
+            assert_eq!(parse(text).map(|(choices, _)| choices), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_refused_and_why() {
+        let many = format!("[{}]", vec![r#"{"name":"a"}"#; MOST_ENTRIES + 1].join(","));
+        let long = json!([{ "name": "a", "prefix": "x".repeat(LONGEST_PREFIX + 1) }]).to_string();
+        let blank = " ".repeat(LONGEST_TEXT + 1);
+        for (text, cause) in [
+            (" ", "EOF"),
+            ("[", "EOF"),
+            (r#"{"name":"db"}"#, "expected a sequence"),
+            ("[1]", "an object with name, keys and prefix"),
+            (r#"[["db"]]"#, "an object with name, keys and prefix"),
+            ("[] x", "trailing"),
+            (r#"[{"name":"db"}]]"#, "trailing"),
+            (r#"[{"name":"db"},]"#, "trailing comma"),
+            (r#"[{"name":1}]"#, "name: invalid type"),
+            (r#"[{"name":"db","keys":"a"}]"#, "keys: invalid type"),
+            (r#"[{"name":"db","keys":[1]}]"#, "keys: invalid type"),
+            (r#"[{"name":"db"},{"keys":["a"]}]"#, "entry 2 has no name"),
+            ("[null]", "entry 1 has no name"),
+            (r#"[{"name":"../x"}]"#, "no Secret can be called"),
+            (r#"[{"name":"a/b"}]"#, "no Secret can be called"),
+            (r#"[{"name":"A"}]"#, "no Secret can be called"),
+            (r#"[{"name":"a..b"}]"#, "no Secret can be called"),
+            (&many, "1001 entries"),
+            (&long, "prefix of entry 1"),
+            (&blank, "bytes"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(cause), "{text:.40}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_can_hardly_be_meant_is_noted() {
+        let notes = |text: &str| parse(text).unwrap().1;
+        assert!(notes("[]")[0].contains("names no Secret"));
+        assert!(notes(r#"[{"name":"db","keys":[]}]"#)[0].contains("no keys of the Secret db"));
+        assert_eq!(notes(r#"[{"name":"db","keys":["a","a"]},{"name":"db","keys":["a"],"prefix":"x"}]"#), [""; 0]);
+        let twice = notes(r#"[{"name":"db","keys":["xa"]},{"name":"web","keys":["a"],"prefix":"x"}]"#);
+        assert_eq!(
+            twice,
+            [r#"it writes "xa" twice, from "xa" of the Secret db and from "a" of web: the latter counts"#]
+        );
+        let keys: Vec<String> = (0..10).map(|key| key.to_string()).collect();
+        let many = notes(&json!([{ "name": "a", "keys": keys }, { "name": "b", "keys": keys }]).to_string());
+        assert_eq!(many.len(), NAMED + 1);
+        assert!(many[NAMED].contains("7 more"), "{many:?}");
+    }
+
+    fn any_choice() -> impl Strategy<Value = Choice> {
+        let keys = proptest::collection::vec(".{0,6}", 0..4);
+        ("[a-z0-9]([-a-z0-9]{0,5}[a-z0-9])?", keys, ".{0,6}").prop_map(|(name, keys, prefix)| Choice {
+            name,
+            keys,
+            prefix,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(choices in proptest::collection::vec(any_choice(), 0..5)) {
+            let written: Vec<_> = choices
+                .iter()
+                .map(|Choice { name, keys, prefix }| json!({ "name": name, "keys": keys, "prefix": prefix }))
+                .collect();
+            let read = parse(&serde_json::Value::from(written).to_string());
+            prop_assert_eq!(read.map(|(choices, _)| choices), Ok(choices));
+        }
+
+        #[test]
+        fn nothing_makes_it_stumble(text in r#"[\[\]{},:"a-z\\ 0-9null]{0,40}"#) {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The objects that ask for a push, from what the watches show of them, and the Secrets that they name. Nothing about any other object
+//! is kept, and of Secrets nothing but their versions.
+
+mod claims;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use jiff::Timestamp;
+use konverge_core::digest::ContentDigest;
+use tokio::time::Instant;
+
+use crate::{
+    annotations::{Asked, Invalid},
+    desired::Wanted,
+    messages::Message,
+    object::{Kind, ObjectRef, SecretRef},
+    record::Record,
+};
+use claims::Claims;
+
+/// What an object asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asking {
+    /// Nothing any more, but it has our finalizer: what was written for it is to be cleared.
+    Nothing,
+    /// Something that cannot be understood.
+    Invalid(Arc<Invalid>),
+    /// A push.
+    Push(Arc<Push>),
+}
+
+/// A push that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Push {
+    /// What the annotations say.
+    pub asked: Asked,
+    /// Which Secrets it is made of.
+    pub wanted: Wanted,
+}
+
+/// An object as a watch shows it.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// Which one.
+    pub key: ObjectRef,
+    /// Its uid; another one under the same name is another binding.
+    pub uid: String,
+    /// Its resource version.
+    pub version: String,
+    /// What it asks for.
+    pub asking: Asking,
+    /// Since when it is being deleted.
+    pub deleting: Option<Timestamp>,
+    /// Whether it has our finalizer.
+    pub finalizer: bool,
+    /// The text of its record.
+    pub record: Option<String>,
+}
+
+/// What is known of an object that asks. All of it can be lost at any time: the cluster and Vault have the truth.
+#[derive(Debug, Clone)]
+pub struct Binding {
+    /// The object's uid.
+    pub uid: String,
+    /// What it asks for.
+    pub asking: Asking,
+    /// Since when it is being deleted.
+    pub deleting: Option<Timestamp>,
+    /// Whether it has our finalizer.
+    pub finalizer: bool,
+    /// What is recorded on it.
+    pub record: Option<Record>,
+    /// The resource version that was seen or written last.
+    pub version: String,
+    /// What was in Vault when it was last found in step.
+    pub verified: Option<Verified>,
+    /// What was last said of it.
+    pub said: Vec<Message>,
+    /// How often in a row it could not be brought in step because Vault or the API server did not do their part.
+    pub failures: u32,
+    /// When a Secret of its changed, if that is not in Vault yet.
+    pub changed: Option<Instant>,
+    /// The texts of the record that were seen and written last; anything else is somebody else's.
+    texts: [Option<String>; 2],
+}
+
+/// A moment at which all was as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// The versions of the Secrets that it was made of; nothing of one that is not there.
+    pub sources: BTreeMap<String, Option<String>>,
+    /// What each location holds.
+    pub digests: BTreeMap<String, ContentDigest>,
+    /// The request to look that was answered by this.
+    pub sync_now: Option<String>,
+    /// When Vault was looked at.
+    pub looked: Instant,
+}
+
+impl Binding {
+    fn new(shown: Shown) -> Self {
+        let record = shown.record.as_deref().and_then(|text| Record::read(text, &shown.uid));
+        Self {
+            uid: shown.uid,
+            asking: shown.asking,
+            deleting: shown.deleting,
+            finalizer: shown.finalizer,
+            record,
+            version: shown.version,
+            verified: None,
+            said: Vec::new(),
+            failures: 0,
+            changed: None,
+            texts: [shown.record, None],
+        }
+    }
+
+    /// Takes over what is shown. Returns whether there is something to do.
+    fn take(&mut self, shown: Shown) -> bool {
+        let asks_otherwise = self.asking != shown.asking;
+        let recorded_otherwise = !self.texts.contains(&shown.record);
+        let changed = asks_otherwise
+            || recorded_otherwise
+            || self.deleting.is_some() != shown.deleting.is_some()
+            || self.finalizer && !shown.finalizer;
+        if asks_otherwise {
+            self.verified = None;
+            self.said.clear();
+        }
+        if recorded_otherwise {
+            // What is known is not forgotten because somebody took the annotation away; it is written again.
+            if let Some(record) = shown.record.as_deref().and_then(|text| Record::read(text, &self.uid)) {
+                self.record = Some(record);
+            }
+            self.verified = None;
+        }
+        self.texts[0] = shown.record;
+        self.asking = shown.asking;
+        self.deleting = shown.deleting;
+        self.finalizer = shown.finalizer;
+        self.version = shown.version;
+        changed
+    }
+
+    /// The record was written; this is how a watch will show it.
+    pub fn recorded(&mut self, record: Record, version: String) {
+        self.texts[1] = Some(record.text());
+        self.record = Some(record);
+        self.version = version;
+    }
+}
+
+/// All bindings. Nothing is done under the lock but looking up and noting down.
+#[derive(Default)]
+pub struct Bindings(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    bindings: HashMap<ObjectRef, Binding>,
+    /// Which Secrets an object uses, and the other way round.
+    uses: HashMap<ObjectRef, BTreeSet<SecretRef>>,
+    users: HashMap<SecretRef, BTreeSet<ObjectRef>>,
+    /// The versions of used Secrets, as far as they were seen; nothing of one that is known not to be there.
+    versions: HashMap<SecretRef, Option<String>>,
+    claims: Claims,
+}
+
+impl Bindings {
+    /// A watch shows an object that asks, or that has our finalizer. Returns whether there is something to do.
+    pub fn show(&self, shown: Shown) -> bool {
+        let mut inner = self.lock();
+        let key = shown.key.clone();
+        let known = inner.bindings.get_mut(&key).filter(|known| known.uid == shown.uid);
+        let work = match known {
+            Some(binding) => binding.take(shown),
+            None => {
+                inner.bindings.insert(key.clone(), Binding::new(shown));
+                true
+            }
+        };
+        inner.index(&key);
+        work
+    }
+
+    /// An object is gone, or asks for nothing and has nothing to be cleared. Returns who may have waited for its paths.
+    pub fn remove(&self, key: &ObjectRef) -> Vec<ObjectRef> {
+        let mut inner = self.lock();
+        if inner.bindings.remove(key).is_none() {
+            return Vec::new();
+        }
+        inner.index(key);
+        inner.claims.release_all(key)
+    }
+
+    /// A complete list of a kind was seen: what is not in it is gone.
+    pub fn retain(&self, kind: Kind, shown: &HashSet<ObjectRef>) -> Vec<ObjectRef> {
+        let known: Vec<_> = {
+            let inner = self.lock();
+            let gone = |key: &&ObjectRef| key.kind == kind && !shown.contains(*key);
+            inner.bindings.keys().filter(gone).cloned().collect()
+        };
+        known.iter().flat_map(|key| self.remove(key)).collect()
+    }
+
+    /// A Secret is there in this version; nothing if it is gone. Returns who uses it and has not seen that.
+    pub fn secret_is(&self, secret: &SecretRef, version: Option<&str>) -> Vec<ObjectRef> {
+        let mut inner = self.lock();
+        let Some(users) = inner.users.get(secret).cloned() else { return Vec::new() };
+        let now = version.map(str::to_owned);
+        let before = inner.versions.insert(secret.clone(), now.clone());
+        if before.as_ref() == Some(&now) {
+            return Vec::new();
+        }
+        for user in &users {
+            let binding = inner.bindings.get_mut(user).filter(|_| before.is_some());
+            // The first change that is not in Vault yet counts.
+            binding.map(|binding| binding.changed.get_or_insert_with(Instant::now));
+        }
+        users.into_iter().collect()
+    }
+
+    /// A Secret was read in this version. What a watch has shown stays, since it may be newer.
+    pub fn secret_was(&self, secret: &SecretRef, version: Option<&str>) {
+        let mut inner = self.lock();
+        if inner.users.contains_key(secret) {
+            inner.versions.entry(secret.clone()).or_insert_with(|| version.map(str::to_owned));
+        }
+    }
+
+    /// Whether any object uses the Secret.
+    pub fn is_used(&self, secret: &SecretRef) -> bool {
+        self.lock().users.contains_key(secret)
+    }
+
+    /// A complete list of Secrets was seen: used ones that are not in it are gone. Returns who uses those.
+    pub fn secrets_are(&self, shown: &HashSet<SecretRef>) -> Vec<ObjectRef> {
+        let gone: Vec<_> = self.lock().users.keys().filter(|secret| !shown.contains(*secret)).cloned().collect();
+        gone.iter().flat_map(|secret| self.secret_is(secret, None)).collect()
+    }
+
+    /// We changed a Secret's metadata and nothing else: whoever knew its content by the one version knows it by the other.
+    pub fn renamed_version(&self, secret: &SecretRef, from: &str, to: &str) {
+        let mut inner = self.lock();
+        if let Some(version) = inner.versions.get_mut(secret).filter(|version| version.as_deref() == Some(from)) {
+            *version = Some(to.to_owned());
+        }
+        for user in inner.users.get(secret).cloned().unwrap_or_default() {
+            let verified = inner.bindings.get_mut(&user).and_then(|binding| binding.verified.as_mut());
+            if let Some(version) = verified.and_then(|verified| verified.sources.get_mut(&secret.name))
+                && version.as_deref() == Some(from)
+            {
+                *version = Some(to.to_owned());
+            }
+        }
+    }
+
+    /// Whether the Secrets are, as far as the watch has shown, in these versions.
+    pub fn are_current(&self, namespace: &str, sources: &BTreeMap<String, Option<String>>) -> bool {
+        let inner = self.lock();
+        sources.iter().all(|(name, version)| {
+            let secret = SecretRef { namespace: namespace.to_owned(), name: name.clone() };
+            inner.versions.get(&secret) == Some(version)
+        })
+    }
+
+    /// What is known of an object.
+    pub fn get(&self, key: &ObjectRef) -> Option<Binding> {
+        self.lock().bindings.get(key).cloned()
+    }
+
+    /// Notes something down, unless the object is another one or asks for something else by now.
+    pub fn settle(&self, key: &ObjectRef, before: &Binding, note: impl FnOnce(&mut Binding)) {
+        let mut inner = self.lock();
+        if let Some(now) = inner.bindings.get_mut(key)
+            && now.uid == before.uid
+            && now.asking == before.asking
+        {
+            note(now);
+        }
+    }
+
+    /// Whether the object still asks for what it did.
+    pub fn is_current(&self, key: &ObjectRef, before: &Binding) -> bool {
+        let inner = self.lock();
+        inner.bindings.get(key).is_some_and(|now| {
+            now.uid == before.uid && now.asking == before.asking && now.deleting.is_some() == before.deleting.is_some()
+        })
+    }
+
+    /// Lays claim to a location. Of two objects that were never there, the first gets it; one that has it keeps it.
+    pub fn claim(&self, key: &ObjectRef, location: &str) -> Result<(), ObjectRef> {
+        self.lock().claims.claim(key, location)
+    }
+
+    /// Gives up a location. Returns who wanted it.
+    pub fn release(&self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
+        self.lock().claims.release(key, location)
+    }
+
+    /// The objects that could not be brought in step because Vault or the API server did not do their part.
+    pub fn failing(&self) -> Vec<ObjectRef> {
+        let inner = self.lock();
+        inner.bindings.iter().filter(|(_, binding)| binding.failures > 0).map(|(key, _)| key.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Notes who uses which Secrets and which locations.
+    fn index(&mut self, key: &ObjectRef) {
+        let Some(binding) = self.bindings.get(key) else { return self.use_only(key, BTreeSet::new()) };
+        let secret = |name: &str| SecretRef { namespace: key.namespace.clone(), name: name.to_owned() };
+        let used = match &binding.asking {
+            Asking::Push(push) => push.wanted.names().into_iter().map(secret).collect(),
+            Asking::Nothing | Asking::Invalid(_) => BTreeSet::new(),
+        };
+        for location in binding.record.iter().flat_map(|record| record.paths.keys()) {
+            self.claims.recall(key, location);
+        }
+        self.use_only(key, used);
+    }
+
+    fn use_only(&mut self, key: &ObjectRef, used: BTreeSet<SecretRef>) {
+        let before = self.uses.remove(key).unwrap_or_default();
+        for secret in used.difference(&before) {
+            self.users.entry(secret.clone()).or_default().insert(key.clone());
+        }
+        for secret in before.difference(&used) {
+            let Some(users) = self.users.get_mut(secret) else { continue };
+            users.remove(key);
+            if users.is_empty() {
+                self.users.remove(secret);
+                self.versions.remove(secret);
+            }
+        }
+        if !used.is_empty() {
+            self.uses.insert(key.clone(), used);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

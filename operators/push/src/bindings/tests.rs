@@ -1,0 +1,133 @@
+use konverge_core::digest::DigestKey;
+
+use super::*;
+use crate::{annotations::asked, record::SYNCED, workload::Need};
+
+fn key(name: &str) -> ObjectRef {
+    ObjectRef { kind: Kind::Deployment, namespace: "shop".to_owned(), name: name.to_owned() }
+}
+
+fn secret(name: &str) -> SecretRef {
+    SecretRef { namespace: "shop".to_owned(), name: name.to_owned() }
+}
+
+/// A workload that uses these Secrets.
+fn shown(name: &str, secrets: &[&str]) -> Shown {
+    let annotations = BTreeMap::from([("vault-sync.io/path".to_owned(), format!("secret/data/{name}"))]);
+    let asked = asked(&annotations).unwrap().unwrap();
+    let names = secrets.iter().map(|name| ((*name).to_owned(), Need::Required)).collect();
+    Shown {
+        key: key(name),
+        uid: format!("uid-{name}"),
+        version: "1".to_owned(),
+        asking: Asking::Push(Arc::new(Push { asked, wanted: Wanted::Each(names) })),
+        deleting: None,
+        finalizer: false,
+        record: None,
+    }
+}
+
+fn verified(sources: &[(&str, Option<&str>)]) -> Verified {
+    let digest = DigestKey::new([1; 32]).digest([]);
+    Verified {
+        sources: sources.iter().map(|(name, version)| ((*name).to_owned(), version.map(str::to_owned))).collect(),
+        digests: BTreeMap::from([("secret/data/a".to_owned(), digest)]),
+        sync_now: None,
+        looked: Instant::now(),
+    }
+}
+
+#[test]
+fn only_what_concerns_us_is_work() {
+    let bindings = Bindings::default();
+    assert!(bindings.show(shown("a", &["db"])), "new");
+    assert!(!bindings.show(Shown { version: "2".to_owned(), ..shown("a", &["db"]) }), "scaled");
+    assert!(bindings.show(shown("a", &["db", "api"])), "another reference");
+    assert!(bindings.show(Shown { deleting: Some(Timestamp::UNIX_EPOCH), ..shown("a", &["db", "api"]) }), "deleted");
+    assert!(bindings.show(Shown { uid: "another".to_owned(), ..shown("a", &["db"]) }), "made anew");
+}
+
+#[test]
+fn the_echo_of_our_own_record_is_no_work_and_somebody_elses_edit_is() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    let before = bindings.get(&key("a")).unwrap();
+    let mut record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
+    bindings.settle(&key("a"), &before, |binding| binding.recorded(record.clone(), "2".to_owned()));
+    let echo = Shown { version: "2".to_owned(), record: Some(record.text()), ..shown("a", &["db"]) };
+    assert!(!bindings.show(echo.clone()));
+    assert!(!bindings.show(Shown { version: "3".to_owned(), ..echo }), "a change of something else");
+    record.say(SYNCED, Some("edited".to_owned()), Timestamp::UNIX_EPOCH);
+    assert!(bindings.show(Shown { record: Some(record.text()), ..shown("a", &["db"]) }));
+    assert!(bindings.show(shown("a", &["db"])), "taken away");
+    assert!(bindings.get(&key("a")).unwrap().record.is_some(), "and not forgotten");
+}
+
+#[test]
+fn w2_a_secret_wakes_whoever_uses_it() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    bindings.show(shown("b", &["db", "api"]));
+    assert_eq!(bindings.secret_is(&secret("db"), Some("1")), [key("a"), key("b")]);
+    assert_eq!(bindings.secret_is(&secret("db"), Some("1")), [], "seen already");
+    assert_eq!(bindings.secret_is(&secret("api"), Some("1")), [key("b")]);
+    assert_eq!(bindings.secret_is(&secret("foreign"), Some("1")), []);
+    assert!(bindings.are_current("shop", &verified(&[("db", Some("1"))]).sources));
+    assert_eq!(bindings.secret_is(&secret("db"), None), [key("a"), key("b")], "gone");
+    assert!(!bindings.are_current("shop", &verified(&[("db", Some("1"))]).sources));
+    assert!(bindings.are_current("shop", &verified(&[("db", None)]).sources));
+}
+
+#[test]
+fn secrets_that_went_unseen_are_found_gone() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db", "api"]));
+    bindings.secret_is(&secret("db"), Some("1"));
+    bindings.secret_is(&secret("api"), Some("1"));
+    assert_eq!(bindings.secrets_are(&HashSet::from([secret("api")])), [key("a")]);
+    assert!(bindings.are_current("shop", &verified(&[("db", None), ("api", Some("1"))]).sources));
+}
+
+#[test]
+fn w1_our_own_write_on_a_secret_is_no_change_of_it() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    bindings.secret_is(&secret("db"), Some("1"));
+    let before = bindings.get(&key("a")).unwrap();
+    bindings.settle(&key("a"), &before, |binding| binding.verified = Some(verified(&[("db", Some("1"))])));
+    bindings.renamed_version(&secret("db"), "1", "2");
+    assert_eq!(bindings.secret_is(&secret("db"), Some("2")), []);
+    let sources = bindings.get(&key("a")).unwrap().verified.unwrap().sources;
+    assert!(bindings.are_current("shop", &sources));
+    bindings.renamed_version(&secret("db"), "1", "3");
+    assert!(bindings.are_current("shop", &sources), "what was written from another version is another content");
+}
+
+#[test]
+fn nothing_is_kept_of_what_nobody_uses() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    bindings.secret_is(&secret("db"), Some("1"));
+    bindings.show(shown("a", &[]));
+    let empty = |bindings: &Bindings| {
+        let inner = bindings.lock();
+        inner.users.is_empty() && inner.versions.is_empty() && inner.uses.is_empty()
+    };
+    assert!(empty(&bindings));
+    bindings.show(shown("a", &["db"]));
+    assert_eq!(bindings.claim(&key("a"), "secret/data/a"), Ok(()));
+    assert_eq!(bindings.claim(&key("b"), "secret/data/a"), Err(key("a")));
+    assert_eq!(bindings.retain(Kind::Deployment, &HashSet::new()), [key("b")], "b may have it now");
+    assert!(empty(&bindings) && bindings.get(&key("a")).is_none());
+}
+
+#[test]
+fn a_note_for_another_object_is_dropped() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    let before = bindings.get(&key("a")).unwrap();
+    bindings.show(Shown { uid: "another".to_owned(), ..shown("a", &["db"]) });
+    bindings.settle(&key("a"), &before, |binding| binding.failures = 7);
+    assert_eq!(bindings.get(&key("a")).unwrap().failures, 0);
+    assert!(!bindings.is_current(&key("a"), &before));
+}

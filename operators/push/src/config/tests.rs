@@ -1,0 +1,167 @@
+//! Command lines of the original and of ours.
+
+use std::net::SocketAddr;
+
+use super::*;
+
+fn read(arguments: &[&str]) -> Result<Config, clap::Error> {
+    let arguments = ["vault-sync-operator"].iter().chain(arguments).map(|&argument| argument.into());
+    parse(arguments)
+}
+
+fn error(arguments: &[&str]) -> String {
+    read(arguments).unwrap_err().to_string()
+}
+
+fn port(bind: Bind) -> Option<u16> {
+    bind.0.map(|address: SocketAddr| address.port())
+}
+
+#[test]
+fn the_defaults_are_those_of_the_original() {
+    let config = read(&[]).unwrap();
+    assert_eq!((config.vault_addr.as_str(), config.vault_role.as_str()), ("http://vault:8200", "vault-sync-operator"));
+    assert_eq!((config.auth_path(), config.cluster(), config.instance()), ("kubernetes", None, "default"));
+    assert_eq!(port(config.metrics_bind_address), Some(8080));
+    assert_eq!(port(config.health_probe_bind_address), Some(8081));
+    assert_eq!((config.enable_metrics_auth, config.leader_elect, config.version), (true, false, false));
+    assert_eq!((config.kubeconfig, config.namespace), (None, None));
+    assert_eq!(config.kinds, Kind::ALL);
+}
+
+#[test]
+fn ours_have_the_defaults_that_are_stated() {
+    let config = read(&[]).unwrap();
+    assert_eq!((config.task, config.vault_auth_method), (Task::Run, AuthMethod::Kubernetes));
+    assert_eq!(config.default_deletion_policy, DeletionPolicy::Soft);
+    assert_eq!((config.existing, config.binary), (ExistingPolicy::Adopt, BinaryPolicy::Base64));
+    assert_eq!(config.finalizer_deadline, Duration::from_mins(15));
+    assert_eq!(config.terminating_namespace_deadline, Duration::from_mins(1));
+    assert_eq!((config.workers, config.vault_concurrency.get(), config.vault_rate), (16, 32, None));
+    assert_eq!((config.vault_timeout, config.allow_path.len()), (Duration::from_mins(1), 0));
+    assert_eq!((config.log_format(), config.log_filter()), (LogFormat::Text, None));
+}
+
+#[test]
+fn the_arguments_of_the_originals_assets() {
+    let config = read(&[
+        "--vault-addr=https://vault.example:8200",
+        "-vault-role",
+        "push",
+        "--vault-auth-path=kubernetes-one",
+        "-cluster-name=one",
+        "--leader-elect",
+        "--health-probe-bind-address=:8081",
+        "--metrics-bind-address=0",
+        "--enable-metrics-auth=false",
+        "--zap-devel=false",
+        "--zap-encoder=json",
+        "--zap-log-level=info",
+        "--zap-stacktrace-level=error",
+        "--zap-time-encoding=iso8601",
+        "-kubeconfig",
+        "/tmp/config",
+    ])
+    .unwrap();
+    assert_eq!((config.vault_addr.as_str(), config.vault_role.as_str()), ("https://vault.example:8200", "push"));
+    assert_eq!((config.auth_path(), config.cluster(), config.instance()), ("kubernetes-one", Some("one"), "one"));
+    assert_eq!((config.leader_elect, config.enable_metrics_auth), (true, false));
+    assert_eq!((port(config.metrics_bind_address), port(config.health_probe_bind_address)), (None, Some(8081)));
+    assert_eq!(config.log_format(), LogFormat::Json);
+    assert!(config.log_filter().unwrap().starts_with("info,"));
+    assert_eq!(config.kubeconfig, Some("/tmp/config".into()));
+}
+
+#[test]
+fn switches_as_go_takes_them() {
+    for (argument, expected) in [
+        ("-leader-elect", Some(true)),
+        ("--leader-elect=t", Some(true)),
+        ("-leader-elect=TRUE", Some(true)),
+        ("-leader-elect=1", Some(true)),
+        ("--leader-elect=F", Some(false)),
+        ("-leader-elect=0", Some(false)),
+        ("-leader-elect=yes", None),
+        ("-leader-elect=", None),
+    ] {
+        assert_eq!(read(&[argument]).ok().map(|config| config.leader_elect), expected, "{argument}");
+    }
+    assert!(!read(&["--leader-elect", "--leader-elect=false"]).unwrap().leader_elect, "the last one counts");
+    assert_eq!(read(&["--vault-role=a", "-vault-role", "b"]).unwrap().vault_role, "b");
+    assert!(error(&["--leader-elect", "false"]).contains("false"), "a word of its own is no value of a switch");
+}
+
+#[test]
+fn forms_of_the_log() {
+    for (arguments, expected) in [
+        (&["--zap-devel=true"][..], LogFormat::Text),
+        (&["--zap-devel=false"], LogFormat::Json),
+        (&["--zap-devel=false", "--zap-encoder=console"], LogFormat::Text),
+        (&["--zap-encoder=json"], LogFormat::Json),
+        (&["--zap-devel=false", "--log-format=text"], LogFormat::Text),
+        (&["--log-format=json"], LogFormat::Json),
+    ] {
+        assert_eq!(read(arguments).unwrap().log_format(), expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn each_login_method_has_what_it_needs() {
+    assert!(error(&["--vault-auth-method=approle"]).contains("--vault-role-id"));
+    assert!(error(&["--vault-auth-method=token"]).contains("--vault-token-file"));
+    let token = read(&["--vault-auth-method=token", "--vault-token-file=/token"]).unwrap();
+    assert_eq!(token.vault_token_file, Some("/token".into()));
+    let role = read(&["--vault-auth-method=approle", "--vault-role-id=id"]).unwrap();
+    assert_eq!(role.auth_path(), "approle");
+    assert_eq!(read(&["--vault-auth-method=jwt", "--vault-auth-path=oidc"]).unwrap().auth_path(), "oidc");
+    assert_eq!(read(&["--vault-auth-method=cert", "--vault-auth-path="]).unwrap().auth_path(), "cert");
+    assert!(error(&["--metrics-cert-file=/c"]).contains("--metrics-key-file"));
+}
+
+#[test]
+fn lists_are_repeated_or_separated_by_commas() {
+    let arguments =
+        ["--allow-path", "a=secret/data/x,*=kv/{namespace}/*", "-allow-path=c=kv/*", "--kinds=jobs,secrets"];
+    let config = read(&arguments).unwrap();
+    assert_eq!((config.allow_path.len(), config.kinds.as_slice()), (3, &[Kind::Job, Kind::Secret][..]));
+    let shown = config.to_string();
+    assert!(shown.contains("allow-path=a=secret/data/x,*=kv/{namespace}/*,c=kv/* "), "{shown}");
+    assert!(shown.contains("kinds=jobs,secrets "), "{shown}");
+    assert!(error(&["--allow-path=team-a"]).contains("<namespace>=<path>"));
+    assert!(error(&["--kinds=pods"]).contains("deployments"));
+}
+
+#[test]
+fn the_task_may_stand_anywhere() {
+    for arguments in [&["drain", "--leader-elect"][..], &["--leader-elect", "drain"], &["-vault-role", "x", "drain"]] {
+        assert_eq!(read(arguments).unwrap().task, Task::Drain, "{arguments:?}");
+    }
+    assert!(error(&["undo"]).contains("drain"));
+}
+
+#[test]
+fn the_version_is_printed_as_the_original_does() {
+    let line = version_line();
+    let rest = line.strip_prefix("vault-sync-operator version ").unwrap();
+    assert!(rest.contains(" (commit: ") && rest.contains(", built: ") && rest.ends_with(')'), "{line}");
+    assert!(read(&["-version"]).unwrap().version);
+    assert!(!read(&["--version=false"]).unwrap().version);
+    assert!(error(&["--versions"]).contains("--versions"));
+}
+
+#[test]
+fn no_password_is_shown() {
+    let secrets =
+        ["--vault-addr=https://me:hunter2@vault:8200/v1?x@y", "--vault-auth-method=approle", "--vault-role-id=hunter2"];
+    let shown = read(&secrets).unwrap().to_string();
+    assert!(!shown.contains("hunter2") && shown.contains("vault-addr=https://vault:8200/v1?x@y "), "{shown}");
+}
+
+#[test]
+fn every_flag_of_ours_has_a_variable() {
+    for argument in Config::command().get_arguments().filter(|argument| !argument.is_positional()) {
+        let name = argument.get_long().unwrap();
+        let expected = !name.starts_with("zap-") && name != "version";
+        assert_eq!(argument.get_env().is_some(), expected, "--{name}");
+    }
+}

@@ -1,0 +1,176 @@
+//! What should be in Vault: from what an object asks for and the Secrets it names to paths and their content. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use konverge_core::SecretValue;
+use konverge_vault::Content;
+use zeroize::Zeroizing;
+
+use crate::{
+    annotations::{BinaryPolicy, Choice, Selection},
+    workload::{Need, References},
+};
+
+/// The data of the Secrets that were read; nothing where there is no such Secret.
+pub type Sources = BTreeMap<String, Option<BTreeMap<String, SecretValue>>>;
+
+/// Which Secrets an object takes its values from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Each of these to its own path beneath the object's.
+    Each(BTreeMap<String, Need>),
+    /// All of this one, at the object's path.
+    Whole(String),
+    /// Chosen keys of several, merged at the object's path.
+    Chosen(Vec<Choice>),
+}
+
+impl Wanted {
+    /// What a workload wants.
+    pub fn of_workload(selection: &Selection, references: &References, image_pull_secrets: bool) -> Self {
+        match selection {
+            Selection::Chosen(choices) => Self::Chosen(choices.clone()),
+            Selection::All => {
+                let mut names = references.secrets.clone();
+                if image_pull_secrets {
+                    names.extend(references.image_pull_secrets.iter().map(|name| (name.clone(), Need::Required)));
+                }
+                Self::Each(names)
+            }
+        }
+    }
+
+    /// What a Secret wants.
+    pub fn of_secret(selection: &Selection, name: &str) -> Self {
+        match selection {
+            Selection::Chosen(choices) => Self::Chosen(choices.clone()),
+            Selection::All => Self::Whole(name.to_owned()),
+        }
+    }
+
+    /// The names of the Secrets.
+    pub fn names(&self) -> BTreeSet<&str> {
+        match self {
+            Self::Each(names) => names.keys().map(String::as_str).collect(),
+            Self::Whole(name) => BTreeSet::from([&**name]),
+            Self::Chosen(choices) => choices.iter().map(|choice| &*choice.name).collect(),
+        }
+    }
+
+    /// The paths beneath the object's, "" for its own.
+    pub fn targets(&self) -> BTreeSet<&str> {
+        match self {
+            Self::Each(names) => names.keys().map(String::as_str).collect(),
+            Self::Whole(_) | Self::Chosen(_) => BTreeSet::from([""]),
+        }
+    }
+}
+
+/// What should be at one path.
+pub enum Target {
+    /// This.
+    Content(Made),
+    /// What is there: what it is made of is not complete, and a part is not taken for the whole.
+    Keep(Lack),
+}
+
+/// Content that was made.
+pub struct Made {
+    /// It.
+    pub content: Content,
+    /// Keys whose values are no text and stand there in base64.
+    pub encoded: Vec<String>,
+}
+
+/// Why a path cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lack {
+    /// There is no such Secret.
+    Secret {
+        /// Its name.
+        name: String,
+        /// Whether the pods can start without.
+        optional: bool,
+    },
+    /// The Secret has no such key.
+    Key {
+        /// The Secret.
+        secret: String,
+        /// The key.
+        key: String,
+        /// What it has instead.
+        available: Vec<String>,
+    },
+    /// There is no value at all, which is more often a slip than meant.
+    Empty,
+    /// A value is no text, and the object refuses to have it encoded.
+    Binary {
+        /// The key.
+        key: String,
+    },
+}
+
+/// What should be at each of the paths beneath the object's, "" for its own.
+pub fn desired(wanted: &Wanted, sources: &Sources, binary: BinaryPolicy) -> BTreeMap<String, Target> {
+    match wanted {
+        Wanted::Whole(name) => BTreeMap::from([(String::new(), whole(name, false, sources, binary))]),
+        Wanted::Each(names) => names
+            .iter()
+            .map(|(name, need)| (name.clone(), whole(name, *need == Need::Optional, sources, binary)))
+            .collect(),
+        Wanted::Chosen(choices) => BTreeMap::from([(String::new(), chosen(choices, sources, binary))]),
+    }
+}
+
+fn whole(name: &str, optional: bool, sources: &Sources, binary: BinaryPolicy) -> Target {
+    match sources.get(name) {
+        Some(Some(data)) => made(data.iter().map(|(key, value)| (key.clone(), value)), binary),
+        _ => Target::Keep(Lack::Secret { name: name.to_owned(), optional }),
+    }
+}
+
+fn chosen(choices: &[Choice], sources: &Sources, binary: BinaryPolicy) -> Target {
+    let mut fields = BTreeMap::new();
+    for Choice { name, keys, prefix } in choices {
+        let Some(Some(data)) = sources.get(name) else {
+            return Target::Keep(Lack::Secret { name: name.clone(), optional: false });
+        };
+        for key in keys {
+            let Some(value) = data.get(key) else {
+                let available = data.keys().cloned().collect();
+                return Target::Keep(Lack::Key { secret: name.clone(), key: key.clone(), available });
+            };
+            // As in the original, the later of two with one name counts.
+            fields.insert(format!("{prefix}{key}"), value);
+        }
+    }
+    made(fields.into_iter(), binary)
+}
+
+fn made<'a>(fields: impl Iterator<Item = (String, &'a SecretValue)>, binary: BinaryPolicy) -> Target {
+    let mut made = Made { content: Content::new(), encoded: Vec::new() };
+    for (key, value) in fields {
+        let is_text = std::str::from_utf8(value.expose()).is_ok();
+        let field = match (is_text, binary) {
+            (true, _) => SecretValue::new(value.expose().to_vec()),
+            (false, BinaryPolicy::Base64) => {
+                made.encoded.push(key.clone());
+                encoded(value)
+            }
+            (false, BinaryPolicy::Refuse) => return Target::Keep(Lack::Binary { key }),
+        };
+        made.content.insert(key, field);
+    }
+    if made.content.is_empty() { Target::Keep(Lack::Empty) } else { Target::Content(made) }
+}
+
+fn encoded(value: &SecretValue) -> SecretValue {
+    // At its final size from the beginning, so that growing leaves no copy behind.
+    let mut text = Zeroizing::new(vec![0; value.len().div_ceil(3) * 4]);
+    let length = STANDARD.encode_slice(value.expose(), &mut text).unwrap_or_default();
+    SecretValue::new(text[..length].to_vec())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! Writing the finalizer and the record on the object, in one request.
+
+use konverge_apply::{Applier, ApplyError, MetadataChange};
+use konverge_core::error::{Classify, ErrorClass};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+    core::{DynamicObject, PartialObjectMeta},
+};
+use serde_json::json;
+
+use crate::{
+    annotations::{FINALIZER, STATUS},
+    bindings::Binding,
+    object::{Kind, ObjectRef},
+    record::Record,
+};
+
+/// The field manager of every write.
+pub const FIELD_MANAGER: &str = "vault-sync-operator";
+
+/// A write on an object.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The API server did not take it.
+    #[error("cannot note down on {object} what is written for it: {source}")]
+    Request {
+        /// The object.
+        object: ObjectRef,
+        /// What the client said.
+        source: Box<kube::Error>,
+    },
+    /// The same for the small writes.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl Classify for LedgerError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Request { .. } => ErrorClass::Transient,
+            Self::Apply(error) => error.class(),
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Request { .. } => "ObjectNotWritable",
+            Self::Apply(error) => error.reason(),
+        }
+    }
+}
+
+/// Writes on objects.
+#[derive(Clone)]
+pub struct Ledger {
+    client: Client,
+    applier: Applier,
+}
+
+impl Ledger {
+    /// Writes through this client.
+    pub fn new(client: Client) -> Self {
+        Self { applier: Applier::new(client.clone(), FIELD_MANAGER), client }
+    }
+
+    /// Sets the record, and the finalizer if it needs one. Gives the object's resource version; nothing if the object is gone.
+    ///
+    /// Of a Secret only the version that was seen is written, so that the one that it gets holds the same content.
+    pub async fn write(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        record: &Record,
+    ) -> Result<Option<String>, LedgerError> {
+        let mut metadata = json!({
+            "name": key.name,
+            "namespace": key.namespace,
+            "uid": binding.uid,
+            "annotations": { STATUS: record.text() },
+        });
+        if record.needs_finalizer() {
+            metadata["finalizers"] = json!([FINALIZER]);
+        }
+        if key.kind == Kind::Secret {
+            metadata["resourceVersion"] = json!(binding.version);
+        }
+        let body = json!({ "apiVersion": key.kind.api_version(), "kind": key.kind.name(), "metadata": metadata });
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        match self.api(key).patch_metadata(&key.name, &parameters, &Patch::Apply(&body)).await {
+            Ok(now) => Ok(Some(now.metadata.resource_version.unwrap_or_default())),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(source) => Err(LedgerError::Request { object: key.clone(), source: Box::new(source) }),
+        }
+    }
+
+    /// Takes the finalizer and the record away. Nothing is to be done if the object is gone or another one has its name.
+    pub async fn erase(&self, key: &ObjectRef, uid: &str) -> Result<(), LedgerError> {
+        let found = self.api(key).get_metadata_opt(&key.name).await;
+        let found = found.map_err(|source| LedgerError::Request { object: key.clone(), source: Box::new(source) })?;
+        let Some(mut object) = found.filter(|object| object.metadata.uid.as_deref() == Some(uid)) else { return Ok(()) };
+        let kind = key.kind.resource();
+        if object.metadata.deletion_timestamp.is_none() {
+            let change = MetadataChange::new().without_annotation(STATUS);
+            match self.applier.change_metadata_with(&object, &change, &kind).await {
+                Ok(now) => object = now.unwrap_or(object),
+                Err(ApplyError::Gone { .. }) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.applier.remove_finalizer_with::<PartialObjectMeta<DynamicObject>>(&object, FINALIZER, &kind).await?;
+        Ok(())
+    }
+
+    fn api(&self, key: &ObjectRef) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &key.namespace, &key.kind.resource())
+    }
+}

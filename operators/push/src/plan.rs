@@ -1,0 +1,132 @@
+//! What to do about one path: from what should be there and what is there to one step. Pure.
+
+use konverge_vault::{Content, Deletion, Expected, Found, Owner, Standing};
+
+use crate::annotations::ExistingPolicy;
+
+/// What is known of a path from before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// Nothing: it is wanted for the first time.
+    New,
+    /// It is recorded that it was to be written; whether it was is not known.
+    Intended,
+    /// It is recorded that it was written for this object.
+    Written,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It is as it should be.
+    Nothing,
+    /// It holds what it should and lacks the mark of its owner.
+    Mark,
+    /// It is to be written, if this is still there then, and marked if it is not.
+    Write {
+        /// What was there.
+        expected: Expected,
+        /// Whether the mark is missing.
+        mark: bool,
+        /// Whether somebody else's content goes.
+        adopted: bool,
+        /// Whether what was written for this object was changed or deleted by somebody else.
+        drifted: bool,
+    },
+}
+
+/// Why a path is left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is kept for somebody else, who is named.
+    Foreign(String),
+    /// Somebody wrote it who left no mark, and taking it over is not wanted.
+    Existing,
+}
+
+/// What to do so that `content` is at the path, `known` is whether the content is what was written last.
+pub fn plan(
+    content: &Content,
+    found: &Found,
+    owner: &Owner,
+    claim: Claim,
+    existing: ExistingPolicy,
+    known: Known,
+) -> Result<Step, Refusal> {
+    let standing = standing(found, owner);
+    if let Standing::Foreign(name) = standing {
+        return Err(Refusal::Foreign(name));
+    }
+    let equal = matches!(found, Found::Live(secret) if secret.content == *content);
+    let ours = standing != Standing::Unowned || claim == Claim::Written || matches!(found, Found::Absent);
+    // What equals what an unfinished write would have made was made by it, or might as well have been.
+    let ours = ours || (claim == Claim::Intended && equal);
+    if !ours && existing == ExistingPolicy::Refuse {
+        return Err(Refusal::Existing);
+    }
+    let mark = standing != Standing::Ours && is_versioned(found);
+    Ok(match (equal, mark) {
+        (true, false) => Step::Nothing,
+        (true, true) => Step::Mark,
+        (false, _) => Step::Write {
+            expected: found.expected(),
+            mark: standing != Standing::Ours,
+            adopted: !ours && matches!(found, Found::Live(_)),
+            drifted: claim == Claim::Written && known == Known::Same,
+        },
+    })
+}
+
+/// Whether what should be there is what was written last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// It is, so a difference is somebody else's doing.
+    Same,
+    /// It is not, or that is not known.
+    Changed,
+}
+
+/// What to do about a path that is not wanted any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Farewell {
+    /// It is not there, or it is not ours: it is forgotten.
+    Forget,
+    /// It is ours and deleted already: the mark goes.
+    Unmark,
+    /// It is ours: it is deleted, then the mark goes.
+    Delete,
+}
+
+/// What to do about a path that is not wanted any more. `content` is what an unfinished write would have made, if that can be told.
+///
+/// Beneath the newest version there may be older ones, which every way of deleting but the soft one is for.
+pub fn farewell(found: &Found, owner: &Owner, claim: Claim, content: Option<&Content>, deletion: Deletion) -> Farewell {
+    let ours = match standing(found, owner) {
+        Standing::Foreign(_) => return Farewell::Forget,
+        Standing::Ours | Standing::Predecessor => true,
+        Standing::Unowned => match claim {
+            Claim::Written => true,
+            Claim::New => false,
+            Claim::Intended => {
+                matches!((found, content), (Found::Live(secret), Some(content)) if secret.content == *content)
+            }
+        },
+    };
+    match found {
+        _ if !ours => Farewell::Forget,
+        Found::Absent => Farewell::Forget,
+        Found::Deleted(_) if deletion == Deletion::Soft => Farewell::Unmark,
+        Found::Deleted(_) | Found::Live(_) => Farewell::Delete,
+    }
+}
+
+fn standing(found: &Found, owner: &Owner) -> Standing {
+    found.custom_metadata().map_or(Standing::Unowned, |metadata| owner.standing(metadata))
+}
+
+fn is_versioned(found: &Found) -> bool {
+    found.custom_metadata().is_some()
+}
+
+#[cfg(test)]
+mod tests;

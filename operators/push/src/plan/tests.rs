@@ -1,0 +1,118 @@
+use std::collections::BTreeMap;
+
+use konverge_core::SecretValue;
+use konverge_vault::{Secret, VersionState};
+
+use super::*;
+
+fn content(value: &str) -> Content {
+    Content::from_iter([("k".to_owned(), SecretValue::from(value.to_owned()))])
+}
+
+fn owner(name: &str, uid: &str) -> Owner {
+    let owned = str::to_owned;
+    Owner { prefix: owned("vault-sync.io"), name: owned(name), uid: owned(uid), instance: owned("one") }
+}
+
+fn version(number: u64, mark: Option<Owner>) -> VersionState {
+    let mark = mark.map(|owner| owner.mark().unwrap()).unwrap_or_default();
+    VersionState {
+        number,
+        created: "then".to_owned(),
+        deletion: None,
+        destroyed: false,
+        custom_metadata: mark.into_iter().filter_map(|(key, value)| Some((key, value?))).collect::<BTreeMap<_, _>>(),
+    }
+}
+
+fn live(value: &str, mark: Option<Owner>) -> Found {
+    Found::Live(Secret { content: content(value), version: Some(version(3, mark)) })
+}
+
+fn unversioned(value: &str) -> Found {
+    Found::Live(Secret { content: content(value), version: None })
+}
+
+fn us() -> Owner {
+    owner("shop/Secret/db", "1")
+}
+
+fn step(found: &Found, claim: Claim, existing: ExistingPolicy) -> Result<Step, Refusal> {
+    plan(&content("new"), found, &us(), claim, existing, Known::Changed)
+}
+
+const WRITE: Step = Step::Write { expected: Expected::Version(3), mark: false, adopted: false, drifted: false };
+
+#[test]
+fn what_is_to_be_done_about_what_is_there() {
+    use Claim::{Intended, New, Written};
+    use ExistingPolicy::{Adopt, Refuse};
+    let write = |expected, mark, adopted| Ok(Step::Write { expected, mark, adopted, drifted: false });
+    let predecessor = || Some(owner("shop/Secret/db", "0"));
+    for (name, found, claim, existing, expected) in [
+        ("a new path", Found::Absent, New, Refuse, write(Expected::Absent, true, false)),
+        ("in step", live("new", Some(us())), Written, Refuse, Ok(Step::Nothing)),
+        ("changed here", live("old", Some(us())), Written, Refuse, Ok(WRITE)),
+        ("ours, but our record is lost", live("old", Some(us())), New, Refuse, Ok(WRITE)),
+        ("a write without its mark", live("new", None), Intended, Refuse, Ok(Step::Mark)),
+        ("the mark was taken away", live("new", None), Written, Refuse, Ok(Step::Mark)),
+        ("made anew under its name", live("new", predecessor()), New, Refuse, Ok(Step::Mark)),
+        ("somebody's, to be taken over", live("old", None), Intended, Adopt, write(Expected::Version(3), true, true)),
+        ("somebody's, equal", live("new", None), New, Adopt, Ok(Step::Mark)),
+        ("somebody's, not to be taken over", live("old", None), Intended, Refuse, Err(Refusal::Existing)),
+        ("deleted by somebody", Found::Deleted(version(3, None)), Intended, Refuse, Err(Refusal::Existing)),
+        ("deleted, ours", Found::Deleted(version(3, Some(us()))), Written, Refuse, Ok(WRITE)),
+        ("without versions, in step", unversioned("new"), Written, Refuse, Ok(Step::Nothing)),
+        ("without versions, ours", unversioned("old"), Written, Refuse, write(Expected::Any, true, false)),
+        ("without versions, somebody's", unversioned("old"), New, Refuse, Err(Refusal::Existing)),
+    ] {
+        assert_eq!(step(&found, claim, existing), expected, "{name}");
+    }
+}
+
+#[test]
+fn w7_what_is_kept_for_another_is_left_alone_whatever_is_recorded() {
+    for claim in [Claim::New, Claim::Intended, Claim::Written] {
+        for value in ["new", "old"] {
+            let found = live(value, Some(owner("shop/Secret/other", "2")));
+            let refused = step(&found, claim, ExistingPolicy::Adopt);
+            assert_eq!(refused, Err(Refusal::Foreign("shop/Secret/other".to_owned())));
+            assert_eq!(farewell(&found, &us(), claim, None, Deletion::Metadata), Farewell::Forget);
+        }
+    }
+}
+
+#[test]
+fn drift_is_a_difference_that_did_not_come_from_here() {
+    let drifted = |claim, known, found: &Found| {
+        let step = plan(&content("new"), found, &us(), claim, ExistingPolicy::Adopt, known);
+        matches!(step, Ok(Step::Write { drifted: true, .. }))
+    };
+    let (edited, deleted) = (live("edited", Some(us())), Found::Deleted(version(4, Some(us()))));
+    assert!(drifted(Claim::Written, Known::Same, &edited));
+    assert!(drifted(Claim::Written, Known::Same, &deleted));
+    assert!(drifted(Claim::Written, Known::Same, &Found::Absent));
+    assert!(!drifted(Claim::Written, Known::Changed, &edited));
+    assert!(!drifted(Claim::Intended, Known::Same, &edited));
+}
+
+#[test]
+fn what_becomes_of_a_path_that_is_not_wanted() {
+    use Claim::{Intended, Written};
+    let made = content("made");
+    for (name, found, claim, deletion, expected) in [
+        ("not there", Found::Absent, Written, Deletion::Soft, Farewell::Forget),
+        ("ours", live("x", Some(us())), Written, Deletion::Soft, Farewell::Delete),
+        ("ours, by its mark alone", live("x", Some(us())), Intended, Deletion::Soft, Farewell::Delete),
+        ("written, the mark is not allowed", live("x", None), Written, Deletion::Soft, Farewell::Delete),
+        ("begun, and it is what we would have made", live("made", None), Intended, Deletion::Soft, Farewell::Delete),
+        ("begun, and somebody else's", live("x", None), Intended, Deletion::Soft, Farewell::Forget),
+        ("deleted", Found::Deleted(version(3, Some(us()))), Written, Deletion::Soft, Farewell::Unmark),
+        ("deleted, with older versions", Found::Deleted(version(3, Some(us()))), Written, Deletion::Destroy, Farewell::Delete),
+        ("without versions", unversioned("x"), Written, Deletion::Soft, Farewell::Delete),
+        ("without versions, somebody else's", unversioned("x"), Intended, Deletion::Soft, Farewell::Forget),
+    ] {
+        assert_eq!(farewell(&found, &us(), claim, Some(&made), deletion), expected, "{name}");
+    }
+    assert_eq!(farewell(&live("made", None), &us(), Intended, None, Deletion::Soft), Farewell::Forget);
+}

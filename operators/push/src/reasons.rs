@@ -1,0 +1,39 @@
+//! How things stand with an object, in one word: in its record, in events and in the metric of bindings.
+//!
+//! What Vault and the API server refuse has the words of [`VaultError`](konverge_vault::VaultError) and
+//! [`ApplyError`](konverge_apply::ApplyError).
+
+/// In Vault is what should be there.
+pub const SYNCED: &str = "Synced";
+/// It was written for the first time, or after it had been there already.
+pub const ADOPTED: &str = "Adopted";
+/// What was in Vault was changed or deleted by somebody else and was put right.
+pub const DRIFT_CORRECTED: &str = "DriftCorrected";
+/// The rules of the platform do not allow the path.
+pub const NOT_ALLOWED: &str = "PathNotAllowed";
+/// The path cannot be one.
+pub const INVALID_PATH: &str = "InvalidPath";
+/// Somebody else has the path.
+pub const OWNED_BY_ANOTHER: &str = "OwnedByAnother";
+/// There is something at the path already that nobody has marked, and taking it over is not wanted.
+pub const EXISTS_ALREADY: &str = "ExistsAlready";
+/// A Secret is not there.
+pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
+/// A Secret does not have a key.
+pub const KEY_NOT_FOUND: &str = "KeyNotFound";
+/// There is nothing to write.
+pub const SOURCE_EMPTY: &str = "SourceEmpty";
+/// A value is no text, and encoding it is not wanted.
+pub const BINARY_VALUE: &str = "BinaryValue";
+/// Values are no text and stand in Vault in base64.
+pub const ENCODED: &str = "ValuesEncoded";
+/// A setting was put right.
+pub const ADJUSTED: &str = "AnnotationAdjusted";
+/// The owner cannot be noted in Vault.
+pub const UNMARKED: &str = "OwnerNotMarked";
+/// It is paused.
+pub const PAUSED: &str = "Paused";
+/// What was written was deleted.
+pub const CLEARED: &str = "Cleared";
+/// The object was let go although what was written for it is still there.
+pub const RELEASED: &str = "ReleasedWithOrphans";

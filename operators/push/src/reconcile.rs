@@ -1,0 +1,281 @@
+//! One object from what it asks for to what is in Vault: observe, plan, write, report.
+
+mod leave;
+mod paths;
+mod report;
+mod sources;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use konverge_apply::events::EventSink;
+use konverge_core::{
+    backoff::Backoff,
+    digest::DigestKey,
+    error::{Classify, ErrorClass},
+};
+use konverge_runtime::{Action, Queue, Reconciler, Request};
+use konverge_vault::{Location, VaultError};
+use kube::Client;
+use tokio::time::Instant;
+
+use crate::{
+    annotations::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
+    bindings::{Asking, Binding, Bindings, Push, Verified},
+    boundaries::Rule,
+    ledger::{Ledger, LedgerError},
+    messages::Message,
+    metrics::Metrics,
+    object::{Kind, ObjectRef, SecretRef},
+    orphans::{Orphans, OrphansError},
+    record::{Record, Written},
+    store::Store,
+    watch::WAITED,
+};
+use paths::Prepared;
+pub(crate) use paths::vault_deletion;
+
+/// After a refusal that nothing here can end, such as a path that belongs to somebody in another cluster.
+const LOOK_AGAIN: Duration = Duration::from_mins(5);
+
+/// The pauses while Vault or the API server does not do its part. Whoever waits is woken when Vault serves again.
+const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_mins(1) };
+
+/// What an outage is told about on the objects only after it has lasted so many attempts: by then it is no passing one.
+const TELL_AFTER: u32 = 2;
+
+/// What the platform decides.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// The prefix of all paths is `clusters/<this>/`, if there is one.
+    pub cluster: Option<String>,
+    /// Which namespaces may write where; everywhere if there are none.
+    pub rules: Vec<Rule>,
+    /// How paths are cleared unless the object says.
+    pub deletion: DeletionPolicy,
+    /// What becomes of what was there before, unless the object says.
+    pub existing: ExistingPolicy,
+    /// What becomes of values that are no text, unless the object says.
+    pub binary: BinaryPolicy,
+    /// How long an object that is being deleted waits for Vault.
+    pub deadline: Duration,
+    /// The same in a namespace that is being deleted.
+    pub namespace_deadline: Duration,
+}
+
+/// Brings one object in step.
+pub struct Pusher {
+    /// Reads Secrets and namespaces.
+    pub client: Client,
+    /// Vault.
+    pub store: Store,
+    /// Writes on objects.
+    pub ledger: Ledger,
+    /// Remembers what had to be left behind.
+    pub orphans: Orphans,
+    /// Where events go.
+    pub events: EventSink,
+    /// What is known.
+    pub bindings: Arc<Bindings>,
+    /// Wakes others.
+    pub queue: Queue<ObjectRef>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// This process's own.
+    pub digest_key: DigestKey,
+    /// What the platform decides.
+    pub policy: Policy,
+}
+
+/// A run that ended without doing what it should, and that said so.
+#[derive(Debug, thiserror::Error)]
+pub enum PushError {
+    /// A Secret or a namespace could not be read.
+    #[error("cannot read {what}: {source}")]
+    Read {
+        /// What.
+        what: String,
+        /// What the client said.
+        source: Box<kube::Error>,
+    },
+    /// The object could not be written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// What is left behind could not be remembered.
+    #[error(transparent)]
+    Orphans(#[from] OrphansError),
+    /// Vault did not do its part.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl Classify for PushError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Read { .. } | Self::Orphans(_) => ErrorClass::Transient,
+            Self::Ledger(error) => error.class(),
+            Self::Vault(error) => error.class(),
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "ObjectUnreadable",
+            Self::Orphans(_) => "OrphansNotRecorded",
+            Self::Ledger(error) => error.reason(),
+            Self::Vault(error) => error.reason(),
+        }
+    }
+}
+
+impl Reconciler for Pusher {
+    type Key = ObjectRef;
+    type Error = PushError;
+
+    async fn reconcile(&self, request: Request<ObjectRef>) -> Result<Action, PushError> {
+        let key = &request.key;
+        // It asks for nothing any more: whoever queued it did so before the watch showed that.
+        let Some(binding) = self.bindings.get(key) else { return Ok(Action::Done) };
+        let outcome = match &binding.asking {
+            _ if binding.deleting.is_some() => self.leave(key, &binding).await,
+            Asking::Nothing => self.leave(key, &binding).await,
+            Asking::Invalid(invalid) => {
+                self.metrics.parse_failed(key);
+                self.conclude(key, &binding, None, vec![Message::invalid(invalid)]).await.map(|()| Action::Done)
+            }
+            Asking::Push(push) => self.push(key, &binding, push).await,
+        };
+        match outcome {
+            Ok(action) => Ok(action),
+            Err(error) => Ok(Action::After(self.failed(key, &binding, &error).await)),
+        }
+    }
+}
+
+impl Pusher {
+    /// Brings in step what asks for a push.
+    async fn push(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<Action, PushError> {
+        if push.asked.paused {
+            self.conclude(key, binding, None, vec![Message::paused()]).await?;
+            return Ok(Action::Done);
+        }
+        let due = self.is_due(push, binding);
+        let current = binding.verified.as_ref().filter(|verified| {
+            binding.failures == 0
+                && verified.sync_now == push.asked.sync_now
+                && self.bindings.are_current(&key.namespace, &verified.sources)
+        });
+        if let Some(verified) = current
+            && (!due || self.is_still_there(key, binding, verified).await?)
+        {
+            return Ok(next_look(push, verified.looked));
+        }
+        let begun = Instant::now();
+        let outcome = self.bring_in_step(key, binding, push, due).await;
+        self.metrics.attempted(key, outcome.is_ok(), begun.elapsed());
+        outcome
+    }
+
+    /// Whether it is time to look into Vault although nothing changed here.
+    fn is_due(&self, push: &Push, binding: &Binding) -> bool {
+        let Some(verified) = &binding.verified else { return true };
+        push.asked.always || push.asked.every.is_some_and(|every| verified.looked.elapsed() >= every)
+    }
+
+    async fn bring_in_step(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        push: &Push,
+        look: bool,
+    ) -> Result<Action, PushError> {
+        let mut messages: Vec<Message> = push.asked.notes.iter().map(|note| Message::adjusted(note)).collect();
+        let prepared = match self.prepare(key, push, &mut messages).await? {
+            Some(prepared) => prepared,
+            None => {
+                self.conclude(key, binding, None, messages).await?;
+                return Ok(Action::After(LOOK_AGAIN));
+            }
+        };
+        let Some((record, binding)) = self.intend(key, binding, push, &prepared).await? else { return Ok(Action::Done) };
+        let sources = sources::read(&self.client, &key.namespace, &push.wanted.names()).await?;
+        self.note_read(key, &sources);
+        let outcome = self.write_all(key, &binding, push, &prepared, record, sources.data, look, messages).await;
+        let done = outcome?;
+        let verified = done.complete.then(|| Verified {
+            sources: sources.versions,
+            digests: done.digests,
+            sync_now: push.asked.sync_now.clone(),
+            looked: Instant::now(),
+        });
+        let looked = verified.as_ref().map(|verified| verified.looked);
+        self.bindings.settle(key, &binding, |now| {
+            now.failures = 0;
+            now.verified = verified;
+            if let Some(changed) = now.changed.take().filter(|_| done.wrote) {
+                self.metrics.propagated(changed.elapsed());
+            }
+        });
+        self.conclude(key, &binding, Some(done.record), done.messages).await?;
+        Ok(looked.map_or(Action::After(LOOK_AGAIN), |looked| next_look(push, looked)))
+    }
+
+    /// Sets finalizer and record before the first write to any path, if they do not say all of it yet. Nothing if the object is gone.
+    async fn intend(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        push: &Push,
+        prepared: &Prepared,
+    ) -> Result<Option<(Record, Binding)>, PushError> {
+        let now = jiff::Timestamp::now();
+        let mut record = binding.record.clone().unwrap_or_else(|| Record::new(&binding.uid, now));
+        record.deletion = push.asked.deletion.unwrap_or(self.policy.deletion);
+        for location in prepared.locations.values() {
+            record.paths.entry(location.to_string()).or_insert_with(|| Written::intended(location));
+        }
+        let is_recorded = binding.record.as_ref().is_some_and(|before| {
+            before.deletion == record.deletion && before.paths.keys().eq(record.paths.keys())
+        });
+        if is_recorded && (binding.finalizer || record.paths.is_empty()) {
+            return Ok(Some((record, binding.clone())));
+        }
+        let Some(binding) = self.note(key, binding, &record).await? else { return Ok(None) };
+        Ok(Some((record, binding)))
+    }
+
+    /// Writes the record on the object. The binding as it is then; nothing if the object is gone.
+    async fn note(&self, key: &ObjectRef, binding: &Binding, record: &Record) -> Result<Option<Binding>, PushError> {
+        let Some(version) = self.ledger.write(key, binding, record).await? else { return Ok(None) };
+        if key.kind == Kind::Secret {
+            let secret = SecretRef { namespace: key.namespace.clone(), name: key.name.clone() };
+            self.bindings.renamed_version(&secret, &binding.version, &version);
+        }
+        let note = |binding: &mut Binding| {
+            binding.finalizer |= record.needs_finalizer();
+            binding.recorded(record.clone(), version.clone());
+        };
+        self.bindings.settle(key, binding, note);
+        let mut written = binding.clone();
+        note(&mut written);
+        Ok(Some(written))
+    }
+
+    /// Wakes those who waited for a location.
+    fn wake(&self, waiting: Vec<ObjectRef>) {
+        for key in waiting {
+            self.queue.add(key, konverge_runtime::Priority::Normal, WAITED);
+        }
+    }
+}
+
+/// When to look again at what is in step.
+fn next_look(push: &Push, looked: Instant) -> Action {
+    match push.asked.every {
+        // A little late, so that it is due when it comes.
+        Some(every) => Action::After(every.saturating_sub(looked.elapsed()) + Duration::from_millis(10)),
+        None => Action::Done,
+    }
+}
+
+/// The locations of an object's paths, by what they are beneath its own path.
+pub(crate) type Locations = BTreeMap<String, Location>;

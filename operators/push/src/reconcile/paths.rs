@@ -1,0 +1,294 @@
+//! The paths of one object: where they lead, whether it may have them, and what is done about each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use konverge_core::{digest::ContentDigest, error::in_one_line};
+use konverge_vault::{Content, Deletion, Field, Found, Location, SecretPath, VaultError};
+
+use super::{Locations, PushError, Pusher};
+use crate::{
+    annotations::DeletionPolicy,
+    bindings::{Binding, Push, Verified},
+    boundaries::{Place, is_allowed},
+    desired::{Lack, Made, Sources, Target, desired},
+    messages::Message,
+    object::ObjectRef,
+    plan::{Claim, Known, Step, plan},
+    record::{Record, Written},
+};
+
+/// What an object may write, after everything that can be said without its Secrets.
+pub(super) struct Prepared {
+    /// Its locations by what they are beneath its path.
+    pub(super) locations: Locations,
+    /// Locations that it names but may not write or does not get. What is there stays.
+    pub(super) refused: BTreeSet<String>,
+}
+
+/// What became of all paths of an object.
+pub(super) struct Done {
+    pub(super) record: Record,
+    pub(super) messages: Vec<Message>,
+    pub(super) digests: BTreeMap<String, ContentDigest>,
+    /// Whether all that was asked for is there.
+    pub(super) complete: bool,
+    /// Whether anything was written.
+    pub(super) wrote: bool,
+}
+
+impl Pusher {
+    /// Finds out where the paths lead, and keeps those that the object may have. Nothing if there is none that could be.
+    pub(super) async fn prepare(
+        &self,
+        key: &ObjectRef,
+        push: &Push,
+        messages: &mut Vec<Message>,
+    ) -> Result<Option<Prepared>, PushError> {
+        let base = match &self.policy.cluster {
+            Some(cluster) => format!("clusters/{cluster}/{}", push.asked.path),
+            None => push.asked.path.clone(),
+        };
+        let mut prepared = Prepared { locations: Locations::new(), refused: BTreeSet::new() };
+        for target in push.wanted.targets() {
+            let parsed = SecretPath::parse(&base).and_then(|base| if target.is_empty() { Ok(base) } else { base.join(target) });
+            let location = match parsed {
+                Ok(path) => self.locate(push, &path).await,
+                Err(error) => Err(VaultError::Path(error)),
+            };
+            let location = match location {
+                Ok(location) => location,
+                Err(VaultError::Path(error)) => {
+                    messages.push(Message::invalid_path(&error));
+                    // All of them begin alike.
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let text = location.to_string();
+            let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.policy.cluster.as_deref().unwrap_or_default() };
+            if !is_allowed(&self.policy.rules, &place, &location) {
+                messages.push(Message::not_allowed(&key.namespace, &text));
+                prepared.refused.insert(text);
+            } else if let Err(holder) = self.bindings.claim(key, &text) {
+                self.metrics.conflicted();
+                messages.push(Message::claimed(&text, &holder));
+                prepared.refused.insert(text);
+            } else {
+                prepared.locations.insert(target.to_owned(), location);
+            }
+        }
+        self.metrics.discovered(key, push.wanted.targets().len());
+        Ok(Some(prepared))
+    }
+
+    async fn locate(&self, push: &Push, path: &SecretPath) -> Result<Location, VaultError> {
+        match &push.asked.mount {
+            Some(mount) => mount.location(path).map_err(VaultError::Path),
+            None => self.store.locate(path).await,
+        }
+    }
+
+    /// Whether Vault holds what it did when all was in step: one read for each location and no value of the cluster.
+    pub(super) async fn is_still_there(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        verified: &Verified,
+    ) -> Result<bool, PushError> {
+        let owner = self.store.owner(key, &binding.uid);
+        let Some(record) = &binding.record else { return Ok(false) };
+        for (location, _) in record.locations() {
+            let Some(digest) = verified.digests.get(&location.to_string()) else { return Ok(false) };
+            let Found::Live(secret) = self.store.read(&location).await? else { return Ok(false) };
+            let metadata = secret.version.as_ref().map(|version| &version.custom_metadata);
+            let is_ours = metadata.is_none_or(|metadata| !matches!(owner.standing(metadata), konverge_vault::Standing::Foreign(_)));
+            if !is_ours || self.digest(&secret.content) != Some(*digest) {
+                return Ok(false);
+            }
+        }
+        self.bindings.settle(key, binding, |now| {
+            if let Some(verified) = &mut now.verified {
+                verified.looked = tokio::time::Instant::now();
+            }
+        });
+        Ok(true)
+    }
+
+    /// The digest of what we write, which is text alone.
+    fn digest(&self, content: &Content) -> Option<ContentDigest> {
+        let is_text = content.iter().all(|(_, field)| matches!(field, Field::Text(_)));
+        is_text.then(|| self.digest_key.digest(content.iter().map(|(key, field)| (key, field.bytes()))))
+    }
+
+    /// Brings each path in step, and clears those that are recorded and not wanted any more.
+    #[expect(clippy::too_many_arguments, reason = "they are what a run has found out so far, each used here alone")]
+    pub(super) async fn write_all(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        push: &Push,
+        prepared: &Prepared,
+        record: Record,
+        sources: Sources,
+        look: bool,
+        messages: Vec<Message>,
+    ) -> Result<Done, PushError> {
+        let targets = desired(&push.wanted, &sources, push.asked.binary.unwrap_or(self.policy.binary));
+        drop(sources);
+        let complete = prepared.refused.is_empty();
+        let mut done = Done { record, messages, digests: BTreeMap::new(), complete, wrote: false };
+        for (beneath, target) in targets {
+            let Some(location) = prepared.locations.get(&beneath) else { continue };
+            match target {
+                Target::Keep(lack) => self.lack(key, location, &lack, &mut done),
+                Target::Content(made) => self.write_one(key, binding, push, location, made, look, &mut done).await?,
+            }
+        }
+        self.clear_dropped(key, binding, prepared, &mut done).await?;
+        Ok(done)
+    }
+
+    fn lack(&self, key: &ObjectRef, location: &Location, lack: &Lack, done: &mut Done) {
+        if let Lack::Key { secret, key: missing, .. } = lack {
+            self.metrics.key_missing(&key.namespace, secret, missing);
+        }
+        done.messages.push(Message::lacking(&location.to_string(), lack));
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are what a run has found out so far, each used here alone")]
+    async fn write_one(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        push: &Push,
+        location: &Location,
+        made: Made,
+        look: bool,
+        done: &mut Done,
+    ) -> Result<(), PushError> {
+        let Made { content, encoded } = made;
+        let text = location.to_string();
+        let digest = self.digest(&content);
+        let before = binding.verified.as_ref().and_then(|verified| verified.digests.get(&text)).copied();
+        let recorded = done.record.paths.get(&text).cloned().unwrap_or_else(|| Written::intended(location));
+        if !encoded.is_empty() {
+            done.messages.push(Message::encoded(&text, &encoded));
+        }
+        if !look && recorded.written && digest.is_some() && before == digest {
+            done.digests.extend(digest.map(|digest| (text, digest)));
+            return Ok(());
+        }
+        let owner = self.store.owner(key, &binding.uid);
+        let found = self.store.read(location).await?;
+        let claim = if recorded.written { Claim::Written } else { Claim::Intended };
+        let known = if before.is_some() && before == digest { Known::Same } else { Known::Changed };
+        let existing = push.asked.existing.unwrap_or(self.policy.existing);
+        let step = match plan(&content, &found, &owner, claim, existing, known) {
+            Ok(step) => step,
+            Err(refusal) => {
+                self.metrics.conflicted();
+                done.messages.push(Message::refused(&text, &refusal));
+                done.complete = false;
+                return Ok(());
+            }
+        };
+        let mut version = found_version(&found);
+        let mark = match step {
+            Step::Nothing => false,
+            Step::Mark => true,
+            Step::Write { expected, mark, adopted, drifted } => {
+                // The annotation may have gone while this waited, and with it the permission to write.
+                if !self.bindings.is_current(key, binding) {
+                    done.complete = false;
+                    return Ok(());
+                }
+                version = self.store.write(location, &content, expected).await?;
+                done.wrote = true;
+                if adopted {
+                    done.messages.push(Message::adopted(&text));
+                }
+                if drifted {
+                    self.metrics.drifted();
+                    done.messages.push(Message::drifted(&text));
+                }
+                tracing::info!(object = %key, path = text, keys = content.len(), version, "written");
+                mark && version.is_some()
+            }
+        };
+        done.record.paths.insert(text.clone(), Written { written: true, version, ..Written::intended(location) });
+        if mark {
+            match self.store.mark(location, &owner).await {
+                Ok(()) => {}
+                Err(error) if error.is_outage() => return Err(error.into()),
+                Err(error) => done.messages.push(Message::unmarked(&text, &error)),
+            }
+        }
+        done.digests.extend(digest.map(|digest| (text, digest)));
+        Ok(())
+    }
+
+    /// Clears the locations that are recorded and that the object does not name any more.
+    async fn clear_dropped(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        prepared: &Prepared,
+        done: &mut Done,
+    ) -> Result<(), PushError> {
+        let named: BTreeSet<String> = prepared.locations.values().map(ToString::to_string).collect();
+        let is_dropped = |text: &String| !named.contains(text) && !prepared.refused.contains(text);
+        let dropped: Vec<_> = done
+            .record
+            .locations()
+            .map(|(location, written)| (location, written.clone()))
+            .filter(|(location, _)| is_dropped(&location.to_string()))
+            .collect();
+        let owner = self.store.owner(key, &binding.uid);
+        let mut cleared = Vec::new();
+        for (location, written) in dropped {
+            let text = location.to_string();
+            let claim = if written.written { Claim::Written } else { Claim::Intended };
+            let deleted = match vault_deletion(done.record.deletion) {
+                None => self.store.unmark(&location, &owner).await.map(|()| false),
+                Some(deletion) => self.store.clear(&location, &owner, claim, None, deletion).await,
+            };
+            match deleted {
+                Ok(deleted) => {
+                    done.record.paths.remove(&text);
+                    self.wake(self.bindings.release(key, &text));
+                    cleared.extend(deleted.then_some(text));
+                }
+                Err(error) if error.is_outage() => return Err(error.into()),
+                Err(error) => {
+                    tracing::warn!(object = %key, path = text, "cannot clear: {}", in_one_line(&error));
+                    done.messages.push(Message::failed(&error));
+                    done.complete = false;
+                }
+            }
+        }
+        if !cleared.is_empty() {
+            done.messages.push(Message::dropped(&cleared));
+        }
+        // What is recorded and leads nowhere was not written by us.
+        let leading: BTreeSet<String> = done.record.locations().map(|(location, _)| location.to_string()).collect();
+        done.record.paths.retain(|text, _| leading.contains(text));
+        Ok(())
+    }
+}
+
+/// How Vault is told to delete; nothing if what was written stays.
+pub(crate) fn vault_deletion(policy: DeletionPolicy) -> Option<Deletion> {
+    match policy {
+        DeletionPolicy::Soft => Some(Deletion::Soft),
+        DeletionPolicy::Destroy => Some(Deletion::Destroy),
+        DeletionPolicy::Metadata => Some(Deletion::Metadata),
+        DeletionPolicy::Keep => None,
+    }
+}
+
+fn found_version(found: &Found) -> Option<u64> {
+    match found {
+        Found::Live(secret) => secret.version.as_ref().map(|version| version.number),
+        Found::Deleted(_) | Found::Absent => None,
+    }
+}

@@ -1,0 +1,118 @@
+//! Telling the owner: an event and a log line when there is something new to say, and the record on the object.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use konverge_apply::events::Notice;
+use konverge_core::error::{Classify, ErrorClass};
+use kube::runtime::events::EventType;
+
+use super::{BACKOFF, LOOK_AGAIN, PushError, Pusher, TELL_AFTER, sources};
+use crate::{
+    bindings::Binding,
+    messages::Message,
+    object::{ObjectRef, SecretRef},
+    reasons,
+    record::{Record, SYNCED},
+};
+
+/// The `action` of every event of this operator.
+const ACTION: &str = "Push";
+
+/// What a record says of troubles is cut to this, so that it fits beside its paths.
+const LONGEST: usize = 1024;
+
+impl Pusher {
+    /// Says what is to be said, and notes it on the object if it is not what stands there. `record` is what the run has made of it.
+    pub(super) async fn conclude(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        record: Option<Record>,
+        mut messages: Vec<Message>,
+    ) -> Result<(), PushError> {
+        let now = Timestamp::now();
+        let mut record =
+            record.or_else(|| binding.record.clone()).unwrap_or_else(|| Record::new(&binding.uid, now));
+        let (state, text) = summary(&messages);
+        if state == SYNCED {
+            messages.push(Message::synced(&record.paths.keys().cloned().collect::<Vec<_>>()));
+        }
+        record.say(state, text, now);
+        self.say(key, binding, messages);
+        if binding.record.as_ref() != Some(&record) {
+            self.note(key, binding, &record).await?;
+        }
+        Ok(())
+    }
+
+    /// Says each of these once, until something else is said.
+    pub(super) fn say(&self, key: &ObjectRef, binding: &Binding, messages: Vec<Message>) {
+        for message in messages.iter().filter(|message| !binding.said.contains(message)) {
+            if message.is_problem() {
+                tracing::warn!(object = %key, reason = message.reason, "{}", message.text);
+            } else {
+                tracing::info!(object = %key, reason = message.reason, "{}", message.text);
+            }
+            self.events.send(Notice {
+                regarding: key.reference(&binding.uid),
+                kind: if message.is_problem() { EventType::Warning } else { EventType::Normal },
+                reason: message.reason,
+                action: ACTION,
+                note: message.text.clone(),
+            });
+        }
+        self.metrics.said(key, summary(&messages).0);
+        self.bindings.settle(key, binding, |binding| binding.said = messages);
+    }
+
+    /// Tells of a failure, if it is no passing one, and how long to wait before the next attempt.
+    pub(super) async fn failed(&self, key: &ObjectRef, binding: &Binding, error: &PushError) -> Duration {
+        let failures = binding.failures.saturating_add(1);
+        self.bindings.settle(key, binding, |binding| binding.failures = failures);
+        let class = error.class();
+        if failures < TELL_AFTER && class != ErrorClass::Permanent {
+            tracing::debug!(object = %key, "{}", konverge_core::error::in_one_line(error));
+        } else {
+            let message = Message::failed(error);
+            // What cannot be noted now is noted with the next attempt.
+            if let Err(error) = self.conclude(key, binding, None, vec![message]).await {
+                tracing::debug!(object = %key, "{}", konverge_core::error::in_one_line(&error));
+            }
+        }
+        let pause = match class {
+            ErrorClass::Transient => BACKOFF.delay(failures, rand::random()),
+            ErrorClass::Permanent => LOOK_AGAIN,
+            // Not all at once.
+            ErrorClass::After(pause) => pause + pause.mul_f64(rand::random::<f64>() / 4.0),
+        };
+        binding.deleting.map_or(pause, |_| pause.min(self.policy.namespace_deadline))
+    }
+
+    /// Notes in which versions the Secrets were read, and counts those that are not there.
+    pub(super) fn note_read(&self, key: &ObjectRef, sources: &sources::Read) {
+        for (name, version) in &sources.versions {
+            let secret = SecretRef { namespace: key.namespace.clone(), name: name.clone() };
+            self.bindings.secret_was(&secret, version.as_deref());
+            if version.is_none() {
+                self.metrics.secret_not_found(&key.namespace, name);
+            }
+        }
+    }
+}
+
+/// How it stands, in a word, and why if something is wrong.
+fn summary(messages: &[Message]) -> (&'static str, Option<String>) {
+    let problems: Vec<&Message> = messages.iter().filter(|message| message.is_problem()).collect();
+    let Some(first) = problems.first() else {
+        let paused = messages.iter().find(|message| message.reason == reasons::PAUSED);
+        return paused.map_or((SYNCED, None), |message| (message.reason, Some(message.text.clone())));
+    };
+    let texts: Vec<&str> = problems.iter().map(|message| &*message.text).collect();
+    let mut text = texts.join("; ");
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push('…');
+    }
+    (first.reason, Some(text))
+}

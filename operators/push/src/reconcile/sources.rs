@@ -1,0 +1,39 @@
+//! Reading the Secrets that an object names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Secret;
+use konverge_core::SecretValue;
+use kube::{Api, Client};
+
+use super::PushError;
+use crate::desired::Sources;
+
+/// What was read.
+pub(super) struct Read {
+    /// The data; nothing where there is no such Secret.
+    pub(super) data: Sources,
+    /// In which version.
+    pub(super) versions: BTreeMap<String, Option<String>>,
+}
+
+/// Reads each Secret once. That one is not there is an answer; that one cannot be read is an error.
+pub(super) async fn read(client: &Client, namespace: &str, names: &BTreeSet<&str>) -> Result<Read, PushError> {
+    let api = Api::<Secret>::namespaced(client.clone(), namespace);
+    let mut read = Read { data: Sources::new(), versions: BTreeMap::new() };
+    for name in names {
+        let found = api.get_opt(name).await.map_err(|source| PushError::Read {
+            what: format!("secret {namespace}/{name}"),
+            source: Box::new(source),
+        })?;
+        let version = found.as_ref().and_then(|secret| secret.metadata.resource_version.clone());
+        read.versions.insert((*name).to_owned(), version);
+        // Each value moves from the decoder's buffer into one that is wiped.
+        let data = found.map(|secret| {
+            let data = secret.data.unwrap_or_default().into_iter();
+            data.map(|(key, value)| (key, SecretValue::new(value.0))).collect()
+        });
+        read.data.insert((*name).to_owned(), data);
+    }
+    Ok(read)
+}

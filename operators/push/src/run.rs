@@ -1,0 +1,207 @@
+//! The parts put together to a program.
+
+use std::{process::ExitCode, sync::Arc};
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use konverge_apply::events::EventSink;
+use konverge_core::{digest::DigestKey, error::in_one_line};
+use konverge_runtime::{
+    Controller, LeaseOptions, Manager, Queue,
+    client::{self, ClientError, ClientOptions},
+    http_server::BindError,
+    lease::Elector,
+    manager::RunError,
+    telemetry::{self, TelemetryError},
+    watch::{self, WatchOptions},
+};
+use konverge_vault::{Owner, Vault};
+use kube::{Api, Client, core::PartialObjectMeta};
+
+use crate::{
+    bindings::Bindings,
+    config::{Config, LogFormat, Task},
+    drain::{self, DrainError},
+    ledger::Ledger,
+    metrics::Metrics,
+    object::Kind,
+    optional,
+    orphans::{self, Orphans},
+    reachability::Reachability,
+    reconcile::{Policy, Pusher},
+    store::Store,
+    vault_environment::{self, EnvironmentError},
+    watch::Feed,
+    workload::Workload,
+};
+
+/// The program's name in metrics, events and errors: that of the original.
+const PROGRAM: &str = "vault-sync-operator";
+
+/// The name of the lease: that of the original.
+const LEASE: &str = "vault-sync-operator.io";
+
+/// The namespace whose uid tells one cluster from another: it is there from the beginning and never deleted.
+const CLUSTER_IDENTITY: &str = "kube-system";
+
+/// The operator cannot start, whatever the servers do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Logging cannot be set up.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    /// The way to Vault cannot be used.
+    #[error(transparent)]
+    Vault(#[from] EnvironmentError),
+    /// The Kubernetes configuration is unusable.
+    #[error(transparent)]
+    Kubernetes(#[from] ClientError),
+    /// An address is taken.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// It started and then could not go on.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Objects could not be released.
+    #[error(transparent)]
+    Drain(#[from] DrainError),
+}
+
+/// Runs the operator until it is told to stop. What cannot work, whatever the servers do, ends it at once with status 1; a
+/// server that is away does not.
+pub async fn run(config: Config) -> ExitCode {
+    match start(config).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error @ StartError::Telemetry(_)) => {
+            eprintln!("{PROGRAM}: {}", in_one_line(&error));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            tracing::error!("{}", in_one_line(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn start(config: Config) -> Result<(), StartError> {
+    let filter = telemetry::init(match config.log_format() {
+        LogFormat::Text => telemetry::LogFormat::Text,
+        LogFormat::Json => telemetry::LogFormat::Json,
+    })?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), %config, "starting");
+    if config.task == Task::Drain {
+        let client = client::build(&options(&config), konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION")).client()).await?;
+        return Ok(drain::drain(&client, config.namespace.as_deref(), &config.kinds).await?);
+    }
+    let settings = vault_environment::settings(&config, |name| std::env::var(name).ok())?;
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    let vault = Vault::new(&settings.vault);
+    let mut manager = assemble(config, vault.clone()).await?;
+    manager.log_filter(filter);
+    let ended = manager.run().await;
+    // A token that nobody needs any more is not left to its lease.
+    vault.close().await;
+    Ok(ended?)
+}
+
+fn options(config: &Config) -> ClientOptions {
+    ClientOptions { kubeconfig: config.kubeconfig.clone(), ..ClientOptions::default() }
+}
+
+/// The operator, ready to run, with a client of Vault that is made already. Nothing is sent to Vault before it runs.
+pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartError> {
+    let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
+    let mut manager = Manager::bind(config.health_probe_bind_address.0.unwrap_or_else(|| ([127, 0, 0, 1], 0).into()), metrics.clone()).await?;
+    let options = options(&config);
+    let kubernetes = client::build(&options, metrics.client()).await?;
+    if config.leader_elect {
+        let impatient = client::build(&options.impatient(), metrics.client()).await?;
+        let lease = LeaseOptions::new(impatient.default_namespace(), LEASE);
+        manager = manager.leader_election(Elector::new(impatient, lease));
+    }
+
+    let counts = Metrics::default();
+    let (events, publish) = EventSink::new(kubernetes.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
+    metrics.register(|registry| events.register(registry));
+    manager.stopping_task("events", publish);
+
+    let bindings = Arc::new(Bindings::default());
+    let queue = Queue::new("push", metrics.queues());
+    let reachability = Reachability::default();
+    let reachable = reachability.clone();
+    manager.checks().readiness("vault", move || reachable.check());
+    manager.task("vault", reachability.run(vault.clone(), Arc::clone(&bindings), queue.clone()));
+
+    let feed = Feed { bindings: Arc::clone(&bindings), queue: queue.clone() };
+    watch_all(&mut manager, &kubernetes, &config, &feed);
+
+    let instance = match &config.instance {
+        Some(instance) => instance.clone(),
+        None => cluster_identity(&kubernetes).await,
+    };
+    let store = Store::new(vault, counts.clone(), &instance);
+    let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
+    let pusher = Pusher {
+        client: kubernetes.clone(),
+        store: store.clone(),
+        ledger: Ledger::new(kubernetes),
+        orphans: orphans.clone(),
+        events,
+        bindings,
+        queue: queue.clone(),
+        metrics: counts.clone(),
+        digest_key: DigestKey::new(rand::random()),
+        policy: Policy {
+            cluster: Some(config.cluster_name).filter(|name| !name.is_empty()),
+            rules: config.allow_path,
+            deletion: config.default_deletion_policy,
+            existing: config.existing,
+            binary: config.binary,
+            deadline: config.finalizer_deadline,
+            namespace_deadline: config.terminating_namespace_deadline,
+        },
+    };
+    let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers()).workers(config.workers.into());
+    manager.controller("push", controller);
+    manager.task("orphans", orphans::keep_clearing(orphans, store, counts));
+    Ok(manager)
+}
+
+/// Watches each kind that takes part, and Secrets in any case: workloads are woken by them. The kinds that the original does not know
+/// may be missing in its role; then they are left out.
+fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) {
+    let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
+    for &kind in config.kinds.iter().filter(|kind| **kind != Kind::Secret) {
+        let (events, health) = watch::events::<Workload>(client.clone(), &kind, &options);
+        let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().workloads(kind, events));
+        let name = format!("{}-watch", kind.plural());
+        if kind.is_original() {
+            manager.checks().readiness(name.clone(), move || health.check());
+            manager.task(name, follow);
+        } else {
+            manager.task(name, optional::once_allowed(client.clone(), kind, config.namespace.clone(), follow));
+        }
+    }
+    let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &options);
+    manager.checks().readiness("secrets-watch", move || health.check());
+    let take_part = config.kinds.contains(&Kind::Secret);
+    manager.task("secrets-watch", feed.clone().secrets(take_part, secrets));
+}
+
+/// What tells this cluster from all others. Where it may not be asked for, all that do not know are one.
+async fn cluster_identity(client: &Client) -> String {
+    let namespaces = Api::<Namespace>::all(client.clone());
+    match namespaces.get_metadata(CLUSTER_IDENTITY).await {
+        Ok(namespace) => namespace.metadata.uid.unwrap_or_else(|| Owner::SOME_INSTANCE.to_owned()),
+        Err(error) => {
+            tracing::warn!(
+                "cannot tell this cluster from others that may use the same Vault: {}. Allow the service account to get the namespace \
+                 {CLUSTER_IDENTITY}, or give each installation a name with --instance",
+                in_one_line(&error)
+            );
+            Owner::SOME_INSTANCE.to_owned()
+        }
+    }
+}

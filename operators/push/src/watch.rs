@@ -1,0 +1,168 @@
+//! From watches to bindings, and from bindings to work.
+//!
+//! Every workload and every Secret of the cluster passes through here, a Secret as metadata alone; what does not concern us leaves no trace.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    pin::pin,
+    sync::Arc,
+};
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::Secret;
+use konverge_runtime::{Priority, Queue, watch::Event};
+use kube::core::{ObjectMeta, PartialObjectMeta};
+
+use crate::{
+    annotations::{Asked, FINALIZER, STATUS, asked},
+    bindings::{Asking, Bindings, Push, Shown},
+    desired::Wanted,
+    object::{Kind, ObjectRef, SecretRef},
+    record::Record,
+    workload::Workload,
+};
+
+/// Why an object is looked at: it changed.
+pub const OBJECT: &str = "object";
+/// A Secret that it names changed.
+pub const SECRET: &str = "secret";
+/// A path that it wants has become free.
+pub const WAITED: &str = "path-released";
+/// Vault serves again.
+pub const RECOVERED: &str = "vault-recovered";
+
+/// Keeps the bindings as the watches show them.
+#[derive(Clone)]
+pub struct Feed {
+    /// What to keep.
+    pub bindings: Arc<Bindings>,
+    /// Where work is left.
+    pub queue: Queue<ObjectRef>,
+}
+
+impl Feed {
+    /// Follows the workloads of one kind, as long as there are events.
+    pub async fn workloads(self, kind: Kind, events: impl Stream<Item = Event<Workload>>) {
+        let mut events = pin!(events);
+        let mut listed = HashSet::new();
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(object) => listed.extend(self.show_workload(kind, object)),
+                Event::InitDone => self.wake(self.bindings.retain(kind, &std::mem::take(&mut listed)), WAITED),
+                Event::Apply(object) => drop(self.show_workload(kind, object)),
+                Event::Delete(object) => self.forget(kind, &object.metadata),
+            }
+        }
+    }
+
+    /// Follows the Secrets, as long as there are events. Unless `take_part`, they are only looked at for the sake of workloads.
+    pub async fn secrets(self, take_part: bool, events: impl Stream<Item = Event<PartialObjectMeta<Secret>>>) {
+        let mut events = pin!(events);
+        let (mut listed, mut secrets) = (HashSet::new(), HashSet::new());
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init => {
+                    listed.clear();
+                    secrets.clear();
+                }
+                Event::InitApply(object) => {
+                    // Of those that nobody uses, not even the name is kept.
+                    secrets.extend(secret(&object.metadata).filter(|secret| self.bindings.is_used(secret)));
+                    listed.extend(self.show_secret(take_part, object));
+                }
+                Event::InitDone => {
+                    self.wake(self.bindings.retain(Kind::Secret, &std::mem::take(&mut listed)), WAITED);
+                    self.wake(self.bindings.secrets_are(&std::mem::take(&mut secrets)), SECRET);
+                }
+                Event::Apply(object) => drop(self.show_secret(take_part, object)),
+                Event::Delete(object) => {
+                    self.forget(Kind::Secret, &object.metadata);
+                    if let Some(secret) = secret(&object.metadata) {
+                        self.wake(self.bindings.secret_is(&secret, None), SECRET);
+                    }
+                }
+            }
+        }
+    }
+
+    fn show_workload(&self, kind: Kind, object: Workload) -> Option<ObjectRef> {
+        let Workload { metadata, references } = object;
+        self.show(kind, metadata, |asked, _| {
+            Wanted::of_workload(&asked.selection, &references, asked.image_pull_secrets)
+        })
+    }
+
+    fn show_secret(&self, take_part: bool, object: PartialObjectMeta<Secret>) -> Option<ObjectRef> {
+        let secret = secret(&object.metadata)?;
+        let version = object.metadata.resource_version.clone();
+        let key = take_part
+            .then(|| self.show(Kind::Secret, object.metadata, |asked, name| Wanted::of_secret(&asked.selection, name)))
+            .flatten();
+        self.wake(self.bindings.secret_is(&secret, version.as_deref()), SECRET);
+        key
+    }
+
+    /// Returns which object it is if it concerns us.
+    fn show(&self, kind: Kind, metadata: ObjectMeta, wanted: impl FnOnce(&Asked, &str) -> Wanted) -> Option<ObjectRef> {
+        let key = key(kind, &metadata)?;
+        let Some(shown) = shown(&key, metadata, wanted) else {
+            self.wake(self.bindings.remove(&key), WAITED);
+            return None;
+        };
+        if self.bindings.show(shown) {
+            self.queue.add(key.clone(), Priority::Normal, OBJECT);
+        }
+        Some(key)
+    }
+
+    fn forget(&self, kind: Kind, metadata: &ObjectMeta) {
+        if let Some(key) = key(kind, metadata) {
+            self.wake(self.bindings.remove(&key), WAITED);
+        }
+    }
+
+    /// Before all others, since somebody waits for it.
+    fn wake(&self, keys: Vec<ObjectRef>, reason: &'static str) {
+        for key in keys {
+            self.queue.add(key, Priority::High, reason);
+        }
+    }
+}
+
+/// What an object is to us; nothing if it does not concern us.
+fn shown(key: &ObjectRef, metadata: ObjectMeta, wanted: impl FnOnce(&Asked, &str) -> Wanted) -> Option<Shown> {
+    let annotations: BTreeMap<String, String> = metadata.annotations.unwrap_or_default();
+    let uid = metadata.uid?;
+    let asking = match asked(&annotations) {
+        None => Asking::Nothing,
+        Some(Err(invalid)) => Asking::Invalid(Arc::new(invalid)),
+        Some(Ok(asked)) => {
+            let wanted = wanted(&asked, &key.name);
+            Asking::Push(Arc::new(Push { asked, wanted }))
+        }
+    };
+    let finalizer = metadata.finalizers.iter().flatten().any(|known| known == FINALIZER);
+    // That of a copy is another object's.
+    let record = annotations.get(STATUS).filter(|text| Record::read(text, &uid).is_some()).cloned();
+    if asking == Asking::Nothing && !finalizer && record.is_none() {
+        return None;
+    }
+    Some(Shown {
+        key: key.clone(),
+        uid,
+        version: metadata.resource_version.unwrap_or_default(),
+        asking,
+        deleting: metadata.deletion_timestamp.map(|time| time.0),
+        finalizer,
+        record,
+    })
+}
+
+fn key(kind: Kind, metadata: &ObjectMeta) -> Option<ObjectRef> {
+    Some(ObjectRef { kind, namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
+}
+
+fn secret(metadata: &ObjectMeta) -> Option<SecretRef> {
+    Some(SecretRef { namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
+}

@@ -1,0 +1,148 @@
+//! What is in the cluster comes to Vault, and no more often than it changes.
+
+use konverge_push::object::Kind;
+use serde_json::json;
+
+use crate::world::{QUIET, World};
+
+#[tokio::test]
+async fn w1_a_secret_settles_with_one_version_and_its_rotation_is_one_more() {
+    let world = World::new().await;
+    let path = world.path("db");
+    let _operator = world.operator(&[]).await;
+    world.secret("db", &[("user", "u"), ("password", "p")], json!({ "vault-sync.io/path": path })).await;
+    world.holds(&path, &[("password", "p"), ("user", "u")]).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    let writes = world.writes_during(tokio::time::sleep(QUIET)).await;
+    assert!(writes.is_empty(), "{writes:?}");
+    assert_eq!(world.versions(&path).await, 1);
+    world.rotate("db", &[("password", "q")]).await;
+    world.holds(&path, &[("password", "q"), ("user", "u")]).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    assert_eq!(world.versions(&path).await, 2);
+    let record = world.record(Kind::Secret, "db").await.unwrap();
+    assert_eq!(record["paths"][&path]["version"], 2, "{record}");
+}
+
+#[tokio::test]
+async fn w2_a_rotated_secret_reaches_every_kind_of_workload_that_uses_it() {
+    let world = World::new().await;
+    world.secret("db", &[("user", "u")], json!({})).await;
+    let kinds = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet, Kind::CronJob, Kind::Job];
+    let _operator = world.operator(&[]).await;
+    for kind in kinds {
+        let path = world.path(kind.plural());
+        world.workload(kind, "app", &["db"], json!({ "vault-sync.io/path": path })).await;
+    }
+    for kind in kinds {
+        world.holds(&format!("{}/db", world.path(kind.plural())), &[("user", "u")]).await;
+    }
+    world.rotate("db", &[("user", "v")]).await;
+    for kind in kinds {
+        let path = format!("{}/db", world.path(kind.plural()));
+        world.holds(&path, &[("user", "v")]).await;
+        assert_eq!(world.versions(&path).await, 2);
+    }
+}
+
+#[tokio::test]
+async fn w9_restarts_and_scaling_write_nothing() {
+    let world = World::new().await;
+    let path = world.path("app");
+    world.secret("db", &[("user", "u")], json!({})).await;
+    world.workload(Kind::Deployment, "app", &["db"], json!({ "vault-sync.io/path": path })).await;
+    let operator = world.operator(&[]).await;
+    world.holds(&format!("{path}/db"), &[("user", "u")]).await;
+    world.says(Kind::Deployment, "app", "Synced").await;
+    operator.stop().await;
+    let writes = world
+        .writes_during(async {
+            for _ in 0..5 {
+                let operator = world.operator(&[]).await;
+                tokio::time::sleep(QUIET / 3).await;
+                operator.stop().await;
+            }
+        })
+        .await;
+    assert!(writes.is_empty(), "{writes:?}");
+    let operator = world.operator(&[]).await;
+    for replicas in 1..20 {
+        world.annotate(Kind::Deployment, "app", json!({ "example.com/replicas": replicas.to_string() })).await;
+    }
+    tokio::time::sleep(QUIET).await;
+    operator.stop().await;
+    assert_eq!(world.versions(&format!("{path}/db")).await, 1);
+}
+
+#[tokio::test]
+async fn w10_what_is_edited_or_deleted_in_vault_is_put_right_within_the_interval() {
+    let world = World::new().await;
+    let (whole, chosen) = (world.path("whole"), world.path("chosen"));
+    let secrets = json!([{ "name": "db", "keys": ["user"], "prefix": "db_" }]).to_string();
+    let _operator = world.operator(&[]).await;
+    world.secret("db", &[("user", "u")], json!({ "vault-sync.io/path": whole, "vault-sync.io/sync-now": "1" })).await;
+    let annotations = json!({ "vault-sync.io/path": chosen, "vault-sync.io/secrets": secrets });
+    world.workload(Kind::Deployment, "app", &[], annotations).await;
+    world.holds(&whole, &[("user", "u")]).await;
+    world.holds(&chosen, &[("db_user", "u")]).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    world.says(Kind::Deployment, "app", "Synced").await;
+    world.write(&whole, &[("user", "edited")]).await;
+    let location = world.locate(&chosen).await;
+    world.vault.delete(&location, konverge_vault::Deletion::Soft).await.unwrap();
+    // The shortest interval is 30 s; asking for a look goes the same way and is quicker.
+    world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/sync-now": "2" })).await;
+    world.annotate(Kind::Deployment, "app", json!({ "vault-sync.io/sync-now": "2" })).await;
+    world.holds(&whole, &[("user", "u")]).await;
+    world.holds(&chosen, &[("db_user", "u")]).await;
+}
+
+#[tokio::test]
+async fn w13_binary_values_come_back_as_they_were() {
+    let world = World::new().await;
+    let path = world.path("keys");
+    let _operator = world.operator(&[]).await;
+    let annotations = json!({ "metadata": { "annotations": { "vault-sync.io/path": path } }, "data": { "der": "/u0A/w==" } });
+    world.apply(Kind::Secret, "keys", annotations).await;
+    world.holds(&path, &[("der", "/u0A/w==")]).await;
+    let told = world.event("keys", "ValuesEncoded").await;
+    assert!(told.contains("base64") && told.contains("der"), "{told}");
+    world.annotate(Kind::Secret, "keys", json!({ "vault-sync.io/binary": "refuse" })).await;
+    let told = world.says(Kind::Secret, "keys", "BinaryValue").await;
+    assert!(told.contains("\"der\"") && told.contains("vault-sync.io/binary: base64"), "{told}");
+    assert_eq!(world.versions(&path).await, 1);
+}
+
+#[tokio::test]
+async fn w15_what_is_missing_blocks_nothing_else_and_wakes_when_it_comes() {
+    let world = World::new().await;
+    let path = world.path("app");
+    world.secret("db", &[("user", "u")], json!({})).await;
+    let container = json!({ "envFrom": [
+        { "secretRef": { "name": "db" } },
+        { "secretRef": { "name": "late" } },
+        { "secretRef": { "name": "never", "optional": true } },
+    ] });
+    let _operator = world.operator(&[]).await;
+    world.workload_of(Kind::Deployment, "app", container, json!({ "vault-sync.io/path": path })).await;
+    world.holds(&format!("{path}/db"), &[("user", "u")]).await;
+    let told = world.says(Kind::Deployment, "app", "SecretNotFound").await;
+    assert!(told.contains("\"late\"") && !told.contains("never"), "{told}");
+    world.secret("late", &[("a", "b")], json!({})).await;
+    world.holds(&format!("{path}/late"), &[("a", "b")]).await;
+    world.says(Kind::Deployment, "app", "Synced").await;
+}
+
+#[tokio::test]
+async fn w4_every_mount_and_version_is_found_out() {
+    let world = World::new().await;
+    let _operator = world.operator(&[]).await;
+    let name = &world.namespace;
+    for (secret, path) in [("a", format!("kv/data/{name}/a")), ("b", format!("kv/{name}/b")), ("c", format!("old/{name}/c"))] {
+        world.secret(secret, &[("k", "v")], json!({ "vault-sync.io/path": path })).await;
+        world.holds(&path, &[("k", "v")]).await;
+        world.says(Kind::Secret, secret, "Synced").await;
+    }
+    world.rotate("c", &[("k", "w")]).await;
+    world.holds(&format!("old/{name}/c"), &[("k", "w")]).await;
+}

@@ -1,0 +1,6 @@
+//! The operator between a real API server and a real Vault.
+
+mod clearing;
+mod following;
+mod owning;
+mod world;

@@ -1,0 +1,100 @@
+//! Whose a path is, and who may have it.
+
+use konverge_push::object::Kind;
+use serde_json::json;
+
+use crate::world::{QUIET, World};
+
+#[tokio::test]
+async fn w5_paths_beyond_the_platforms_boundaries_are_refused() {
+    let world = World::new().await;
+    let _operator = world.operator(&["--allow-path", "*=secret/data/{namespace}/*"]).await;
+    for (name, path, state) in [
+        ("climbing", format!("{}/../../sys/raw", world.path("a")), "InvalidPath"),
+        ("system", "sys/policies/acl/a".to_owned(), "InvalidPath"),
+        ("token", "auth/token/create".to_owned(), "InvalidPath"),
+        ("empty", format!("secret/data//{}", world.namespace), "InvalidPath"),
+        ("foreign", "secret/data/another-team/db".to_owned(), "PathNotAllowed"),
+        ("sideways", "secret/another-team/db".to_owned(), "PathNotAllowed"),
+    ] {
+        world.secret(name, &[("k", "v")], json!({ "vault-sync.io/path": path })).await;
+        let told = world.says(Kind::Secret, name, state).await;
+        assert!(told.contains("Vault stays as it is"), "{told}");
+        let object = world.api(Kind::Secret).get_metadata(name).await.unwrap();
+        assert!(object.metadata.finalizers.unwrap_or_default().is_empty(), "nothing is to be cleared for {name}");
+    }
+    assert_eq!(world.read("secret/data/another-team/db").await, None);
+    world.secret("own", &[("k", "v")], json!({ "vault-sync.io/path": world.path("own") })).await;
+    world.holds(&world.path("own"), &[("k", "v")]).await;
+}
+
+#[tokio::test]
+async fn w7_of_two_owners_one_has_the_path_and_the_other_says_so() {
+    let world = World::new().await;
+    let path = world.path("shared");
+    let _operator = world.operator(&[]).await;
+    world.secret("first", &[("from", "first")], json!({ "vault-sync.io/path": path })).await;
+    world.says(Kind::Secret, "first", "Synced").await;
+    world.secret("second", &[("from", "second")], json!({ "vault-sync.io/path": path })).await;
+    let told = world.says(Kind::Secret, "second", "OwnedByAnother").await;
+    assert!(told.contains(&format!("Secret {}/first", world.namespace)), "{told}");
+    tokio::time::sleep(QUIET).await;
+    world.holds(&path, &[("from", "first")]).await;
+    assert_eq!(world.versions(&path).await, 1);
+    world.delete(Kind::Secret, "second").await;
+    world.gone(Kind::Secret, "second").await;
+    world.holds(&path, &[("from", "first")]).await;
+    let marks = world.marks(&path).await;
+    assert_eq!(marks["vault-sync.io/owner"], format!("{}/Secret/first", world.namespace));
+}
+
+#[tokio::test]
+async fn w7_a_path_that_becomes_free_goes_to_who_waited() {
+    let world = World::new().await;
+    let path = world.path("shared");
+    let _operator = world.operator(&[]).await;
+    world.secret("first", &[("from", "first")], json!({ "vault-sync.io/path": path })).await;
+    world.says(Kind::Secret, "first", "Synced").await;
+    world.secret("second", &[("from", "second")], json!({ "vault-sync.io/path": path })).await;
+    world.says(Kind::Secret, "second", "OwnedByAnother").await;
+    world.delete(Kind::Secret, "first").await;
+    world.gone(Kind::Secret, "first").await;
+    world.holds(&path, &[("from", "second")]).await;
+    world.says(Kind::Secret, "second", "Synced").await;
+}
+
+#[tokio::test]
+async fn w22_two_installations_do_not_fight() {
+    let world = World::new().await;
+    let path = world.path("shared");
+    world.secret("db", &[("from", "one")], json!({ "vault-sync.io/path": path })).await;
+    let one = world.operator(&["--instance", "one"]).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    one.stop().await;
+    world.rotate("db", &[("from", "two")]).await;
+    let _two = world.operator(&["--instance", "two"]).await;
+    let told = world.says(Kind::Secret, "db", "OwnedByAnother").await;
+    assert!(told.contains("installation one"), "{told}");
+    assert_eq!(world.versions(&path).await, 1);
+}
+
+#[tokio::test]
+async fn w7_what_was_there_before_is_taken_over_or_left_as_the_object_says() {
+    let world = World::new().await;
+    let _operator = world.operator(&[]).await;
+    let (kept, taken) = (world.path("kept"), world.path("taken"));
+    for path in [&kept, &taken] {
+        world.write(path, &[("by", "hand")]).await;
+    }
+    let refuse = json!({ "vault-sync.io/path": kept, "vault-sync.io/existing": "refuse" });
+    world.secret("kept", &[("k", "v")], refuse).await;
+    let told = world.says(Kind::Secret, "kept", "ExistsAlready").await;
+    assert!(told.contains("vault-sync.io/existing: adopt"), "{told}");
+    world.holds(&kept, &[("by", "hand")]).await;
+    world.secret("taken", &[("k", "v")], json!({ "vault-sync.io/path": taken })).await;
+    world.holds(&taken, &[("k", "v")]).await;
+    assert!(world.event("taken", "Adopted").await.contains(&taken));
+    world.delete(Kind::Secret, "kept").await;
+    world.gone(Kind::Secret, "kept").await;
+    world.holds(&kept, &[("by", "hand")]).await;
+}

@@ -1,0 +1,295 @@
+//! An operator in this process between a real API server and a real Vault, and people who use both.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use konverge_core::SecretValue;
+use konverge_push::{object::Kind, run::assemble};
+use konverge_runtime::Metrics;
+use konverge_testkit::{AuditEntry, ControlPlane, Options, VaultOptions, VaultServer};
+use konverge_vault::{Content, Credential, Expected, Field, Found, Limits, Location, Login, SecretPath, Vault, VaultConfig};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams},
+    core::DynamicObject,
+};
+use serde_json::{Value, json};
+use tokio::{sync::OnceCell, task::JoinHandle, time::Instant};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Far longer than anything here takes.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// What is at rest for so long does not oscillate.
+pub(crate) const QUIET: Duration = Duration::from_secs(3);
+
+/// One for all tests of this binary; it ends with the process. It is ours even when a cluster is named: a test reads its audit log.
+pub(crate) async fn control_plane() -> &'static ControlPlane {
+    static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::ours()).await.unwrap() }).await
+}
+
+/// One for all tests that do it no harm; each has paths of its own.
+async fn shared_vault() -> &'static VaultServer {
+    static VAULT: OnceCell<VaultServer> = OnceCell::const_new();
+    VAULT
+        .get_or_init(|| async {
+            let vault = VaultServer::start(VaultOptions::default()).await.unwrap();
+            for (path, version) in [("secret", 2), ("kv", 2), ("old", 1)] {
+                vault.mount_kv(path, version).await.unwrap();
+            }
+            vault
+        })
+        .await
+}
+
+/// A namespace, paths in Vault, and a person with both.
+pub(crate) struct World {
+    pub(crate) namespace: String,
+    pub(crate) client: Client,
+    /// An administrator of Vault.
+    pub(crate) vault: Vault,
+    pub(crate) server: &'static VaultServer,
+}
+
+/// An operator that runs until it is dropped or stopped.
+pub(crate) struct Operator {
+    pub(crate) metrics: Metrics,
+    shutdown: DropGuard,
+    running: JoinHandle<()>,
+}
+
+impl Operator {
+    /// Stops it and waits for its end.
+    pub(crate) async fn stop(self) {
+        drop(self.shutdown);
+        self.running.await.unwrap();
+    }
+}
+
+pub(crate) fn vault_config(server: &VaultServer, token: &str) -> VaultConfig {
+    let token = Credential::value(SecretValue::from(token.to_owned()));
+    let limits = Limits { deadline: Duration::from_secs(5), ..Limits::default() };
+    VaultConfig::new(server.address(), Login::Token(token)).unwrap().limits(limits)
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let control_plane = control_plane().await;
+        let server = shared_vault().await;
+        let namespace = control_plane.namespace("push").await.unwrap();
+        let vault = Vault::new(&vault_config(server, server.root_token()));
+        Self { namespace, client: control_plane.admin_client().await.unwrap(), vault, server }
+    }
+
+    /// Starts an operator for this world's namespace.
+    pub(crate) async fn operator(&self, arguments: &[&str]) -> Operator {
+        let vault = Vault::new(&vault_config(self.server, self.server.root_token()));
+        self.operator_with(vault, arguments).await
+    }
+
+    pub(crate) async fn operator_with(&self, vault: Vault, arguments: &[&str]) -> Operator {
+        let kubeconfig = control_plane().await.kubeconfig().to_str().unwrap();
+        let common = ["vault-sync-operator", "--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "0"];
+        let rest = ["--namespace", &self.namespace, "--kubeconfig", kubeconfig];
+        let given = [&common, rest.as_slice(), arguments].concat();
+        let config = konverge_push::config::arguments(given.iter().map(Into::into));
+        let manager = assemble(config, vault).await.unwrap();
+        let (metrics, shutdown) = (manager.metrics().clone(), manager.shutdown());
+        let running = tokio::spawn(async { manager.run().await.unwrap() });
+        Operator { metrics, shutdown: CancellationToken::drop_guard(shutdown), running }
+    }
+
+    /// A path of this test alone.
+    pub(crate) fn path(&self, rest: &str) -> String {
+        format!("secret/data/{}/{rest}", self.namespace)
+    }
+
+    pub(crate) fn api(&self, kind: Kind) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, &kind.resource())
+    }
+
+    /// Applies what a person would.
+    pub(crate) async fn apply(&self, kind: Kind, name: &str, mut object: Value) {
+        object["apiVersion"] = kind.api_version().into();
+        object["kind"] = kind.name().into();
+        object["metadata"]["name"] = name.into();
+        self.api(kind).patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
+    }
+
+    /// A Secret with these values and annotations.
+    pub(crate) async fn secret(&self, name: &str, data: &[(&str, &str)], annotations: Value) {
+        let data: BTreeMap<_, _> = data.iter().copied().collect();
+        self.apply(Kind::Secret, name, json!({ "metadata": { "annotations": annotations }, "stringData": data })).await;
+    }
+
+    /// Changes values of a Secret, as `kubectl patch` does.
+    pub(crate) async fn rotate(&self, name: &str, data: &[(&str, &str)]) {
+        let data: BTreeMap<_, _> = data.iter().copied().collect();
+        let patch = Patch::Merge(json!({ "stringData": data }));
+        self.api(Kind::Secret).patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// A workload whose pods use these Secrets by `envFrom`.
+    pub(crate) async fn workload(&self, kind: Kind, name: &str, secrets: &[&str], annotations: Value) {
+        let sources: Vec<_> = secrets.iter().map(|name| json!({ "secretRef": { "name": name } })).collect();
+        self.workload_of(kind, name, json!({ "envFrom": sources }), annotations).await;
+    }
+
+    /// A workload with a container like this.
+    pub(crate) async fn workload_of(&self, kind: Kind, name: &str, mut container: Value, annotations: Value) {
+        container["name"] = "main".into();
+        container["image"] = "example.com/app".into();
+        let labels = json!({ "app": name });
+        let pod = json!({ "metadata": { "labels": labels }, "spec": { "containers": [container] } });
+        let spec = match kind {
+            Kind::Job => {
+                let mut pod = pod;
+                pod["spec"]["restartPolicy"] = "Never".into();
+                json!({ "suspend": true, "template": pod })
+            }
+            Kind::CronJob => {
+                let mut pod = pod;
+                pod["spec"]["restartPolicy"] = "Never".into();
+                json!({ "schedule": "@yearly", "suspend": true, "jobTemplate": { "spec": { "template": pod } } })
+            }
+            Kind::StatefulSet => {
+                json!({ "serviceName": name, "selector": { "matchLabels": labels }, "template": pod })
+            }
+            _ => json!({ "selector": { "matchLabels": labels }, "template": pod }),
+        };
+        self.apply(kind, name, json!({ "metadata": { "annotations": annotations }, "spec": spec })).await;
+    }
+
+    /// Sets annotations, or removes those that are `null`.
+    pub(crate) async fn annotate(&self, kind: Kind, name: &str, annotations: Value) {
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+        self.api(kind).patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    pub(crate) async fn delete(&self, kind: Kind, name: &str) {
+        self.api(kind).delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Waits until there is no such object.
+    pub(crate) async fn gone(&self, kind: Kind, name: &str) {
+        until(&format!("{} {name} is gone", kind.name()), async || {
+            match self.api(kind).get_metadata_opt(name).await.unwrap() {
+                None => Ok(()),
+                Some(object) => Err(format!("{:?}", object.metadata.finalizers)),
+            }
+        })
+        .await;
+    }
+
+    pub(crate) async fn locate(&self, path: &str) -> Location {
+        self.vault.locate(&SecretPath::parse(path).unwrap()).await.unwrap()
+    }
+
+    /// What is at a path; nothing if nothing is, or if it is deleted.
+    pub(crate) async fn read(&self, path: &str) -> Option<BTreeMap<String, String>> {
+        let text = |field: &Field| String::from_utf8_lossy(field.bytes()).into_owned();
+        match self.vault.read(&self.locate(path).await).await.unwrap() {
+            Found::Live(secret) => {
+                Some(secret.content.iter().map(|(key, field)| (key.to_owned(), text(field))).collect())
+            }
+            Found::Absent | Found::Deleted(_) => None,
+        }
+    }
+
+    /// Somebody writes in Vault.
+    pub(crate) async fn write(&self, path: &str, fields: &[(&str, &str)]) {
+        let content: Content =
+            fields.iter().map(|(key, value)| ((*key).to_owned(), SecretValue::from((*value).to_owned()))).collect();
+        self.vault.write(&self.locate(path).await, &content, Expected::Any).await.unwrap();
+    }
+
+    /// Waits until the path holds exactly this.
+    pub(crate) async fn holds(&self, path: &str, expected: &[(&str, &str)]) {
+        let expected: BTreeMap<String, String> =
+            expected.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+        until(&format!("{path} holds {expected:?}"), async || {
+            let held = self.read(path).await;
+            if held.as_ref() == Some(&expected) { Ok(()) } else { Err(format!("{held:?}")) }
+        })
+        .await;
+    }
+
+    /// Waits until nothing can be read there.
+    pub(crate) async fn is_deleted(&self, path: &str) {
+        until(&format!("{path} is deleted"), async || match self.read(path).await {
+            None => Ok(()),
+            Some(held) => Err(format!("{:?}", held.keys())),
+        })
+        .await;
+    }
+
+    /// How many versions were written at a path.
+    pub(crate) async fn versions(&self, path: &str) -> u64 {
+        let location = self.locate(path).await;
+        self.vault.metadata(&location).await.unwrap().map_or(0, |metadata| metadata.current_version)
+    }
+
+    /// The custom metadata of a path.
+    pub(crate) async fn marks(&self, path: &str) -> BTreeMap<String, String> {
+        let location = self.locate(path).await;
+        self.vault.metadata(&location).await.unwrap().map(|metadata| metadata.custom_metadata).unwrap_or_default()
+    }
+
+    /// The record on an object.
+    pub(crate) async fn record(&self, kind: Kind, name: &str) -> Option<Value> {
+        let object = self.api(kind).get_metadata_opt(name).await.unwrap()?;
+        serde_json::from_str(object.metadata.annotations?.get("vault-sync.io/status")?).ok()
+    }
+
+    /// Waits until the object says so of itself; gives the message that goes with it.
+    pub(crate) async fn says(&self, kind: Kind, name: &str, state: &str) -> String {
+        until(&format!("{} {name} is {state}", kind.name()), async || {
+            let record = self.record(kind, name).await.ok_or("no record")?;
+            if record["state"] == state {
+                Ok(record["message"].as_str().unwrap_or_default().to_owned())
+            } else {
+                Err(record.to_string())
+            }
+        })
+        .await
+    }
+
+    /// Waits for an event with this reason; gives its text.
+    pub(crate) async fn event(&self, name: &str, reason: &str) -> String {
+        let api: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        until(&format!("{name} has an event {reason}"), async || {
+            let events = api.list(&kube::api::ListParams::default()).await.unwrap().items;
+            let seen: Vec<_> = events.iter().filter_map(|event| event.reason.clone()).collect();
+            let is_it = |event: &&k8s_openapi::api::events::v1::Event| {
+                event.reason.as_deref() == Some(reason)
+                    && event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name)
+            };
+            let found = events.iter().find(is_it).and_then(|event| event.note.clone());
+            found.ok_or_else(|| format!("{seen:?}"))
+        })
+        .await
+    }
+
+    /// Writes on objects of this world from now on until `during` is over, by whomever, except that events are made.
+    pub(crate) async fn writes_during(&self, during: impl Future<Output = ()>) -> Vec<AuditEntry> {
+        let log = control_plane().await.audit_log().unwrap().from_now().unwrap();
+        during.await;
+        log.catch_up(&self.client).await.unwrap();
+        let is_ours = |entry: &AuditEntry| {
+            entry.object_ref.namespace == self.namespace && entry.object_ref.resource != "events"
+        };
+        log.entries().unwrap().into_iter().filter(|entry| entry.is_mutating() && is_ours(entry)).collect()
+    }
+}
+
+/// Waits until it is so; says what was seen last if it never is.
+pub(crate) async fn until<T>(what: &str, mut is_so: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        match is_so().await {
+            Ok(value) => return value,
+            Err(seen) if Instant::now() >= deadline => panic!("not within {SOON:?}: {what}; seen last: {seen}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
