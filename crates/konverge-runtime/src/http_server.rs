@@ -56,7 +56,8 @@ impl HttpServer {
     /// Answers until dropped, with metrics unless they are served elsewhere.
     pub async fn serve(self, checks: Checks, metrics: Option<Metrics>) {
         let Some((listener, address)) = self.listener else { return std::future::pending().await };
-        tracing::info!(%address, metrics = metrics.is_some(), "serving health");
+        let what = if metrics.is_some() { "health and metrics" } else { "health" };
+        tracing::info!(%address, "serving {what}");
         let mut router = self.pages.merge(health::router(checks));
         if let Some(metrics) = metrics {
             router = router.route("/metrics", get(async move || metrics_server::scrape(&metrics)));
