@@ -1,7 +1,8 @@
 //! What a program is made of: tasks, controllers, checks, metrics, and one way to start and to stop.
 //!
 //! Starting: the addresses are bound ([`Manager::bind`], [`Manager::metrics_server`]); then the HTTP servers and the tasks run
-//! (watches, hubs, events); then the controllers, with a lease only once it is held. A standby runs all but the controllers, so its caches are warm.
+//! (watches, hubs, events); then the controllers and the leader's tasks, with a lease only once it is held. A standby runs all but
+//! those, so its caches are warm.
 //!
 //! Stopping, on SIGTERM, SIGINT, [`Manager::shutdown`] or a failure: readiness fails; the queues close and runs in flight end;
 //! the tasks are told to stop and end; the lease is released; the servers go. All of it within the grace period, after which
@@ -48,6 +49,8 @@ pub struct Manager {
     /// Cancelled once the controllers have ended.
     stop_tasks: CancellationToken,
     tasks: Vec<BoxedTask>,
+    /// Those that wait for the lease.
+    leader_tasks: Vec<BoxedTask>,
     controllers: Vec<ControllerTask>,
     elector: Option<Elector>,
 }
@@ -86,6 +89,7 @@ impl Manager {
             shutdown: CancellationToken::new(),
             stop_tasks: CancellationToken::new(),
             tasks: Vec::new(),
+            leader_tasks: Vec::new(),
             controllers: Vec::new(),
             elector: None,
         })
@@ -183,6 +187,16 @@ impl Manager {
         self.tasks.push(Box::pin(guarded(name.into(), stop, task)));
     }
 
+    /// Like [`task`](Self::task), for what only one replica may do: it begins once we lead, as controllers do, or at once where there is no
+    /// election. A lease that is lost drops it where it is; told to stop, it is dropped while we still lead.
+    pub fn leader_task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop_tasks.clone();
+        let until = stop.clone();
+        self.leader_tasks.push(Box::pin(guarded(name.into(), stop, async move {
+            until.run_until_cancelled(task).await;
+        })));
+    }
+
     /// Runs a controller, with a lease only while leading. A worker that is stuck fails the liveness check of that name.
     pub fn controller<R: Reconciler>(&mut self, name: impl Into<Cow<'static, str>>, controller: Controller<R>) {
         let name = name.into();
@@ -227,6 +241,7 @@ impl Manager {
             shutdown,
             stop_tasks,
             tasks,
+            leader_tasks,
             controllers,
             elector,
         } = self;
@@ -258,6 +273,9 @@ impl Manager {
         let (runs, closers): (Vec<_>, Vec<_>) = controllers.into_iter().map(|task| (task.run, task.close)).unzip();
         let mut workers: JoinSet<_> =
             runs.into_iter().map(|run| gated(leadership.clone(), shutdown.clone(), run)).collect();
+        for task in leader_tasks {
+            others.spawn(gated(leadership.clone(), shutdown.clone(), task));
+        }
         up.set(true);
 
         let failed = tokio::select! {
@@ -302,7 +320,7 @@ impl Manager {
     }
 }
 
-/// Runs a controller from when we lead, or at once where there is no election; not at all if the shutdown comes first.
+/// Runs a controller or a task from when we lead, or at once where there is no election; not at all if the shutdown comes first.
 async fn gated(leadership: Option<Leadership>, shutdown: CancellationToken, run: BoxedTask) -> Result<(), RunError> {
     if let Some(mut leadership) = leadership
         && shutdown.run_until_cancelled(leadership.acquired()).await.is_none()
