@@ -1,31 +1,25 @@
 //! What the server proves its name with, and how that stays valid.
 
 mod changes;
-mod files;
 mod inject;
 mod material;
-mod pair;
 mod plan;
 mod self_made;
-mod slot;
 mod store;
 
 use std::{path::Path, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use konverge_tls::{Certificate, Reading, Slot};
+pub use konverge_tls::{FilesError, PairError};
 use kube::Client;
-use rustls::{RootCertStore, ServerConfig, crypto::ring, server::WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use tokio_util::sync::CancellationToken;
 
-use files::Files;
-pub use files::FilesError;
 pub use inject::Target;
-use pair::Pair;
-pub use pair::PairError;
 pub use plan::Lifetimes;
 pub use self_made::{Permissions, SelfMade};
-pub(crate) use slot::Slot;
 
 use crate::metrics::AdmissionMetrics;
 
@@ -40,28 +34,24 @@ pub struct Certificates {
 
 #[derive(Debug)]
 enum Keeper {
-    Nobody,
-    Files(Files),
+    Given(Certificate),
     SelfMade(Box<self_made::Keeper>),
 }
 
 impl Certificates {
     /// A chain, leaf first, and the leaf's key, both PEM, which are served until the end and never renewed.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, PairError> {
-        let slot = Slot::default();
-        slot.put(Pair::from_pem(certificate, key)?, &AdmissionMetrics::default());
-        Ok(Self { slot, keeper: Keeper::Nobody, callers: None })
+        Certificate::from_pem(certificate, key).map(Self::given)
     }
 
     /// From files of a chain, leaf first, and the leaf's key, both PEM. They are read now, and every 10 seconds while the server runs: what
     /// is new is served from the next handshake on, and what is broken is reported and leaves the old pair in service.
     pub fn from_files(certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, FilesError> {
-        let mut files = Files::new(certificate.as_ref(), key.as_ref());
-        let slot = Slot::default();
-        if let Some(pair) = files.changed()? {
-            slot.put(pair, &AdmissionMetrics::default());
-        }
-        Ok(Self { slot, keeper: Keeper::Files(files), callers: None })
+        Certificate::from_files(certificate, key).map(Self::given)
+    }
+
+    fn given(certificate: Certificate) -> Self {
+        Self { slot: certificate.slot(), keeper: Keeper::Given(certificate), callers: None }
     }
 
     /// Of the program's own, which needs neither cert-manager nor anybody's care. Nothing happens before the server runs; then the
@@ -73,11 +63,12 @@ impl Certificates {
 
     /// How often files are looked at, instead of every 10 seconds. Means nothing for certificates of the program's own, whose
     /// [`Lifetimes`] say it.
-    pub fn look_every(mut self, pause: Duration) -> Self {
-        if let Keeper::Files(files) = &mut self.keeper {
-            files.look_every(pause);
-        }
-        self
+    pub fn look_every(self, pause: Duration) -> Self {
+        let keeper = match self.keeper {
+            Keeper::Given(certificate) => Keeper::Given(certificate.look_every(pause)),
+            own @ Keeper::SelfMade(_) => own,
+        };
+        Self { keeper, ..self }
     }
 
     /// Answers only callers with a certificate of one of these authorities, given as PEM.
@@ -110,27 +101,24 @@ impl Certificates {
 
     /// How connections are secured.
     pub(crate) fn server_config(&self) -> Result<ServerConfig, rustls::Error> {
-        let provider = Arc::new(ring::default_provider());
-        let builder =
-            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-        let builder = match &self.callers {
-            None => builder.with_no_client_auth(),
-            Some(callers) => {
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(callers), provider).build();
-                builder.with_client_cert_verifier(verifier.map_err(|error| rustls::Error::General(error.to_string()))?)
-            }
-        };
-        let mut config = builder.with_cert_resolver(Arc::new(self.slot.clone()));
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(config)
+        self.slot.server_config(self.callers.as_ref(), &["h2", "http/1.1"])
     }
 
     /// Keeps the certificate valid until told to stop.
     pub(crate) async fn keep(self, metrics: AdmissionMetrics, stop: CancellationToken) {
-        self.slot.show(&metrics);
+        if let Some(ends) = self.slot.ends() {
+            metrics.certificate_ends(ends);
+        }
         match self.keeper {
-            Keeper::Nobody => {}
-            Keeper::Files(files) => files.keep(self.slot, metrics, stop).await,
+            Keeper::Given(certificate) => {
+                let told = move |reading| {
+                    metrics.certificate_read(matches!(reading, Reading::New(_)));
+                    if let Reading::New(ends) = reading {
+                        metrics.certificate_ends(ends);
+                    }
+                };
+                certificate.keep(told, stop).await;
+            }
             Keeper::SelfMade(keeper) => keeper.keep(self.slot, metrics, stop).await,
         }
     }

@@ -14,6 +14,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use konverge_tls::Slot;
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -25,7 +26,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use limits::Limits;
 use request::Answerer;
 
-use crate::{Certificates, RegistrationError, Webhooks, certificates::Slot, metrics::AdmissionMetrics};
+use crate::{Certificates, RegistrationError, Webhooks, metrics::AdmissionMetrics};
 
 /// How connections are secured.
 #[derive(Debug)]

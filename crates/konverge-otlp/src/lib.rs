@@ -123,7 +123,20 @@ fn trace_id(span: &Span) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use opentelemetry_sdk::trace::Sampler;
+    use tracing_subscriber::layer::SubscriberExt;
+
     use super::*;
+
+    #[test]
+    fn a_run_that_is_not_sampled_has_no_trace_to_lead_to() {
+        for (sampler, expected) in [(Sampler::AlwaysOn, true), (Sampler::AlwaysOff, false)] {
+            let tracer = SdkTracerProvider::builder().with_sampler(sampler).build().tracer("test");
+            let subscriber = tracing_subscriber::registry().with(tracing_opentelemetry::layer().with_tracer(tracer));
+            let id = tracing::subscriber::with_default(subscriber, || trace_id(&tracing::info_span!("reconcile")));
+            assert_eq!(id.is_some(), expected, "{id:?}");
+        }
+    }
 
     #[test]
     fn traces_go_below_the_endpoint() {

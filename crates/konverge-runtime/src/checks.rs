@@ -24,6 +24,15 @@ pub struct Checks {
 #[derive(Clone, Default)]
 struct CheckList(Arc<RwLock<Vec<(String, Check)>>>);
 
+/// Which question checks answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Whether a restart would help.
+    Live,
+    /// Whether the work is done.
+    Ready,
+}
+
 /// What a list of checks says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -84,19 +93,65 @@ impl Checks {
 
     /// Whether a restart would help.
     pub fn live(&self) -> Report {
-        self.liveness.report("healthz")
+        self.report(Kind::Live, &[])
     }
 
     /// Whether the work is done.
     pub fn ready(&self) -> Report {
-        let mut report = self.readiness.report("readyz");
-        for (name, state) in self.warnings.states() {
+        self.report(Kind::Ready, &[])
+    }
+
+    /// What all checks say but those that are excluded.
+    pub(crate) fn report(&self, kind: Kind, excluded: &[&str]) -> Report {
+        let (list, endpoint) = match kind {
+            Kind::Live => (&self.liveness, "healthz"),
+            Kind::Ready => (&self.readiness, "readyz"),
+        };
+        let mut unknown = excluded.to_vec();
+        let (mut passed, mut text) = (true, String::new());
+        for (name, state) in list.states() {
+            // Writing to a string cannot fail.
+            let _ = match state {
+                _ if excluded.contains(&name.as_str()) => writeln!(text, "[+]{name} excluded: ok"),
+                Ok(()) => writeln!(text, "[+]{name} ok"),
+                Err(why) => {
+                    passed = false;
+                    writeln!(text, "[-]{name} failed: {why}")
+                }
+            };
+            unknown.retain(|excluded| *excluded != name);
+        }
+        for name in unknown {
+            let _ = writeln!(text, "warn: there is no check {name:?} to exclude");
+        }
+        let _ = writeln!(text, "{endpoint} check {}", if passed { "passed" } else { "failed" });
+        for (name, state) in if kind == Kind::Ready { self.warnings.states() } else { Vec::new() } {
             if let Err(why) = state {
-                // Writing to a string cannot fail.
-                let _ = writeln!(report.text, "[!]{name}: {why}");
+                let _ = writeln!(text, "[!]{name}: {why}");
             }
         }
-        report
+        Report { passed, text }
+    }
+
+    /// What the checks of this name say, if there are any. A warning fails here, where it is asked for by its name.
+    pub(crate) fn report_of(&self, kind: Kind, name: &str) -> Option<Report> {
+        let states = match kind {
+            Kind::Live => self.liveness.states(),
+            Kind::Ready => [self.readiness.states(), self.warnings.states()].concat(),
+        };
+        let (mut known, mut passed, mut text) = (false, true, String::new());
+        for (_, state) in states.into_iter().filter(|(other, _)| other == name) {
+            known = true;
+            // Writing to a string cannot fail.
+            let _ = match state {
+                Ok(()) => writeln!(text, "[+]{name} ok"),
+                Err(why) => {
+                    passed = false;
+                    writeln!(text, "[-]{name} failed: {why}")
+                }
+            };
+        }
+        known.then_some(Report { passed, text })
     }
 }
 
@@ -108,22 +163,6 @@ impl CheckList {
     fn states(&self) -> Vec<(String, Result<(), String>)> {
         let checks = self.0.read().unwrap_or_else(PoisonError::into_inner);
         checks.iter().map(|(name, check)| (name.clone(), check())).collect()
-    }
-
-    fn report(&self, endpoint: &str) -> Report {
-        let (mut passed, mut text) = (true, String::new());
-        for (name, state) in self.states() {
-            // Writing to a string cannot fail.
-            let _ = match state {
-                Ok(()) => writeln!(text, "[+]{name} ok"),
-                Err(why) => {
-                    passed = false;
-                    writeln!(text, "[-]{name} failed: {why}")
-                }
-            };
-        }
-        let _ = writeln!(text, "{endpoint} check {}", if passed { "passed" } else { "failed" });
-        Report { passed, text }
     }
 }
 
@@ -157,5 +196,30 @@ mod tests {
         flag.set(true);
         assert!(checks.ready().passed);
         assert!(checks.live().passed);
+    }
+
+    #[test]
+    fn some_are_left_out_and_one_answers_for_itself() {
+        let checks = Checks::default();
+        checks.readiness("cache", || Err("not filled".to_owned()));
+        checks.readiness("always", || Ok(()));
+        checks.warning("certificate", || Err("expires".to_owned()));
+        checks.liveness("worker", || Err("stuck".to_owned()));
+        let text = |report: Report| (report.passed, report.text);
+        let line = "[+]cache excluded: ok\n[+]always ok\nreadyz check passed\n[!]certificate: expires\n";
+        assert_eq!(text(checks.report(Kind::Ready, &["cache"])), (true, line.to_owned()));
+        let (passed, said) = text(checks.report(Kind::Ready, &["worker"]));
+        assert!(!passed && said.contains("warn: there is no check \"worker\" to exclude\n"), "{said}");
+        for (kind, name, expected) in [
+            (Kind::Ready, "always", Some((true, "[+]always ok\n"))),
+            (Kind::Ready, "cache", Some((false, "[-]cache failed: not filled\n"))),
+            (Kind::Ready, "certificate", Some((false, "[-]certificate failed: expires\n"))),
+            (Kind::Ready, "worker", None),
+            (Kind::Live, "worker", Some((false, "[-]worker failed: stuck\n"))),
+            (Kind::Live, "always", None),
+        ] {
+            let said = checks.report_of(kind, name).map(text);
+            assert_eq!(said, expected.map(|(passed, said)| (passed, said.to_owned())), "{name}");
+        }
     }
 }

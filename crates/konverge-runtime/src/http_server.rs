@@ -1,57 +1,45 @@
 //! One address for the kubelet, for Prometheus and for people: `/healthz`, `/readyz`, `/metrics`, and `/debug/log` where there is a
-//! log filter to change.
+//! log filter to change. Metrics may have an address of their own instead, with TLS and for callers with a right to them:
+//! [`MetricsServer`].
 
+mod authentication;
+mod connections;
+mod health;
+mod listen;
 mod log;
+mod metrics_server;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use axum::{
-    Router,
-    extract::{RawQuery, State},
-    http::{StatusCode, header::CONTENT_TYPE},
-    response::{IntoResponse, Response},
-    routing::get,
-};
+use axum::{Router, http::header::CONTENT_TYPE, routing::get};
 use tokio::net::TcpListener;
 
-use crate::{
-    checks::{Checks, Report},
-    metrics::Metrics,
-    telemetry::LogFilter,
-};
+use crate::{checks::Checks, metrics::Metrics, telemetry::LogFilter};
 
-/// An address that is not available.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} for health and metrics; is another process using it? choose another address")]
-pub struct BindError {
-    /// What was asked for.
-    pub address: SocketAddr,
-    /// What the system said.
-    #[source]
-    pub source: std::io::Error,
-}
+pub use authentication::Authentication;
+pub use listen::{BindError, Listen, ListenError};
+pub(crate) use metrics_server::Bound as BoundMetricsServer;
+pub use metrics_server::{MetricsServer, MetricsServerError};
 
 /// A server that has its address but does not answer yet.
 pub struct HttpServer {
-    listener: TcpListener,
-    address: SocketAddr,
-    pages: Router<Shared>,
+    listener: Option<(TcpListener, SocketAddr)>,
+    pages: Router,
 }
 
 impl HttpServer {
     /// Takes the address; port 0 takes a free one.
-    pub async fn bind(address: SocketAddr) -> Result<Self, BindError> {
-        let bind = async {
-            let listener = TcpListener::bind(address).await?;
-            let address = listener.local_addr()?;
-            Ok(Self { listener, address, pages: Router::new() })
+    pub async fn bind(listen: Listen) -> Result<Self, BindError> {
+        let listener = match listen {
+            Listen::Nowhere => None,
+            Listen::At(address) => Some(listen::bind(address).await?),
         };
-        bind.await.map_err(|source| BindError { address, source })
+        Ok(Self { listener, pages: Router::new() })
     }
 
-    /// Where it listens.
+    /// Where it listens; port 0 says nowhere.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listener.as_ref().map_or((Ipv4Addr::UNSPECIFIED, 0).into(), |(_, address)| *address)
     }
 
     /// Answers `GET path` with the JSON that `page` writes. It must not wait.
@@ -65,44 +53,15 @@ impl HttpServer {
         self.pages = std::mem::take(&mut self.pages).merge(log::router(filter));
     }
 
-    /// Answers until dropped.
-    pub async fn serve(self, checks: Checks, metrics: Metrics) -> std::io::Result<()> {
-        let router = self
-            .pages
-            .route(
-                "/healthz",
-                get(|State((checks, _)): State<Shared>, query: RawQuery| async move { answer(checks.live(), &query) }),
-            )
-            .route(
-                "/readyz",
-                get(|State((checks, _)): State<Shared>, query: RawQuery| async move { answer(checks.ready(), &query) }),
-            )
-            .route("/metrics", get(|State((_, metrics)): State<Shared>| async move { scrape(&metrics) }))
-            .with_state((checks, metrics));
-        axum::serve(self.listener, router.into_make_service_with_connect_info::<SocketAddr>()).await
-    }
-}
-
-type Shared = (Checks, Metrics);
-
-/// Every line with `?verbose` or when something fails, else `ok`: as Kubernetes components answer.
-fn answer(report: Report, RawQuery(query): &RawQuery) -> Response {
-    let verbose = query
-        .as_deref()
-        .is_some_and(|query| query.split('&').any(|part| part == "verbose" || part.starts_with("verbose=")));
-    match (report.passed, verbose) {
-        (true, false) => (StatusCode::OK, "ok".to_owned()),
-        (true, true) => (StatusCode::OK, report.text),
-        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, report.text),
-    }
-    .into_response()
-}
-
-fn scrape(metrics: &Metrics) -> Response {
-    match metrics.encode() {
-        Ok(text) => {
-            ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+    /// Answers until dropped, with metrics unless they are served elsewhere.
+    pub async fn serve(self, checks: Checks, metrics: Option<Metrics>) {
+        let Some((listener, address)) = self.listener else { return std::future::pending().await };
+        let what = if metrics.is_some() { "health and metrics" } else { "health" };
+        tracing::info!(%address, "serving {what}");
+        let mut router = self.pages.merge(health::router(checks));
+        if let Some(metrics) = metrics {
+            router = router.route("/metrics", get(async move || metrics_server::scrape(&metrics)));
         }
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("cannot write the metrics: {error}")).into_response(),
+        connections::serve(listener, None, router).await;
     }
 }

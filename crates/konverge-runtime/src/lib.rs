@@ -17,6 +17,8 @@ pub mod queue;
 pub mod telemetry;
 pub mod watch;
 
+pub use konverge_tls as tls;
+
 pub use controller::{Action, Controller, Reconciler};
 pub use lease::LeaseOptions;
 pub use manager::Manager;

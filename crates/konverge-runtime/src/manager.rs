@@ -1,10 +1,11 @@
 //! What a program is made of: tasks, controllers, checks, metrics, and one way to start and to stop.
 //!
-//! Starting: the address is bound ([`Manager::bind`]); then the HTTP server and the tasks run (watches, hubs, events); then the
-//! controllers, with a lease only once it is held. A standby runs all but the controllers, so its caches are warm.
+//! Starting: the addresses are bound ([`Manager::bind`], [`Manager::metrics_server`]); then the HTTP servers and the tasks run
+//! (watches, hubs, events); then the controllers and the leader's tasks, with a lease only once it is held. A standby runs all but
+//! those, so its caches are warm.
 //!
 //! Stopping, on SIGTERM, SIGINT, [`Manager::shutdown`] or a failure: readiness fails; the queues close and runs in flight end;
-//! the tasks are told to stop and end; the lease is released; the server goes. All of it within the grace period, after which
+//! the tasks are told to stop and end; the lease is released; the servers go. All of it within the grace period, after which
 //! what is left is dropped. A second signal drops everything at once.
 
 mod error;
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     checks::{Checks, Flag},
     controller::{Controller, Reconciler, panic_text},
-    http_server::{BindError, HttpServer},
+    http_server::{BindError, BoundMetricsServer, HttpServer, Listen, MetricsServer, MetricsServerError},
     lease::{Elector, Leadership},
     metrics::Metrics,
     telemetry::LogFilter,
@@ -39,6 +40,7 @@ type BoxedTask = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send>>;
 /// A program that is being put together, and then runs.
 pub struct Manager {
     server: HttpServer,
+    metrics_server: MetricsAt,
     checks: Checks,
     metrics: Metrics,
     up: Flag,
@@ -47,8 +49,17 @@ pub struct Manager {
     /// Cancelled once the controllers have ended.
     stop_tasks: CancellationToken,
     tasks: Vec<BoxedTask>,
+    /// Those that wait for the lease.
+    leader_tasks: Vec<BoxedTask>,
     controllers: Vec<ControllerTask>,
     elector: Option<Elector>,
+}
+
+/// Where metrics are served.
+enum MetricsAt {
+    WithHealth,
+    Nowhere,
+    Own(Box<BoundMetricsServer>),
 }
 
 struct ControllerTask {
@@ -59,12 +70,18 @@ struct ControllerTask {
 impl Manager {
     /// Takes the address for `/healthz`, `/readyz` and `/metrics`, before anything else is tried.
     pub async fn bind(address: SocketAddr, metrics: Metrics) -> Result<Self, BindError> {
-        let server = HttpServer::bind(address).await?;
+        Self::listen(address.into(), metrics).await
+    }
+
+    /// [`bind`](Self::bind), where there may be no such server at all.
+    pub async fn listen(listen: Listen, metrics: Metrics) -> Result<Self, BindError> {
+        let server = HttpServer::bind(listen).await?;
         let checks = Checks::default();
         metrics.follow(&checks);
         let up = checks.readiness_flag("shutdown", "shutting down");
         Ok(Self {
             server,
+            metrics_server: MetricsAt::WithHealth,
             checks,
             metrics,
             up,
@@ -72,6 +89,7 @@ impl Manager {
             shutdown: CancellationToken::new(),
             stop_tasks: CancellationToken::new(),
             tasks: Vec::new(),
+            leader_tasks: Vec::new(),
             controllers: Vec::new(),
             elector: None,
         })
@@ -91,7 +109,31 @@ impl Manager {
         self
     }
 
-    /// Where it listens.
+    /// Serves `/metrics` here, and no longer beside health. Takes the address at once and tells which one it is, if there is one;
+    /// answers when the program runs.
+    ///
+    /// ```no_run
+    /// use konverge_runtime::{Manager, http_server::{Authentication, MetricsServer}, tls::Certificate};
+    ///
+    /// # async fn example(manager: &mut Manager, client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// manager
+    ///     .metrics_server(MetricsServer {
+    ///         address: ":8443".parse()?,
+    ///         tls: Some(Certificate::from_files("/tls/tls.crt", "/tls/tls.key")?),
+    ///         authentication: Some(Authentication::new(client)),
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn metrics_server(&mut self, server: MetricsServer) -> Result<Option<SocketAddr>, MetricsServerError> {
+        let bound = server.bind(&self.checks).await?;
+        let address = bound.as_ref().map(BoundMetricsServer::address);
+        self.metrics_server = bound.map_or(MetricsAt::Nowhere, |bound| MetricsAt::Own(Box::new(bound)));
+        Ok(address)
+    }
+
+    /// Where it listens; port 0 says nowhere.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
@@ -145,6 +187,16 @@ impl Manager {
         self.tasks.push(Box::pin(guarded(name.into(), stop, task)));
     }
 
+    /// Like [`task`](Self::task), for what only one replica may do: it begins once we lead, as controllers do, or at once where there is no
+    /// election. A lease that is lost drops it where it is; told to stop, it is dropped while we still lead.
+    pub fn leader_task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop_tasks.clone();
+        let until = stop.clone();
+        self.leader_tasks.push(Box::pin(guarded(name.into(), stop, async move {
+            until.run_until_cancelled(task).await;
+        })));
+    }
+
     /// Runs a controller, with a lease only while leading. A worker that is stuck fails the liveness check of that name.
     pub fn controller<R: Reconciler>(&mut self, name: impl Into<Cow<'static, str>>, controller: Controller<R>) {
         let name = name.into();
@@ -179,20 +231,37 @@ impl Manager {
     }
 
     async fn run_until_shutdown(self) -> Result<(), RunError> {
-        let Self { server, checks, metrics, up, grace, shutdown, stop_tasks, tasks, controllers, elector } = self;
+        let Self {
+            server,
+            metrics_server,
+            checks,
+            metrics,
+            up,
+            grace,
+            shutdown,
+            stop_tasks,
+            tasks,
+            leader_tasks,
+            controllers,
+            elector,
+        } = self;
         let stop_lease = CancellationToken::new();
         let stop_server = CancellationToken::new();
 
-        tracing::info!(address = %server.address(), "serving health and metrics");
-        let mut services = JoinSet::new();
-        let until = stop_server.clone();
-        services.spawn(async move {
-            match until.run_until_cancelled(server.serve(checks, metrics)).await {
-                None => Ok(()),
-                Some(Ok(())) => Err(RunError::TaskEnded { name: "http server".into() }),
-                Some(Err(source)) => Err(RunError::Server(source)),
-            }
+        let (beside_health, own) = match metrics_server {
+            MetricsAt::WithHealth => (Some(metrics), None),
+            MetricsAt::Nowhere => (None, None),
+            MetricsAt::Own(server) => (None, Some(server.serve(metrics))),
+        };
+        let servers = [Some(server.serve(checks, beside_health).boxed()), own.map(FutureExt::boxed)];
+        let services = servers.into_iter().flatten().map(|server| {
+            let stop = stop_server.clone();
+            let name = "http server".into();
+            guarded(name, stop.clone(), async move {
+                stop.run_until_cancelled(server).await;
+            })
         });
+        let mut services: JoinSet<_> = services.collect();
         let mut others: JoinSet<_> = tasks.into_iter().collect();
         let mut lease = JoinSet::new();
         let mut leadership = None;
@@ -204,6 +273,9 @@ impl Manager {
         let (runs, closers): (Vec<_>, Vec<_>) = controllers.into_iter().map(|task| (task.run, task.close)).unzip();
         let mut workers: JoinSet<_> =
             runs.into_iter().map(|run| gated(leadership.clone(), shutdown.clone(), run)).collect();
+        for task in leader_tasks {
+            others.spawn(gated(leadership.clone(), shutdown.clone(), task));
+        }
         up.set(true);
 
         let failed = tokio::select! {
@@ -248,7 +320,7 @@ impl Manager {
     }
 }
 
-/// Runs a controller from when we lead, or at once where there is no election; not at all if the shutdown comes first.
+/// Runs a controller or a task from when we lead, or at once where there is no election; not at all if the shutdown comes first.
 async fn gated(leadership: Option<Leadership>, shutdown: CancellationToken, run: BoxedTask) -> Result<(), RunError> {
     if let Some(mut leadership) = leadership
         && shutdown.run_until_cancelled(leadership.acquired()).await.is_none()

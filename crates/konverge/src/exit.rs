@@ -45,7 +45,7 @@ fn is_taken_address(source: &(dyn std::error::Error + Send + Sync + 'static)) ->
 fn run(error: &RunError) -> u8 {
     match error {
         RunError::LeaseLost(_) => LEASE_LOST,
-        RunError::Server(_) | RunError::TaskEnded { .. } | RunError::TaskPanicked { .. } => TASK,
+        RunError::TaskEnded { .. } | RunError::TaskPanicked { .. } => TASK,
         RunError::NotInTime { .. } => NOT_IN_TIME,
         RunError::Aborted => ABORTED,
         _ => FAILED,
@@ -65,7 +65,6 @@ mod tests {
             (StartError::Threads(io::Error::other("none")), 1),
             (StartError::NeedsFinalizer { controller: "test".to_owned() }, 1),
             (RunError::Signals(io::Error::other("none")).into(), 1),
-            (RunError::Server(io::Error::other("none")).into(), 5),
             (ended("watch").into(), 5),
             (RunError::TaskPanicked { name: "watch".into(), message: String::new() }.into(), 5),
             (RunError::NotInTime { grace: Duration::ZERO }.into(), 6),

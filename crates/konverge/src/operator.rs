@@ -62,7 +62,8 @@ pub trait Part: Send {
     /// Adds what it needs of the API server: in all namespaces that the program looks at, and in its own.
     fn access(&self, home: &Home<'_>, everywhere: &mut Access, at_home: &mut Access);
 
-    /// Puts itself into a program that is about to run.
+    /// Puts itself into a program that is about to run: with tasks ([`Manager::task`](konverge_runtime::Manager::task)), tasks for one
+    /// replica only ([`Manager::leader_task`](konverge_runtime::Manager::leader_task)), controllers, checks.
     fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>>;
 }
 

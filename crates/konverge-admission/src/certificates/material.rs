@@ -7,16 +7,14 @@ use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
+use konverge_tls::{Pair, PairError, Validity};
 use rcgen::{Issuer, KeyPair};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use x509_parser::extensions::GeneralName;
 use zeroize::Zeroizing;
 
 use self::make::{new_authority, new_certificate};
-use super::{
-    pair::{Pair, PairError, Validity},
-    plan::{Facts, Lifetimes, Step},
-};
+use super::plan::{Facts, Lifetimes, Step};
 
 const AUTHORITIES: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";

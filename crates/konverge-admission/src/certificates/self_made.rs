@@ -7,6 +7,7 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use konverge_core::{backoff::Backoff, error::in_one_line};
+use konverge_tls::{PairError, Slot};
 use kube::Client;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -15,9 +16,7 @@ use super::{
     changes::changes,
     inject::{Injection, InjectionError, Target},
     material::{Material, MaterialError},
-    pair::PairError,
     plan::{self, Lifetimes, Step},
-    slot::Slot,
     store::{Store, StoreError, Stored},
 };
 use crate::metrics::AdmissionMetrics;
@@ -234,7 +233,8 @@ impl Keeper {
         if self.served.as_ref() != Some(&material) {
             let pair = material.pair()?;
             tracing::info!(ends = %pair.validity.ends, "serving a new certificate of our own");
-            slot.put(pair, metrics);
+            metrics.certificate_ends(pair.validity.ends);
+            slot.put(pair);
             self.served = Some(material.clone());
         }
         self.make_known(&material.bundle(), metrics).await

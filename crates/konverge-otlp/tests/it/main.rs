@@ -1,6 +1,8 @@
 //! Collectors that misbehave. That one which behaves gets the right spans is tested with `examples/multicontroller`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod exemplars;
+
 use std::{
     io::Write,
     sync::{

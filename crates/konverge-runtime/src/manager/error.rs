@@ -11,9 +11,6 @@ pub enum RunError {
     /// The system gave no way to hear signals.
     #[error("cannot listen for signals")]
     Signals(#[source] std::io::Error),
-    /// The HTTP server failed.
-    #[error("the server for health and metrics failed")]
-    Server(#[source] std::io::Error),
     /// A task ended although nobody had told it to.
     #[error("task {name} ended unexpectedly")]
     TaskEnded {

@@ -54,6 +54,82 @@ async fn what_does_not_end_in_time_is_dropped_and_told() {
     assert!(matches!(manager.run_until_shutdown().await, Err(RunError::NotInTime { .. })));
 }
 
+/// What happened, in its order.
+#[derive(Clone, Default)]
+struct Story(Arc<std::sync::Mutex<Vec<String>>>);
+
+impl Story {
+    fn tell(&self, what: String) {
+        self.0.lock().expect("no panic").push(what);
+    }
+
+    fn told(&self) -> Vec<String> {
+        self.0.lock().expect("no panic").clone()
+    }
+
+    /// A task that never ends, and tells when it begins and who holds the lease when it is dropped.
+    async fn task(self, name: &'static str, lease: LeaseServer) {
+        struct Dropped(Story, &'static str, LeaseServer);
+        impl Drop for Dropped {
+            fn drop(&mut self) {
+                self.0.tell(format!("{} dropped, held by {}", self.1, self.2.spec()["holderIdentity"]));
+            }
+        }
+        self.tell(format!("{name} began"));
+        let _dropped = Dropped(self, name, lease);
+        std::future::pending::<()>().await;
+    }
+
+    async fn reach(&self, length: usize) {
+        let reached = async {
+            while self.told().len() < length {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout_at(Instant::now() + Duration::from_secs(20), reached)
+            .await
+            .unwrap_or_else(|_| panic!("{:?}", self.told()));
+    }
+}
+
+#[tokio::test]
+async fn a_task_of_the_leader_runs_where_the_lease_is_and_nowhere_else() {
+    let (lease, story) = (LeaseServer::default(), Story::default());
+    let start = async |name: &'static str| {
+        let mut manager = manager().await.leader_election(lease.elector(name));
+        manager.leader_task("only one", story.clone().task(name, lease.clone()));
+        let (checks, shutdown) = (manager.checks().clone(), manager.shutdown());
+        let running = tokio::spawn(manager.run_until_shutdown());
+        while !checks.ready().passed {
+            tokio::task::yield_now().await;
+        }
+        (running, shutdown)
+    };
+    let (first, stop_first) = start("first").await;
+    story.reach(1).await;
+    let (second, _) = start("second").await;
+    let (third, stop_third) = start("third").await;
+    // One that never led ends without a word.
+    stop_third.cancel();
+    third.await.expect("no panic").expect("a clean end");
+    stop_first.cancel();
+    first.await.expect("no panic").expect("a clean end");
+    story.reach(3).await;
+    assert_eq!(story.told(), ["first began", r#"first dropped, held by "first""#, "second began"]);
+    lease.hang();
+    assert!(matches!(second.await.expect("no panic"), Err(RunError::LeaseLost(_))));
+    assert_eq!(story.told().len(), 4, "{:?}", story.told());
+}
+
+#[tokio::test]
+async fn without_an_election_a_task_of_the_leader_is_one_like_others() {
+    let (mut manager, story) = (manager().await, Story::default());
+    let told = story.clone();
+    manager.leader_task("short", async move { told.tell("began".to_owned()) });
+    assert!(matches!(manager.run_until_shutdown().await, Err(RunError::TaskEnded { name }) if name == "short"));
+    assert_eq!(story.told(), ["began"]);
+}
+
 /// Says when it started and ends when told.
 struct Gate {
     started: Notify,

@@ -42,6 +42,23 @@ async fn checks_and_metrics_are_served_and_requests_are_counted() {
     assert_eq!(get(address, "/readyz").await, (200, "ok".to_owned()));
     let (status, body) = get(address, "/readyz?verbose").await;
     assert_eq!((status, body.contains("[+]cache ok\n")), (200, true), "{body}");
+    for (path, expected) in [
+        ("/readyz/cache", (200, "ok")),
+        ("/readyz/cache?verbose", (200, "[+]cache ok\n")),
+        ("/healthz/", (200, "ok")),
+        ("/healthz/cache", (404, "there is no check \"cache\"\n")),
+    ] {
+        assert_eq!(get(address, path).await, (expected.0, expected.1.to_owned()), "{path}");
+    }
+    flag.set(false);
+    assert_eq!(get(address, "/readyz/cache").await, (503, "[-]cache failed: not filled\n".to_owned()));
+    assert_eq!(get(address, "/readyz/shutdown").await, (200, "ok".to_owned()));
+    assert_eq!(get(address, "/readyz?exclude=c%61che").await, (200, "ok".to_owned()));
+    let (status, body) = get(address, "/readyz?verbose&exclude=cache&exclude=other").await;
+    assert_eq!(status, 200);
+    for line in ["[+]cache excluded: ok\n", "[+]shutdown ok\n", "warn: there is no check \"other\" to exclude\n"] {
+        assert!(body.contains(line), "{line} is not in {body}");
+    }
     let (status, body) = get(address, "/metrics").await;
     assert_eq!(status, 200);
     let host = format!("host=\"{}\"", client_host(&options));

@@ -3,6 +3,7 @@
 
 mod http;
 mod lease;
+mod metrics_server;
 mod process;
 mod watch;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use konverge_tls::Validity;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     SerialNumber,
@@ -10,10 +11,7 @@ use rcgen::{
 use zeroize::Zeroizing;
 
 use super::{
-    super::{
-        pair::Validity,
-        plan::{Lifetimes, seconds},
-    },
+    super::plan::{Lifetimes, seconds},
     MaterialError, der,
 };
 

@@ -10,11 +10,11 @@ use konverge_core::error::in_one_line;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
-use super::{
+use crate::{
+    certificate::Reading,
     pair::{Pair, PairError},
     slot::Slot,
 };
-use crate::metrics::AdmissionMetrics;
 
 /// A mounted Secret changes up to a minute after the Secret, so ten seconds more do not matter; and reading two small files so
 /// often costs nothing. Notices of the file system get lost where folders are swapped by links, as the kubelet does it.
@@ -46,12 +46,12 @@ pub enum FilesError {
     },
 }
 
-/// Two files, and what was in them.
+/// Two files, and what was in them when they last gave a pair.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(crate) struct Files {
     certificate: PathBuf,
     key: PathBuf,
-    seen: Option<Contents>,
+    seen: Contents,
     look_every: Duration,
 }
 
@@ -67,47 +67,61 @@ impl std::fmt::Debug for Contents {
     }
 }
 
-impl Files {
-    pub(super) fn new(certificate: &Path, key: &Path) -> Self {
-        Self { certificate: certificate.to_owned(), key: key.to_owned(), seen: None, look_every: LOOK_EVERY }
+impl Contents {
+    fn read(certificate: &Path, key: &Path) -> Result<Self, FilesError> {
+        let read =
+            |path: &Path| std::fs::read(path).map_err(|source| FilesError::Read { path: path.to_owned(), source });
+        Ok(Self { certificate: read(certificate)?, key: Zeroizing::new(read(key)?) })
     }
 
-    pub(super) fn look_every(&mut self, pause: Duration) {
+    fn pair(&self, certificate: &Path, key: &Path) -> Result<Pair, FilesError> {
+        Pair::from_pem(&self.certificate, &self.key).map_err(|source| FilesError::Pair {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            source,
+        })
+    }
+}
+
+impl Files {
+    /// The files, and the pair that is in them now.
+    pub(crate) fn open(certificate: &Path, key: &Path) -> Result<(Self, Pair), FilesError> {
+        let seen = Contents::read(certificate, key)?;
+        let pair = seen.pair(certificate, key)?;
+        let (certificate, key) = (certificate.to_owned(), key.to_owned());
+        Ok((Self { certificate, key, seen, look_every: LOOK_EVERY }, pair))
+    }
+
+    pub(crate) fn look_every(&mut self, pause: Duration) {
         self.look_every = pause;
     }
 
     /// The pair, unless the files are as they were when they last gave one.
-    pub(super) fn changed(&mut self) -> Result<Option<Pair>, FilesError> {
-        let read =
-            |path: &Path| std::fs::read(path).map_err(|source| FilesError::Read { path: path.to_owned(), source });
-        let contents = Contents { certificate: read(&self.certificate)?, key: Zeroizing::new(read(&self.key)?) };
-        if self.seen.as_ref() == Some(&contents) {
+    fn changed(&mut self) -> Result<Option<Pair>, FilesError> {
+        let contents = Contents::read(&self.certificate, &self.key)?;
+        if contents == self.seen {
             return Ok(None);
         }
-        let pair = Pair::from_pem(&contents.certificate, &contents.key).map_err(|source| FilesError::Pair {
-            certificate: self.certificate.clone(),
-            key: self.key.clone(),
-            source,
-        })?;
-        self.seen = Some(contents);
+        let pair = contents.pair(&self.certificate, &self.key)?;
+        self.seen = contents;
         Ok(Some(pair))
     }
 
     /// Looks at the files until told to stop. What cannot be served leaves the pair as it is.
-    pub(super) async fn keep(mut self, slot: Slot, metrics: AdmissionMetrics, stop: CancellationToken) {
+    pub(crate) async fn keep(mut self, slot: Slot, told: impl Fn(Reading), stop: CancellationToken) {
         let mut trouble = None;
         while stop.run_until_cancelled(tokio::time::sleep(self.look_every)).await.is_some() {
             // Two small local files: what a task of its own would cost is more than they take.
             let now = match self.changed() {
                 Ok(None) => None,
                 Ok(Some(pair)) => {
-                    metrics.certificate_read(true);
+                    told(Reading::New(pair.validity.ends));
                     tracing::info!(ends = %pair.validity.ends, "serving a new certificate");
-                    slot.put(pair, &metrics);
+                    slot.put(pair);
                     None
                 }
                 Err(error) => {
-                    metrics.certificate_read(false);
+                    told(Reading::Broken);
                     Some(in_one_line(&error))
                 }
             };

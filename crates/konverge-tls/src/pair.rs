@@ -32,21 +32,24 @@ pub enum PairError {
 
 /// When a certificate holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Validity {
-    pub(crate) begins: Timestamp,
-    pub(crate) ends: Timestamp,
+pub struct Validity {
+    /// From then on.
+    pub begins: Timestamp,
+    /// Until then.
+    pub ends: Timestamp,
 }
 
 /// A certificate chain with its key.
 #[derive(Debug, Clone)]
-pub(crate) struct Pair {
+pub struct Pair {
     pub(crate) key: Arc<CertifiedKey>,
-    pub(crate) validity: Validity,
+    /// When its leaf holds.
+    pub validity: Validity,
 }
 
 impl Pair {
     /// Reads a chain, leaf first, and the leaf's key.
-    pub(crate) fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, PairError> {
+    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, PairError> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(certificates)
             .collect::<Result<_, _>>()
             .map_err(PairError::CertificatePem)?;
@@ -59,7 +62,7 @@ impl Pair {
 
 impl Validity {
     /// Of a certificate.
-    pub(crate) fn of(certificate: &[u8]) -> Result<Self, PairError> {
+    pub fn of(certificate: &[u8]) -> Result<Self, PairError> {
         let damaged = |error: &dyn std::fmt::Display| PairError::Certificate(error.to_string());
         let (_, parsed) = x509_parser::parse_x509_certificate(certificate).map_err(|error| damaged(&error))?;
         let time = |time: x509_parser::time::ASN1Time| {
@@ -69,7 +72,7 @@ impl Validity {
     }
 
     /// Whether a peer will accept it now; else why not.
-    pub(crate) fn holds(&self, now: Timestamp) -> Result<(), String> {
+    pub fn holds(&self, now: Timestamp) -> Result<(), String> {
         if now < self.begins {
             Err(format!("the certificate begins at {} only; is the clock right?", self.begins))
         } else if now.as_second().saturating_add(CLOCKS_DIFFER) >= self.ends.as_second() {
@@ -80,7 +83,7 @@ impl Validity {
     }
 
     /// Whether two thirds of its time are over.
-    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+    pub fn is_due(&self, now: Timestamp) -> bool {
         let whole = self.ends.as_second() - self.begins.as_second();
         now.as_second() - self.begins.as_second() >= whole - whole / 3
     }

@@ -1,0 +1,52 @@
+//! `/healthz` and `/readyz`, as Kubernetes components answer: `ok`, or every check with `?verbose` or when something fails; without
+//! some checks with `?exclude=name`; and each check for itself below, such as `/readyz/shutdown`.
+
+use axum::{
+    Router,
+    extract::{Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+
+use crate::checks::{Checks, Kind, Report};
+
+/// The parts of the query, in their order.
+type Asked = Query<Vec<(String, String)>>;
+
+pub(super) fn router(checks: Checks) -> Router {
+    let mut router = Router::new();
+    for (path, kind) in [("/healthz", Kind::Live), ("/readyz", Kind::Ready)] {
+        let all = get(async move |State(checks): State<Checks>, Query(asked): Asked| {
+            let excluded: Vec<&str> = values(&asked, "exclude").collect();
+            answer(checks.report(kind, &excluded), is_verbose(&asked))
+        });
+        let one =
+            get(async move |State(checks): State<Checks>, Path(name): Path<String>, Query(asked): Asked| match checks
+                .report_of(kind, &name)
+            {
+                Some(report) => answer(report, is_verbose(&asked)),
+                None => (StatusCode::NOT_FOUND, format!("there is no check {name:?}\n")).into_response(),
+            });
+        router =
+            router.route(path, all.clone()).route(&format!("{path}/"), all).route(&format!("{path}/{{*name}}"), one);
+    }
+    router.with_state(checks)
+}
+
+fn values<'a>(asked: &'a [(String, String)], key: &str) -> impl Iterator<Item = &'a str> {
+    asked.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
+}
+
+fn is_verbose(asked: &[(String, String)]) -> bool {
+    values(asked, "verbose").next().is_some()
+}
+
+fn answer(report: Report, verbose: bool) -> Response {
+    match (report.passed, verbose) {
+        (true, false) => (StatusCode::OK, "ok".to_owned()),
+        (true, true) => (StatusCode::OK, report.text),
+        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, report.text),
+    }
+    .into_response()
+}

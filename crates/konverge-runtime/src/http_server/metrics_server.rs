@@ -1,0 +1,129 @@
+//! Metrics on an address of their own, secured and for those who may read them.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{HeaderMap, StatusCode, Uri, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use konverge_tls::Certificate;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    authentication::Authentication,
+    connections,
+    listen::{BindError, Listen, bind},
+};
+use crate::{checks::Checks, metrics::Metrics};
+
+/// Where metrics are served instead of beside health, and to whom. For [`Manager::metrics_server`](crate::Manager::metrics_server).
+#[derive(Debug)]
+pub struct MetricsServer {
+    /// Where it listens. [`Listen::Nowhere`] serves no metrics at all.
+    pub address: Listen,
+    /// The certificate for HTTPS; without one it is plain HTTP.
+    pub tls: Option<Certificate>,
+    /// Who may read; without it, whoever reaches the port.
+    pub authentication: Option<Authentication>,
+}
+
+/// Why there is no server for metrics.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetricsServerError {
+    /// The address is not available.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The TLS library has no protocol that it can speak.
+    #[error("cannot secure connections for metrics")]
+    Tls(#[source] tokio_rustls::rustls::Error),
+}
+
+impl From<SocketAddr> for MetricsServer {
+    /// Plain HTTP for everybody.
+    fn from(address: SocketAddr) -> Self {
+        Self { address: address.into(), tls: None, authentication: None }
+    }
+}
+
+/// One that has its address but does not answer yet.
+pub(crate) struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Option<(TlsAcceptor, Certificate)>,
+    authentication: Option<Authentication>,
+}
+
+impl MetricsServer {
+    /// Takes the address, if there is one, and shows among the checks how its certificate fares.
+    pub(crate) async fn bind(self, checks: &Checks) -> Result<Option<Bound>, MetricsServerError> {
+        let Listen::At(address) = self.address else { return Ok(None) };
+        let (listener, address) = bind(address).await?;
+        let mut tls = None;
+        if let Some(certificate) = self.tls {
+            // Answers are read one after the other; HTTP/2 would only bring its own ways to keep a server busy.
+            let config = certificate.slot().server_config(None, &["http/1.1"]).map_err(MetricsServerError::Tls)?;
+            checks.warning("metrics-certificate", certificate.in_order());
+            tls = Some((TlsAcceptor::from(Arc::new(config)), certificate));
+        }
+        Ok(Some(Bound { listener, address, tls, authentication: self.authentication }))
+    }
+}
+
+impl Bound {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until dropped.
+    pub(crate) async fn serve(self, metrics: Metrics) {
+        let Self { listener, address, tls, authentication } = self;
+        let (secure, asks) = (tls.is_some(), authentication.is_some());
+        tracing::info!(%address, secure, authentication = asks, "serving metrics");
+        if asks && !secure {
+            tracing::warn!(
+                %address,
+                "METRICS ASK FOR BEARER TOKENS OVER PLAIN HTTP: whoever can listen on the way can take a token and use it; give the \
+                 server for metrics a certificate"
+            );
+        }
+        let shared = Shared { metrics, authentication: Arc::new(authentication) };
+        let router = Router::new().route("/metrics", get(read)).with_state(shared);
+        let (acceptor, certificate) = tls.unzip();
+        let keeping = async {
+            if let Some(certificate) = certificate {
+                certificate.keep(|_| {}, CancellationToken::new()).await;
+            }
+        };
+        tokio::join!(connections::serve(listener, acceptor, router), keeping);
+    }
+}
+
+#[derive(Clone)]
+struct Shared {
+    metrics: Metrics,
+    authentication: Arc<Option<Authentication>>,
+}
+
+async fn read(State(shared): State<Shared>, uri: Uri, headers: HeaderMap) -> Response {
+    if let Some(authentication) = shared.authentication.as_ref()
+        && let Err(refusal) = authentication.admit(&headers, uri.path()).await
+    {
+        return refusal.into_response();
+    }
+    scrape(&shared.metrics)
+}
+
+pub(super) fn scrape(metrics: &Metrics) -> Response {
+    match metrics.encode() {
+        Ok(text) => {
+            ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("cannot write the metrics: {error}")).into_response(),
+    }
+}

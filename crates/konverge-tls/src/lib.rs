@@ -1,0 +1,20 @@
+//! What a server proves its name with, and how that stays valid while it runs.
+//!
+//! Read in this order: [`Certificate`], what a server is given; [`Slot`], where each handshake takes the current pair from; [`Pair`],
+//! a chain and its key, checked before anybody is served with it.
+//!
+//! Guarantees: a pair that can be served is never exchanged for one that cannot; a key is wiped from the buffers that it was read
+//! into, and is in no log and no error. Does not: ask anybody to sign anything, nor listen; who listens makes its
+//! configuration with [`Slot::server_config`].
+
+mod certificate;
+mod files;
+mod pair;
+mod self_signed;
+mod slot;
+
+pub use certificate::{Certificate, Reading};
+pub use files::FilesError;
+pub use pair::{Pair, PairError, Validity};
+pub use self_signed::SelfSignedError;
+pub use slot::Slot;
