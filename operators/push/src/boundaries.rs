@@ -14,8 +14,8 @@ pub struct Place<'a> {
     pub namespace: &'a str,
     /// The object's name.
     pub name: &'a str,
-    /// The operator's cluster; empty if it has none.
-    pub cluster: &'a str,
+    /// The operator's cluster, if it has one.
+    pub cluster: Option<&'a str>,
 }
 
 /// One permission: `<namespace>=<path>`, such as `team-a=secret/data/team-a/*` or `*=secret/data/{namespace}/*`.
@@ -146,7 +146,7 @@ impl Value {
         match self {
             Self::Namespace => place.namespace,
             Self::Name => place.name,
-            Self::Cluster => place.cluster,
+            Self::Cluster => place.cluster.unwrap_or_default(),
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    const PLACE: Place<'static> = Place { namespace: "team-a", name: "web", cluster: "one" };
+    const PLACE: Place<'static> = Place { namespace: "team-a", name: "web", cluster: Some("one") };
 
     fn location(mount: &str, version: KvVersion, path: &str) -> Location {
         Mount::new(mount, version).location(&SecretPath::parse(path).unwrap()).unwrap()
@@ -301,11 +301,11 @@ mod tests {
             ("a/b", "secret/data/a/b/c", false),
             ("", "secret/data/x/y", false),
         ] {
-            let place = Place { cluster, ..PLACE };
+            let place = Place { cluster: Some(cluster), ..PLACE };
             let allowed = is_allowed(&rule, &place, &location("secret", KvVersion::Two, path));
             assert_eq!(allowed, expected, "{cluster:?} on {path}");
         }
-        let nothing = Place { cluster: "", ..PLACE };
+        let nothing = Place { cluster: None, ..PLACE };
         let prefixed = rules(&["*=secret/data/x{cluster}/*"]);
         assert!(!is_allowed(&prefixed, &nothing, &location("secret", KvVersion::Two, "secret/data/x/y")));
     }
@@ -355,7 +355,7 @@ mod tests {
             let rule = rules(&["*=secret/data/{namespace}/*"]);
             let Ok(path) = SecretPath::parse(&format!("secret/{}", segments.join("/"))) else { return Ok(()) };
             let Ok(there) = Mount::new("secret", KvVersion::Two).location(&path) else { return Ok(()) };
-            let place = Place { namespace: &namespace, name: &name, cluster: &cluster };
+            let place = Place { namespace: &namespace, name: &name, cluster: Some(&cluster) };
             let folder = format!("secret/data/{namespace}/");
             let inside = !namespace.is_empty() && !namespace.contains('/') && there.to_string().starts_with(&folder);
             prop_assert_eq!(is_allowed(&rule, &place, &there), inside, "{}", there);

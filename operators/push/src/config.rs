@@ -9,6 +9,7 @@ use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, CommandFactory, Parser, ValueEnum, error::ErrorKind};
 
+pub(crate) use self::values::boolean;
 pub use self::{
     address::Bind,
     values::{LogFormat, LogLevel, ZapEncoder},

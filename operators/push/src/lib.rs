@@ -18,7 +18,6 @@ pub mod desired;
 mod drain;
 pub mod ledger;
 pub mod messages;
-#[allow(missing_docs)]
 pub mod metrics;
 pub mod object;
 mod optional;
@@ -29,6 +28,7 @@ pub mod reasons;
 pub mod reconcile;
 pub mod record;
 pub mod run;
+pub mod runtime_info;
 pub mod store;
 pub mod vault_environment;
 pub mod watch;

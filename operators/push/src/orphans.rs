@@ -42,6 +42,13 @@ pub struct Orphan {
 #[error("cannot note down in the ConfigMap {CONFIG_MAP} what is left in Vault: {0}")]
 pub struct OrphansError(#[from] kube::Error);
 
+impl OrphansError {
+    /// Whether trying again is in vain: it is not allowed, as in a namespace that is being deleted, or there is no such namespace.
+    pub fn is_final(&self) -> bool {
+        matches!(&self.0, kube::Error::Api(status) if matches!(status.code, 403 | 404))
+    }
+}
+
 /// The list of what is left behind.
 #[derive(Clone)]
 pub struct Orphans {

@@ -127,6 +127,18 @@ impl Classify for PushError {
     }
 }
 
+impl PushError {
+    /// Whether it is of the kind that mostly ends by itself.
+    fn is_passing(&self) -> bool {
+        self.class() == ErrorClass::Transient || matches!(self, Self::Vault(error) if error.is_outage())
+    }
+
+    /// Whether nothing was asked of Vault, because it did not serve a moment ago.
+    fn is_pause(&self) -> bool {
+        matches!(self, Self::Vault(VaultError::Paused { .. }))
+    }
+}
+
 impl Reconciler for Pusher {
     type Key = ObjectRef;
     type Error = PushError;
@@ -208,15 +220,20 @@ impl Pusher {
             looked: Instant::now(),
         });
         let looked = verified.as_ref().map(|verified| verified.looked);
+        let failures = if done.refused.is_some() { binding.failures.saturating_add(1) } else { 0 };
         self.bindings.settle(key, &binding, |now| {
-            now.failures = 0;
+            now.failures = failures;
             now.verified = verified;
             if let Some(changed) = now.changed.take().filter(|_| done.wrote) {
                 self.metrics.propagated(changed.elapsed());
             }
         });
         self.conclude(key, &binding, Some(done.record), done.messages).await?;
-        Ok(looked.map_or(Action::After(LOOK_AGAIN), |looked| next_look(push, looked)))
+        Ok(match (done.refused, looked) {
+            (Some(error), _) => Action::After(pause(error.class(), failures)),
+            (None, Some(looked)) => next_look(push, looked),
+            (None, None) => Action::After(LOOK_AGAIN),
+        })
     }
 
     /// Sets finalizer and record before the first write to any path, if they do not say all of it yet. Nothing if the object is gone.
@@ -265,6 +282,16 @@ impl Pusher {
         for key in waiting {
             self.queue.add(key, konverge_runtime::Priority::Normal, WAITED);
         }
+    }
+}
+
+/// How long to wait after a failure.
+fn pause(class: ErrorClass, failures: u32) -> Duration {
+    match class {
+        ErrorClass::Transient => BACKOFF.delay(failures, rand::random()),
+        ErrorClass::Permanent => LOOK_AGAIN,
+        // Not all at once.
+        ErrorClass::After(pause) => pause + pause.mul_f64(rand::random::<f64>() / 4.0),
     }
 }
 

@@ -9,10 +9,11 @@ use konverge_core::{digest::DigestKey, error::in_one_line};
 use konverge_runtime::{
     Controller, LeaseOptions, Manager, Queue,
     client::{self, ClientError, ClientOptions},
-    http_server::BindError,
+    http_server::{Authentication, BindError, Listen, MetricsServer, MetricsServerError},
     lease::Elector,
     manager::RunError,
     telemetry::{self, TelemetryError},
+    tls::{Certificate, FilesError},
     watch::{self, WatchOptions},
 };
 use konverge_vault::{Owner, Vault};
@@ -20,7 +21,7 @@ use kube::{Api, Client, core::PartialObjectMeta};
 
 use crate::{
     bindings::Bindings,
-    config::{Config, LogFormat, Task},
+    config::{Bind, Config, LogFormat, Task},
     drain::{self, DrainError},
     ledger::Ledger,
     metrics::Metrics,
@@ -29,6 +30,7 @@ use crate::{
     orphans::{self, Orphans},
     reachability::Reachability,
     reconcile::{Policy, Pusher},
+    runtime_info::RuntimeInfo,
     store::Store,
     vault_environment::{self, EnvironmentError},
     watch::Feed,
@@ -59,6 +61,12 @@ pub enum StartError {
     /// An address is taken.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// Metrics cannot be served.
+    #[error(transparent)]
+    MetricsServer(#[from] MetricsServerError),
+    /// The certificate for metrics cannot be used.
+    #[error(transparent)]
+    Certificate(#[from] FilesError),
     /// It started and then could not go on.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -93,11 +101,11 @@ async fn start(config: Config) -> Result<(), StartError> {
         let client = client::build(&options(&config), konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION")).client()).await?;
         return Ok(drain::drain(&client, config.namespace.as_deref(), &config.kinds).await?);
     }
-    let settings = vault_environment::settings(&config, |name| std::env::var(name).ok())?;
-    for warning in &settings.warnings {
+    let (vault, warnings) = vault_environment::vault_config(&config)?;
+    for warning in warnings {
         tracing::warn!("{warning}");
     }
-    let vault = Vault::new(&settings.vault);
+    let vault = Vault::new(&vault);
     let mut manager = assemble(config, vault.clone()).await?;
     manager.log_filter(filter);
     let ended = manager.run().await;
@@ -113,7 +121,7 @@ fn options(config: &Config) -> ClientOptions {
 /// The operator, ready to run, with a client of Vault that is made already. Nothing is sent to Vault before it runs.
 pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartError> {
     let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
-    let mut manager = Manager::bind(config.health_probe_bind_address.0.unwrap_or_else(|| ([127, 0, 0, 1], 0).into()), metrics.clone()).await?;
+    let mut manager = Manager::listen(listen(config.health_probe_bind_address), metrics.clone()).await?;
     let options = options(&config);
     let kubernetes = client::build(&options, metrics.client()).await?;
     if config.leader_elect {
@@ -122,7 +130,14 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         manager = manager.leader_election(Elector::new(impatient, lease));
     }
 
-    let counts = Metrics::default();
+    manager.metrics_server(metrics_server(&config, &kubernetes)?).await?;
+
+    let counts = metrics.register(Metrics::new);
+    let (logins, gauge) = (vault.clone(), counts.clone());
+    metrics.before_scrape(move || gauge.logins(logins.login_counts()));
+    let info = RuntimeInfo::detect();
+    tracing::info!(%info, "what the process may use");
+    counts.runtime(&info);
     let (events, publish) = EventSink::new(kubernetes.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
     metrics.register(|registry| events.register(registry));
     manager.stopping_task("events", publish);
@@ -165,8 +180,20 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     };
     let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers()).workers(config.workers.into());
     manager.controller("push", controller);
-    manager.task("orphans", orphans::keep_clearing(orphans, store, counts));
+    manager.leader_task("orphans", orphans::keep_clearing(orphans, store, counts));
     Ok(manager)
+}
+
+/// Metrics on an address of their own, as with the original; over TLS if there is a certificate.
+fn metrics_server(config: &Config, client: &Client) -> Result<MetricsServer, StartError> {
+    let files = config.metrics_cert_file.as_ref().zip(config.metrics_key_file.as_ref());
+    let tls = files.map(|(certificate, key)| Certificate::from_files(certificate, key)).transpose()?;
+    let authentication = config.enable_metrics_auth.then(|| Authentication::new(client.clone()));
+    Ok(MetricsServer { address: listen(config.metrics_bind_address), tls, authentication })
+}
+
+fn listen(bind: Bind) -> Listen {
+    bind.0.map_or(Listen::Nowhere, Listen::At)
 }
 
 /// Watches each kind that takes part, and Secrets in any case: workloads are woken by them. The kinds that the original does not know

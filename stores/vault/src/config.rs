@@ -17,14 +17,19 @@ pub struct VaultConfig {
     pub(crate) namespace: Option<HeaderValue>,
     pub(crate) login_namespace: Option<HeaderValue>,
     pub(crate) tls: TlsSettings,
+    pub(crate) proxy: Option<Url>,
     pub(crate) limits: Limits,
 }
 
 /// How the server is known, and how it knows us. Certificates and keys are in PEM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// Authorities to trust besides the system's.
+    /// Authorities to trust besides the system's: a file, or a folder whose files are read but for hidden ones.
     pub authorities: Option<PathBuf>,
+    /// More of them, as text.
+    pub authorities_text: Option<String>,
+    /// Trusts these authorities alone and not the system's.
+    pub without_system: bool,
     /// Certificate and key to show, for servers that ask for them and for logins by certificate.
     pub client: Option<(PathBuf, PathBuf)>,
     /// The name that the server's certificate is for, if it is not that of the address.
@@ -44,6 +49,9 @@ pub enum ConfigError {
         /// What is wrong with it.
         why: String,
     },
+    /// It is no address of a proxy.
+    #[error("the address of the proxy is none; it is like http://proxy.example:3128")]
+    Proxy,
     /// It is no name of a mount, a namespace or a role.
     #[error("{name:?} is no {what}: it needs segments without `.`, `..`, empty ones and control characters")]
     Name {
@@ -66,6 +74,7 @@ impl VaultConfig {
             namespace: None,
             login_namespace: None,
             tls: TlsSettings::default(),
+            proxy: None,
             limits: Limits::default(),
         })
     }
@@ -89,6 +98,15 @@ impl VaultConfig {
     pub fn tls(mut self, settings: TlsSettings) -> Self {
         self.tls = settings;
         self
+    }
+
+    /// Goes by way of this HTTP proxy; otherwise by that of the system's variables, if they name one.
+    pub fn proxy(mut self, address: &str) -> Result<Self, ConfigError> {
+        // Its user and password are kept, and so nothing of it is shown.
+        let proxy = Url::parse(address.trim()).ok();
+        let proxy = proxy.filter(|proxy| matches!(proxy.scheme(), "http" | "https") && proxy.host_str().is_some());
+        self.proxy = Some(proxy.ok_or(ConfigError::Proxy)?);
+        Ok(self)
     }
 
     /// Keeps to these limits.
@@ -149,6 +167,20 @@ mod tests {
             let parsed = parse(address);
             assert_eq!(parsed.as_ref().ok().map(Url::as_str), expected, "{address}");
             assert!(parsed.err().is_none_or(|error| !error.to_string().contains("hunter2")));
+        }
+    }
+
+    #[test]
+    fn proxies() {
+        let config = VaultConfig::new("http://vault:8200", Login::kubernetes("a")).unwrap();
+        for (address, fine) in [
+            ("http://proxy:3128", true),
+            ("https://me:hunter2@proxy", true),
+            ("proxy:3128", false),
+            ("socks5://proxy:1080", false),
+            ("", false),
+        ] {
+            assert_eq!(config.clone().proxy(address).is_ok(), fine, "{address}");
         }
     }
 

@@ -13,6 +13,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 use tokio::time::Instant;
+use url::Url;
 use zeroize::Zeroizing;
 
 use self::verify::Verifier;
@@ -40,13 +41,14 @@ struct Current {
 /// Makes clients out of files.
 pub(crate) struct Clients {
     settings: TlsSettings,
+    proxy: Option<Url>,
     connect: Duration,
     current: Mutex<Option<Current>>,
 }
 
 impl Clients {
-    pub(crate) fn new(settings: TlsSettings, connect: Duration) -> Self {
-        Self { settings, connect, current: Mutex::new(None) }
+    pub(crate) fn new(settings: TlsSettings, proxy: Option<Url>, connect: Duration) -> Self {
+        Self { settings, proxy, connect, current: Mutex::new(None) }
     }
 
     /// The client to ask with. Files that have become unusable are told and the last client is kept, since a rotation may be under
@@ -95,7 +97,7 @@ impl Clients {
     async fn renewed(&self, known: Option<&Content>) -> Result<Option<(reqwest::Client, Content)>, VaultError> {
         let mut content = Content::default();
         if let Some(path) = &self.settings.authorities {
-            content.authorities = Some(read(AUTHORITIES, path).await?.to_vec());
+            content.authorities = Some(read_authorities(path).await?);
         }
         if let Some((certificate, key)) = &self.settings.client {
             content.client = Some((read(CERTIFICATE, certificate).await?.to_vec(), read(KEY, key).await?));
@@ -107,12 +109,16 @@ impl Clients {
         Ok(Some((client, content)))
     }
 
-    fn build(&self, content: &Content) -> Result<reqwest::Client, VaultError> {
+    /// The authorities that are trusted.
+    fn roots(&self, content: &Content) -> Result<RootCertStore, VaultError> {
         let mut roots = RootCertStore::empty();
-        // What cannot be parsed among the system's own is not ours to mend.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if let Some(pem) = &content.authorities {
-            let path = self.settings.authorities.as_deref();
+        if !self.settings.without_system {
+            // What cannot be parsed among the system's own is not ours to mend.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+        let text = self.settings.authorities_text.as_ref().map(|text| (text.as_bytes(), None));
+        let file = content.authorities.as_ref().map(|pem| (pem.as_slice(), self.settings.authorities.as_deref()));
+        for (pem, path) in text.into_iter().chain(file) {
             let mut count = 0;
             for authority in CertificateDer::pem_slice_iter(pem) {
                 let authority = authority.map_err(|error| unusable(AUTHORITIES, path, &error.to_string()))?;
@@ -123,6 +129,11 @@ impl Clients {
                 return Err(unusable(AUTHORITIES, path, "there is no certificate in it"));
             }
         }
+        Ok(roots)
+    }
+
+    fn build(&self, content: &Content) -> Result<reqwest::Client, VaultError> {
+        let roots = self.roots(content)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let fault = |error: &dyn std::fmt::Display| unusable("TLS configuration", None, &error.to_string());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -155,11 +166,16 @@ impl Clients {
             _ => builder.with_no_client_auth(),
         };
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let client = reqwest::Client::builder()
+        let mut client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
             .connect_timeout(self.connect)
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("konverge-vault/", env!("CARGO_PKG_VERSION")));
+        if let Some(proxy) = &self.proxy {
+            let proxy = reqwest::Proxy::all(proxy.clone());
+            // Its words could repeat the proxy's password.
+            client = client.proxy(proxy.map_err(|_| unusable("proxy", None, "it is not understood"))?);
+        }
         client.build().map_err(|error| unusable("HTTP client", None, &error.to_string()))
     }
 
@@ -168,9 +184,33 @@ impl Clients {
     }
 }
 
-const AUTHORITIES: &str = "file of certificate authorities";
+const AUTHORITIES: &str = "collection of certificate authorities";
 const CERTIFICATE: &str = "client certificate";
 const KEY: &str = "key of the client certificate";
+
+/// The file, or the files of the folder one after another. Hidden ones are what a mounted volume is made of and no certificates.
+async fn read_authorities(path: &Path) -> Result<Vec<u8>, VaultError> {
+    let fault = |error: std::io::Error| unusable(AUTHORITIES, Some(path), &error.to_string());
+    if !tokio::fs::metadata(path).await.map_err(fault)?.is_dir() {
+        return Ok(read(AUTHORITIES, path).await?.to_vec());
+    }
+    let mut folder = tokio::fs::read_dir(path).await.map_err(fault)?;
+    let mut files = Vec::new();
+    while let Some(entry) = folder.next_entry().await.map_err(fault)? {
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if !hidden && tokio::fs::metadata(entry.path()).await.map_err(fault)?.is_file() {
+            files.push(entry.path());
+        }
+    }
+    // Always in the same order, so that only another content is another one.
+    files.sort();
+    let mut content = Vec::new();
+    for file in files {
+        content.extend_from_slice(&read(AUTHORITIES, &file).await?);
+        content.push(b'\n');
+    }
+    Ok(content)
+}
 
 async fn read(what: &'static str, path: &Path) -> Result<Zeroizing<Vec<u8>>, VaultError> {
     read_small(what, path, LARGEST).await
@@ -199,7 +239,7 @@ mod tests {
     use super::*;
 
     async fn failure(files: TlsSettings) -> String {
-        Clients::new(files, LOOK_EVERY).get().await.err().unwrap().to_string()
+        Clients::new(files, None, LOOK_EVERY).get().await.err().unwrap().to_string()
     }
 
     #[tokio::test]
@@ -210,7 +250,27 @@ mod tests {
         assert!(failure(files.clone()).await.contains("ca.crt"));
         std::fs::write(&path, "not a certificate").unwrap();
         assert!(failure(files.clone()).await.contains("no certificate"));
+        let empty = tempfile::tempdir().unwrap();
+        let files = TlsSettings { authorities: Some(empty.path().to_owned()), ..TlsSettings::default() };
+        assert!(failure(files).await.contains("no certificate"));
+        let text = TlsSettings { authorities_text: Some("nonsense".to_owned()), ..TlsSettings::default() };
+        assert!(failure(text).await.contains("no certificate"));
         let pair = TlsSettings { client: Some((path.clone(), path)), ..TlsSettings::default() };
         assert!(failure(pair).await.contains("no private key"));
+    }
+
+    #[tokio::test]
+    async fn the_systems_authorities_can_be_left_out() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let own = rcgen::CertificateParams::new(Vec::new()).unwrap().self_signed(&key).unwrap().pem();
+        let systems = rustls_native_certs::load_native_certs().certs;
+        let mut usual = RootCertStore::empty();
+        let (systems, _) = usual.add_parsable_certificates(systems);
+        for (without_system, expected) in [(false, systems + 1), (true, 1)] {
+            let settings =
+                TlsSettings { authorities_text: Some(own.clone()), without_system, ..TlsSettings::default() };
+            let roots = Clients::new(settings, None, LOOK_EVERY).roots(&Content::default()).unwrap();
+            assert_eq!(roots.len(), expected);
+        }
     }
 }

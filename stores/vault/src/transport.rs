@@ -81,7 +81,7 @@ impl Transport {
         Self {
             base: config.address.clone(),
             address: shown.into(),
-            clients: Clients::new(config.tls.clone(), config.limits.connect),
+            clients: Clients::new(config.tls.clone(), config.proxy.clone(), config.limits.connect),
             pace: Pace::new(&config.limits),
             places: Semaphore::new(config.limits.concurrency.get()),
             breaker: Breaker::new(),

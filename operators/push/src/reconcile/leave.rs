@@ -146,7 +146,11 @@ impl Pusher {
         error: &PushError,
     ) -> Result<Message, PushError> {
         let paths: Vec<String> = record.paths.keys().cloned().collect();
-        self.orphans.add(&Orphan::new(key, binding, record)).await?;
+        match self.orphans.add(&Orphan::new(key, binding, record)).await {
+            // Nowhere to note it down, for good; what is left is in the log and in the event.
+            Err(error) if error.is_final() => tracing::error!(object = %key, paths = ?paths, "{}", in_one_line(&error)),
+            added => added?,
+        }
         tracing::warn!(object = %key, paths = ?paths, "let go with something left in Vault: {}", in_one_line(error));
         Ok(Message::released(&paths, error, self.orphans.name()))
     }

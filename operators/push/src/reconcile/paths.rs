@@ -34,6 +34,8 @@ pub(super) struct Done {
     pub(super) complete: bool,
     /// Whether anything was written.
     pub(super) wrote: bool,
+    /// What Vault has against one of the paths, if it is no outage.
+    pub(super) refused: Option<VaultError>,
 }
 
 impl Pusher {
@@ -65,7 +67,7 @@ impl Pusher {
                 Err(error) => return Err(error.into()),
             };
             let text = location.to_string();
-            let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.policy.cluster.as_deref().unwrap_or_default() };
+            let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.policy.cluster.as_deref() };
             if !is_allowed(&self.policy.rules, &place, &location) {
                 messages.push(Message::not_allowed(&key.namespace, &text));
                 prepared.refused.insert(text);
@@ -136,12 +138,15 @@ impl Pusher {
         let targets = desired(&push.wanted, &sources, push.asked.binary.unwrap_or(self.policy.binary));
         drop(sources);
         let complete = prepared.refused.is_empty();
-        let mut done = Done { record, messages, digests: BTreeMap::new(), complete, wrote: false };
+        let mut done = Done { record, messages, digests: BTreeMap::new(), complete, wrote: false, refused: None };
         for (beneath, target) in targets {
             let Some(location) = prepared.locations.get(&beneath) else { continue };
             match target {
                 Target::Keep(lack) => self.lack(key, location, &lack, &mut done),
-                Target::Content(made) => self.write_one(key, binding, push, location, made, look, &mut done).await?,
+                Target::Content(made) => {
+                    let written = self.write_one(key, binding, push, location, made, look, &mut done).await;
+                    done.unless_refused(key, location, written)?;
+                }
             }
         }
         self.clear_dropped(key, binding, prepared, &mut done).await?;
@@ -165,7 +170,7 @@ impl Pusher {
         made: Made,
         look: bool,
         done: &mut Done,
-    ) -> Result<(), PushError> {
+    ) -> Result<(), VaultError> {
         let Made { content, encoded } = made;
         let text = location.to_string();
         let digest = self.digest(&content);
@@ -219,7 +224,7 @@ impl Pusher {
         if mark {
             match self.store.mark(location, &owner).await {
                 Ok(()) => {}
-                Err(error) if error.is_outage() => return Err(error.into()),
+                Err(error) if error.is_outage() => return Err(error),
                 Err(error) => done.messages.push(Message::unmarked(&text, &error)),
             }
         }
@@ -258,12 +263,7 @@ impl Pusher {
                     self.wake(self.bindings.release(key, &text));
                     cleared.extend(deleted.then_some(text));
                 }
-                Err(error) if error.is_outage() => return Err(error.into()),
-                Err(error) => {
-                    tracing::warn!(object = %key, path = text, "cannot clear: {}", in_one_line(&error));
-                    done.messages.push(Message::failed(&error));
-                    done.complete = false;
-                }
+                Err(error) => done.unless_refused(key, &location, Err(error))?,
             }
         }
         if !cleared.is_empty() {
@@ -273,6 +273,27 @@ impl Pusher {
         let leading: BTreeSet<String> = done.record.locations().map(|(location, _)| location.to_string()).collect();
         done.record.paths.retain(|text, _| leading.contains(text));
         Ok(())
+    }
+}
+
+impl Done {
+    /// An outage concerns all paths and ends the run; a refusal concerns this one, and the others go on.
+    fn unless_refused(
+        &mut self,
+        key: &ObjectRef,
+        location: &Location,
+        outcome: Result<(), VaultError>,
+    ) -> Result<(), VaultError> {
+        match outcome {
+            Err(error) if !error.is_outage() => {
+                tracing::debug!(object = %key, path = %location, "{}", in_one_line(&error));
+                self.messages.push(Message::failed(&error));
+                self.complete = false;
+                self.refused = Some(error);
+                Ok(())
+            }
+            outcome => outcome,
+        }
     }
 }
 

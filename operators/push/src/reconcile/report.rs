@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use konverge_apply::events::Notice;
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::error::{Classify, in_one_line};
 use kube::runtime::events::EventType;
 
-use super::{BACKOFF, LOOK_AGAIN, PushError, Pusher, TELL_AFTER, sources};
+use super::{PushError, Pusher, TELL_AFTER, pause, sources};
 use crate::{
     bindings::Binding,
     messages::Message,
@@ -70,22 +70,17 @@ impl Pusher {
     pub(super) async fn failed(&self, key: &ObjectRef, binding: &Binding, error: &PushError) -> Duration {
         let failures = binding.failures.saturating_add(1);
         self.bindings.settle(key, binding, |binding| binding.failures = failures);
-        let class = error.class();
-        if failures < TELL_AFTER && class != ErrorClass::Permanent {
-            tracing::debug!(object = %key, "{}", konverge_core::error::in_one_line(error));
+        // That Vault is left alone for a moment says less than why, which was told already.
+        let is_told = binding.failures >= TELL_AFTER && error.is_pause();
+        if is_told || failures < TELL_AFTER && error.is_passing() {
+            tracing::debug!(object = %key, "{}", in_one_line(error));
         } else {
-            let message = Message::failed(error);
             // What cannot be noted now is noted with the next attempt.
-            if let Err(error) = self.conclude(key, binding, None, vec![message]).await {
-                tracing::debug!(object = %key, "{}", konverge_core::error::in_one_line(&error));
+            if let Err(error) = self.conclude(key, binding, None, vec![Message::failed(error)]).await {
+                tracing::debug!(object = %key, "{}", in_one_line(&error));
             }
         }
-        let pause = match class {
-            ErrorClass::Transient => BACKOFF.delay(failures, rand::random()),
-            ErrorClass::Permanent => LOOK_AGAIN,
-            // Not all at once.
-            ErrorClass::After(pause) => pause + pause.mul_f64(rand::random::<f64>() / 4.0),
-        };
+        let pause = pause(error.class(), failures);
         binding.deleting.map_or(pause, |_| pause.min(self.policy.namespace_deadline))
     }
 

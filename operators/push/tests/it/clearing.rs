@@ -64,7 +64,6 @@ async fn w11_moved_paths_dropped_references_and_removed_annotations_leave_nothin
 async fn w11_another_cluster_name_moves_everything() {
     let world = World::new().await;
     let path = format!("kv/data/{}/db", world.namespace);
-    world.server.mount_kv("clusters", 2).await.ok();
     world.secret("db", &[("user", "u")], json!({ "vault-sync.io/path": path })).await;
     let operator = world.operator(&["--cluster-name", "c1"]).await;
     let before = format!("clusters/c1/{path}");

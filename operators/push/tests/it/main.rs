@@ -2,5 +2,6 @@
 
 mod clearing;
 mod following;
+mod outages;
 mod owning;
 mod world;

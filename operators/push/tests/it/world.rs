@@ -1,11 +1,13 @@
 //! An operator in this process between a real API server and a real Vault, and people who use both.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 
 use konverge_core::SecretValue;
 use konverge_push::{object::Kind, run::assemble};
 use konverge_runtime::Metrics;
-use konverge_testkit::{AuditEntry, ControlPlane, Options, VaultOptions, VaultServer};
+use konverge_testkit::{AuditEntry, ControlPlane, Options, VaultOptions, VaultServer, http_get};
 use konverge_vault::{Content, Credential, Expected, Field, Found, Limits, Location, Login, SecretPath, Vault, VaultConfig};
 use kube::{
     Api, Client,
@@ -34,7 +36,7 @@ async fn shared_vault() -> &'static VaultServer {
     VAULT
         .get_or_init(|| async {
             let vault = VaultServer::start(VaultOptions::default()).await.unwrap();
-            for (path, version) in [("secret", 2), ("kv", 2), ("old", 1)] {
+            for (path, version) in [("secret", 2), ("kv", 2), ("clusters", 2), ("old", 1)] {
                 vault.mount_kv(path, version).await.unwrap();
             }
             vault
@@ -45,20 +47,35 @@ async fn shared_vault() -> &'static VaultServer {
 /// A namespace, paths in Vault, and a person with both.
 pub(crate) struct World {
     pub(crate) namespace: String,
+    /// The operator's own namespace.
+    pub(crate) home: String,
     pub(crate) client: Client,
     /// An administrator of Vault.
     pub(crate) vault: Vault,
-    pub(crate) server: &'static VaultServer,
+    config: VaultConfig,
 }
 
 /// An operator that runs until it is dropped or stopped.
 pub(crate) struct Operator {
-    pub(crate) metrics: Metrics,
+    pub(crate) address: SocketAddr,
+    metrics: Metrics,
     shutdown: DropGuard,
     running: JoinHandle<()>,
 }
 
 impl Operator {
+    /// What it answers on its health port.
+    pub(crate) async fn get(&self, path: &str) -> (u16, String) {
+        http_get(&self.address.to_string(), path).await.unwrap()
+    }
+
+    /// The sum of a metric over all its series that contain `label`.
+    pub(crate) fn metric(&self, name: &str, label: &str) -> f64 {
+        let text = self.metrics.encode().unwrap();
+        let lines = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name) && line.contains(label));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
     /// Stops it and waits for its end.
     pub(crate) async fn stop(self) {
         drop(self.shutdown);
@@ -74,29 +91,49 @@ pub(crate) fn vault_config(server: &VaultServer, token: &str) -> VaultConfig {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::with(shared_vault().await).await
+    }
+
+    /// A world with a Vault of its own, which may be done harm.
+    pub(crate) async fn with(server: &VaultServer) -> Self {
         let control_plane = control_plane().await;
-        let server = shared_vault().await;
         let namespace = control_plane.namespace("push").await.unwrap();
-        let vault = Vault::new(&vault_config(server, server.root_token()));
-        Self { namespace, client: control_plane.admin_client().await.unwrap(), vault, server }
+        let config = vault_config(server, server.root_token());
+        let client = control_plane.admin_client().await.unwrap();
+        let home = control_plane.namespace("operator").await.unwrap();
+        Self { namespace, home, client, vault: Vault::new(&config), config }
+    }
+
+    /// The kubeconfig of the operator's account.
+    async fn kubeconfig(&self) -> PathBuf {
+        let account = control_plane().await.service_account_kubeconfig(&self.home, "operator").await.unwrap();
+        let bindings = Api::<ClusterRoleBinding>::all(self.client.clone());
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": { "name": self.home },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "operator", "namespace": self.home }],
+        });
+        bindings.patch(&self.home, &PatchParams::apply("user"), &Patch::Apply(&binding)).await.unwrap();
+        account
     }
 
     /// Starts an operator for this world's namespace.
     pub(crate) async fn operator(&self, arguments: &[&str]) -> Operator {
-        let vault = Vault::new(&vault_config(self.server, self.server.root_token()));
-        self.operator_with(vault, arguments).await
+        self.operator_with(Vault::new(&self.config), arguments).await
     }
 
     pub(crate) async fn operator_with(&self, vault: Vault, arguments: &[&str]) -> Operator {
-        let kubeconfig = control_plane().await.kubeconfig().to_str().unwrap();
+        let kubeconfig = self.kubeconfig().await;
         let common = ["vault-sync-operator", "--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "0"];
-        let rest = ["--namespace", &self.namespace, "--kubeconfig", kubeconfig];
+        let rest = ["--namespace", &self.namespace, "--kubeconfig", kubeconfig.to_str().unwrap()];
         let given = [&common, rest.as_slice(), arguments].concat();
         let config = konverge_push::config::arguments(given.iter().map(Into::into));
         let manager = assemble(config, vault).await.unwrap();
-        let (metrics, shutdown) = (manager.metrics().clone(), manager.shutdown());
+        let (address, metrics, shutdown) = (manager.address(), manager.metrics().clone(), manager.shutdown());
         let running = tokio::spawn(async { manager.run().await.unwrap() });
-        Operator { metrics, shutdown: CancellationToken::drop_guard(shutdown), running }
+        Operator { address, metrics, shutdown: CancellationToken::drop_guard(shutdown), running }
     }
 
     /// A path of this test alone.
@@ -270,15 +307,17 @@ impl World {
         .await
     }
 
-    /// Writes on objects of this world from now on until `during` is over, by whomever, except that events are made.
+    /// What the operator writes on objects from now on until `during` is over, events apart.
     pub(crate) async fn writes_during(&self, during: impl Future<Output = ()>) -> Vec<AuditEntry> {
-        let log = control_plane().await.audit_log().unwrap().from_now().unwrap();
+        let log = control_plane().await.audit_log().unwrap();
+        // What was done before may not be in the log yet.
+        log.catch_up(&self.client).await.unwrap();
+        let log = log.from_now().unwrap();
         during.await;
         log.catch_up(&self.client).await.unwrap();
-        let is_ours = |entry: &AuditEntry| {
-            entry.object_ref.namespace == self.namespace && entry.object_ref.resource != "events"
-        };
-        log.entries().unwrap().into_iter().filter(|entry| entry.is_mutating() && is_ours(entry)).collect()
+        let account = format!("system:serviceaccount:{}:operator", self.home);
+        let written = log.entries_of(&account).unwrap().into_iter();
+        written.filter(|entry| entry.is_mutating() && entry.object_ref.resource != "events").collect()
     }
 }
 

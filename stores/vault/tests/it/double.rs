@@ -253,3 +253,14 @@ async fn no_more_are_under_way_than_allowed() {
         () = probe => {}
     }
 }
+
+#[tokio::test]
+async fn a_proxy_is_asked_for_the_whole_address() {
+    let script = Script::default();
+    script.then(200, &[], r#"{"initialized":true,"sealed":false}"#);
+    let (proxy, _) = serve(&script).await;
+    let config = VaultConfig::new("http://vault.invalid:8200", Login::Token(credential("token"))).unwrap();
+    Vault::new(&config.proxy(&proxy).unwrap()).health().await.unwrap();
+    let asked = script.asked();
+    assert!(asked[0].starts_with("GET http://vault.invalid:8200/v1/sys/health"), "{asked:?}");
+}

@@ -38,6 +38,13 @@ async fn the_certificate_is_for_the_name_that_is_asked_for() {
     let trusted = TlsSettings { authorities: Some(file.path().to_owned()), ..TlsSettings::default() };
     let named = |name: &str| TlsSettings { server_name: Some(name.to_owned()), ..trusted.clone() };
     let anybody = TlsSettings { trust_anybody: true, ..TlsSettings::default() };
+    let text = TlsSettings { authorities_text: server.authority(), ..TlsSettings::default() };
+    // As a volume looks: a hidden folder with what the names lead to.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("..data")).unwrap();
+    std::fs::write(folder.path().join("..data/ca.crt"), server.authority().unwrap()).unwrap();
+    std::os::unix::fs::symlink("..data/ca.crt", folder.path().join("ca.crt")).unwrap();
+    let folder = TlsSettings { authorities: Some(folder.path().to_owned()), ..TlsSettings::default() };
     for (settings, fine) in [
         (trusted.clone(), true),
         (named("127.0.0.1"), true),
@@ -45,6 +52,10 @@ async fn the_certificate_is_for_the_name_that_is_asked_for() {
         (named("not a name"), false),
         (TlsSettings::default(), false),
         (anybody, true),
+        (text.clone(), true),
+        (TlsSettings { without_system: true, ..text }, true),
+        (folder, true),
+        (TlsSettings { without_system: true, ..TlsSettings::default() }, false),
     ] {
         let outcome = Vault::new(&config.clone().tls(settings.clone())).health().await;
         assert_eq!(outcome.is_ok(), fine, "{settings:?}: {:?}", outcome.err());

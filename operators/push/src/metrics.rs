@@ -1,0 +1,270 @@
+//! What the operator counts: the original's metrics under its names, labels and buckets, and ours.
+//!
+//! The original's name objects, Secrets, keys and paths in their labels, and dashboards show them so. Here each has a bound, beyond which
+//! the value is `other`, and an object takes its series along when it goes. Ours name nothing.
+
+mod bounded;
+mod labels;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    time::Duration,
+};
+
+use konverge_vault::{LoginCounts, VaultError};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+use self::{
+    bounded::Bounded,
+    labels::{Attempt, Missing, MissingKey, Parsing, Resource, WriteError, category},
+};
+use crate::{
+    object::{Kind, ObjectRef},
+    runtime_info::RuntimeInfo,
+};
+
+/// Those of the original, in seconds.
+const DURATION_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// In seconds: the promise is two, and an interval may be what finds a change.
+const PROPAGATION_BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 30.0, 300.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Setting {
+    setting: &'static str,
+    value: String,
+}
+
+/// The operator's metrics. Clones count into the same ones.
+#[derive(Clone)]
+pub struct Metrics {
+    attempts: Bounded<Attempt, Counter>,
+    durations: Bounded<Resource, Histogram>,
+    discovered: Bounded<Resource, Gauge>,
+    secrets_missing: Bounded<Missing, Counter>,
+    keys_missing: Bounded<MissingKey, Counter>,
+    parse_errors: Bounded<Parsing, Counter>,
+    write_errors: Bounded<WriteError, Counter>,
+    auth_attempts: Family<ResultLabel, Counter>,
+    runtime: Family<Setting, Gauge>,
+    propagation: Histogram,
+    reads: Counter,
+    writes: Counter,
+    deletes: Counter,
+    drift: Counter,
+    conflicts: Counter,
+    orphans: Gauge,
+    renewals: Counter,
+    bindings: Family<Reason, Gauge>,
+    /// The last word on each object, which `bindings` counts.
+    said: Arc<Mutex<BTreeMap<ObjectRef, &'static str>>>,
+}
+
+impl Metrics {
+    /// Makes the metrics and registers them: the original's under `vault_sync_operator`, ours under `konverge_push`.
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            attempts: Bounded::new(Counter::default),
+            durations: Bounded::new(|| Histogram::new(DURATION_BUCKETS)),
+            discovered: Bounded::new(Gauge::default),
+            secrets_missing: Bounded::new(Counter::default),
+            keys_missing: Bounded::new(Counter::default),
+            parse_errors: Bounded::new(Counter::default),
+            write_errors: Bounded::new(Counter::default),
+            auth_attempts: Family::default(),
+            runtime: Family::default(),
+            propagation: Histogram::new(PROPAGATION_BUCKETS),
+            reads: Counter::default(),
+            writes: Counter::default(),
+            deletes: Counter::default(),
+            drift: Counter::default(),
+            conflicts: Counter::default(),
+            orphans: Gauge::default(),
+            renewals: Counter::default(),
+            bindings: Family::default(),
+            said: Arc::default(),
+        };
+        metrics.register_the_originals(registry.sub_registry_with_prefix("vault_sync_operator"));
+        metrics.register_ours(registry.sub_registry_with_prefix("konverge_push"));
+        metrics
+    }
+
+    fn register_the_originals(&self, registry: &mut Registry) {
+        self.attempts.register(registry, "sync_attempts", "Runs for an object that asks for a push, by result");
+        self.durations.register(registry, "sync_duration_seconds", "How long a run took");
+        self.discovered.register(registry, "secrets_discovered", "Paths that an object asks for");
+        let help = "Secrets that were asked for and were not there";
+        self.secrets_missing.register(registry, "secret_not_found_errors", help);
+        let help = "Keys that were asked for and were not in their Secret";
+        self.keys_missing.register(registry, "secret_key_missing_errors", help);
+        self.parse_errors.register(registry, "config_parse_errors", "Annotations that cannot be followed");
+        self.write_errors.register(registry, "vault_write_errors", "Writes to Vault that failed, by path and cause");
+        registry.register("auth_attempts", "Logins to Vault, by result", self.auth_attempts.clone());
+        let help = "Settings of the process, in the label value; always 1";
+        registry.register("runtime_info", help, self.runtime.clone());
+    }
+
+    fn register_ours(&self, registry: &mut Registry) {
+        let help = "From the moment a change of a Secret was seen until its version was in Vault";
+        registry.register("propagation_seconds", help, self.propagation.clone());
+        registry.register("vault_reads", "Secrets read from Vault", self.reads.clone());
+        registry.register("vault_writes", "Secrets written to Vault", self.writes.clone());
+        registry.register("vault_deletes", "Secrets deleted from Vault", self.deletes.clone());
+        let help = "Times that somebody else had changed or deleted in Vault what was ours";
+        registry.register("drift", help, self.drift.clone());
+        let help = "Times that a path was somebody else's, or was written by somebody else meanwhile";
+        registry.register("conflicts", help, self.conflicts.clone());
+        let help = "Objects that are gone and whose paths in Vault could not be cleared yet";
+        registry.register("orphans", help, self.orphans.clone());
+        registry.register("token_renewals", "Renewals of the token for Vault", self.renewals.clone());
+        registry.register(
+            "bindings",
+            "Objects that ask for a push, by what was last said of them",
+            self.bindings.clone(),
+        );
+    }
+
+    /// A secret was read from Vault.
+    pub fn read(&self) {
+        self.reads.inc();
+    }
+
+    /// A secret was written to Vault.
+    pub fn wrote(&self) {
+        self.writes.inc();
+    }
+
+    /// A secret was deleted from Vault.
+    pub fn deleted(&self) {
+        self.deletes.inc();
+    }
+
+    /// A write to this path failed.
+    pub fn write_failed(&self, error: &VaultError, path: &str) {
+        self.write_errors.series(WriteError { path: path.to_owned(), error_type: category(error) }).inc();
+    }
+
+    /// A path was somebody else's.
+    pub fn conflicted(&self) {
+        self.conflicts.inc();
+    }
+
+    /// What is ours had been changed in Vault.
+    pub fn drifted(&self) {
+        self.drift.inc();
+    }
+
+    /// The object asks for so many paths.
+    pub fn discovered(&self, object: &ObjectRef, paths: usize) {
+        self.discovered.series(resource(object)).set(i64::try_from(paths).unwrap_or(i64::MAX));
+    }
+
+    /// A Secret lacks a key that was asked for.
+    pub fn key_missing(&self, namespace: &str, secret: &str, key: &str) {
+        let labels =
+            MissingKey { namespace: namespace.to_owned(), secret_name: secret.to_owned(), key: key.to_owned() };
+        self.keys_missing.series(labels).inc();
+    }
+
+    /// A Secret that was asked for is not there.
+    pub fn secret_not_found(&self, namespace: &str, secret: &str) {
+        self.secrets_missing.series(Missing { namespace: namespace.to_owned(), secret_name: secret.to_owned() }).inc();
+    }
+
+    /// The object's annotations cannot be followed.
+    pub fn parse_failed(&self, object: &ObjectRef) {
+        let Resource { namespace, resource } = resource(object);
+        self.parse_errors.series(Parsing { namespace, resource, error_type: "json_parse_error" }).inc();
+    }
+
+    /// A run for the object ended after so long.
+    pub fn attempted(&self, object: &ObjectRef, succeeded: bool, took: Duration) {
+        let labels = resource(object);
+        self.durations.series(labels.clone()).observe(took.as_secs_f64());
+        let Resource { namespace, resource } = labels;
+        let result = if succeeded { "success" } else { "failed" };
+        self.attempts.series(Attempt { namespace, resource, result }).inc();
+    }
+
+    /// A change was in Vault this long after it was seen.
+    pub fn propagated(&self, after: Duration) {
+        self.propagation.observe(after.as_secs_f64());
+    }
+
+    /// The last word on the object is this.
+    pub fn said(&self, object: &ObjectRef, reason: &'static str) {
+        let before = self.with_said(|said| said.insert(object.clone(), reason));
+        self.rebound(before, Some(reason));
+    }
+
+    /// So many objects are gone whose paths could not be cleared yet.
+    pub fn orphans(&self, count: usize) {
+        self.orphans.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// The client's figures about logins; to be told before each scrape.
+    pub fn logins(&self, counts: LoginCounts) {
+        for (result, count) in [("success", counts.succeeded), ("failed", counts.failed)] {
+            let counter = self.auth_attempts.get_or_create_owned(&ResultLabel { result });
+            counter.inner().store(count, Ordering::Relaxed);
+        }
+        self.renewals.inner().store(counts.renewed, Ordering::Relaxed);
+    }
+
+    /// The settings of the process; to be told once.
+    pub fn runtime(&self, info: &RuntimeInfo) {
+        for (setting, value) in info.settings() {
+            self.runtime.get_or_create(&Setting { setting, value }).set(1);
+        }
+    }
+
+    /// The object is gone, and so are its series. One of another kind with its name begins anew.
+    pub fn forget(&self, object: &ObjectRef) {
+        let before = self.with_said(|said| said.remove(object));
+        self.rebound(before, None);
+        let gone = |namespace: &str, name: &str| namespace == &*object.namespace && name == &*object.name;
+        self.attempts.forget(|labels| gone(&labels.namespace, &labels.resource));
+        self.durations.forget(|labels| gone(&labels.namespace, &labels.resource));
+        self.discovered.forget(|labels| gone(&labels.namespace, &labels.resource));
+        self.parse_errors.forget(|labels| gone(&labels.namespace, &labels.resource));
+        if object.kind == Kind::Secret {
+            self.secrets_missing.forget(|labels| gone(&labels.namespace, &labels.secret_name));
+            self.keys_missing.forget(|labels| gone(&labels.namespace, &labels.secret_name));
+        }
+    }
+
+    fn with_said<T>(&self, change: impl FnOnce(&mut BTreeMap<ObjectRef, &'static str>) -> T) -> T {
+        change(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn rebound(&self, from: Option<&'static str>, to: Option<&'static str>) {
+        if let Some(reason) = from {
+            self.bindings.get_or_create(&Reason { reason }).dec();
+        }
+        if let Some(reason) = to {
+            self.bindings.get_or_create(&Reason { reason }).inc();
+        }
+    }
+}
+
+fn resource(object: &ObjectRef) -> Resource {
+    Resource { namespace: object.namespace.clone(), resource: object.name.clone() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! What a scrape shows.
+
+use prometheus_client::encoding::text::encode;
+
+use super::*;
+
+fn object(kind: Kind, name: &str) -> ObjectRef {
+    ObjectRef { kind, namespace: "team-a".to_owned(), name: name.to_owned() }
+}
+
+/// The metrics, and what is told of them after `use_them`.
+fn scraped(use_them: impl FnOnce(&Metrics)) -> String {
+    let mut registry = Registry::default();
+    let metrics = Metrics::new(&mut registry);
+    use_them(&metrics);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    text
+}
+
+#[track_caller]
+fn assert_has(text: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(text.lines().any(|told| told == *line), "{line} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn the_originals_metrics_have_its_names_and_labels() {
+    let web = object(Kind::Deployment, "web");
+    let text = scraped(|metrics| {
+        metrics.attempted(&web, true, Duration::from_millis(30));
+        metrics.attempted(&web, false, Duration::from_secs(20));
+        metrics.discovered(&web, 2);
+        metrics.secret_not_found("team-a", "db");
+        metrics.key_missing("team-a", "db", "password");
+        metrics.parse_failed(&web);
+        let denied = VaultError::Denied { what: String::new(), capability: "update", cause: String::new() };
+        metrics.write_failed(&denied, "secret/data/web");
+        metrics.logins(LoginCounts { succeeded: 3, failed: 1, renewed: 7 });
+        metrics.runtime(&RuntimeInfo { processors: 4, ..RuntimeInfo::default() });
+    });
+    let resource = r#"namespace="team-a",resource="web""#;
+    assert_has(
+        &text,
+        &[
+            &format!(r#"vault_sync_operator_sync_attempts_total{{{resource},result="success"}} 1"#),
+            &format!(r#"vault_sync_operator_sync_attempts_total{{{resource},result="failed"}} 1"#),
+            &format!(r#"vault_sync_operator_sync_duration_seconds_bucket{{le="0.025",{resource}}} 0"#),
+            &format!(r#"vault_sync_operator_sync_duration_seconds_bucket{{le="0.05",{resource}}} 1"#),
+            &format!(r#"vault_sync_operator_sync_duration_seconds_bucket{{le="10.0",{resource}}} 1"#),
+            &format!(r#"vault_sync_operator_sync_duration_seconds_bucket{{le="+Inf",{resource}}} 2"#),
+            &format!(r"vault_sync_operator_secrets_discovered{{{resource}}} 2"),
+            r#"vault_sync_operator_secret_not_found_errors_total{namespace="team-a",secret_name="db"} 1"#,
+            r#"vault_sync_operator_secret_key_missing_errors_total{namespace="team-a",secret_name="db",key="password"} 1"#,
+            &format!(r#"vault_sync_operator_config_parse_errors_total{{{resource},error_type="json_parse_error"}} 1"#),
+            r#"vault_sync_operator_vault_write_errors_total{path="secret/data/web",error_type="permission_denied"} 1"#,
+            r#"vault_sync_operator_auth_attempts_total{result="success"} 3"#,
+            r#"vault_sync_operator_auth_attempts_total{result="failed"} 1"#,
+            r#"vault_sync_operator_runtime_info{setting="numcpu",value="4"} 1"#,
+            "konverge_push_token_renewals_total 7",
+        ],
+    );
+}
+
+#[test]
+fn ours_count_what_happened() {
+    let (web, db) = (object(Kind::Deployment, "web"), object(Kind::Secret, "db"));
+    let text = scraped(|metrics| {
+        metrics.read();
+        metrics.wrote();
+        metrics.deleted();
+        metrics.drifted();
+        metrics.conflicted();
+        metrics.orphans(2);
+        metrics.propagated(Duration::from_secs(1));
+        metrics.said(&web, "Synced");
+        metrics.said(&db, "Synced");
+        metrics.said(&db, "Synced");
+        metrics.said(&web, "Paused");
+    });
+    assert_has(
+        &text,
+        &[
+            "konverge_push_vault_reads_total 1",
+            "konverge_push_vault_writes_total 1",
+            "konverge_push_vault_deletes_total 1",
+            "konverge_push_drift_total 1",
+            "konverge_push_conflicts_total 1",
+            "konverge_push_orphans 2",
+            r#"konverge_push_propagation_seconds_bucket{le="0.5"} 0"#,
+            r#"konverge_push_propagation_seconds_bucket{le="1.0"} 1"#,
+            r#"konverge_push_bindings{reason="Synced"} 1"#,
+            r#"konverge_push_bindings{reason="Paused"} 1"#,
+        ],
+    );
+}
+
+#[test]
+fn an_object_takes_its_series_along() {
+    let (web, db) = (object(Kind::Deployment, "web"), object(Kind::Secret, "db"));
+    let text = scraped(|metrics| {
+        for object in [&web, &db] {
+            metrics.attempted(object, true, Duration::ZERO);
+            metrics.discovered(object, 1);
+            metrics.parse_failed(object);
+            metrics.said(object, "Synced");
+        }
+        metrics.secret_not_found("team-a", "db");
+        metrics.key_missing("team-a", "db", "password");
+        metrics.forget(&db);
+    });
+    assert!(!text.contains("\"db\""), "{text}");
+    assert_has(&text, &[r#"konverge_push_bindings{reason="Synced"} 1"#]);
+    assert!(text.contains(r#"sync_attempts_total{namespace="team-a",resource="web""#), "{text}");
+}
+
+#[test]
+fn there_are_no_more_series_than_a_scrape_can_bear() {
+    let text = scraped(|metrics| {
+        for number in 0..bounded::MOST + 2 {
+            metrics.key_missing("team-a", "db", &number.to_string());
+        }
+    });
+    let other =
+        r#"vault_sync_operator_secret_key_missing_errors_total{namespace="other",secret_name="other",key="other"} 2"#;
+    assert_has(&text, &[other]);
+    assert_eq!(text.lines().filter(|line| line.contains("key_missing_errors_total{")).count(), bounded::MOST + 1);
+}

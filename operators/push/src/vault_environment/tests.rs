@@ -1,0 +1,154 @@
+//! Variables as manifests set them.
+
+use clap::Parser;
+use konverge_vault::Vault;
+
+use super::*;
+
+fn read(variables: &[(&str, &str)]) -> Result<VaultEnvironment, EnvironmentError> {
+    VaultEnvironment::read(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+}
+
+fn configured(variables: &[(&str, &str)], flags: &[&str]) -> Result<(VaultConfig, Vec<String>), EnvironmentError> {
+    read(variables)?.vault_config(&Config::parse_from([&["x", "--vault-addr=https://vault"], flags].concat()))
+}
+
+/// The only thing that is warned of.
+#[track_caller]
+fn warning(variables: &[(&str, &str)], flags: &[&str]) -> String {
+    let (_, warnings) = configured(variables, flags).unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    warnings[0].clone()
+}
+
+#[track_caller]
+fn failure(variables: &[(&str, &str)], flags: &[&str]) -> String {
+    konverge_core::error::in_one_line(&configured(variables, flags).err().unwrap())
+}
+
+#[test]
+fn nothing_set_is_nothing_to_tell() {
+    for variables in [&[][..], &[("VAULT_CACERT", ""), ("VAULT_SKIP_VERIFY", " "), ("VAULT_NAMESPACE", "/")]] {
+        let environment = read(variables).unwrap();
+        assert_eq!(environment.tls, TlsSettings::default());
+        assert!(environment.namespace.is_none() && environment.agent.is_none() && environment.proxy.is_none());
+        assert_eq!(configured(variables, &[]).unwrap().1, [""; 0]);
+    }
+}
+
+#[test]
+fn certificates() {
+    let all = [("VAULT_CACERT", "/ca.crt"), ("VAULT_CACERT_BYTES", "pem"), ("VAULT_CAPATH", "/cas")];
+    let only = |authorities: Option<&str>, text: Option<&str>| TlsSettings {
+        authorities: authorities.map(Into::into),
+        authorities_text: text.map(str::to_owned),
+        without_system: true,
+        ..TlsSettings::default()
+    };
+    for (variables, expected, ignored) in [
+        (&all[..], only(Some("/ca.crt"), None), &["VAULT_CACERT_BYTES", "VAULT_CAPATH"][..]),
+        (&all[1..], only(None, Some("pem")), &["VAULT_CAPATH"]),
+        (&all[2..], only(Some("/cas"), None), &[]),
+    ] {
+        let environment = read(variables).unwrap();
+        assert_eq!(environment.tls, expected);
+        let told: Vec<_> = environment.warnings.iter().filter_map(|warning| warning.split(' ').next()).collect();
+        assert_eq!(told, ignored);
+    }
+    let pair =
+        read(&[("VAULT_CLIENT_CERT", "/c"), ("VAULT_CLIENT_KEY", "/k"), ("VAULT_TLS_SERVER_NAME", "v")]).unwrap();
+    assert_eq!(pair.tls.client, Some(("/c".into(), "/k".into())));
+    assert_eq!((pair.tls.server_name.as_deref(), pair.tls.without_system), (Some("v"), false));
+    for half in ["VAULT_CLIENT_CERT", "VAULT_CLIENT_KEY"] {
+        assert!(failure(&[(half, "/x")], &[]).contains(&format!("only {half} is set")));
+    }
+}
+
+#[test]
+fn what_is_dangerous_or_without_effect_is_told() {
+    for (variable, value, told) in [
+        ("VAULT_SKIP_VERIFY", "1", "not checked"),
+        ("VAULT_AGENT_ADDR", "https://agent", "go there"),
+        ("VAULT_AGENT_ADDR", "http://127.0.0.1:8100", "go there"),
+        ("VAULT_MAX_RETRIES", "5", "VAULT_MAX_RETRIES has no effect"),
+        ("VAULT_WRAP_TTL", "60s", "VAULT_WRAP_TTL has no effect"),
+        ("VAULT_MFA", "x", "VAULT_MFA has no effect"),
+        ("VAULT_SRV_LOOKUP", "true", "VAULT_SRV_LOOKUP has no effect"),
+        ("VAULT_DISABLE_REDIRECTS", "true", "VAULT_DISABLE_REDIRECTS has no effect"),
+        ("VAULT_RATE_LIMIT", "0.5", "rounded"),
+        ("VAULT_TOKEN", "hunter2", "VAULT_TOKEN has no effect"),
+    ] {
+        let warning = warning(&[(variable, value)], &[]);
+        assert!(warning.contains(told) && !warning.contains("hunter2"), "{variable}: {warning}");
+    }
+    assert!(warning(&[], &["--vault-addr=http://vault:8200"]).contains("--vault-addr is an address without TLS"));
+    assert!(read(&[("VAULT_SKIP_VERIFY", "true")]).unwrap().tls.trust_anybody);
+}
+
+#[test]
+fn what_cannot_be_understood_is_an_error() {
+    for (variable, value) in [
+        ("VAULT_SKIP_VERIFY", "yes"),
+        ("VAULT_SRV_LOOKUP", "yes"),
+        ("VAULT_DISABLE_REDIRECTS", "2"),
+        ("VAULT_RATE_LIMIT", "many"),
+        ("VAULT_NAMESPACE", "a/../b"),
+        ("VAULT_PROXY_ADDR", "proxy:3128"),
+        ("VAULT_HTTP_PROXY", "socks5://proxy"),
+        ("VAULT_AGENT_ADDR", "unix:///run/agent.sock"),
+    ] {
+        assert!(failure(&[(variable, value)], &[]).contains(variable), "{variable}");
+    }
+    assert!(failure(&[], &["--vault-addr=vault:8200"]).contains("--vault-addr"));
+    assert!(failure(&[], &["--vault-auth-path=a/../b"]).contains("--vault-auth-path"));
+    let password = failure(&[("VAULT_PROXY_ADDR", "socks5://me:hunter2@proxy")], &[]);
+    assert!(!password.contains("hunter2"), "{password}");
+}
+
+#[test]
+fn logins() {
+    assert!(failure(&[], &["--vault-auth-method=cert"]).contains("VAULT_CLIENT_CERT"));
+    let pair = [("VAULT_CLIENT_CERT", "/c"), ("VAULT_CLIENT_KEY", "/k")];
+    assert_eq!(configured(&pair, &["--vault-auth-method=cert"]).unwrap().1, [""; 0]);
+    assert!(failure(&[], &["--vault-auth-method=token"]).contains("VAULT_TOKEN"));
+    assert_eq!(configured(&[("VAULT_TOKEN", "t")], &["--vault-auth-method=token"]).unwrap().1, [""; 0]);
+    let file = ["--vault-auth-method=token", "--vault-token-file=/t"];
+    assert_eq!(configured(&[], &file).unwrap().1, [""; 0]);
+    assert!(warning(&[("VAULT_TOKEN", "t")], &file).contains("VAULT_TOKEN has no effect"));
+    assert!(failure(&[], &["--vault-auth-method=approle"]).contains("--vault-role-id"));
+    configured(&[], &["--vault-auth-method=approle", "--vault-role-id=id"]).unwrap();
+    configured(&[], &["--vault-auth-method=jwt", "--vault-jwt-file=/jwt"]).unwrap();
+}
+
+#[tokio::test]
+async fn limits() {
+    let limit = |variables: &[(&str, &str)], flags: &[&str]| {
+        let limits = *Vault::new(&configured(variables, flags).unwrap().0).limits();
+        (limits.rate.map(NonZeroU32::get), limits.burst.get())
+    };
+    assert_eq!(limit(&[], &[]), (Some(DEFAULT_RATE), DEFAULT_RATE));
+    assert_eq!(limit(&[], &["--vault-rate=0"]), (None, 1));
+    assert_eq!(limit(&[("VAULT_RATE_LIMIT", "10:20")], &[]), (Some(10), 20));
+    assert_eq!(limit(&[("VAULT_RATE_LIMIT", "10:20")], &["--vault-rate=30"]), (Some(30), 30));
+    let told = warning(&[("VAULT_RATE_LIMIT", "10:20")], &["--vault-rate=30"]);
+    assert!(told.contains("VAULT_RATE_LIMIT has no effect"), "{told}");
+    let (config, _) = configured(&[], &["--vault-timeout=2s", "--vault-concurrency=3"]).unwrap();
+    let limits = *Vault::new(&config).limits();
+    assert_eq!((limits.deadline.as_secs(), limits.connect.as_secs(), limits.concurrency.get()), (2, 2, 3));
+}
+
+#[test]
+fn addresses_that_can_be_read_on_the_way() {
+    for (address, readable) in [
+        ("http://vault:8200", true),
+        ("http://10.0.0.1", true),
+        ("http://[fd00::1]:8200", true),
+        ("http://127.0.0.1:8200/v1", false),
+        ("http://localhost", false),
+        ("http://[::1]:8200", false),
+        ("http://[::1]", false),
+        ("https://vault", false),
+    ] {
+        assert_eq!(is_readable_on_the_way(address), readable, "{address}");
+    }
+}

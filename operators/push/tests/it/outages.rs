@@ -1,0 +1,192 @@
+//! Vault does not do its part, for a while or for good.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use konverge_push::object::Kind;
+use konverge_testkit::{VaultOptions, VaultServer, VaultStorage};
+use konverge_vault::{Credential, Limits, Login, Vault, VaultConfig};
+use kube::{Api, api::DeleteParams};
+use serde_json::json;
+
+use crate::world::{QUIET, World, until, vault_config};
+
+async fn server() -> VaultServer {
+    let options = VaultOptions { storage: VaultStorage::File, ..VaultOptions::default() };
+    let server = VaultServer::start(options).await.unwrap();
+    server.mount_kv("secret", 2).await.unwrap();
+    server
+}
+
+/// A login whose tokens live for seconds.
+async fn short_lived(server: &VaultServer) -> VaultConfig {
+    server.request("POST", "sys/auth/approle", &json!({ "type": "approle" })).await.unwrap();
+    server.policy("push", "path \"secret/*\" { capabilities = [\"create\", \"read\", \"update\", \"patch\", \"delete\"] }").await.unwrap();
+    let role = json!({ "token_policies": ["push"], "token_ttl": "3s", "token_max_ttl": "8s" });
+    server.request("POST", "auth/approle/role/push", &role).await.unwrap();
+    let role_id = server.request("GET", "auth/approle/role/push/role-id", &json!(null)).await.unwrap();
+    let secret_id = server.request("POST", "auth/approle/role/push/secret-id", &json!({})).await.unwrap();
+    let credential = |value: &serde_json::Value| {
+        Credential::value(konverge_core::SecretValue::from(value.as_str().unwrap().to_owned()))
+    };
+    let login = Login::AppRole {
+        mount: "approle".to_owned(),
+        role_id: credential(&role_id["data"]["role_id"]),
+        secret_id: Some(credential(&secret_id["data"]["secret_id"])),
+    };
+    let limits = Limits { deadline: Duration::from_secs(5), ..Limits::default() };
+    VaultConfig::new(server.address(), login).unwrap().limits(limits)
+}
+
+#[tokio::test]
+async fn w3_tokens_that_end_or_are_revoked_are_replaced_and_no_write_is_lost() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    let vault = Vault::new(&short_lived(&server).await);
+    let operator = world.operator_with(vault.clone(), &[]).await;
+    let path = world.path("db");
+    world.secret("db", &[("n", "0")], json!({ "vault-sync.io/path": path })).await;
+    // Through several renewals and past the longest life of a token.
+    for round in 1..=6 {
+        world.rotate("db", &[("n", &round.to_string())]).await;
+        world.holds(&path, &[("n", &round.to_string())]).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    assert!(vault.login_counts().succeeded >= 2, "{:?}", vault.login_counts());
+    server.request("PUT", "sys/leases/revoke-prefix/auth/approle", &json!(null)).await.unwrap();
+    let before = vault.login_counts().succeeded;
+    world.rotate("db", &[("n", "after")]).await;
+    world.holds(&path, &[("n", "after")]).await;
+    assert!(vault.login_counts().succeeded <= before + 2, "one login for all: {:?}", vault.login_counts());
+    world.says(Kind::Secret, "db", "Synced").await;
+    assert!((operator.metric("vault_sync_operator_vault_write_errors_total", "")).abs() < 0.5);
+}
+
+#[tokio::test]
+async fn w16_a_sealed_vault_stops_nothing_but_readiness_and_what_changed_meanwhile_comes_after() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    let operator = world.operator(&[]).await;
+    let path = world.path("db");
+    world.secret("db", &[("n", "1")], json!({ "vault-sync.io/path": path })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    until("it is ready", async || {
+        let (code, text) = operator.get("/readyz").await;
+        if code == 200 { Ok(()) } else { Err(text) }
+    })
+    .await;
+    server.seal().await.unwrap();
+    world.rotate("db", &[("n", "2")]).await;
+    until("it is not ready", async || {
+        let (code, text) = operator.get("/readyz").await;
+        if code != 200 && text.contains("sealed") { Ok(()) } else { Err(text) }
+    })
+    .await;
+    assert_eq!(operator.get("/healthz").await.0, 200, "a restart would not help");
+    until("the object says why", async || {
+        let record = world.record(Kind::Secret, "db").await.unwrap().to_string();
+        if record.contains("is sealed") { Ok(()) } else { Err(record) }
+    })
+    .await;
+    server.unseal().await.unwrap();
+    world.holds(&path, &[("n", "2")]).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    assert_eq!(world.versions(&path).await, 2);
+}
+
+#[tokio::test]
+async fn w16_it_starts_while_vault_is_away() {
+    let mut server = server().await;
+    let world = World::with(&server).await;
+    server.kill();
+    let operator = world.operator(&[]).await;
+    world.secret("db", &[("n", "1")], json!({ "vault-sync.io/path": world.path("db") })).await;
+    tokio::time::sleep(QUIET).await;
+    assert_eq!(operator.get("/healthz").await.0, 200);
+    server.start_again().await.unwrap();
+    server.unseal().await.unwrap();
+    world.holds(&world.path("db"), &[("n", "1")]).await;
+}
+
+#[tokio::test]
+async fn w8_an_object_is_let_go_after_its_deadline_and_what_it_left_is_cleared_later() {
+    let mut server = server().await;
+    let world = World::with(&server).await;
+    let operator = world.operator(&["--finalizer-deadline", "3s"]).await;
+    let path = world.path("db");
+    world.secret("db", &[("n", "1")], json!({ "vault-sync.io/path": path })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    server.kill();
+    world.delete(Kind::Secret, "db").await;
+    world.gone(Kind::Secret, "db").await;
+    let told = world.event("db", "ReleasedWithOrphans").await;
+    assert!(told.contains(&path) && told.contains("vault-sync-operator-orphans"), "{told}");
+    let orphans = Api::<ConfigMap>::namespaced(world.client.clone(), &world.home);
+    let left = orphans.get("vault-sync-operator-orphans").await.unwrap().data.unwrap();
+    assert!(left.len() == 1 && left.values().all(|text| text.contains(&path)), "{left:?}");
+    // What is left is looked after by whoever works then.
+    operator.stop().await;
+    server.start_again().await.unwrap();
+    server.unseal().await.unwrap();
+    assert!(world.read(&path).await.is_some());
+    let _operator = world.operator(&[]).await;
+    world.is_deleted(&path).await;
+    until("nothing is left to be remembered", async || {
+        let left = orphans.get("vault-sync-operator-orphans").await.unwrap().data.unwrap_or_default();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn w8_what_is_kept_is_let_go_at_once() {
+    let mut server = server().await;
+    let world = World::with(&server).await;
+    let _operator = world.operator(&[]).await;
+    let annotations = json!({ "vault-sync.io/path": world.path("db"), "vault-sync.io/preserve-on-delete": "true" });
+    world.secret("db", &[("n", "1")], annotations).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    server.kill();
+    world.delete(Kind::Secret, "db").await;
+    world.gone(Kind::Secret, "db").await;
+}
+
+#[tokio::test]
+async fn x7_a_namespace_that_goes_while_vault_is_away_is_not_held_up() {
+    let mut server = server().await;
+    let world = World::with(&server).await;
+    let _operator = world.operator(&["--terminating-namespace-deadline", "3s"]).await;
+    world.secret("db", &[("n", "1")], json!({ "vault-sync.io/path": world.path("db") })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    server.kill();
+    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(world.client.clone());
+    namespaces.delete(&world.namespace, &DeleteParams::default()).await.unwrap();
+    // There is no namespace controller here, which would delete what is in it.
+    world.delete(Kind::Secret, "db").await;
+    world.gone(Kind::Secret, "db").await;
+}
+
+#[tokio::test]
+async fn a_path_that_is_denied_says_so_and_delays_no_other() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    let allowed = world.path("open");
+    let rules = format!("path \"secret/*\" {{ capabilities = [\"read\"] }}\npath \"{allowed}/*\" {{ capabilities = [\"create\", \"read\", \"update\", \"delete\"] }}");
+    server.policy("some", &rules).await.unwrap();
+    let token = server.token(&["some", "default"], json!({ "ttl": "1h" })).await.unwrap();
+    let _operator = world.operator_with(Vault::new(&vault_config(&server, &token)), &[]).await;
+    world.secret("open", &[("n", "1")], json!({ "vault-sync.io/path": format!("{allowed}/a") })).await;
+    world.secret("closed", &[("n", "1")], json!({ "vault-sync.io/path": world.path("closed") })).await;
+    world.holds(&format!("{allowed}/a"), &[("n", "1")]).await;
+    let told = world.says(Kind::Secret, "closed", "PermissionDenied").await;
+    assert!(told.contains("policy") && told.contains(&world.path("closed")), "{told}");
+    // Marks need more than this policy gives; what is written is in step without.
+    world.says(Kind::Secret, "open", "Synced").await;
+    let told = world.event("open", "OwnerNotMarked").await;
+    assert!(told.contains("metadata"), "{told}");
+    world.rotate("open", &[("n", "2")]).await;
+    world.holds(&format!("{allowed}/a"), &[("n", "2")]).await;
+    world.delete(Kind::Secret, "open").await;
+    world.gone(Kind::Secret, "open").await;
+    assert_eq!(world.read(&format!("{allowed}/a")).await, None);
+}
