@@ -2,11 +2,12 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use konverge_runtime::{
     LeaseOptions,
     client::ClientOptions,
     lease::{Timings, TimingsError},
+    telemetry::LogFormat,
 };
 
 /// Settings of an operator. Flatten them into a struct of your own to add more.
@@ -66,15 +67,6 @@ pub struct Options {
     #[cfg(feature = "admission")]
     #[command(flatten)]
     pub webhook: crate::webhooks::WebhookOptions,
-}
-
-/// Form of the log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// For machines: one JSON object a line.
-    Json,
 }
 
 impl Options {

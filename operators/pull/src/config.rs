@@ -2,7 +2,8 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use konverge_runtime::telemetry::LogFormat;
 use konverge_zopp_client::{ClientConfig, config::DEFAULT_SERVER};
 
 use crate::allow::Rule;
@@ -55,15 +56,6 @@ pub struct Config {
     /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
     #[arg(long, env = "ZOPP_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-}
-
-/// Form of the log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// For machines: one JSON object a line.
-    Json,
 }
 
 impl Config {
