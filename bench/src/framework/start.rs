@@ -16,9 +16,12 @@ use super::{
     changes::{Changes, PACE},
     field::{Field, Framework},
     peer::milliseconds_between,
-    samples::{Turns, median, percentile},
+    turns::Turns,
 };
-use crate::report::{Report, Row};
+use crate::{
+    report::{Report, Row},
+    samples::{median, percentile},
+};
 
 /// The bounds.
 const OF_A_LIST: f64 = 1.5;
