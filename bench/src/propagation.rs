@@ -28,7 +28,7 @@ const PACE: Duration = Duration::from_millis(100);
 /// So many changes of the one kind, then of the other.
 const TURN: usize = 40;
 
-/// The bound: three times the limit.
+/// Besides the apply itself, a change has to be told and the environment to be read: each may take as long as an apply does.
 const BOUND: f64 = 3.0;
 
 pub(crate) async fn measure(scene: &Scene, changes: usize, report: &mut Report) -> Result<()> {
