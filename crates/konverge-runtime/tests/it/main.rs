@@ -4,6 +4,7 @@
 mod http;
 mod lease;
 mod process;
+mod selector;
 mod watch;
 
 use konverge_runtime::Metrics;
