@@ -10,10 +10,10 @@ mod object_memory;
 mod one_change;
 mod operator;
 mod peer;
-mod samples;
 mod start;
 mod syncs;
 mod throughput;
+mod turns;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};

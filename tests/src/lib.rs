@@ -5,7 +5,6 @@
 
 mod binaries;
 mod cast;
-mod http;
 mod manifest;
 mod operator;
 mod rbac;

@@ -3,9 +3,9 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
-use konverge_testkit::{Process, ProcessSpec, RunDirectory, eventually, free_port};
+use konverge_testkit::{Process, ProcessSpec, RunDirectory, eventually, free_port, http_get};
 
-use crate::{binary, http};
+use crate::binary;
 
 /// How long it may take to answer on its health port.
 const UP_WITHIN: Duration = Duration::from_secs(30);
@@ -13,7 +13,8 @@ const UP_WITHIN: Duration = Duration::from_secs(30);
 /// An operator process.
 pub struct Operator {
     process: Process,
-    port: u16,
+    /// Of its health port.
+    address: String,
 }
 
 impl Operator {
@@ -26,28 +27,28 @@ impl Operator {
         credentials: &Path,
         arguments: &[&str],
     ) -> Result<Self> {
-        let port = free_port()?;
+        let address = format!("127.0.0.1:{}", free_port()?);
         let spec = ProcessSpec::new(name, binary("zopp-operator")?)
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .args(["--server", server])
             .arg("--credentials")
             .arg(credentials)
-            .args(["--health-addr".to_owned(), format!("127.0.0.1:{port}")])
+            .args(["--health-addr", &address])
             .args(arguments.iter().copied());
-        Ok(Self { process: Process::start(run, spec)?, port })
+        Ok(Self { process: Process::start(run, spec)?, address })
     }
 
     /// Waits until `/readyz` answers 200.
     pub async fn ready(&mut self) -> Result<()> {
-        let port = self.port;
-        let asks = || async move { http::get(port, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+        let address = &self.address;
+        let asks = || async { http_get(address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
         Ok(self.process.ready("get ready", UP_WITHIN, asks).await?)
     }
 
     /// Status code and body of a path on its health port.
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
-        http::get(self.port, path).await
+        Ok(http_get(&self.address, path).await?)
     }
 
     /// The sum of a metric over all its label sets that contain `label`; zero if there is none yet.

@@ -8,10 +8,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use konverge_testkit::{Process, ProcessSpec, RunDirectory, free_port};
+use konverge_testkit::{Process, ProcessSpec, RunDirectory, free_port, http_get};
 use tokio::{io::AsyncWriteExt, process::Command};
 
-use crate::{binary, http};
+use crate::binary;
 
 /// How long a server may take to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -73,8 +73,8 @@ impl Server {
     }
 
     async fn ready(&mut self) -> Result<()> {
-        let port = self.health_port;
-        let asks = || async move { http::get(port, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+        let address = format!("127.0.0.1:{}", self.health_port);
+        let asks = || async { http_get(&address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
         Ok(self.process.ready("get ready", READY_WITHIN, asks).await?)
     }
 }

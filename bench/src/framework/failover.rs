@@ -21,7 +21,7 @@ const OBJECTS: usize = 2000;
 
 /// What every Kubernetes component uses; the standby waits so long.
 const LEASE_SECONDS: f64 = 15.0;
-/// The bound is the lease and this.
+/// A standby must not begin before the lease has run out. It looks every two seconds, so that much later it has begun.
 const MORE: f64 = 2.0;
 
 const SETTLE: Duration = Duration::from_secs(5);

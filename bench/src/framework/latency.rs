@@ -13,9 +13,12 @@ use konverge_bench_protocol::Work;
 use super::{
     changes::{Changes, PACE},
     field::{Field, Framework},
-    samples::{Turns, percentile},
+    turns::Turns,
 };
-use crate::report::{Report, Row};
+use crate::{
+    report::{Report, Row},
+    samples::percentile,
+};
 
 /// On par, and a tenth for what a machine does besides.
 const ON_PAR: f64 = 1.1;

@@ -16,7 +16,7 @@ use kube::{Api, api::ListParams};
 use super::field::{Field, Framework};
 use crate::report::{Report, Row};
 
-/// The bound.
+/// Whoever holds an object holds its bytes; half as much again is for the strings and maps that they become, and for finding it.
 const TYPED: f64 = 1.5;
 /// The larger payload may cost a tenth more or less, which is noise.
 const INDEPENDENT: f64 = 1.1;
@@ -27,7 +27,7 @@ const LARGE: usize = 20 * 1024;
 /// Until what was begun while listing has ended.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// The figure.
+/// So many that what a process keeps of its listed pages is little for each.
 const ENOUGH: usize = 10_000;
 
 pub(crate) async fn measure(field: &Field, small: &str, report: &mut Report) -> Result<()> {

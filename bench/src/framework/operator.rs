@@ -4,11 +4,7 @@ use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 use konverge_e2e::binary;
-use konverge_testkit::{Process, ProcessSpec, free_port};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use konverge_testkit::{Process, ProcessSpec, free_port, http_get};
 
 use super::field::{Field, unique};
 
@@ -38,25 +34,15 @@ impl Operator {
         let process = Process::start(field.plane.run_directory(), spec)?;
         let mut this = Self { process, address };
         let address = &this.address;
-        let is_ready =
-            || async { get(address, "/readyz").await.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) };
+        let is_ready = || async { http_get(address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
         this.process.ready("become ready", READY_WITHIN, is_ready).await?;
         Ok(this)
     }
 
     /// How many runs have ended.
     pub(crate) async fn runs(&self) -> Result<f64> {
-        let metrics = get(&self.address, "/metrics").await.context("cannot read the metrics")?;
+        let (_, metrics) = http_get(&self.address, "/metrics").await.context("cannot read the metrics")?;
         let series = metrics.lines().filter(|line| line.starts_with("controller_runtime_reconcile_total{"));
         Ok(series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
     }
-}
-
-async fn get(address: &str, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(address).await?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
 }

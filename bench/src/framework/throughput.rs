@@ -9,9 +9,12 @@ use konverge_bench_protocol::Work;
 use super::{
     field::{Field, Framework},
     peer::milliseconds_between,
-    samples::{Turns, median},
+    turns::Turns,
 };
-use crate::report::{Report, Row};
+use crate::{
+    report::{Report, Row},
+    samples::median,
+};
 
 /// On par, and a tenth for what a machine does besides.
 const ON_PAR: f64 = 1.1;

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use http::StatusCode;
 use kube::{
     Client, Resource,
-    api::{GetParams, Patch, PatchParams},
-    core::PartialObjectMeta,
+    api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
 use crate::{
     body::escaped,
-    call::{Answer, send, send_with_body},
+    call::{Answer, is_gone, send_with_body},
     difference::{Difference, differences},
     error::ApplyError,
     in_step::is_in_step,
@@ -201,25 +200,16 @@ impl Applier {
             (code, _) if code.is_success() => Ok(answer),
             (StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY, Some(uid)) => {
                 let refusal = answer.refusal(&target.object);
-                if matches!(refusal, ApplyError::Conflict { .. }) || !self.is_gone(target, uid).await? {
+                let (requests, object) = (target.requests(), &target.object);
+                if matches!(refusal, ApplyError::Conflict { .. })
+                    || !is_gone(&self.client, object, &requests, uid).await?
+                {
                     return Err(refusal);
                 }
                 Err(ApplyError::Gone { object: Box::new(target.object.clone()) })
             }
             _ => Err(answer.refusal(&target.object)),
         }
-    }
-
-    /// Whether the object with this uid is no longer there. The API server answers 409 for a deleted object as for a lost race,
-    /// and 422 for one that was made anew as for a field that is not allowed.
-    async fn is_gone(&self, target: &Target, uid: &str) -> Result<bool, ApplyError> {
-        let request = target.requests().get_metadata(target.name(), &GetParams::default());
-        let answer = send(&self.client, &target.object, request).await?;
-        if answer.code == StatusCode::NOT_FOUND {
-            return Ok(true);
-        }
-        let found: PartialObjectMeta = answer.success(&target.object)?.decode(&target.object)?;
-        Ok(found.metadata.uid.as_deref() != Some(uid))
     }
 
     /// Tells the witness that a write begins.

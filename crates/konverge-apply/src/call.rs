@@ -2,7 +2,12 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
-use kube::{Client, client::Body, core::request};
+use kube::{
+    Client,
+    api::GetParams,
+    client::Body,
+    core::{PartialObjectMeta, request},
+};
 use serde::de::DeserializeOwned;
 
 use crate::{
@@ -53,6 +58,22 @@ pub(crate) async fn send_with_body(
 ) -> Result<Answer, ApplyError> {
     let request = request.map_err(|source| ApplyError::Request { object: Box::new(object.clone()), source })?;
     exchange(client, object, request.map(|_| Body::from(body))).await
+}
+
+/// Whether the object with this uid is no longer there; `requests` builds those about its kind, in its namespace. The API server
+/// answers 409 for a deleted object as for a lost race, and 422 for one that was made anew as for a field that is not allowed.
+pub(crate) async fn is_gone(
+    client: &Client,
+    object: &ObjectName,
+    requests: &request::Request,
+    uid: &str,
+) -> Result<bool, ApplyError> {
+    let answer = send(client, object, requests.get_metadata(&object.name, &GetParams::default())).await?;
+    if answer.code == StatusCode::NOT_FOUND {
+        return Ok(true);
+    }
+    let found: PartialObjectMeta = answer.success(object)?.decode(object)?;
+    Ok(found.metadata.uid.as_deref() != Some(uid))
 }
 
 async fn exchange(client: &Client, object: &ObjectName, request: Request<Body>) -> Result<Answer, ApplyError> {

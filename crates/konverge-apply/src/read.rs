@@ -17,7 +17,8 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-/// Objects per answer: some megabytes at most, and few answers.
+/// Objects per answer, as many as kubectl asks for. A cache asks for fewer, since what a large page leaves between the objects stays
+/// with it; what is read here is used once and let go, and fewer answers are sooner there.
 const PAGE: u32 = 500;
 
 /// The namespace and the name of an object.

@@ -14,7 +14,7 @@ use kube::{
 
 use crate::{
     body::apply_configuration,
-    call::{send, send_with_body},
+    call::{is_gone, send_with_body},
     error::ApplyError,
     field_ownership,
     object::ObjectName,
@@ -125,22 +125,13 @@ impl SecretApplier {
         let answer = send_with_body(&self.client, &object, request, body).await?;
         match answer.code {
             StatusCode::NOT_FOUND => Ok(Outcome::Gone),
-            StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY if self.is_gone(target).await? => Ok(Outcome::Gone),
+            StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY
+                if is_gone(&self.client, &object, &requests(target), target.uid).await? =>
+            {
+                Ok(Outcome::Gone)
+            }
             _ => Ok(outcome(target, &answer.success(&object)?.decode(&object)?)),
         }
-    }
-
-    /// Whether the object with this uid is no longer there. The API server answers 409 for a deleted object as for a lost race,
-    /// and 422 for one that was made anew as for a key that is not allowed.
-    async fn is_gone(&self, target: SecretTarget<'_>) -> Result<bool, ApplyError> {
-        let object = target.object();
-        let request = requests(target).get_metadata(target.name, &kube::api::GetParams::default());
-        let answer = send(&self.client, &object, request).await?;
-        if answer.code == StatusCode::NOT_FOUND {
-            return Ok(true);
-        }
-        let found: PartialObjectMeta<Secret> = answer.success(&object)?.decode(&object)?;
-        Ok(found.uid().as_deref() != Some(target.uid))
     }
 }
 

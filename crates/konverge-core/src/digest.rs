@@ -24,21 +24,24 @@ impl DigestKey {
     pub fn digest<'a>(&self, contents: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> ContentDigest {
         let mut sorted: Vec<_> = contents.into_iter().collect();
         sorted.sort_unstable_by_key(|&(name, _)| name);
-        let mut mac = self.mac();
-        for (name, content) in sorted {
-            // Each part is preceded by its length, so that no two different maps make the same bytes.
-            for part in [name.as_bytes(), content] {
-                mac.update(&(part.len() as u64).to_be_bytes());
-                mac.update(part);
-            }
-        }
-        ContentDigest(mac.finalize().into_bytes().into())
+        ContentDigest(keyed_hash(&self.0, sorted.into_iter().flat_map(|(name, content)| [name.as_bytes(), content])))
     }
+}
 
-    #[expect(clippy::expect_used, reason = "HMAC takes a key of any length; the constructor's error is never made")]
-    fn mac(&self) -> Hmac<Sha256> {
-        Hmac::<Sha256>::new_from_slice(&*self.0).expect("HMAC takes a key of any length")
+/// HMAC-SHA256 of parts in their order, each preceded by its length in eight bytes, so that no two different lists of parts make the same
+/// bytes. What it gives for a key and parts stays the same in all versions: digests are kept across restarts.
+#[expect(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "HMAC takes any key; the constructor's error is never made"
+)]
+pub fn keyed_hash<'a>(key: &[u8; DIGEST_KEY_LENGTH], parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
+    for part in parts {
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part);
     }
+    mac.finalize().into_bytes().into()
 }
 
 /// What [`DigestKey::digest`] makes of contents: equal exactly when they are, but for a chance of 2⁻¹²⁸.
@@ -61,6 +64,14 @@ mod tests {
     fn a_boundary_between_name_and_content_counts() {
         assert_ne!(key().digest([("ab", b"c".as_slice())]), key().digest([("a", b"bc".as_slice())]));
         assert_ne!(key().digest([]), key().digest([("", b"".as_slice())]));
+    }
+
+    /// By another program: HMAC-SHA256 over `a`, `1`, `b` and nothing, each behind its length.
+    #[test]
+    fn the_bytes_stay_the_same() {
+        let found = key().digest([("b", b"".as_slice()), ("a", b"1")]);
+        let expected = "4baba80e07dc3a9e82a9d57bec13e320c9533ba23291f9fb9d17837b823f5a0e";
+        assert_eq!(found.0.map(|byte| format!("{byte:02x}")).concat(), expected);
     }
 
     #[test]

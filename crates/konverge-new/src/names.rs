@@ -15,6 +15,18 @@ const USED: [&str; 8] =
 const STANDARD: &str = "Box Clone Copy Debug Default Drop Eq Err Fn FnMut FnOnce From Into Iterator None Ok Option Ord Result Self Send \
     Some String Sync ToOwned ToString Vec";
 
+/// The kinds that Kubernetes has itself.
+const BUILT_IN: &str = "APIGroup APIService Binding CSIDriver CSINode CSIStorageCapacity CertificateSigningRequest ClusterRole \
+    ClusterRoleBinding ClusterTrustBundle ComponentStatus ConfigMap ControllerRevision CronJob CustomResourceDefinition DaemonSet \
+    Deployment DeviceClass DeviceTaintRule EndpointSlice Endpoints Event Eviction FlowSchema HorizontalPodAutoscaler IPAddress Ingress \
+    IngressClass Job Lease LeaseCandidate LimitRange LocalSubjectAccessReview MutatingAdmissionPolicy MutatingAdmissionPolicyBinding \
+    MutatingWebhookConfiguration Namespace NetworkPolicy Node PersistentVolume PersistentVolumeClaim Pod PodCertificateRequest \
+    PodDisruptionBudget PodGroup PodTemplate PriorityClass PriorityLevelConfiguration ReplicaSet ReplicationController ResourceClaim \
+    ResourceClaimTemplate ResourcePoolStatusRequest ResourceQuota ResourceSlice Role RoleBinding RuntimeClass Scale Secret \
+    SelfSubjectAccessReview SelfSubjectReview SelfSubjectRulesReview Service ServiceAccount ServiceCIDR StatefulSet Status StorageClass \
+    StorageVersion StorageVersionMigration SubjectAccessReview TokenRequest TokenReview ValidatingAdmissionPolicy \
+    ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration VolumeAttachment VolumeAttributesClass Workload";
+
 /// A name is not good.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
@@ -51,6 +63,8 @@ pub fn check_kind(kind: &str) -> Result<(), BadName> {
         && kind.chars().all(|letter| letter.is_ascii_alphanumeric());
     let fault = if !is_camel_case || kind.len() > 50 {
         "use CamelCase, up to 50 letters and digits, such as \"Greeting\""
+    } else if BUILT_IN.split(' ').any(|built_in| built_in == kind) {
+        "Kubernetes has a kind of that name, and kubectl would mean that one; choose another"
     } else if is_taken(kind) {
         "the code of every operator uses that word for something else; choose another"
     } else {
@@ -127,6 +141,10 @@ mod tests {
             ("Greet-ing", false),
             ("HTTP", false),
             ("ConfigMap", false),
+            ("Event", false),
+            ("Job", false),
+            ("Pod", false),
+            ("PodSchedule", true),
             ("Context", false),
             ("Custom", false),
             ("Error", false),
@@ -159,5 +177,7 @@ mod tests {
     fn what_is_wrong_is_said() {
         let error = check_name("Hello").unwrap_err().to_string();
         assert!(error.starts_with("\"Hello\" cannot be the name of an operator: use up to 63 lower-case"), "{error}");
+        let error = check_kind("Pod").unwrap_err().to_string();
+        assert!(error.starts_with("\"Pod\" cannot be a kind: Kubernetes has a kind of that name"), "{error}");
     }
 }

@@ -14,6 +14,8 @@ pub mod manager;
 pub mod metrics;
 pub mod object;
 pub mod queue;
+#[cfg(test)]
+mod schedule;
 pub mod telemetry;
 pub mod watch;
 

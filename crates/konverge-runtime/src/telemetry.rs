@@ -11,26 +11,14 @@ pub use filter::{FilterError, LogFilter};
 pub use trace::TraceIds;
 pub(crate) use trace::note_trace;
 
-/// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Form of the log lines, as a setting: `text` or `json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LogFormat {
     /// For people.
     #[default]
     Text,
-    /// One JSON object per line, for machines.
+    /// For machines: one JSON object a line.
     Json,
-}
-
-impl std::str::FromStr for LogFormat {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            other => Err(format!("log format {other:?} is neither \"text\" nor \"json\"")),
-        }
-    }
 }
 
 /// Logging could not be set up.

@@ -76,14 +76,14 @@ pub use konverge_gen as generate;
 pub use konverge_otlp as otlp;
 pub use konverge_runtime as runtime;
 
-pub use konverge_runtime::object::Object;
+pub use konverge_runtime::{object::Object, telemetry::LogFormat};
 
 pub use children::{Child, Children};
 pub use context::Context;
 pub use controller::Controller;
 pub use error::Error;
 pub use operator::{GenerateError, Home, Operator, Part, Setup, StartError};
-pub use options::{LogFormat, Options};
+pub use options::Options;
 pub use reconcile::{FromFunction, Reconcile, reconcile_fn};
 pub use report::{CustomStatus, Status};
 pub use run::{PAUSED, RECONCILE_AT};

@@ -2,11 +2,13 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use konverge_runtime::{
     LeaseOptions,
     client::ClientOptions,
     lease::{Timings, TimingsError},
+    telemetry::LogFormat,
+    watch::label_selector,
 };
 
 /// Settings of an operator. Flatten them into a struct of your own to add more.
@@ -20,7 +22,7 @@ pub struct Options {
     #[arg(long = "namespace", env = "KONVERGE_NAMESPACES", value_delimiter = ',', value_name = "NAME")]
     pub namespaces: Vec<String>,
     /// Only look at objects with these labels, such as team=a,tier!=test; gives each shard of an operator its part
-    #[arg(long, env = "KONVERGE_SELECTOR", value_name = "LABELS")]
+    #[arg(long, env = "KONVERGE_SELECTOR", value_parser = label_selector, value_name = "LABELS")]
     pub selector: Option<String>,
     /// Where /healthz, /readyz and /metrics are served
     #[arg(long, env = "KONVERGE_ADDRESS", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
@@ -66,15 +68,6 @@ pub struct Options {
     #[cfg(feature = "admission")]
     #[command(flatten)]
     pub webhook: crate::webhooks::WebhookOptions,
-}
-
-/// Form of the log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// For machines: one JSON object a line.
-    Json,
 }
 
 impl Options {
@@ -167,6 +160,14 @@ mod tests {
         let lease = options(&["--lease-name=shard-1", "--lease-namespace=there"]).lease("test", "here").unwrap();
         assert_eq!((lease.namespace.as_str(), lease.name.as_str()), ("there", "shard-1"));
         assert!(options(&["--renew-deadline=20"]).lease("test", "here").is_err());
+    }
+
+    #[test]
+    fn a_selector_that_cannot_be_read_is_refused_at_start() {
+        let error = Program::try_parse_from(["test", "--selector", "==="]).unwrap_err().to_string();
+        assert!(error.contains("\"==\" stands where the name of a label is expected"), "{error}");
+        let options = Program::parse_from(["test", "--selector", "team=a,tier!=test"]).options;
+        assert_eq!(options.selector.as_deref(), Some("team=a,tier!=test"));
     }
 
     #[test]

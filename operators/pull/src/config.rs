@@ -2,7 +2,8 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use konverge_runtime::{telemetry::LogFormat, watch::label_selector};
 use konverge_zopp_client::{ClientConfig, config::DEFAULT_SERVER};
 
 use crate::allow::Rule;
@@ -33,7 +34,7 @@ pub struct Config {
     #[arg(long, env = "ZOPP_POLL_INTERVAL", default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
     pub poll_interval: Duration,
     /// Only look at Secrets with these labels, such as team=a,tier!=test
-    #[arg(long, env = "ZOPP_SELECTOR", value_name = "LABELS")]
+    #[arg(long, env = "ZOPP_SELECTOR", value_parser = label_selector, value_name = "LABELS")]
     pub selector: Option<String>,
     /// Which namespaces may have which environments; may be repeated; * stands for anything [default: no restriction]
     #[arg(
@@ -55,15 +56,6 @@ pub struct Config {
     /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
     #[arg(long, env = "ZOPP_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-}
-
-/// Form of the log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// For machines: one JSON object a line.
-    Json,
 }
 
 impl Config {
@@ -163,6 +155,13 @@ mod tests {
         for text in ["", "Team", "team_a", "-a", "a-", "a,b", "a/b", &"a".repeat(64)] {
             assert!(parse_namespace(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_selector_that_cannot_be_read_is_refused_at_start() {
+        let error = parse(&["--selector", "==="]).unwrap_err().to_string();
+        assert!(error.contains("\"==\" stands where the name of a label is expected"), "{error}");
+        assert_eq!(parse(&["--selector", "team=a"]).unwrap().selector.as_deref(), Some("team=a"));
     }
 
     #[test]

@@ -206,5 +206,4 @@ pub fn is_valid_key(key: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
 mod tests;

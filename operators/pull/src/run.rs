@@ -19,7 +19,7 @@ use kube::core::PartialObjectMeta;
 
 use crate::{
     bindings::Bindings,
-    config::{Config, LogFormat},
+    config::Config,
     hub::Hubs,
     metrics::Metrics,
     reachability::Reachability,
@@ -74,10 +74,7 @@ pub async fn run(config: Config) -> ExitCode {
 }
 
 async fn start(config: Config) -> Result<(), StartError> {
-    let filter = telemetry::init(match config.log_format {
-        LogFormat::Text => telemetry::LogFormat::Text,
-        LogFormat::Json => telemetry::LogFormat::Json,
-    })?;
+    let filter = telemetry::init(config.log_format)?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %config, "starting");
     let identity = Identity::load(config.credentials.as_deref())?;
     let zopp = Client::new(Connection::new(&config.client())?, identity);

@@ -1,12 +1,20 @@
 //! One connection: the handshake, then HTTP/2 or HTTP/1.1 until either side has enough.
 
-use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
-use http::Request;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
-    service::service_fn,
+    service::{Service, service_fn},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
@@ -62,19 +70,8 @@ async fn http1<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 ) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(answerer.limits.idle);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let answerer = Arc::clone(&answerer);
-        async move { Ok::<_, Infallible>(answerer.answer(request).await) }
-    });
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    log(ended);
+    let connection = pin!(builder.serve_connection(TokioIo::new(stream), service(answerer)));
+    until_stopped(connection, http1::Connection::graceful_shutdown, stop).await;
 }
 
 async fn http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
@@ -89,23 +86,34 @@ async fn http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(4 * WINDOW)
         .max_concurrent_streams(u32::try_from(answerer.limits.calls.saturating_mul(2)).unwrap_or(u32::MAX));
-    let service = service_fn(move |request: Request<Incoming>| {
+    let connection = pin!(builder.serve_connection(TokioIo::new(stream), service(answerer)));
+    until_stopped(connection, http2::Connection::graceful_shutdown, stop).await;
+}
+
+/// What a connection asks, request by request.
+fn service(
+    answerer: Arc<Answerer>,
+) -> impl Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send + 'static> {
+    service_fn(move |request| {
         let answerer = Arc::clone(&answerer);
-        async move { Ok::<_, Infallible>(answerer.answer(request).await) }
-    });
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        async move { Ok(answerer.answer(request).await) }
+    })
+}
+
+/// Serves a connection of either protocol until its end; when it is to stop, `shut_down` has it take no further request.
+async fn until_stopped<C: Future<Output = hyper::Result<()>>>(
+    mut connection: Pin<&mut C>,
+    shut_down: impl FnOnce(Pin<&mut C>),
+    stop: CancellationToken,
+) {
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
+            shut_down(connection.as_mut());
             connection.await
         }
     };
-    log(ended);
-}
-
-/// Callers that hang up are no news.
-fn log(ended: Result<(), hyper::Error>) {
+    // Callers that hang up are no news.
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection to the webhooks broke");
     }

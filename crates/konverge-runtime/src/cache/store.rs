@@ -296,3 +296,6 @@ impl<K: Resource + Send + Sync + 'static> Drop for Writing<K> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::*;
-use crate::metrics::BeforeScrape;
+use crate::{metrics::BeforeScrape, schedule::dawdle};
 
 const KEYS: usize = 4;
 const PRODUCERS: u64 = 2;
@@ -26,15 +26,6 @@ struct Key {
     wishes: AtomicU64,
     known: AtomicU64,
     is_worked_on: AtomicBool,
-}
-
-/// Gives way now and then, so that each seed is another order.
-fn dawdle(random: &mut SmallRng) {
-    match random.random_range(0..8) {
-        0 => thread::yield_now(),
-        1 => (0..random.random_range(0..200)).for_each(|_| std::hint::spin_loop()),
-        _ => {}
-    }
 }
 
 /// Ends when the queue is closed. A part of the calls for work is given up, as when a worker is stopped.

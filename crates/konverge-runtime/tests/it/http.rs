@@ -6,22 +6,14 @@ use konverge_runtime::{
     Manager, Metrics,
     client::{self, ClientOptions},
 };
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use konverge_testkit::http_get;
+use tokio::net::TcpStream;
 
 use super::control_plane;
 
 /// Status and body.
 pub(crate) async fn get(address: std::net::SocketAddr, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    http_get(&address.to_string(), path).await.unwrap()
 }
 
 #[tokio::test]

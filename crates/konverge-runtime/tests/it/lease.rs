@@ -1,8 +1,11 @@
 //! Leadership among candidates on one API server.
 
-use std::{sync::Arc, time::Duration};
+use std::{future, sync::Arc, time::Duration};
 
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::{
+    api::coordination::v1::Lease,
+    jiff::{SignedDuration, Timestamp},
+};
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_runtime::{
     Action, Controller, LeaseOptions, Manager, Metrics, Priority, Queue, Reconciler, Request,
@@ -18,18 +21,19 @@ use kube::{
 use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{control_plane, http::get};
+use super::{control_plane, http::get, requests};
 
 struct Candidate {
     identity: String,
+    metrics: Metrics,
     leading: Leadership,
     stop: CancellationToken,
     run: JoinHandle<Result<(), konverge_runtime::lease::LeaseLost>>,
 }
 
-async fn impatient(control_plane: &ControlPlane) -> Client {
+async fn impatient(control_plane: &ControlPlane, metrics: &Metrics) -> Client {
     let options = ClientOptions { kubeconfig: Some(control_plane.kubeconfig().to_owned()), ..ClientOptions::default() };
-    client::build(&options.impatient(), Metrics::new("test", "0").client()).await.unwrap()
+    client::build(&options.impatient(), metrics.client()).await.unwrap()
 }
 
 fn short_timings() -> Timings {
@@ -39,9 +43,10 @@ fn short_timings() -> Timings {
 /// A candidate whose times are a fifth of the usual ones.
 async fn candidate(control_plane: &ControlPlane, namespace: &str) -> Candidate {
     let options = LeaseOptions { timings: short_timings(), ..LeaseOptions::new(namespace, "test") };
-    let (identity, stop) = (options.identity.clone(), CancellationToken::new());
-    let elector = Elector::new(impatient(control_plane).await, options);
-    Candidate { identity, leading: elector.leadership(), stop: stop.clone(), run: tokio::spawn(elector.run(stop)) }
+    let (identity, stop, metrics) = (options.identity.clone(), CancellationToken::new(), Metrics::new("test", "0"));
+    let elector = Elector::new(impatient(control_plane, &metrics).await, options);
+    let leading = elector.leadership();
+    Candidate { identity, metrics, leading, stop: stop.clone(), run: tokio::spawn(elector.run(stop)) }
 }
 
 impl Candidate {
@@ -53,6 +58,18 @@ impl Candidate {
         let led = tokio::time::timeout(Duration::from_secs(20), self.leading.acquired()).await;
         assert!(led.is_ok(), "{} does not lead", self.identity);
     }
+
+    /// Waits until it has seen the lease.
+    async fn has_looked(&self) {
+        let looked = || future::ready((requests(&self.metrics) > 0).then_some(()));
+        eventually(Duration::from_secs(20), looked).await.unwrap();
+    }
+}
+
+/// Who holds the lease, and when that was last renewed.
+async fn held(api: &Api<Lease>) -> (Option<String>, Timestamp) {
+    let spec = api.get("test").await.unwrap().spec.unwrap();
+    (spec.holder_identity, spec.renew_time.unwrap().0)
 }
 
 #[tokio::test]
@@ -65,8 +82,16 @@ async fn one_leads_and_hands_over_when_it_stops() {
     let api: Api<Lease> = Api::namespaced(control_plane.admin_client().await.unwrap(), &namespace);
     let label = serde_json::json!({"metadata": {"labels": {"team": "a"}}});
     api.patch("test", &PatchParams::default(), &Patch::Merge(&label)).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(first.leads() && !second.leads(), "longer than the lease, and the first still renews");
+    second.has_looked().await;
+    let (_, began) = held(&api).await;
+    let goes_on = eventually(Duration::from_secs(20), || async {
+        let (holder, renewed) = held(&api).await;
+        assert_eq!(holder.as_ref(), Some(&first.identity));
+        // The lease has run out, were it not renewed.
+        (renewed.duration_since(began) > SignedDuration::from_secs(3)).then_some(())
+    });
+    goes_on.await.unwrap();
+    assert!(first.leads() && !second.leads());
 
     first.stop.cancel();
     first.run.await.unwrap().unwrap();
@@ -86,7 +111,7 @@ async fn a_dead_leader_is_followed_after_the_lease_and_no_earlier() {
     let mut first = candidate(control_plane, &namespace).await;
     first.comes_to_lead().await;
     let mut second = candidate(control_plane, &namespace).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    second.has_looked().await;
     first.run.abort();
     let died = std::time::Instant::now();
     second.comes_to_lead().await;
@@ -137,8 +162,9 @@ impl Reconciler for Tells {
 /// A program with one controller, with a lease, and work waiting.
 async fn program(control_plane: &ControlPlane, namespace: &str) -> (Manager, Arc<Tells>) {
     let options = LeaseOptions { timings: short_timings(), ..LeaseOptions::new(namespace, "test") };
-    let elector = Elector::new(impatient(control_plane).await, options);
-    let manager = Manager::bind(([127, 0, 0, 1], 0).into(), Metrics::new("test", "0")).await.unwrap();
+    let metrics = Metrics::new("test", "0");
+    let elector = Elector::new(impatient(control_plane, &metrics).await, options);
+    let manager = Manager::bind(([127, 0, 0, 1], 0).into(), metrics).await.unwrap();
     let mut manager = manager.leader_election(elector);
     let tells = Arc::new(Tells(Notify::new()));
     let queue = Queue::new("test", manager.metrics().queues());

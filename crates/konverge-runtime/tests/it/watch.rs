@@ -1,6 +1,6 @@
 //! Watches that outlive their API server.
 
-use std::{collections::BTreeSet, pin::Pin, time::Duration};
+use std::{collections::BTreeSet, future, pin::Pin, time::Duration};
 
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Secret;
@@ -9,14 +9,14 @@ use konverge_runtime::{
     client::{self, ClientOptions},
     watch::{self, Event, WatchOptions},
 };
-use konverge_testkit::{ControlPlane, Options};
+use konverge_testkit::{ControlPlane, Options, eventually};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ObjectMeta, PostParams},
     core::PartialObjectMeta,
 };
 
-use super::control_plane;
+use super::{control_plane, requests};
 
 type Events = Pin<Box<dyn Stream<Item = Event<PartialObjectMeta<Secret>>> + Send>>;
 
@@ -37,22 +37,42 @@ impl Names {
         let wanted: BTreeSet<_> = wanted.iter().map(|name| (*name).to_owned()).collect();
         let followed = tokio::time::timeout(Duration::from_mins(1), async {
             while self.known != wanted || self.listing.is_some() {
-                match self.events.next().await.unwrap() {
-                    Event::Init => self.listing = Some(BTreeSet::new()),
-                    Event::InitApply(object) => {
-                        self.listing.as_mut().unwrap().insert(object.name_any());
-                    }
-                    Event::InitDone => self.known = self.listing.take().unwrap(),
-                    Event::Apply(object) => {
-                        self.known.insert(object.name_any());
-                    }
-                    Event::Delete(object) => {
-                        self.known.remove(&object.name_any());
-                    }
-                }
+                self.follow().await;
             }
         });
         assert!(followed.await.is_ok(), "wanted {wanted:?}, got {:?}", self.known);
+    }
+
+    /// Follows the events until the client has sent another request: the watch has ended, and another has begun.
+    async fn outlive_a_watch(&mut self, metrics: &Metrics) {
+        let before = requests(metrics);
+        let begun = eventually(Duration::from_mins(1), || future::ready((requests(metrics) > before).then_some(())));
+        let follow = async {
+            loop {
+                self.follow().await;
+            }
+        };
+        tokio::select! {
+            begun = begun => begun.unwrap(),
+            () = follow => {}
+        }
+    }
+
+    /// Takes the next event.
+    async fn follow(&mut self) {
+        match self.events.next().await.unwrap() {
+            Event::Init => self.listing = Some(BTreeSet::new()),
+            Event::InitApply(object) => {
+                self.listing.as_mut().unwrap().insert(object.name_any());
+            }
+            Event::InitDone => self.known = self.listing.take().unwrap(),
+            Event::Apply(object) => {
+                self.known.insert(object.name_any());
+            }
+            Event::Delete(object) => {
+                self.known.remove(&object.name_any());
+            }
+        }
     }
 }
 
@@ -66,15 +86,15 @@ fn secret(name: &str, label: &str) -> Secret {
 }
 
 /// The client that programs use.
-async fn client_of(control_plane: &ControlPlane) -> Client {
+async fn client_of(control_plane: &ControlPlane, metrics: &Metrics) -> Client {
     let options = ClientOptions { kubeconfig: Some(control_plane.kubeconfig().to_owned()), ..ClientOptions::default() };
-    client::build(&options, Metrics::new("test", "0").client()).await.unwrap()
+    client::build(&options, metrics.client()).await.unwrap()
 }
 
 #[tokio::test]
 async fn namespace_and_labels_choose() {
     let control_plane = control_plane().await;
-    let client = client_of(control_plane).await;
+    let client = client_of(control_plane, &Metrics::new("test", "0")).await;
     let (here, elsewhere) =
         (control_plane.namespace("watch").await.unwrap(), control_plane.namespace("watch").await.unwrap());
     // A label of this test's own, since the cluster may be one that has Secrets.
@@ -109,7 +129,8 @@ async fn namespace_and_labels_choose() {
 async fn it_starts_without_and_outlives_an_api_server() {
     let mut control_plane = ControlPlane::start(Options::ours()).await.unwrap();
     let namespace = control_plane.namespace("watch").await.unwrap();
-    let client = client_of(&control_plane).await;
+    let metrics = Metrics::new("test", "0");
+    let client = client_of(&control_plane, &metrics).await;
     let api: Api<Secret> = Api::namespaced(control_plane.admin_client().await.unwrap(), &namespace);
     for name in ["stays", "goes"] {
         api.create(&PostParams::default(), &secret(name, "shop")).await.unwrap();
@@ -138,12 +159,12 @@ async fn it_starts_without_and_outlives_an_api_server() {
     control_plane.start_api_server().await.unwrap().unwrap();
     api.delete("goes", &DeleteParams::default()).await.unwrap();
     names.become_these(&["stays"]).await;
-    // Two ends of watches lie within this; what happens after them is seen still.
-    for round in 0..3 {
+    // What happens after the end of a watch is seen still.
+    for round in 0..2 {
         let name = format!("new-{round}");
         api.create(&PostParams::default(), &secret(&name, "shop")).await.unwrap();
         names.become_these(&["stays", &name]).await;
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        names.outlive_a_watch(&metrics).await;
         api.delete(&name, &DeleteParams::default()).await.unwrap();
         names.become_these(&["stays"]).await;
     }

@@ -91,7 +91,8 @@ impl Setup {
     /// What is left of a selection in a program that was told to look at some namespaces and labels only; for what it works on.
     pub fn narrowed(&self, selection: Selection) -> Selection {
         let labels = [selection.label_selector.clone(), self.options.selector.clone()];
-        let labels: Vec<String> = labels.into_iter().flatten().collect();
+        // A variable that is empty is one that is not set.
+        let labels: Vec<String> = labels.into_iter().flatten().filter(|labels| !labels.is_empty()).collect();
         Selection { label_selector: (!labels.is_empty()).then(|| labels.join(",")), ..self.within(selection) }
     }
 

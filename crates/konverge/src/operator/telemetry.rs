@@ -3,7 +3,7 @@
 use konverge_runtime::telemetry::{self, LogFilter};
 
 use super::{Operator, StartError};
-use crate::options::{LogFormat, Options};
+use crate::options::Options;
 
 /// How long the end of a program waits for a collector to take the last spans.
 #[cfg(feature = "otlp")]
@@ -19,10 +19,6 @@ impl Telemetry {
     /// Begins to log, and to collect spans if there is anybody to send them to.
     #[cfg_attr(not(feature = "otlp"), expect(unused_variables, reason = "who spans are of, where there are spans"))]
     pub(super) fn start(options: &Options, operator: &Operator) -> Result<Self, StartError> {
-        let format = match options.log_format {
-            LogFormat::Text => telemetry::LogFormat::Text,
-            LogFormat::Json => telemetry::LogFormat::Json,
-        };
         #[cfg(feature = "otlp")]
         {
             // An empty variable is one that is not set, says the standard.
@@ -31,10 +27,10 @@ impl Telemetry {
                 endpoint.map(|endpoint| konverge_otlp::Traces::new(endpoint, operator.program, operator.version));
             let traces = traces.transpose()?;
             let layers = traces.as_ref().map(konverge_otlp::Traces::layers).unwrap_or_default();
-            Ok(Self { filter: telemetry::init_with(format, layers)?, traces })
+            Ok(Self { filter: telemetry::init_with(options.log_format, layers)?, traces })
         }
         #[cfg(not(feature = "otlp"))]
-        Ok(Self { filter: telemetry::init(format)? })
+        Ok(Self { filter: telemetry::init(options.log_format)? })
     }
 
     /// Sends what is left. A collector that is away costs a few seconds and nothing else.

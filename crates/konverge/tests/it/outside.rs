@@ -1,16 +1,30 @@
 //! A source outside the cluster wakes the objects that it concerns.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
 
 use konverge::{
     external::{Change, Options, Polled, Source, SourceError},
     prelude::*,
 };
+use konverge_testkit::eventually;
+use tokio::{sync::Semaphore, time::Instant};
 
-use crate::stage::{Place, Prober, operator};
+use crate::stage::{LIMIT, Place, Prober, control_plane, operator, start_as};
 
-/// Tells what it is told to tell, and fails first.
-struct Scripted(VecDeque<Result<Vec<Change<String>>, SourceError>>);
+/// Answers what it is told to answer, then nothing, and a poll takes until the test lets it.
+struct Scripted {
+    answers: VecDeque<Result<Vec<Change<String>>, SourceError>>,
+    polls: Arc<Polls>,
+}
+
+/// What the test and the source share: the beginnings of polls, and how many may end.
+struct Polls {
+    begun: Mutex<Vec<Instant>>,
+    may_end: Semaphore,
+}
 
 impl Source for Scripted {
     type Item = String;
@@ -20,35 +34,58 @@ impl Source for Scripted {
     }
 
     async fn poll(&mut self) -> Result<Polled<String>, SourceError> {
-        match self.0.pop_front() {
-            Some(answer) => answer.map(Polled::from),
-            None => Ok(Vec::new().into()),
-        }
+        self.polls.begun.lock().unwrap().push(Instant::now());
+        self.polls.may_end.acquire().await.unwrap().forget();
+        self.answers.pop_front().unwrap_or_else(|| Ok(Vec::new())).map(Polled::from)
     }
 }
+
+const INTERVAL: Duration = Duration::from_millis(200);
+/// A pause is shorter than the interval by at most a tenth.
+const SHORTEST: Duration = Duration::from_millis(180);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_25_a_source_is_a_trigger_with_health_metrics_and_pauses() {
     let (place, prober) = (Place::new().await, Prober::default());
     let runs = prober.runs.clone();
-    let failure = SourceError::transient("Unavailable", std::io::Error::other("not now"));
-    let script = [Err(failure), Ok(Vec::new()), Ok(vec![Change::Modified("outside".to_owned())])];
     place.create_probe("outside", "ok").await;
+    place.create_probe("other", "ok").await;
+    let failure = SourceError::transient("Unavailable", std::io::Error::other("not now"));
+    let answers = [Err(failure), Ok(vec![Change::Modified("outside".to_owned())])].into();
+    let polls = Arc::new(Polls { begun: Mutex::default(), may_end: Semaphore::new(1) });
     let controller = Controller::new(prober).watches_outside(
         "scripted",
-        Scripted(script.into()),
-        Options::every(Duration::from_millis(200)),
+        Scripted { answers, polls: Arc::clone(&polls) },
+        Options::every(INTERVAL),
         |change, probes| {
             let (Change::Added(name) | Change::Modified(name) | Change::Removed(name)) = change;
             probes.keys().into_iter().filter(|key| key.name == *name).collect::<Vec<_>>()
         },
     );
-    // It is ready once the source has answered, which it does at the second attempt.
-    let running = place.run(operator(controller), &[]).await;
-    let is_woken = |run: &crate::stage::Run| run.reasons.contains(&"scripted");
-    let woken = konverge_testkit::eventually(crate::stage::LIMIT, || {
-        std::future::ready(runs.of("outside").iter().any(is_woken).then_some(()))
+    let kubeconfig = control_plane().await.kubeconfig();
+    let running = start_as(kubeconfig, operator(controller), &["--namespace", &place.namespace]).await;
+
+    // The first poll fails, and the second has not ended: it is not ready, and says why.
+    running.lacks("[-]scripted failed: no poll has succeeded yet: not now").await;
+    running.measures(r#"konverge_external_errors_total{source="scripted",reason="Unavailable"} 1"#).await;
+    runs.reach("outside", 1).await;
+    runs.reach("other", 1).await;
+
+    polls.may_end.add_permits(1);
+    running.is_ready().await;
+    let woken = runs.reach("outside", 2).await;
+    assert!(woken[1].reasons.contains(&"scripted"), "{woken:?}");
+    running.measures(r#"konverge_external_changes_total{source="scripted",kind="modified"} 1"#).await;
+
+    // From now on it answers at once. It is asked again and again, and not sooner than after the interval.
+    polls.may_end.add_permits(1000);
+    let begun = eventually(LIMIT, || {
+        let begun = polls.begun.lock().unwrap().clone();
+        std::future::ready((begun.len() >= 6).then_some(begun))
     });
-    woken.await.unwrap();
-    running.measures(r#"source="scripted""#).await;
+    let begun = begun.await.unwrap();
+    let pauses: Vec<_> = begun.windows(2).skip(1).map(|two| two[1] - two[0]).collect();
+    assert!(pauses.iter().all(|pause| *pause >= SHORTEST), "{pauses:?}");
+    assert_eq!(runs.of("other").len(), 1, "a change concerns nobody but whom it names");
+    running.end().await.unwrap();
 }

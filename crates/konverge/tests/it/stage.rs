@@ -10,17 +10,13 @@ use std::{
 
 use clap::Parser;
 use konverge::{CustomStatus, Operator, Options, apply::Conditions, prelude::*};
-use konverge_testkit::{ControlPlane, eventually};
+use konverge_testkit::{ControlPlane, eventually, http_get};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    sync::OnceCell,
-    task::JoinHandle,
-};
+use tokio::{sync::OnceCell, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 /// How long anything here may take.
@@ -177,12 +173,7 @@ impl Running {
 
     /// What it answers at a path.
     pub(crate) async fn get(&self, path: &str) -> String {
-        let mut stream = tokio::net::TcpStream::connect(self.address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
+        http_get(&self.address.to_string(), path).await.unwrap().1
     }
 
     /// Waits until it ends by itself.

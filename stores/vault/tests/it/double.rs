@@ -125,7 +125,7 @@ async fn retry_after_is_kept_to() {
 }
 
 #[tokio::test]
-async fn f18_what_is_not_vaults_answer_is_never_taken_for_nothing() {
+async fn what_is_not_vaults_answer_is_never_taken_for_nothing() {
     for (status, body) in [
         (404, "<html>not found</html>"),
         (404, ""),

@@ -200,7 +200,7 @@ async fn revoke_others_than(server: &VaultServer, kept: &str) {
 }
 
 #[tokio::test]
-async fn w3_a_token_is_renewed_and_after_its_longest_life_replaced() {
+async fn a_token_is_renewed_and_after_its_longest_life_replaced() {
     let server = server().await;
     let login = app_role(&server, "3s", "8s").await;
     let vault = Vault::new(&config(&server, login));
@@ -249,7 +249,7 @@ async fn policies_bound_to_the_role_later_cost_no_login_for_each_refusal() {
 }
 
 #[tokio::test]
-async fn f20_a_role_that_is_made_again_is_logged_in_to_without_being_asked() {
+async fn a_role_that_is_made_again_is_logged_in_to_without_being_asked() {
     let server = server().await;
     let login = app_role(&server, "1h", "2h").await;
     let vault = Vault::new(&config(&server, login));

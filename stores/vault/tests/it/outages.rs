@@ -7,7 +7,7 @@ use konverge_vault::{Expected, VaultError};
 use crate::support::{SOON, administrator, content, live, locate, text};
 
 #[tokio::test]
-async fn f19_sealed_then_unsealed_without_a_login() {
+async fn sealed_then_unsealed_without_a_login() {
     let server = crate::support::server().await;
     server.mount_kv("kv", 2).await.unwrap();
     let vault = administrator(&server);

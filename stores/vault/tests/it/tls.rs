@@ -6,7 +6,7 @@ use konverge_vault::{Login, TlsSettings, Vault, VaultConfig, VaultError};
 use crate::support::{SOON, credential};
 
 #[tokio::test]
-async fn f35_an_authority_that_is_rotated_needs_no_restart() {
+async fn an_authority_that_is_rotated_needs_no_restart() {
     let mut server = VaultServer::start(VaultOptions { storage: VaultStorage::File, tls: true }).await.unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), server.authority().unwrap()).unwrap();

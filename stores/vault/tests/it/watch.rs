@@ -152,7 +152,7 @@ async fn version_one_is_compared_by_content() {
 }
 
 #[tokio::test]
-async fn i3_a_sealed_vault_changes_nothing_of_what_was_seen() {
+async fn a_sealed_vault_changes_nothing_of_what_was_seen() {
     let (server, vault) = mounted().await;
     let location = locate(&vault, "kv/data/a").await;
     vault.write(&location, &content(&[("a", "1")]), Expected::Absent).await.unwrap();

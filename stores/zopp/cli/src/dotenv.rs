@@ -96,5 +96,4 @@ fn is_key(key: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "dotenv_tests.rs"]
 mod tests;

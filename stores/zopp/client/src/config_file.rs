@@ -138,5 +138,4 @@ impl ConfigFile {
 }
 
 #[cfg(test)]
-#[path = "config_file_tests.rs"]
 mod tests;

@@ -230,5 +230,4 @@ fn is_hex_of(text: &str, bytes: [u8; 32]) -> bool {
 }
 
 #[cfg(test)]
-#[path = "identity_tests.rs"]
 mod tests;

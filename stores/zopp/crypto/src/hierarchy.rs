@@ -115,5 +115,4 @@ fn shared_secret(private: &X25519Private, public: &X25519Public) -> Option<Zeroi
 }
 
 #[cfg(test)]
-#[path = "hierarchy_tests.rs"]
 mod tests;

@@ -192,5 +192,4 @@ fn signed_bytes(method: &str, request_hash: Option<&[u8; 32]>, timestamp: i64) -
 }
 
 #[cfg(test)]
-#[path = "signature_tests.rs"]
 mod tests;

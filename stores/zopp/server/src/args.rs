@@ -10,7 +10,8 @@ use crate::store::{Location, LocationError};
 #[derive(Debug, Parser)]
 #[command(name = "zopp-server", version)]
 pub struct Arguments {
-    /// Where the data is kept, such as `sqlite:///path/to/zopp.db?mode=rwc`
+    /// Where the data is kept, such as `sqlite:///path/to/zopp.db?mode=rwc` [default: zopp.db in the working directory, made when
+    /// missing]
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
 

@@ -85,5 +85,4 @@ pub fn may_delegate(caller: &Grants, target: &Grants, level: Level, new: Option<
 }
 
 #[cfg(test)]
-#[path = "rbac_tests.rs"]
 mod tests;

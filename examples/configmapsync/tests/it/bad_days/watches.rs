@@ -62,8 +62,14 @@ async fn a_list_whose_continuation_has_expired_begins_anew() {
     stage.create("app", "1").await;
     // It is on the first page, so it is worked on before the list is complete.
     stage.converges("app", "1").await;
+    // 111 objects in pages of 100 are two pages, so the one that continues another is the last.
     let is_last_page = |entry: &JournalEntry| {
-        entry.asks.verb == Verb::List && entry.asks.parameter("continue").is_some() && entry.told == Some(200)
+        let asks = &entry.asks;
+        let is_second = asks.parameter("limit") == Some("100") && asks.parameter("continue").is_some();
+        asks.verb == Verb::List
+            && asks.full_resource() == "configmapsyncs.example.io"
+            && is_second
+            && entry.told == Some(200)
     };
     let is_complete = || {
         let asked = stage.proxy.asked_since(begun);

@@ -59,7 +59,7 @@ async fn many_interests_are_one_question_at_the_shortest_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i3_errors_keep_what_was_seen_and_absence_needs_two_questions() {
+async fn errors_keep_what_was_seen_and_absence_needs_two_questions() {
     let (mut schedule, now, location) = (Schedule::default(), Instant::now(), at("a"));
     let mut known = schedule.add(&location, 0, MINUTE, now);
     schedule.take_one(&location, now);

@@ -102,6 +102,9 @@ impl Server {
         let (listener, address) = bind(&options.address, "--addr").await?;
         let (health_listener, health_address) = bind(&options.health_address, "--health-addr").await?;
         let store = Store::open(&options.database).await?;
+        // Whoever named none, or another than meant, learns it here and not from an empty list.
+        let path = std::path::absolute(&options.database.path).unwrap_or(options.database.path);
+        tracing::info!(path = %path.display(), "database opened");
         let used = store.used_signatures(LIFETIME_SECONDS).await.map_err(StartError::Read)?;
         let replays = ReplayCache::remembering(used);
         Ok(Self {

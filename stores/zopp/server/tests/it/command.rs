@@ -20,9 +20,16 @@ use crate::harness::{DEADLINE, Person, join_request};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_zopp-server");
 
-fn command(directory: &Path) -> Command {
+/// Without a word about its database.
+fn program(directory: &Path) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.current_dir(directory).env_clear().args(["--db", "zopp.db"]);
+    command.current_dir(directory).env_clear();
+    command
+}
+
+fn command(directory: &Path) -> Command {
+    let mut command = program(directory);
+    command.args(["--db", "zopp.db"]);
     command
 }
 
@@ -44,27 +51,35 @@ fn complaint(output: &Output) -> String {
 /// A running `serve`, killed when dropped.
 struct Serving {
     child: Child,
+    /// What it said before it served.
+    first_words: String,
     log: Lines<BufReader<ChildStderr>>,
     client: ZoppServiceClient<Channel>,
 }
 
 impl Serving {
     async fn start(directory: &Path) -> Self {
-        let mut command = tokio::process::Command::from(command(directory));
+        Self::start_as(command(directory)).await
+    }
+
+    async fn start_as(command: Command) -> Self {
+        let mut command = tokio::process::Command::from(command);
         command.args(["serve", "--addr", "localhost:0", "--health-addr", "127.0.0.1:0"]);
         let mut child = command.env("NO_COLOR", "1").stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut first_words = String::new();
         let serving = async {
             while let Some(line) = log.next_line().await.unwrap() {
                 if let Some((_, rest)) = line.split_once("serving address=") {
                     return rest.split(' ').next().unwrap().to_owned();
                 }
+                first_words += &(line + "\n");
             }
             panic!("the server ended before it served");
         };
         let address = timeout(DEADLINE, serving).await.expect("the server serves");
         let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-        Self { child, log, client: ZoppServiceClient::new(channel) }
+        Self { child, first_words, log, client: ZoppServiceClient::new(channel) }
     }
 
     fn signal(&self, name: &str) {
@@ -108,6 +123,19 @@ async fn a_stop_signal_ends_it_within_a_second_even_with_an_open_watch() {
         }
         assert!(log.contains("stopped"), "{log}");
     }
+}
+
+#[tokio::test]
+async fn the_database_that_nobody_named_is_in_the_help_and_in_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let help = stdout(&program(directory.path()).arg("--help").output().unwrap());
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("[default: zopp.db in the working directory, made when missing]"), "{help}");
+
+    let serving = Serving::start_as(program(directory.path())).await;
+    let path = directory.path().canonicalize().unwrap().join("zopp.db");
+    let opened = format!("database opened path={}\n", path.display());
+    assert!(path.exists() && serving.first_words.contains(&opened), "{}", serving.first_words);
 }
 
 #[tokio::test]
