@@ -10,18 +10,17 @@ use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf, time::Duration};
 use clap::{ArgAction, CommandFactory, Parser, ValueEnum, error::ErrorKind};
 
 pub(crate) use self::values::boolean;
+use konverge_runtime::telemetry::LogFormat;
+
 pub use self::{
     address::Bind,
-    values::{LogFormat, LogLevel, ZapEncoder},
+    values::{LogLevel, ZapEncoder},
 };
 use crate::{
     annotations::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
     boundaries::Rule,
     object::Kind,
 };
-
-/// What an installation is called that was given no name.
-const DEFAULT_INSTANCE: &str = "default";
 
 /// Keeps Vault and OpenBao equal to Kubernetes Secrets, as annotations on workloads and Secrets ask for.
 ///
@@ -71,7 +70,7 @@ pub struct Config {
     /// Name of this cluster; all paths begin with clusters/<name>/ then
     #[arg(long, env = "VAULT_SYNC_CLUSTER_NAME", default_value = "", hide_default_value = true, value_parser = values::cluster, value_name = "NAME")]
     pub cluster_name: String,
-    /// Name of this installation in marks of ownership [default: the cluster's name, else default]
+    /// Name of this installation in marks of ownership [default: the uid of the namespace kube-system]
     #[arg(long, env = "VAULT_SYNC_INSTANCE", value_parser = values::instance, value_name = "NAME")]
     pub instance: Option<String>,
     /// The only namespace to look at [default: all namespaces]
@@ -236,11 +235,6 @@ impl Config {
     /// The cluster's name, if it has one.
     pub fn cluster(&self) -> Option<&str> {
         Some(&*self.cluster_name).filter(|name| !name.is_empty())
-    }
-
-    /// The name of this installation in marks of ownership. Two that write to one Vault need different ones.
-    pub fn instance(&self) -> &str {
-        self.instance.as_deref().or(self.cluster()).unwrap_or(DEFAULT_INSTANCE)
     }
 
     /// The form of the log lines: the original's flags count where ours is not given.

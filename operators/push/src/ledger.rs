@@ -98,7 +98,9 @@ impl Ledger {
     pub async fn erase(&self, key: &ObjectRef, uid: &str) -> Result<(), LedgerError> {
         let found = self.api(key).get_metadata_opt(&key.name).await;
         let found = found.map_err(|source| LedgerError::Request { object: key.clone(), source: Box::new(source) })?;
-        let Some(mut object) = found.filter(|object| object.metadata.uid.as_deref() == Some(uid)) else { return Ok(()) };
+        let Some(mut object) = found.filter(|object| object.metadata.uid.as_deref() == Some(uid)) else {
+            return Ok(());
+        };
         let kind = key.kind.resource();
         if object.metadata.deletion_timestamp.is_none() {
             let change = MetadataChange::new().without_annotation(STATUS);

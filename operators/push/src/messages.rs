@@ -73,7 +73,9 @@ impl Message {
     pub fn claimed(location: &str, holder: &ObjectRef) -> Self {
         Self::problem(
             reasons::OWNED_BY_ANOTHER,
-            format!("{location} is kept for {holder}. It stays as that wants it; choose another path for one of the two"),
+            format!(
+                "{location} is kept for {holder}. It stays as that wants it; choose another path for one of the two"
+            ),
         )
     }
 
@@ -102,7 +104,9 @@ impl Message {
         match lack {
             Lack::Secret { name, optional: true } => Self::notice(
                 reasons::SECRET_NOT_FOUND,
-                format!("secret {name:?} is not there, which the pods can do without; {location} stays as it is until it comes"),
+                format!(
+                    "secret {name:?} is not there, which the pods can do without; {location} stays as it is until it comes"
+                ),
             ),
             Lack::Secret { name, optional: false } => Self::problem(
                 reasons::SECRET_NOT_FOUND,
@@ -138,17 +142,16 @@ impl Message {
 
     /// Values were encoded.
     pub fn encoded(location: &str, keys: &[String]) -> Self {
-        Self::notice(
-            reasons::ENCODED,
-            format!("no text, and therefore in base64 at {location}: {}", names(keys)),
-        )
+        Self::notice(reasons::ENCODED, format!("no text, and therefore in base64 at {location}: {}", names(keys)))
     }
 
     /// Somebody's content was taken over.
     pub fn adopted(location: &str) -> Self {
         Self::notice(
             reasons::ADOPTED,
-            format!("{location} held something without an owner; it was replaced, and its earlier version is kept by KV version 2"),
+            format!(
+                "{location} held something without an owner; it was replaced, and its earlier version is kept by KV version 2"
+            ),
         )
     }
 

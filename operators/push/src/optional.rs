@@ -11,7 +11,12 @@ use crate::object::Kind;
 const EVERY: Duration = Duration::from_mins(5);
 
 /// Follows the kind from when it may be listed.
-pub(crate) async fn once_allowed(client: Client, kind: Kind, namespace: Option<String>, follow: BoxFuture<'static, ()>) {
+pub(crate) async fn once_allowed(
+    client: Client,
+    kind: Kind,
+    namespace: Option<String>,
+    follow: BoxFuture<'static, ()>,
+) {
     let resource = kind.resource();
     let api: Api<DynamicObject> = match &namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),

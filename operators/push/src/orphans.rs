@@ -111,7 +111,8 @@ impl Orphans {
             };
             if cleared {
                 let patch = json!({ "data": { uid: null } });
-                let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+                let parameters =
+                    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
                 self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(&patch)).await?;
                 left -= 1;
             }

@@ -208,7 +208,9 @@ impl Pusher {
                 return Ok(Action::After(LOOK_AGAIN));
             }
         };
-        let Some((record, binding)) = self.intend(key, binding, push, &prepared).await? else { return Ok(Action::Done) };
+        let Some((record, binding)) = self.intend(key, binding, push, &prepared).await? else {
+            return Ok(Action::Done);
+        };
         let sources = sources::read(&self.client, &key.namespace, &push.wanted.names()).await?;
         self.note_read(key, &sources);
         let outcome = self.write_all(key, &binding, push, &prepared, record, sources.data, look, messages).await;
@@ -250,9 +252,10 @@ impl Pusher {
         for location in prepared.locations.values() {
             record.paths.entry(location.to_string()).or_insert_with(|| Written::intended(location));
         }
-        let is_recorded = binding.record.as_ref().is_some_and(|before| {
-            before.deletion == record.deletion && before.paths.keys().eq(record.paths.keys())
-        });
+        let is_recorded = binding
+            .record
+            .as_ref()
+            .is_some_and(|before| before.deletion == record.deletion && before.paths.keys().eq(record.paths.keys()));
         if is_recorded && (binding.finalizer || record.paths.is_empty()) {
             return Ok(Some((record, binding.clone())));
         }

@@ -119,7 +119,9 @@ mod tests {
         let mut record = Record::new("1", Timestamp::UNIX_EPOCH);
         let mount = Mount::new("secret", KvVersion::Two);
         let location = mount.location(&SecretPath::parse("secret/data/a/b").unwrap()).unwrap();
-        record.paths.insert(location.to_string(), Written { written: true, version: Some(3), ..Written::intended(&location) });
+        record
+            .paths
+            .insert(location.to_string(), Written { written: true, version: Some(3), ..Written::intended(&location) });
         record.say(SYNCED, None, Timestamp::from_second(7).unwrap());
         let text = record.text();
         let read = Record::read(&text, "1").unwrap();

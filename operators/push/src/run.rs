@@ -21,7 +21,7 @@ use kube::{Api, Client, core::PartialObjectMeta};
 
 use crate::{
     bindings::Bindings,
-    config::{Bind, Config, LogFormat, Task},
+    config::{Bind, Config, Task},
     drain::{self, DrainError},
     ledger::Ledger,
     metrics::Metrics,
@@ -92,13 +92,14 @@ pub async fn run(config: Config) -> ExitCode {
 }
 
 async fn start(config: Config) -> Result<(), StartError> {
-    let filter = telemetry::init(match config.log_format() {
-        LogFormat::Text => telemetry::LogFormat::Text,
-        LogFormat::Json => telemetry::LogFormat::Json,
-    })?;
+    let filter = telemetry::init(config.log_format())?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %config, "starting");
     if config.task == Task::Drain {
-        let client = client::build(&options(&config), konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION")).client()).await?;
+        let client = client::build(
+            &options(&config),
+            konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION")).client(),
+        )
+        .await?;
         return Ok(drain::drain(&client, config.namespace.as_deref(), &config.kinds).await?);
     }
     let (vault, warnings) = vault_environment::vault_config(&config)?;

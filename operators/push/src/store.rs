@@ -66,10 +66,9 @@ impl Store {
 
     /// Notes the owner.
     pub async fn mark(&self, location: &Location, owner: &Owner) -> Result<(), VaultError> {
-        let mark = owner.mark().map_err(|error| VaultError::Mark {
-            what: format!("mark {location}"),
-            cause: error.to_string(),
-        })?;
+        let mark = owner
+            .mark()
+            .map_err(|error| VaultError::Mark { what: format!("mark {location}"), cause: error.to_string() })?;
         self.vault.annotate(location, &mark).await
     }
 
@@ -106,9 +105,8 @@ impl Store {
         deletion: Deletion,
     ) -> Result<bool, VaultError> {
         let found = self.read(location).await?;
-        let is_taken_over = found
-            .custom_metadata()
-            .is_some_and(|metadata| owner.standing(metadata) == Standing::Predecessor);
+        let is_taken_over =
+            found.custom_metadata().is_some_and(|metadata| owner.standing(metadata) == Standing::Predecessor);
         if is_taken_over { Ok(false) } else { self.clear(location, owner, claim, None, deletion).await }
     }
 

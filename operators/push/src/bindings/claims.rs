@@ -46,9 +46,7 @@ impl Claims {
     }
 
     fn entry(&mut self, key: &ObjectRef, location: &str) -> &mut Claim {
-        self.0
-            .entry(location.to_owned())
-            .or_insert_with(|| Claim { holder: key.clone(), waiting: BTreeSet::new() })
+        self.0.entry(location.to_owned()).or_insert_with(|| Claim { holder: key.clone(), waiting: BTreeSet::new() })
     }
 }
 

@@ -5,7 +5,9 @@ use std::{
     path::PathBuf,
 };
 
-use super::{AuthMethod, Config, LogFormat};
+use konverge_runtime::telemetry::LogFormat;
+
+use super::{AuthMethod, Config};
 
 /// There is no secret among them: credentials are names of files or are not shown.
 impl fmt::Display for Config {
@@ -25,7 +27,7 @@ impl fmt::Display for Config {
             vault_rate,
             vault_concurrency,
             cluster_name: _,
-            instance: _,
+            instance,
             namespace,
             kinds,
             allow_path,
@@ -71,7 +73,12 @@ impl fmt::Display for Config {
         let rate = vault_rate.map_or("default".to_owned(), |rate| rate.to_string());
         write!(formatter, "vault-timeout={}s vault-rate={rate} ", vault_timeout.as_secs_f64())?;
         write!(formatter, "vault-concurrency={vault_concurrency} ")?;
-        write!(formatter, "cluster-name={} instance={} ", self.cluster().unwrap_or("none"), self.instance())?;
+        write!(
+            formatter,
+            "cluster-name={} instance={} ",
+            self.cluster().unwrap_or("none"),
+            instance.as_deref().unwrap_or("of the cluster")
+        )?;
         write!(formatter, "namespace={} ", namespace.as_deref().unwrap_or("all"))?;
         write!(formatter, "kinds={} ", list(kinds.iter().map(|kind| kind.plural()), "none"))?;
         write!(formatter, "allow-path={} ", list(allow_path, "everything"))?;

@@ -21,7 +21,7 @@ fn port(bind: Bind) -> Option<u16> {
 fn the_defaults_are_those_of_the_original() {
     let config = read(&[]).unwrap();
     assert_eq!((config.vault_addr.as_str(), config.vault_role.as_str()), ("http://vault:8200", "vault-sync-operator"));
-    assert_eq!((config.auth_path(), config.cluster(), config.instance()), ("kubernetes", None, "default"));
+    assert_eq!((config.auth_path(), config.cluster(), config.instance.as_deref()), ("kubernetes", None, None));
     assert_eq!(port(config.metrics_bind_address), Some(8080));
     assert_eq!(port(config.health_probe_bind_address), Some(8081));
     assert_eq!((config.enable_metrics_auth, config.leader_elect, config.version), (true, false, false));
@@ -64,7 +64,10 @@ fn the_arguments_of_the_originals_assets() {
     ])
     .unwrap();
     assert_eq!((config.vault_addr.as_str(), config.vault_role.as_str()), ("https://vault.example:8200", "push"));
-    assert_eq!((config.auth_path(), config.cluster(), config.instance()), ("kubernetes-one", Some("one"), "one"));
+    assert_eq!(
+        (config.auth_path(), config.cluster(), config.instance.as_deref()),
+        ("kubernetes-one", Some("one"), None)
+    );
     assert_eq!((config.leader_elect, config.enable_metrics_auth), (true, false));
     assert_eq!((port(config.metrics_bind_address), port(config.health_probe_bind_address)), (None, Some(8081)));
     assert_eq!(config.log_format(), LogFormat::Json);

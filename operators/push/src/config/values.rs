@@ -13,15 +13,6 @@ use crate::{
 /// The longest name of an installation: with what comes around it, it has to fit into 512 bytes of metadata in Vault.
 const LONGEST_INSTANCE: usize = 128;
 
-/// Form of the log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// For machines: one JSON object a line.
-    Json,
-}
-
 /// The original's word for the form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ZapEncoder {

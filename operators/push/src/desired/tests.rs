@@ -59,8 +59,10 @@ fn chosen_keys_are_merged_with_their_prefixes() {
         choice("db", &["user"], ""),
         choice("api", &["user", "key"], ""),
     ]);
-    let sources =
-        sources(vec![("db", data(&[("user", b"d"), ("other", b"o")])), ("api", data(&[("user", b"a"), ("key", b"k")]))]);
+    let sources = sources(vec![
+        ("db", data(&[("user", b"d"), ("other", b"o")])),
+        ("api", data(&[("user", b"a"), ("key", b"k")])),
+    ]);
     let made = desired(&wanted, &sources, BinaryPolicy::Base64);
     assert_eq!(shown(&made[""]).unwrap(), ["db_user=d", "key=k", "user=a"], "the later of two counts");
 }

@@ -108,7 +108,13 @@ fn what_becomes_of_a_path_that_is_not_wanted() {
         ("begun, and it is what we would have made", live("made", None), Intended, Deletion::Soft, Farewell::Delete),
         ("begun, and somebody else's", live("x", None), Intended, Deletion::Soft, Farewell::Forget),
         ("deleted", Found::Deleted(version(3, Some(us()))), Written, Deletion::Soft, Farewell::Unmark),
-        ("deleted, with older versions", Found::Deleted(version(3, Some(us()))), Written, Deletion::Destroy, Farewell::Delete),
+        (
+            "deleted, with older versions",
+            Found::Deleted(version(3, Some(us()))),
+            Written,
+            Deletion::Destroy,
+            Farewell::Delete,
+        ),
         ("without versions", unversioned("x"), Written, Deletion::Soft, Farewell::Delete),
         ("without versions, somebody else's", unversioned("x"), Intended, Deletion::Soft, Farewell::Forget),
     ] {

@@ -52,7 +52,8 @@ impl Pusher {
         };
         let mut prepared = Prepared { locations: Locations::new(), refused: BTreeSet::new() };
         for target in push.wanted.targets() {
-            let parsed = SecretPath::parse(&base).and_then(|base| if target.is_empty() { Ok(base) } else { base.join(target) });
+            let parsed =
+                SecretPath::parse(&base).and_then(|base| if target.is_empty() { Ok(base) } else { base.join(target) });
             let location = match parsed {
                 Ok(path) => self.locate(push, &path).await,
                 Err(error) => Err(VaultError::Path(error)),
@@ -103,7 +104,8 @@ impl Pusher {
             let Some(digest) = verified.digests.get(&location.to_string()) else { return Ok(false) };
             let Found::Live(secret) = self.store.read(&location).await? else { return Ok(false) };
             let metadata = secret.version.as_ref().map(|version| &version.custom_metadata);
-            let is_ours = metadata.is_none_or(|metadata| !matches!(owner.standing(metadata), konverge_vault::Standing::Foreign(_)));
+            let is_ours = metadata
+                .is_none_or(|metadata| !matches!(owner.standing(metadata), konverge_vault::Standing::Foreign(_)));
             if !is_ours || self.digest(&secret.content) != Some(*digest) {
                 return Ok(false);
             }

@@ -32,8 +32,7 @@ impl Pusher {
         mut messages: Vec<Message>,
     ) -> Result<(), PushError> {
         let now = Timestamp::now();
-        let mut record =
-            record.or_else(|| binding.record.clone()).unwrap_or_else(|| Record::new(&binding.uid, now));
+        let mut record = record.or_else(|| binding.record.clone()).unwrap_or_else(|| Record::new(&binding.uid, now));
         let (state, text) = summary(&messages);
         if state == SYNCED {
             messages.push(Message::synced(&record.paths.keys().cloned().collect::<Vec<_>>()));

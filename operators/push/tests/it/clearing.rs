@@ -79,7 +79,9 @@ async fn w11_another_cluster_name_moves_everything() {
 async fn w12_the_four_policies_of_deletion() {
     let world = World::new().await;
     let _operator = world.operator(&[]).await;
-    for (policy, readable, versions) in [("soft", false, 2), ("destroy", false, 2), ("metadata", false, 0), ("keep", true, 2)] {
+    for (policy, readable, versions) in
+        [("soft", false, 2), ("destroy", false, 2), ("metadata", false, 0), ("keep", true, 2)]
+    {
         let path = world.path(policy);
         let annotations = json!({ "vault-sync.io/path": path, "vault-sync.io/deletion-policy": policy });
         world.secret(policy, &[("k", "1")], annotations).await;

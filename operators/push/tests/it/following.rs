@@ -102,7 +102,8 @@ async fn w13_binary_values_come_back_as_they_were() {
     let world = World::new().await;
     let path = world.path("keys");
     let _operator = world.operator(&[]).await;
-    let annotations = json!({ "metadata": { "annotations": { "vault-sync.io/path": path } }, "data": { "der": "/u0A/w==" } });
+    let annotations =
+        json!({ "metadata": { "annotations": { "vault-sync.io/path": path } }, "data": { "der": "/u0A/w==" } });
     world.apply(Kind::Secret, "keys", annotations).await;
     world.holds(&path, &[("der", "/u0A/w==")]).await;
     let told = world.event("keys", "ValuesEncoded").await;
@@ -138,7 +139,9 @@ async fn w4_every_mount_and_version_is_found_out() {
     let world = World::new().await;
     let _operator = world.operator(&[]).await;
     let name = &world.namespace;
-    for (secret, path) in [("a", format!("kv/data/{name}/a")), ("b", format!("kv/{name}/b")), ("c", format!("old/{name}/c"))] {
+    for (secret, path) in
+        [("a", format!("kv/data/{name}/a")), ("b", format!("kv/{name}/b")), ("c", format!("old/{name}/c"))]
+    {
         world.secret(secret, &[("k", "v")], json!({ "vault-sync.io/path": path })).await;
         world.holds(&path, &[("k", "v")]).await;
         world.says(Kind::Secret, secret, "Synced").await;

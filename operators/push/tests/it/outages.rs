@@ -21,7 +21,13 @@ async fn server() -> VaultServer {
 /// A login whose tokens live for seconds.
 async fn short_lived(server: &VaultServer) -> VaultConfig {
     server.request("POST", "sys/auth/approle", &json!({ "type": "approle" })).await.unwrap();
-    server.policy("push", "path \"secret/*\" { capabilities = [\"create\", \"read\", \"update\", \"patch\", \"delete\"] }").await.unwrap();
+    server
+        .policy(
+            "push",
+            "path \"secret/*\" { capabilities = [\"create\", \"read\", \"update\", \"patch\", \"delete\"] }",
+        )
+        .await
+        .unwrap();
     let role = json!({ "token_policies": ["push"], "token_ttl": "3s", "token_max_ttl": "8s" });
     server.request("POST", "auth/approle/role/push", &role).await.unwrap();
     let role_id = server.request("GET", "auth/approle/role/push/role-id", &json!(null)).await.unwrap();
@@ -171,7 +177,9 @@ async fn a_path_that_is_denied_says_so_and_delays_no_other() {
     let server = server().await;
     let world = World::with(&server).await;
     let allowed = world.path("open");
-    let rules = format!("path \"secret/*\" {{ capabilities = [\"read\"] }}\npath \"{allowed}/*\" {{ capabilities = [\"create\", \"read\", \"update\", \"delete\"] }}");
+    let rules = format!(
+        "path \"secret/*\" {{ capabilities = [\"read\"] }}\npath \"{allowed}/*\" {{ capabilities = [\"create\", \"read\", \"update\", \"delete\"] }}"
+    );
     server.policy("some", &rules).await.unwrap();
     let token = server.token(&["some", "default"], json!({ "ttl": "1h" })).await.unwrap();
     let _operator = world.operator_with(Vault::new(&vault_config(&server, &token)), &[]).await;

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
-use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
-
 use konverge_core::SecretValue;
 use konverge_push::{object::Kind, run::assemble};
 use konverge_runtime::Metrics;
 use konverge_testkit::{AuditEntry, ControlPlane, Options, VaultOptions, VaultServer, http_get};
-use konverge_vault::{Content, Credential, Expected, Field, Found, Limits, Location, Login, SecretPath, Vault, VaultConfig};
+use konverge_vault::{
+    Content, Credential, Expected, Field, Found, Limits, Location, Login, SecretPath, Vault, VaultConfig,
+};
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},
@@ -20,6 +20,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Far longer than anything here takes.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// The operator's service account: that of the original.
+const ACCOUNT: &str = "vault-sync-operator-controller-manager";
 
 /// What is at rest for so long does not oscillate.
 pub(crate) const QUIET: Duration = Duration::from_secs(3);
@@ -104,19 +107,16 @@ impl World {
         Self { namespace, home, client, vault: Vault::new(&config), config }
     }
 
-    /// The kubeconfig of the operator's account.
+    /// The kubeconfig of the operator's account, which may do what the role that we ship lets it, and no more.
     async fn kubeconfig(&self) -> PathBuf {
-        let account = control_plane().await.service_account_kubeconfig(&self.home, "operator").await.unwrap();
-        let bindings = Api::<ClusterRoleBinding>::all(self.client.clone());
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": { "name": self.home },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
-            "subjects": [{ "kind": "ServiceAccount", "name": "operator", "namespace": self.home }],
-        });
-        bindings.patch(&self.home, &PatchParams::apply("user"), &Patch::Apply(&binding)).await.unwrap();
-        account
+        let manifest = include_str!("../../../../deploy/rbac/vault-sync-operator.yaml")
+            .replace("vault-sync-operator-system", &self.home)
+            .replace("vault-sync-operator-manager-role", &format!("{}-manager-role", self.home))
+            .replace("vault-sync-operator-auth-role", &format!("{}-auth-role", self.home))
+            .replace("vault-sync-operator-metrics-reader", &format!("{}-metrics-reader", self.home));
+        let control_plane = control_plane().await;
+        let installed = control_plane.install(ACCOUNT, &self.home, &manifest).await.unwrap();
+        installed.kubeconfig().to_owned()
     }
 
     /// Starts an operator for this world's namespace.
@@ -126,7 +126,8 @@ impl World {
 
     pub(crate) async fn operator_with(&self, vault: Vault, arguments: &[&str]) -> Operator {
         let kubeconfig = self.kubeconfig().await;
-        let common = ["vault-sync-operator", "--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "0"];
+        let common =
+            ["vault-sync-operator", "--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "0"];
         let rest = ["--namespace", &self.namespace, "--kubeconfig", kubeconfig.to_str().unwrap()];
         let given = [&common, rest.as_slice(), arguments].concat();
         let config = konverge_push::config::arguments(given.iter().map(Into::into));
@@ -315,7 +316,7 @@ impl World {
         let log = log.from_now().unwrap();
         during.await;
         log.catch_up(&self.client).await.unwrap();
-        let account = format!("system:serviceaccount:{}:operator", self.home);
+        let account = format!("system:serviceaccount:{}:{ACCOUNT}", self.home);
         let written = log.entries_of(&account).unwrap().into_iter();
         written.filter(|entry| entry.is_mutating() && entry.object_ref.resource != "events").collect()
     }
