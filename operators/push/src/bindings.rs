@@ -174,12 +174,11 @@ impl Bindings {
         let mut inner = self.lock();
         let key = shown.key.clone();
         let known = inner.bindings.get_mut(&key).filter(|known| known.uid == shown.uid);
-        let work = match known {
-            Some(binding) => binding.take(shown),
-            None => {
-                inner.bindings.insert(key.clone(), Binding::new(shown));
-                true
-            }
+        let work = if let Some(binding) = known {
+            binding.take(shown)
+        } else {
+            inner.bindings.insert(key.clone(), Binding::new(shown));
+            true
         };
         inner.index(&key);
         work

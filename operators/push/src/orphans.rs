@@ -1,4 +1,4 @@
-//! What had to be left behind in Vault, in a ConfigMap of the operator's namespace, until it can be cleared.
+//! What had to be left behind in Vault, in a `ConfigMap` of the operator's namespace, until it can be cleared.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
     store::Store,
 };
 
-/// The name of the ConfigMap.
+/// The name of the `ConfigMap`.
 pub const CONFIG_MAP: &str = "vault-sync-operator-orphans";
 
 /// Between two attempts to clear.
@@ -74,7 +74,7 @@ impl Orphans {
         Self { api: Api::namespaced(client, namespace) }
     }
 
-    /// The name of the ConfigMap.
+    /// The name of the `ConfigMap`.
     pub fn name(&self) -> &'static str {
         CONFIG_MAP
     }

@@ -31,8 +31,8 @@ use crate::{
     store::Store,
     watch::WAITED,
 };
-use paths::Prepared;
 pub(crate) use paths::vault_deletion;
+use paths::{Done, Prepared, Run};
 
 /// After a refusal that nothing here can end, such as a path that belongs to somebody in another cluster.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
@@ -170,7 +170,7 @@ impl Pusher {
             self.conclude(key, binding, None, vec![Message::paused()]).await?;
             return Ok(Action::Done);
         }
-        let due = self.is_due(push, binding);
+        let due = is_due(push, binding);
         let current = binding.verified.as_ref().filter(|verified| {
             binding.failures == 0
                 && verified.sync_now == push.asked.sync_now
@@ -187,12 +187,6 @@ impl Pusher {
         outcome
     }
 
-    /// Whether it is time to look into Vault although nothing changed here.
-    fn is_due(&self, push: &Push, binding: &Binding) -> bool {
-        let Some(verified) = &binding.verified else { return true };
-        push.asked.always || push.asked.every.is_some_and(|every| verified.looked.elapsed() >= every)
-    }
-
     async fn bring_in_step(
         &self,
         key: &ObjectRef,
@@ -201,20 +195,18 @@ impl Pusher {
         look: bool,
     ) -> Result<Action, PushError> {
         let mut messages: Vec<Message> = push.asked.notes.iter().map(|note| Message::adjusted(note)).collect();
-        let prepared = match self.prepare(key, push, &mut messages).await? {
-            Some(prepared) => prepared,
-            None => {
-                self.conclude(key, binding, None, messages).await?;
-                return Ok(Action::After(LOOK_AGAIN));
-            }
+        let Some(prepared) = self.prepare(key, push, &mut messages).await? else {
+            self.conclude(key, binding, None, messages).await?;
+            return Ok(Action::After(LOOK_AGAIN));
         };
         let Some((record, binding)) = self.intend(key, binding, push, &prepared).await? else {
             return Ok(Action::Done);
         };
         let sources = sources::read(&self.client, &key.namespace, &push.wanted.names()).await?;
         self.note_read(key, &sources);
-        let outcome = self.write_all(key, &binding, push, &prepared, record, sources.data, look, messages).await;
-        let done = outcome?;
+        let owner = self.store.owner(key, &binding.uid);
+        let run = Run { key, binding: &binding, push, prepared: &prepared, owner, look };
+        let done = self.write_all(&run, sources.data, Done::new(record, messages)).await?;
         let verified = done.complete.then(|| Verified {
             sources: sources.versions,
             digests: done.digests,
@@ -296,6 +288,12 @@ fn pause(class: ErrorClass, failures: u32) -> Duration {
         // Not all at once.
         ErrorClass::After(pause) => pause + pause.mul_f64(rand::random::<f64>() / 4.0),
     }
+}
+
+/// Whether it is time to look into Vault although nothing changed here.
+fn is_due(push: &Push, binding: &Binding) -> bool {
+    let Some(verified) = &binding.verified else { return true };
+    push.asked.always || push.asked.every.is_some_and(|every| verified.looked.elapsed() >= every)
 }
 
 /// When to look again at what is in step.

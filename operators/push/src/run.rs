@@ -186,7 +186,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
 }
 
 /// Metrics on an address of their own, as with the original; over TLS if there is a certificate.
-fn metrics_server(config: &Config, client: &Client) -> Result<MetricsServer, StartError> {
+fn metrics_server(config: &Config, client: &Client) -> Result<MetricsServer, FilesError> {
     let files = config.metrics_cert_file.as_ref().zip(config.metrics_key_file.as_ref());
     let tls = files.map(|(certificate, key)| Certificate::from_files(certificate, key)).transpose()?;
     let authentication = config.enable_metrics_auth.then(|| Authentication::new(client.clone()));

@@ -77,7 +77,7 @@ struct Wire {
     spec: Spec,
 }
 
-/// Of a Deployment and its like, or of a CronJob.
+/// Of a Deployment and its like, or of a `CronJob`.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Spec {

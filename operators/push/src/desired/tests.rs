@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn data(fields: &[(&str, &[u8])]) -> Option<BTreeMap<String, SecretValue>> {
-    Some(fields.iter().map(|(key, value)| ((*key).to_owned(), SecretValue::new(value.to_vec()))).collect())
+fn data(fields: &[(&str, &[u8])]) -> BTreeMap<String, SecretValue> {
+    fields.iter().map(|(key, value)| ((*key).to_owned(), SecretValue::new(value.to_vec()))).collect()
 }
 
 fn sources(secrets: Vec<(&str, Option<BTreeMap<String, SecretValue>>)>) -> Sources {
@@ -40,10 +40,10 @@ fn each_secret_of_a_workload_has_its_own_path_and_its_own_trouble() {
         ("void".to_owned(), Need::Required),
     ]));
     let sources = sources(vec![
-        ("db", data(&[("password", b"p"), ("user", b"u")])),
+        ("db", Some(data(&[("password", b"p"), ("user", b"u")]))),
         ("gone", None),
         ("maybe", None),
-        ("void", data(&[])),
+        ("void", Some(data(&[]))),
     ]);
     let made = desired(&wanted, &sources, BinaryPolicy::Base64);
     assert_eq!(shown(&made["db"]).unwrap(), ["password=p", "user=u"]);
@@ -60,8 +60,8 @@ fn chosen_keys_are_merged_with_their_prefixes() {
         choice("api", &["user", "key"], ""),
     ]);
     let sources = sources(vec![
-        ("db", data(&[("user", b"d"), ("other", b"o")])),
-        ("api", data(&[("user", b"a"), ("key", b"k")])),
+        ("db", Some(data(&[("user", b"d"), ("other", b"o")]))),
+        ("api", Some(data(&[("user", b"a"), ("key", b"k")]))),
     ]);
     let made = desired(&wanted, &sources, BinaryPolicy::Base64);
     assert_eq!(shown(&made[""]).unwrap(), ["db_user=d", "key=k", "user=a"], "the later of two counts");
@@ -69,7 +69,7 @@ fn chosen_keys_are_merged_with_their_prefixes() {
 
 #[test]
 fn a_part_is_not_taken_for_the_whole() {
-    let sources = sources(vec![("db", data(&[("user", b"d")])), ("gone", None)]);
+    let sources = sources(vec![("db", Some(data(&[("user", b"d")]))), ("gone", None)]);
     for (choices, lack) in [
         (
             vec![choice("db", &["user", "pass"], "")],
@@ -89,7 +89,7 @@ fn a_part_is_not_taken_for_the_whole() {
 #[test]
 fn w13_what_is_no_text_is_encoded_or_refused_and_never_changed_silently() {
     let wanted = Wanted::Whole("keys".to_owned());
-    let sources = sources(vec![("keys", data(&[("der", &[0xfe, 0xed, 0x00]), ("text", "é".as_bytes())]))]);
+    let sources = sources(vec![("keys", Some(data(&[("der", &[0xfe, 0xed, 0x00]), ("text", "é".as_bytes())])))]);
     let made = desired(&wanted, &sources, BinaryPolicy::Base64);
     assert_eq!(shown(&made[""]).unwrap(), ["der=/u0A", "text=é"]);
     assert!(matches!(&made[""], Target::Content(made) if made.encoded == ["der"]));
@@ -115,7 +115,7 @@ proptest! {
     /// Whatever the bytes, what is in Vault gives them back: as text, or decoded.
     #[test]
     fn every_value_survives(value in proptest::collection::vec(any::<u8>(), 0..64)) {
-        let sources = sources(vec![("a", data(&[("k", &value)]))]);
+        let sources = sources(vec![("a", Some(data(&[("k", &value)])))]);
         let made = desired(&Wanted::Whole("a".to_owned()), &sources, BinaryPolicy::Base64);
         let Target::Content(made) = &made[""] else { return Err(TestCaseError::fail("nothing made")) };
         let written = made.content.get("k").unwrap().bytes();

@@ -38,10 +38,9 @@ impl Pusher {
         let message = match self.clear_all(key, binding, &record).await {
             Ok(cleared) if cleared.is_empty() => None,
             Ok(cleared) => Some(Message::cleared(&cleared)),
-            Err(error @ PushError::Vault(_)) => match self.overdue(key, binding).await? {
-                true => Some(self.leave_behind(key, binding, &record, &error).await?),
-                false => return Err(error),
-            },
+            Err(error @ PushError::Vault(_)) if self.overdue(key, binding).await? => {
+                Some(self.leave_behind(key, binding, &record, &error).await?)
+            }
             Err(error) => return Err(error),
         };
         if let Some(message) = message {

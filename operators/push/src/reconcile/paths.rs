@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_core::{digest::ContentDigest, error::in_one_line};
-use konverge_vault::{Content, Deletion, Field, Found, Location, SecretPath, VaultError};
+use konverge_vault::{Content, Deletion, Field, Found, Location, Owner, SecretPath, Standing, VaultError};
 
 use super::{Locations, PushError, Pusher};
 use crate::{
@@ -23,6 +23,18 @@ pub(super) struct Prepared {
     pub(super) locations: Locations,
     /// Locations that it names but may not write or does not get. What is there stays.
     pub(super) refused: BTreeSet<String>,
+}
+
+/// One run for one object, as far as it is known before its Secrets are read.
+pub(super) struct Run<'a> {
+    pub(super) key: &'a ObjectRef,
+    pub(super) binding: &'a Binding,
+    pub(super) push: &'a Push,
+    pub(super) prepared: &'a Prepared,
+    /// As whom it marks what it writes.
+    pub(super) owner: Owner,
+    /// Whether Vault is looked at also where nothing changed here.
+    pub(super) look: bool,
 }
 
 /// What became of all paths of an object.
@@ -104,8 +116,7 @@ impl Pusher {
             let Some(digest) = verified.digests.get(&location.to_string()) else { return Ok(false) };
             let Found::Live(secret) = self.store.read(&location).await? else { return Ok(false) };
             let metadata = secret.version.as_ref().map(|version| &version.custom_metadata);
-            let is_ours = metadata
-                .is_none_or(|metadata| !matches!(owner.standing(metadata), konverge_vault::Standing::Foreign(_)));
+            let is_ours = metadata.is_none_or(|metadata| !matches!(owner.standing(metadata), Standing::Foreign(_)));
             if !is_ours || self.digest(&secret.content) != Some(*digest) {
                 return Ok(false);
             }
@@ -125,33 +136,22 @@ impl Pusher {
     }
 
     /// Brings each path in step, and clears those that are recorded and not wanted any more.
-    #[expect(clippy::too_many_arguments, reason = "they are what a run has found out so far, each used here alone")]
-    pub(super) async fn write_all(
-        &self,
-        key: &ObjectRef,
-        binding: &Binding,
-        push: &Push,
-        prepared: &Prepared,
-        record: Record,
-        sources: Sources,
-        look: bool,
-        messages: Vec<Message>,
-    ) -> Result<Done, PushError> {
-        let targets = desired(&push.wanted, &sources, push.asked.binary.unwrap_or(self.policy.binary));
+    pub(super) async fn write_all(&self, run: &Run<'_>, sources: Sources, mut done: Done) -> Result<Done, PushError> {
+        let asked = &run.push.asked;
+        let targets = desired(&run.push.wanted, &sources, asked.binary.unwrap_or(self.policy.binary));
         drop(sources);
-        let complete = prepared.refused.is_empty();
-        let mut done = Done { record, messages, digests: BTreeMap::new(), complete, wrote: false, refused: None };
+        done.complete = run.prepared.refused.is_empty();
         for (beneath, target) in targets {
-            let Some(location) = prepared.locations.get(&beneath) else { continue };
+            let Some(location) = run.prepared.locations.get(&beneath) else { continue };
             match target {
-                Target::Keep(lack) => self.lack(key, location, &lack, &mut done),
+                Target::Keep(lack) => self.lack(run.key, location, &lack, &mut done),
                 Target::Content(made) => {
-                    let written = self.write_one(key, binding, push, location, made, look, &mut done).await;
-                    done.unless_refused(key, location, written)?;
+                    let written = self.write_one(run, location, made, &mut done).await;
+                    done.unless_refused(run.key, location, written)?;
                 }
             }
         }
-        self.clear_dropped(key, binding, prepared, &mut done).await?;
+        self.clear_dropped(run, &mut done).await?;
         Ok(done)
     }
 
@@ -162,17 +162,14 @@ impl Pusher {
         done.messages.push(Message::lacking(&location.to_string(), lack));
     }
 
-    #[expect(clippy::too_many_arguments, reason = "they are what a run has found out so far, each used here alone")]
     async fn write_one(
         &self,
-        key: &ObjectRef,
-        binding: &Binding,
-        push: &Push,
+        run: &Run<'_>,
         location: &Location,
         made: Made,
-        look: bool,
         done: &mut Done,
     ) -> Result<(), VaultError> {
+        let Run { key, binding, push, owner, look, .. } = run;
         let Made { content, encoded } = made;
         let text = location.to_string();
         let digest = self.digest(&content);
@@ -181,16 +178,15 @@ impl Pusher {
         if !encoded.is_empty() {
             done.messages.push(Message::encoded(&text, &encoded));
         }
-        if !look && recorded.written && digest.is_some() && before == digest {
+        if !*look && recorded.written && digest.is_some() && before == digest {
             done.digests.extend(digest.map(|digest| (text, digest)));
             return Ok(());
         }
-        let owner = self.store.owner(key, &binding.uid);
         let found = self.store.read(location).await?;
         let claim = if recorded.written { Claim::Written } else { Claim::Intended };
         let known = if before.is_some() && before == digest { Known::Same } else { Known::Changed };
         let existing = push.asked.existing.unwrap_or(self.policy.existing);
-        let step = match plan(&content, &found, &owner, claim, existing, known) {
+        let step = match plan(&content, &found, owner, claim, existing, known) {
             Ok(step) => step,
             Err(refusal) => {
                 self.metrics.conflicted();
@@ -224,7 +220,7 @@ impl Pusher {
         };
         done.record.paths.insert(text.clone(), Written { written: true, version, ..Written::intended(location) });
         if mark {
-            match self.store.mark(location, &owner).await {
+            match self.store.mark(location, owner).await {
                 Ok(()) => {}
                 Err(error) if error.is_outage() => return Err(error),
                 Err(error) => done.messages.push(Message::unmarked(&text, &error)),
@@ -235,13 +231,8 @@ impl Pusher {
     }
 
     /// Clears the locations that are recorded and that the object does not name any more.
-    async fn clear_dropped(
-        &self,
-        key: &ObjectRef,
-        binding: &Binding,
-        prepared: &Prepared,
-        done: &mut Done,
-    ) -> Result<(), PushError> {
+    async fn clear_dropped(&self, run: &Run<'_>, done: &mut Done) -> Result<(), PushError> {
+        let Run { key, prepared, owner, .. } = run;
         let named: BTreeSet<String> = prepared.locations.values().map(ToString::to_string).collect();
         let is_dropped = |text: &String| !named.contains(text) && !prepared.refused.contains(text);
         let dropped: Vec<_> = done
@@ -250,14 +241,13 @@ impl Pusher {
             .map(|(location, written)| (location, written.clone()))
             .filter(|(location, _)| is_dropped(&location.to_string()))
             .collect();
-        let owner = self.store.owner(key, &binding.uid);
         let mut cleared = Vec::new();
         for (location, written) in dropped {
             let text = location.to_string();
             let claim = if written.written { Claim::Written } else { Claim::Intended };
             let deleted = match vault_deletion(done.record.deletion) {
-                None => self.store.unmark(&location, &owner).await.map(|()| false),
-                Some(deletion) => self.store.clear(&location, &owner, claim, None, deletion).await,
+                None => self.store.unmark(&location, owner).await.map(|()| false),
+                Some(deletion) => self.store.clear(&location, owner, claim, None, deletion).await,
             };
             match deleted {
                 Ok(deleted) => {
@@ -279,6 +269,10 @@ impl Pusher {
 }
 
 impl Done {
+    pub(super) fn new(record: Record, messages: Vec<Message>) -> Self {
+        Self { record, messages, digests: BTreeMap::new(), complete: true, wrote: false, refused: None }
+    }
+
     /// An outage concerns all paths and ends the run; a refusal concerns this one, and the others go on.
     fn unless_refused(
         &mut self,

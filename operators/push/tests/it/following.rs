@@ -55,15 +55,14 @@ async fn w9_restarts_and_scaling_write_nothing() {
     world.holds(&format!("{path}/db"), &[("user", "u")]).await;
     world.says(Kind::Deployment, "app", "Synced").await;
     operator.stop().await;
-    let writes = world
-        .writes_during(async {
-            for _ in 0..5 {
-                let operator = world.operator(&[]).await;
-                tokio::time::sleep(QUIET / 3).await;
-                operator.stop().await;
-            }
-        })
-        .await;
+    let restarts = Box::pin(async {
+        for _ in 0..5 {
+            let operator = world.operator(&[]).await;
+            tokio::time::sleep(QUIET / 3).await;
+            operator.stop().await;
+        }
+    });
+    let writes = world.writes_during(restarts).await;
     assert!(writes.is_empty(), "{writes:?}");
     let operator = world.operator(&[]).await;
     for replicas in 1..20 {
