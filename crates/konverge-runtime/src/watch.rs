@@ -6,6 +6,7 @@
 mod explained;
 mod guarded;
 mod initial_list;
+mod namespace;
 mod selector;
 
 use std::{
@@ -26,6 +27,7 @@ pub(crate) use guarded::keeping;
 pub use guarded::{Guarded, Undecodable};
 pub use initial_list::InitialList;
 pub use kube::runtime::watcher::Event;
+pub use namespace::{NamespaceError, namespace};
 pub use selector::{SelectorError, label_selector};
 
 use crate::object::{Object, Scope};

@@ -10,7 +10,7 @@ use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf, time::Duration};
 use clap::{ArgAction, CommandFactory, Parser, ValueEnum, error::ErrorKind};
 
 pub(crate) use self::values::boolean;
-use konverge_runtime::telemetry::LogFormat;
+use konverge_runtime::{telemetry::LogFormat, watch::namespace};
 
 pub use self::{
     address::Bind,
@@ -67,14 +67,14 @@ pub struct Config {
     #[arg(long, env = "VAULT_SYNC_VAULT_CONCURRENCY", default_value = "32", value_name = "NUMBER")]
     pub vault_concurrency: NonZeroUsize,
 
-    /// Name of this cluster; all paths begin with clusters/<name>/ then
+    /// Name of this cluster; all paths begin with clusters/NAME/ then
     #[arg(long, env = "VAULT_SYNC_CLUSTER_NAME", default_value = "", hide_default_value = true, value_parser = values::cluster, value_name = "NAME")]
     pub cluster_name: String,
     /// Name of this installation in marks of ownership [default: the uid of the namespace kube-system]
     #[arg(long, env = "VAULT_SYNC_INSTANCE", value_parser = values::instance, value_name = "NAME")]
     pub instance: Option<String>,
     /// The only namespace to look at [default: all namespaces]
-    #[arg(long, env = "VAULT_SYNC_NAMESPACE", value_parser = values::namespace)]
+    #[arg(long, env = "VAULT_SYNC_NAMESPACE", value_parser = namespace)]
     pub namespace: Option<String>,
     /// Kinds of objects that take part
     #[arg(long, env = "VAULT_SYNC_KINDS", value_delimiter = ',', default_value = "deployments,statefulsets,daemonsets,cronjobs,jobs,secrets", value_parser = values::kind)]

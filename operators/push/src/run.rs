@@ -12,7 +12,7 @@ use konverge_runtime::{
     http_server::{Authentication, BindError, Listen, MetricsServer, MetricsServerError},
     lease::Elector,
     manager::RunError,
-    telemetry::{self, TelemetryError},
+    telemetry::{self, FilterError, TelemetryError},
     tls::{Certificate, FilesError},
     watch::{self, WatchOptions},
 };
@@ -52,6 +52,9 @@ pub enum StartError {
     /// Logging cannot be set up.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
+    /// The log cannot be filtered.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
     /// The way to Vault cannot be used.
     #[error(transparent)]
     Vault(#[from] EnvironmentError),
@@ -93,6 +96,9 @@ pub async fn run(config: Config) -> ExitCode {
 
 async fn start(config: Config) -> Result<(), StartError> {
     let filter = telemetry::init(config.log_format())?;
+    if let Some(level) = config.log_filter().filter(|_| std::env::var_os("RUST_LOG").is_none()) {
+        filter.set(&level)?;
+    }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %config, "starting");
     if config.task == Task::Drain {
         let client = client::build(

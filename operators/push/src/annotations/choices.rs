@@ -250,6 +250,8 @@ mod tests {
             twice,
             [r#"it writes "xa" twice, from "xa" of the Secret db and from "a" of web: the latter counts"#]
         );
+        let thrice = notes(r#"[{"name":"a","keys":["k"]},{"name":"b","keys":["k"]},{"name":"c","keys":["k"]}]"#);
+        assert!(thrice[1].contains("of the Secret b and") && thrice[1].contains("of c:"), "{thrice:?}");
         let keys: Vec<String> = (0..10).map(|key| key.to_string()).collect();
         let many = notes(&json!([{ "name": "a", "keys": keys }, { "name": "b", "keys": keys }]).to_string());
         assert_eq!(many.len(), NAMED + 1);

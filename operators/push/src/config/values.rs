@@ -88,18 +88,6 @@ pub(super) fn timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The API server answers questions about a namespace that cannot exist as if it were empty, so a slip would go unnoticed.
-pub(super) fn namespace(text: &str) -> Result<String, String> {
-    let inner = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
-    if text.is_empty() {
-        return Err("it is empty; leave it out to look at all namespaces".to_owned());
-    }
-    if text.len() > 63 || !text.chars().all(inner) || text.starts_with('-') || text.ends_with('-') {
-        return Err("no namespace can have that name: lower-case letters, digits and - are allowed".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
 /// A name that can be a part of a path; an empty one is none.
 pub(super) fn cluster(text: &str) -> Result<String, String> {
     if !text.is_empty() {
@@ -147,9 +135,6 @@ mod tests {
         let long = "x".repeat(LONGEST_INSTANCE + 1);
         for (text, fine) in [("", false), ("eu/one:2", true), ("a b", false), ("ü", false), (&long, false)] {
             assert_eq!(instance(text).is_ok(), fine, "{text:?}");
-        }
-        for (text, fine) in [("team-a", true), ("", false), ("Team", false), ("-a", false), ("a/b", false)] {
-            assert_eq!(namespace(text).is_ok(), fine, "{text:?}");
         }
         assert_eq!(kind("cronjobs"), Ok(Kind::CronJob));
         assert!(kind("CronJob").unwrap_err().contains("deployments,statefulsets"));

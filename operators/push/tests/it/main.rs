@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod clearing;
+mod deploy;
 mod following;
 mod outages;
 mod owning;

@@ -5,6 +5,7 @@ mod double;
 mod kv;
 mod logins;
 mod outages;
+mod policy;
 mod refusals;
 mod support;
 mod tls;

@@ -1,0 +1,107 @@
+//! The manifests that users apply.
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use konverge_push::config::{Bind, Config, Task};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use serde_json::Value;
+
+const NAMESPACE: &str = "vault-sync-operator-system";
+const ROLE: &str = include_str!("../../../../deploy/rbac/vault-sync-operator.yaml");
+const DEPLOYMENT: &str = include_str!("../../../../deploy/vault-sync-operator.yaml");
+const DRAIN: &str = include_str!("../../../../deploy/vault-sync-operator-drain.yaml");
+
+fn documents() -> Vec<Value> {
+    let documents = [ROLE, DEPLOYMENT, DRAIN].into_iter().flat_map(|text| text.split("\n---\n"));
+    documents.map(|text| serde_saphyr::from_str(text).unwrap()).collect()
+}
+
+/// The manifest's pod.
+fn pod(kind: &str) -> Value {
+    let documents = documents();
+    documents.iter().find(|document| document["kind"] == kind).unwrap()["spec"]["template"]["spec"].clone()
+}
+
+/// What the program makes of the first container's arguments.
+fn settings(pod: &Value) -> Config {
+    let container = &pod["containers"][0];
+    let variables = container["env"].as_array().cloned().unwrap_or_default();
+    let arguments = container["args"].as_array().unwrap().iter().map(|argument| {
+        let mut argument = argument.as_str().unwrap().to_owned();
+        for variable in &variables {
+            let name = format!("$({})", variable["name"].as_str().unwrap());
+            argument = argument.replace(&name, variable["value"].as_str().unwrap());
+        }
+        OsString::from(argument)
+    });
+    Config::try_parse_from(["x".into()].into_iter().chain(arguments)).unwrap()
+}
+
+#[tokio::test]
+async fn the_api_server_takes_the_manifests_as_they_are_written() {
+    let control_plane = crate::world::control_plane().await;
+    let client = control_plane.admin_client().await.unwrap();
+    let namespace = control_plane.namespace(NAMESPACE).await.unwrap();
+    let mut parameters = PatchParams::apply("user").validation_strict();
+    parameters.dry_run = true;
+    for document in documents() {
+        let mut object: DynamicObject = serde_json::from_value(document).unwrap();
+        let types = object.types.clone().unwrap();
+        let kind = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).unwrap());
+        let api = match &object.metadata.namespace {
+            Some(written) => {
+                assert_eq!(written, NAMESPACE);
+                object.metadata.namespace = Some(namespace.clone());
+                Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kind)
+            }
+            None => Api::<DynamicObject>::all_with(client.clone(), &kind),
+        };
+        let name = object.metadata.name.clone().unwrap();
+        api.patch(&name, &parameters, &Patch::Apply(&object)).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn flags_ports_and_account_are_those_of_the_program() {
+    let pod = pod("Deployment");
+    let config = settings(&pod);
+    assert_eq!((config.task, config.leader_elect, config.allow_path.len()), (Task::Run, true, 1));
+    assert_eq!(config.vault_addr, "https://vault.example.com:8200");
+    let port = |bind: Bind| u64::from(bind.0.unwrap().port());
+    let ports = &pod["containers"][0]["ports"];
+    assert_eq!(ports[0]["containerPort"], port(config.metrics_bind_address));
+    assert_eq!(ports[1]["containerPort"], port(config.health_probe_bind_address));
+    assert!(pod["terminationGracePeriodSeconds"].as_u64() > Some(30), "the program ends by itself within 30 s");
+    let drain = self::pod("Job");
+    assert_eq!(settings(&drain).task, Task::Drain);
+    for pod in [&pod, &drain] {
+        let account = pod["serviceAccountName"].as_str().unwrap();
+        assert!(ROLE.contains(&format!("kind: ServiceAccount\nmetadata:\n  name: {account}\n")));
+    }
+}
+
+#[test]
+fn the_roles_allow_no_more_than_is_used() {
+    let role =
+        documents().into_iter().find(|document| document["metadata"]["name"] == "vault-sync-operator-manager-role");
+    let rules = role.unwrap()["rules"].as_array().unwrap().clone();
+    for rule in &rules {
+        let verbs: Vec<_> = rule["verbs"].as_array().unwrap().iter().map(|verb| verb.as_str().unwrap()).collect();
+        let creates = rule["resources"][0] == "events";
+        assert!(
+            verbs
+                .iter()
+                .all(|verb| matches!(*verb, "get" | "list" | "watch" | "patch") || (*verb == "create" && creates))
+        );
+        assert!(!rule.to_string().contains('*'), "{rule}");
+    }
+    let resources: Vec<_> = rules.iter().flat_map(|rule| rule["resources"].as_array().unwrap().clone()).collect();
+    for kind in konverge_push::object::Kind::ALL {
+        assert!(resources.iter().any(|resource| resource == kind.plural()), "{kind:?}");
+    }
+}
