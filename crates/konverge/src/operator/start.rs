@@ -90,10 +90,8 @@ pub enum StartError {
 impl Setup {
     /// What is left of a selection in a program that was told to look at some namespaces and labels only; for what it works on.
     pub fn narrowed(&self, selection: Selection) -> Selection {
-        let labels = [selection.label_selector.clone(), self.options.selector.clone()];
-        // A variable that is empty is one that is not set.
-        let labels: Vec<String> = labels.into_iter().flatten().filter(|labels| !labels.is_empty()).collect();
-        Selection { label_selector: (!labels.is_empty()).then(|| labels.join(",")), ..self.within(selection) }
+        let label_selector = both(selection.label_selector.as_deref(), self.options.selector.as_deref());
+        Selection { label_selector, ..self.within(selection) }
     }
 
     /// What is left of a selection in a program that was told to look at some namespaces only; for what it reads besides. A selection
@@ -196,5 +194,31 @@ impl Operator {
             });
         }
         Ok(manager)
+    }
+}
+
+/// What both of two label selectors choose. An empty one, such as that of an empty variable, chooses everything.
+fn both(of_the_author: Option<&str>, of_the_operator: Option<&str>) -> Option<String> {
+    let labels: Vec<_> =
+        [of_the_author, of_the_operator].into_iter().flatten().filter(|labels| !labels.is_empty()).collect();
+    (!labels.is_empty()).then(|| labels.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_narrow_each_other_and_an_empty_one_nothing() {
+        for (of_the_author, of_the_operator, expected) in [
+            (None, None, None),
+            (Some("a"), None, Some("a")),
+            (None, Some("b"), Some("b")),
+            (Some("a"), Some("b=c"), Some("a,b=c")),
+            (Some("a"), Some(""), Some("a")),
+            (None, Some(""), None),
+        ] {
+            assert_eq!(both(of_the_author, of_the_operator).as_deref(), expected);
+        }
     }
 }
