@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
-use konverge_testkit::{Process, ProcessSpec, RunDirectory, eventually, free_port};
+use konverge_testkit::{Process, ProcessSpec, RunDirectory, eventually, free_port, metric};
 
 use crate::{binary, http};
 
@@ -45,6 +45,11 @@ impl Operator {
         Ok(self.process.ready("get ready", UP_WITHIN, asks).await?)
     }
 
+    /// Its health port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Status code and body of a path on its health port.
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
         http::get(self.port, path).await
@@ -53,8 +58,7 @@ impl Operator {
     /// The sum of a metric over all its label sets that contain `label`; zero if there is none yet.
     pub async fn metric(&self, name: &str, label: &str) -> Result<f64> {
         let (_, text) = self.get("/metrics").await?;
-        let lines = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name) && line.contains(label));
-        Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+        Ok(metric(&text, name, label))
     }
 
     /// Waits until a metric is as it should be.
