@@ -3,6 +3,7 @@
 
 mod leadership;
 mod requests;
+mod resources;
 mod stage;
 mod unobserved;
 mod watches;
