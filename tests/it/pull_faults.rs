@@ -4,6 +4,7 @@
 mod crashing;
 mod leadership;
 mod requests;
+mod resources;
 mod scene;
 mod unobserved;
 mod watches;

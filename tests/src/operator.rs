@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
-use konverge_testkit::{Process, ProcessSpec, RunDirectory, eventually, free_port, http_get};
+use konverge_testkit::{Process, ProcessSpec, RunDirectory, eventually, free_port, http_get, metric};
 
 use crate::binary;
 
@@ -46,6 +46,11 @@ impl Operator {
         Ok(self.process.ready("get ready", UP_WITHIN, asks).await?)
     }
 
+    /// The address of its health port.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Status code and body of a path on its health port.
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
         Ok(http_get(&self.address, path).await?)
@@ -54,8 +59,7 @@ impl Operator {
     /// The sum of a metric over all its label sets that contain `label`; zero if there is none yet.
     pub async fn metric(&self, name: &str, label: &str) -> Result<f64> {
         let (_, text) = self.get("/metrics").await?;
-        let lines = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name) && line.contains(label));
-        Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+        Ok(metric(&text, name, label))
     }
 
     /// Waits until a metric is as it should be.

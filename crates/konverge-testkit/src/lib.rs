@@ -22,6 +22,7 @@ mod logs;
 mod object_store_server;
 mod pattern;
 mod process;
+mod scrape;
 mod vault_server;
 mod wait;
 
@@ -37,6 +38,7 @@ pub use guard::RunDirectory;
 pub use object_store_server::{ObjectStoreError, ObjectStoreServer};
 pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
+pub use scrape::metric;
 pub use vault_server::{VaultOptions, VaultServer, VaultServerError, VaultStorage};
 pub use wait::{NotInTime, eventually};
 

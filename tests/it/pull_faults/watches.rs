@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::scene::Scene;
+use futures::{StreamExt, stream};
+use konverge_testkit::eventually;
+use serde_json::json;
+
+use super::scene::{LIMIT, Scene};
 use crate::shared_stage::on_stage;
 
 /// F04: for how often a watch fails there may be one list, and one more as connections end.
@@ -12,6 +16,7 @@ fn whatever_befalls_a_watch_the_next_secret_is_filled() {
         let scene = Scene::set(stage, "watches").await;
         for (round, (rule, most_lists)) in [
             ("- { when: { verbs: [watch], times: 2 }, then: { status: { code: 410 } } }", 3),
+            ("- { when: { verbs: [watch], times: 2 }, then: { error_event: 410 } }", 3),
             ("- { when: { phase: body, verbs: [watch], times: 2 }, then: { error_event: 410 } }", 3),
             ("- { when: { phase: body, verbs: [watch], times: 2 }, then: truncate }", 1),
             ("- { when: { verbs: [watch], times: 2 }, then: { status: { code: 500 } } }", 1),
@@ -32,6 +37,45 @@ fn whatever_befalls_a_watch_the_next_secret_is_filled() {
             let lists = scene.proxy.asked_since(begun).lists();
             assert!(lists <= most_lists, "{rule}: {lists} lists");
             scene.proxy.clear();
+        }
+        scene.end().await;
+    });
+}
+
+/// F04: lists fail, from the beginning or at a continuation that has expired; I3, I6. What is bound keeps what it has and is written no
+/// more often, and each failure may cost one list more.
+#[test]
+fn lists_that_fail_begin_anew() {
+    on_stage(async |stage| {
+        let scene = Scene::set(stage, "lists").await;
+        // More than a page of Secrets that nobody bound.
+        let unbound = stream::iter(0..110).for_each_concurrent(16, async |number| {
+            let name = format!("unbound-{number}");
+            let unbound = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name } });
+            scene.apply(&name, unbound).await;
+        });
+        unbound.await;
+        for (round, (rule, times)) in [
+            ("- { when: { verbs: [list], times: 3 }, then: { status: { code: 500 } } }", 3),
+            ("- { when: { verbs: [list], times: 3 }, then: { status: { code: 410 } } }", 3),
+            ("- { when: { verbs: [list], query: { continue: '*' }, times: 2 }, then: { status: { code: 410 } } }", 2),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            scene.befalls(&format!(
+                "{rule}\n- {{ when: {{ verbs: [watch], times: 1 }}, then: {{ error_event: 410 }} }}"
+            ));
+            scene.proxy.end_connections();
+            let begun = scene.proxy.mark();
+            let name = format!("secret-{round}");
+            scene.bind(&name).await;
+            let is_over = || std::future::ready((scene.proxy.fired() == [times, 1]).then_some(()));
+            assert!(eventually(LIMIT, is_over).await.is_ok(), "{rule}: {:?}", scene.proxy.fired());
+            scene.holds(&name, &[("A", "0")]).await;
+            assert_eq!(scene.writes(begun).len(), 1, "{rule}: {:#?}", scene.writes(begun));
+            let (lists, most) = (scene.proxy.asked_since(begun).lists(), usize::try_from(times).unwrap() + 2);
+            assert!(lists <= most, "{rule}: {lists} lists");
         }
         scene.end().await;
     });

@@ -35,6 +35,8 @@ pub struct ProxiedOperator {
     pub proxy: FaultProxy,
     /// Its process.
     pub process: Process,
+    /// The address of its health port, for [`http_get`].
+    pub address: String,
 }
 
 /// An operator behind a proxy could not be started.
@@ -86,8 +88,7 @@ impl InstalledOperator {
         arguments: &[&str],
     ) -> Result<Process, ProcessError> {
         let (mut process, address) = self.begin_through(kubeconfig, name, binary, arguments)?;
-        let is_ready = || async { http_get(&address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
-        process.ready("become ready", READY_WITHIN, is_ready).await?;
+        becomes_ready(&mut process, &address).await?;
         Ok(process)
     }
 
@@ -99,8 +100,9 @@ impl InstalledOperator {
         arguments: &[&str],
     ) -> Result<ProxiedOperator, ProxiedError> {
         let proxy = FaultProxy::start(&self.directory, &self.kubeconfig).await?;
-        let process = self.start_through(proxy.kubeconfig(), name, binary, arguments).await?;
-        Ok(ProxiedOperator { proxy, process })
+        let (mut process, address) = self.begin_through(proxy.kubeconfig(), name, binary, arguments)?;
+        becomes_ready(&mut process, &address).await?;
+        Ok(ProxiedOperator { proxy, process, address })
     }
 
     /// Like [`start`](Self::start), and does not wait: for a world in which it cannot be ready. Gives the address of its health port
@@ -129,6 +131,11 @@ impl InstalledOperator {
     pub fn requests(&self, log: &AuditLog) -> io::Result<Vec<AuditEntry>> {
         log.entries_of(&self.account)
     }
+}
+
+async fn becomes_ready(process: &mut Process, address: &str) -> Result<(), ProcessError> {
+    let is_ready = || async { http_get(address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+    process.ready("become ready", READY_WITHIN, is_ready).await
 }
 
 /// Asks a program on this machine, such as for `/readyz` or `/metrics`, and gives the status code and the body.

@@ -105,7 +105,7 @@ async fn loses_its_lease(name: &str, rules: &str) {
     let arguments = arguments(name);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut stage = Stage::set_with(name, &arguments).await;
-    let ProxiedOperator { proxy, process } = stage.replica(&format!("{name}-next"), &arguments).await;
+    let ProxiedOperator { proxy, process, .. } = stage.replica(&format!("{name}-next"), &arguments).await;
     let begun = (stage.proxy.mark(), proxy.mark());
     stage.befalls(rules);
     // There is always something to write, until the next leader has written.

@@ -39,6 +39,8 @@ pub(super) struct Stage {
     pub(super) proxy: FaultProxy,
     pub(super) home: String,
     pub(super) operator: Process,
+    /// Of its health port.
+    pub(super) address: String,
     foreign: ConfigMap,
 }
 
@@ -68,8 +70,8 @@ impl Stage {
             .await
             .unwrap();
         before(&Api::namespaced(client.clone(), &home)).await;
-        let ProxiedOperator { proxy, process } = start(name, &home, arguments).await;
-        Self { client, proxy, home, operator: process, foreign }
+        let ProxiedOperator { proxy, process, address } = start(name, &home, arguments).await;
+        Self { client, proxy, home, operator: process, address, foreign }
     }
 
     pub(super) fn syncs(&self) -> Api<ConfigMapSync> {

@@ -19,6 +19,11 @@ async fn whatever_befalls_a_watch_the_next_change_arrives() {
         ("- { when: { phase: body, verbs: [watch], times: 3 }, then: { error_event: 410 } }", 5),
         ("- { when: { phase: body, verbs: [watch], times: 3 }, then: truncate }", 2),
         ("- { when: { verbs: [watch], times: 3 }, then: { status: { code: 500 } } }", 2),
+        (
+            "- { when: { verbs: [list], times: 3 }, then: { status: { code: 500 } } }\n\
+             - { when: { verbs: [watch], times: 2 }, then: { error_event: 410 } }",
+            6,
+        ),
         ("- { when: { phase: body, verbs: [watch] }, then: duplicate }", 2),
         ("- { when: { phase: body, verbs: [watch], events: [BOOKMARK] }, then: suppress }", 2),
     ]

@@ -11,7 +11,7 @@ use konverge_testkit::{
     fault_proxy::{FaultProxy, Plan},
 };
 use kube::{
-    Api, Client, Resource,
+    Api, Client, Resource, ResourceExt,
     api::{ObjectMeta, PostParams},
 };
 use multicontroller_operator::{
@@ -25,7 +25,7 @@ use crate::stage::{change, says};
 
 /// From the end of a fault to convergence: on a busy machine a call now and then gets no answer after its connection was cut, and is
 /// given up after 30 seconds.
-const RECOVERED: Duration = Duration::from_mins(1);
+pub(super) const RECOVERED: Duration = Duration::from_mins(1);
 
 /// Holds an installed operator; it ends with the process.
 async fn installed() -> &'static (ControlPlane, InstalledOperator) {
@@ -45,6 +45,8 @@ async fn installed() -> &'static (ControlPlane, InstalledOperator) {
 pub(super) struct BadDay {
     pub(super) proxy: FaultProxy,
     pub(super) operator: Process,
+    /// Of its health port.
+    pub(super) address: String,
     client: Client,
     home: String,
     foreign: Secret,
@@ -61,18 +63,38 @@ impl BadDay {
         let (client, home) = (plane.admin_client().await.unwrap(), plane.namespace(name).await.unwrap());
         let secrets = Api::namespaced(client.clone(), &home);
         let foreign = secrets.create(&PostParams::default(), &secret("ss-foreign", "theirs")).await.unwrap();
-        let ProxiedOperator { proxy, process } = start(&home, name, arguments).await;
-        let day = Self { proxy, operator: process, client, home, foreign };
-        let spec = SecretSyncSpec { target_namespace: day.home.clone(), string_data: data("0") };
-        day.secret_syncs().create(&PostParams::default(), &SecretSync::new("app", spec)).await.unwrap();
-        let spec = ServiceAccountSyncSpec {
-            target_namespace: day.home.clone(),
-            automount_token: false,
-            image_pull_secrets: vec!["0".to_owned()],
-        };
-        day.account_syncs().create(&PostParams::default(), &ServiceAccountSync::new("app", spec)).await.unwrap();
+        let ProxiedOperator { proxy, process, address } = start(&home, name, arguments).await;
+        let day = Self { proxy, operator: process, address, client, home, foreign };
+        day.create_both("0").await;
         day.converges("0").await;
         day
+    }
+
+    /// Makes an object `app` of each kind.
+    pub(super) async fn create_both(&self, value: &str) {
+        let (secret, account) = self.both("app", value);
+        self.secret_syncs().create(&PostParams::default(), &secret).await.unwrap();
+        self.account_syncs().create(&PostParams::default(), &account).await.unwrap();
+    }
+
+    /// Makes an object of each kind that nobody works on.
+    pub(super) async fn create_paused(&self, number: usize) {
+        let (mut secret, mut account) = self.both(&format!("paused-{number}"), "x");
+        for annotations in [secret.annotations_mut(), account.annotations_mut()] {
+            annotations.insert("konverge.dev/paused".to_owned(), "true".to_owned());
+        }
+        self.secret_syncs().create(&PostParams::default(), &secret).await.unwrap();
+        self.account_syncs().create(&PostParams::default(), &account).await.unwrap();
+    }
+
+    fn both(&self, name: &str, value: &str) -> (SecretSync, ServiceAccountSync) {
+        let secret = SecretSyncSpec { target_namespace: self.home.clone(), string_data: data(value) };
+        let account = ServiceAccountSyncSpec {
+            target_namespace: self.home.clone(),
+            automount_token: false,
+            image_pull_secrets: vec![value.to_owned()],
+        };
+        (SecretSync::new(name, secret), ServiceAccountSync::new(name, account))
     }
 
     /// Another replica, and what it is to be called.
@@ -93,6 +115,10 @@ impl BadDay {
     }
 
     pub(super) fn secrets(&self) -> Api<Secret> {
+        self.api()
+    }
+
+    pub(super) fn accounts(&self) -> Api<ServiceAccount> {
         self.api()
     }
 
@@ -132,7 +158,7 @@ impl BadDay {
     }
 
     pub(super) async fn account_has(&self, value: &str) {
-        let accounts = self.api::<ServiceAccount>();
+        let accounts = self.accounts();
         let found = eventually(RECOVERED, || async {
             let names = accounts.get_opt("sas-app").await.unwrap()?.image_pull_secrets?;
             (names.first()?.name == value).then_some(())
