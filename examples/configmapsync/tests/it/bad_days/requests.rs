@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use konverge_testkit::eventually;
+use futures::{StreamExt, stream};
+use konverge_testkit::{eventually, http_get, metric};
 use kube::api::DeleteParams;
 use serde_json::json;
 
@@ -22,6 +23,52 @@ async fn the_api_server_is_away_for_a_while() {
     stage.converges("late", "2").await;
     // Two for the one, four for the other.
     assert!(stage.writes(begun).len() <= 7, "{:#?}", stage.writes(begun));
+    stage.end().await;
+}
+
+/// How long the long outage lasts, and after how much more everything is as it should be.
+const OUTAGE: Duration = Duration::from_mins(1);
+const CAUGHT_UP: Duration = Duration::from_secs(30);
+
+/// F03, for a minute in which fifty values change; I3, I6, I10, I11. While it lasts the program says so and asks seldom; then it does what
+/// there is to do, once.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_is_away_for_a_minute() {
+    let stage = Stage::set("down-long").await;
+    let names: Vec<String> = (0..50).map(|number| format!("app-{number}")).collect();
+    stream::iter(&names).for_each_concurrent(8, async |name| drop(stage.create(name, "0").await)).await;
+    for name in &names {
+        stage.converges(name, "0").await;
+    }
+    let (begun, since) = (stage.proxy.mark(), Instant::now());
+    let asked = |text: &str| metric(text, "rest_client_requests_total", "");
+    let asked_before = asked(&http_get(&stage.address, "/metrics").await.unwrap().1);
+    stage.proxy.down(OUTAGE);
+    for name in &names {
+        stage.change(name, "1").await;
+    }
+    let complains = eventually(OUTAGE.saturating_sub(since.elapsed()), || async {
+        let (code, why) = http_get(&stage.address, "/readyz").await.unwrap();
+        (code == 503 && why.contains("failing for")).then_some(())
+    });
+    complains.await.unwrap();
+    let is_over = || std::future::ready((since.elapsed() >= OUTAGE).then_some(()));
+    // Nothing that it asks is answered meanwhile, so there is nothing else to wait for.
+    eventually(OUTAGE, is_over).await.unwrap();
+    let asked_after = asked(&http_get(&stage.address, "/metrics").await.unwrap().1);
+    // Two watches, each after pauses that grow to half a minute.
+    assert!(asked_after - asked_before <= 40.0, "{} requests in vain", asked_after - asked_before);
+    let back = since + OUTAGE + CAUGHT_UP;
+    for name in &names {
+        stage.converges_within(back.saturating_duration_since(Instant::now()), name, "1").await;
+    }
+    let ready = eventually(CAUGHT_UP, || async {
+        let (code, _) = http_get(&stage.address, "/readyz").await.unwrap();
+        (code == 200).then_some(())
+    });
+    ready.await.unwrap();
+    // Two for each of them.
+    assert_eq!(stage.writes(begun).len(), 100, "{:#?}", stage.writes(begun));
     stage.end().await;
 }
 

@@ -77,6 +77,45 @@ async fn every_tenth_request_fails() {
     day.end().await;
 }
 
+/// The same for longer, with more that is wrong: how long it lasts.
+const BAD_MINUTE: Duration = Duration::from_mins(1);
+
+/// A change that meets a failure comes with the next attempt, and that may meet one too.
+const SLOWEST: Duration = Duration::from_secs(20);
+
+/// F12: a tenth of all requests fails and all are late, for a minute. What was asked for is there soon, again and again; I1, I5.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_tenth_request_fails_for_a_minute() {
+    let mut day = BadDay::begin("bad-minute").await;
+    day.befalls(
+        "- { then: { jitter: 200ms } }\n\
+         - { when: { probability: 0.025 }, then: { status: { code: 500 } } }\n\
+         - { when: { probability: 0.025 }, then: { status: { code: 503 } } }\n\
+         - { when: { probability: 0.025 }, then: { status: { code: 504 } } }\n\
+         - { when: { probability: 0.025 }, then: drop }",
+    );
+    let (begun, since) = (day.proxy.mark(), Instant::now());
+    let mut took = Vec::new();
+    while since.elapsed() < BAD_MINUTE {
+        let (value, changed) = (format!("round {}", took.len()), Instant::now());
+        day.change_both(&value).await;
+        day.converges(&value).await;
+        took.push(changed.elapsed());
+    }
+    assert!(day.proxy.fired()[1..].iter().all(|fired| *fired > 0), "{:?}", day.proxy.fired());
+    took.sort();
+    let (middle, last) = (took[took.len() / 2], took[took.len() - 1]);
+    // Of one kind after the other a copy and a status, each late by 200 ms at most; most changes meet no failure.
+    assert!(middle <= Duration::from_secs(2) && last <= SLOWEST, "{middle:?} {last:?}");
+    day.proxy.clear();
+    // Nothing that failed was done, so no copy is written twice. A status may say in between what failed.
+    let (writes, rounds) = (day.writes(begun), took.len());
+    let copies = writes.iter().filter(|write| write.contains("/ss-app") || write.contains("/sas-app")).count();
+    assert_eq!(copies, 2 * rounds, "{rounds} rounds");
+    assert!(writes.len() <= 5 * rounds, "{} writes in {rounds} rounds", writes.len());
+    day.end().await;
+}
+
 /// I16: what one controller may not do any more is no matter of the other, and nothing is taken away for it (I3).
 #[tokio::test(flavor = "multi_thread")]
 async fn one_controller_that_is_forbidden_everything_delays_no_other() {
