@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_has_the_known_names() {
+    fn row_31_the_text_has_the_known_names() {
         let mut registry = Registry::default();
         let metrics = AdmissionMetrics::register(&mut registry);
         metrics.path("/p");

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn series_without_a_value_are_described_too() {
+    fn row_39_series_without_a_value_are_described_too() {
         let mut registry = Registry::default();
         registry.register("b_total_things", "Things, \"counted\"", Family::<Vec<(String, String)>, Counter>::default());
         registry.register("a", "The first", Gauge::<i64>::default());

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_has_the_known_names() {
+    fn row_31_the_text_has_the_known_names() {
         let metrics = Metrics::new("test", "1.2.3");
         let queue = crate::queue::Queue::<u8>::new("pull", metrics.queues());
         queue.add(1, crate::queue::Priority::High, "test");

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_a_variable() {
+    fn row_37_every_flag_has_a_variable() {
         for argument in Program::command().get_arguments() {
             assert!(argument.get_env().is_some(), "{}", argument.get_id());
         }

@@ -71,7 +71,7 @@ fn work(runs: usize) -> Duration {
 const AWAY: &str = "the collector takes no spans";
 
 #[tokio::test]
-async fn a_collector_that_is_away_or_silent_delays_nothing() {
+async fn row_36_a_collector_that_is_away_or_silent_delays_nothing() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let away = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addresses = [silent.local_addr().unwrap(), away.local_addr().unwrap()];

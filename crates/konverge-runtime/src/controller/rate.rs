@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_begins_at_once_and_then_one_at_a_time() {
+    fn row_30_a_burst_begins_at_once_and_then_one_at_a_time() {
         let rate = Rate { burst: 3, every: Duration::from_secs(10) };
         let now = Instant::now() + Duration::from_hours(1);
         let (mut full_at, mut begins) = (now, Vec::new());

@@ -104,6 +104,6 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn no_wish_is_lost_between_threads() {
+fn row_30_no_wish_is_lost_between_threads() {
     (0..6).for_each(run);
 }

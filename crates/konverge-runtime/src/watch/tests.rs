@@ -27,7 +27,7 @@ async fn next(events: &mut (impl Stream<Item = Event<u8>> + Unpin)) -> Event<u8>
 }
 
 #[tokio::test]
-async fn errors_are_waited_out_and_410_at_opening_begins_anew() {
+async fn row_05_errors_are_waited_out_and_410_at_opening_begins_anew() {
     let (events, health, beginnings) = watch(vec![
         vec![
             || Ok(Event::Init),

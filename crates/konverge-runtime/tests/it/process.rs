@@ -131,7 +131,7 @@ async fn ask_log(from: &str, address: &str, method: &str, filter: &str) -> (u16,
 }
 
 #[tokio::test]
-async fn the_log_becomes_finer_and_coarser_while_it_runs_and_only_from_here() {
+async fn row_36_the_log_becomes_finer_and_coarser_while_it_runs_and_only_from_here() {
     let mut program = Program::start("logging");
     let (_, line) = program.says("listening on ").await;
     let address = line.rsplit(' ').next().unwrap().to_owned();

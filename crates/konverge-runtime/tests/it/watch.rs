@@ -126,7 +126,7 @@ async fn namespace_and_labels_choose() {
 }
 
 #[tokio::test]
-async fn it_starts_without_and_outlives_an_api_server() {
+async fn row_05_it_starts_without_and_outlives_an_api_server() {
     let mut control_plane = ControlPlane::start(Options::ours()).await.unwrap();
     let namespace = control_plane.namespace("watch").await.unwrap();
     let metrics = Metrics::new("test", "0");

@@ -107,7 +107,7 @@ async fn who_applies_survives_every_crash() {
 }
 
 #[tokio::test]
-async fn who_creates_before_it_writes_down_is_found_out() {
+async fn row_38_who_creates_before_it_writes_down_is_found_out() {
     let scenario = Wishes::new("careless", &["careless"], 1);
     let folder = tempfile::tempdir().unwrap();
     let mut test = test(&scenario).await;

@@ -48,7 +48,7 @@ async fn a_write_is_matched_by_query_and_body_and_recorded() {
 }
 
 #[tokio::test]
-async fn what_was_not_expected_fails_at_once_and_at_the_end() {
+async fn row_38_what_was_not_expected_fails_at_once_and_at_the_end() {
     let server = ApiDouble::default();
     server.expect(RequestMatcher::list(MAPS).answer(Answer::list("v1", "ConfigMapList", "7", &[map("a")])));
     let refused = maps(&server).get("a").await.unwrap_err();

@@ -41,7 +41,7 @@ impl Reconcile<Probe> for Looking {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn declared_indexes_lead_from_one_kind_to_another_and_back() {
+async fn row_29_declared_indexes_lead_from_one_kind_to_another_and_back() {
     let (place, looking) = (Place::new().await, Looking::default());
     let seen = Arc::clone(&looking.0);
     let maps = Caching::default().index(by_wish);
@@ -125,7 +125,7 @@ impl Reconcile<ConfigMap> for Weighing {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_reads_is_not_kept_and_its_changes_are_seen() {
+async fn row_29_what_nobody_reads_is_not_kept_and_its_changes_are_seen() {
     let (place, seen) = (Place::new().await, Arc::new(Mutex::new(Vec::new())));
     let controller = Controller::watching(Weighing(Arc::clone(&seen))).caching(|caching| {
         caching.transform(|config_map: &mut ConfigMap| {
@@ -146,7 +146,7 @@ async fn what_nobody_reads_is_not_kept_and_its_changes_are_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_rests_between_two_runs() {
+async fn row_30_an_object_rests_between_two_runs() {
     let (place, prober) = (Place::new().await, Prober::default());
     let runs = prober.runs.clone();
     let controller = Controller::new(prober).min_interval(Duration::from_millis(1500));

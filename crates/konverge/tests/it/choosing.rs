@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::stage::{Place, Probe, Prober, Runs, control_plane, operator, run_as};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_namespaces_are_looked_at_and_no_others() {
+async fn row_29_several_namespaces_are_looked_at_and_no_others() {
     let places = [Place::new().await, Place::new().await];
     let (outside, prober) = (Place::new().await, Prober::default());
     let runs = prober.runs.clone();

@@ -12,7 +12,7 @@ fn is(status: &'static str, reason: &'static str) -> impl Fn(&konverge::apply::C
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_15_and_18_failures_are_told_apart_and_come_back_at_their_own_pace() {
+async fn row_15_18_failures_are_told_apart_and_come_back_at_their_own_pace() {
     let (place, prober) = (Place::new().await, Prober::default());
     let runs = prober.runs.clone();
     let _running = place.run(operator(Controller::new(prober)), &[]).await;
@@ -50,7 +50,7 @@ async fn row_15_and_18_failures_are_told_apart_and_come_back_at_their_own_pace()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_14_and_16_a_panic_and_a_hang_are_failures_of_one_object() {
+async fn row_14_16_a_panic_and_a_hang_are_failures_of_one_object() {
     let (place, prober) = (Place::new().await, Prober::default());
     let controller = Controller::new(prober).time_limit(Duration::from_millis(500)).workers(2);
     let running = place.run(operator(controller), &[]).await;
@@ -72,7 +72,7 @@ async fn row_14_and_16_a_panic_and_a_hang_are_failures_of_one_object() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_1_stopping_lets_the_run_in_flight_end_and_report() {
+async fn row_01_stopping_lets_the_run_in_flight_end_and_report() {
     let (place, prober) = (Place::new().await, Prober::default());
     let runs = prober.runs.clone();
     let running = place.run(operator(Controller::new(prober)), &[]).await;

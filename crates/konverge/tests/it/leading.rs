@@ -34,7 +34,7 @@ async fn holder(place: &Place, name: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_2_3_12_and_13_a_standby_is_ready_idle_and_can_be_stopped() {
+async fn row_02_03_12_13_a_standby_is_ready_idle_and_can_be_stopped() {
     let place = Place::new().await;
     place.create_probe("one", "ok").await;
     let (leader, leader_runs) = candidate(&place, &[]).await;
@@ -72,7 +72,7 @@ async fn rows_2_3_12_and_13_a_standby_is_ready_idle_and_can_be_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_4_a_lost_lease_ends_the_whole_program_with_an_error() {
+async fn row_04_a_lost_lease_ends_the_whole_program_with_an_error() {
     let place = Place::new().await;
     place.create_probe("one", "ok").await;
     let (leader, runs) = candidate(&place, &[]).await;

@@ -1,16 +1,25 @@
 //! Exit codes, seen from outside: this test binary starts itself as the program that ends.
 
 use std::{
+    collections::BTreeSet,
+    fs,
     net::TcpListener,
     process::{ExitCode, Stdio},
 };
 
 use k8s_openapi::api::coordination::v1::Lease;
-use konverge::{Operator, Part, Setup, StartError, generate::Access, prelude::*};
+use konverge::{
+    Operator, Part, Setup, StartError,
+    admission::{Review, Validator, Verdict, Webhook, Webhooks},
+    external::{Options, Polled, Source, SourceError},
+    generate::Access,
+    prelude::*,
+};
+use konverge_testkit::{eventually, free_port, http_get};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::stage::{LIMIT, Place, Prober, control_plane};
+use crate::stage::{LIMIT, Place, Probe, Prober, control_plane};
 
 const MODE: &str = "KONVERGE_TEST_MODE";
 const ARGUMENTS: &str = "KONVERGE_TEST_ARGUMENTS";
@@ -36,6 +45,31 @@ impl Part for Unruly {
     }
 }
 
+/// A source outside the cluster that has nothing to tell.
+struct Quiet;
+
+impl Source for Quiet {
+    type Item = String;
+
+    fn name(&self) -> &'static str {
+        "outside"
+    }
+
+    async fn poll(&mut self) -> Result<Polled<String>, SourceError> {
+        Ok(Vec::new().into())
+    }
+}
+
+struct Lenient;
+
+impl Validator<Probe> for Lenient {
+    type Error = std::convert::Infallible;
+
+    async fn validate(&self, _: &Review<Probe>) -> Result<Verdict, Self::Error> {
+        Ok(Verdict::allow())
+    }
+}
+
 /// Not a test by itself: the program under test, run only when the variable is set.
 #[test]
 fn program() {
@@ -43,6 +77,13 @@ fn program() {
     let operator = Operator::new("konverge-process", "0").controller(Controller::new(Prober::default()));
     let operator = match mode.as_str() {
         "plain" => operator,
+        "all" => {
+            let every_second = Options::every(Duration::from_secs(1));
+            let controller = Controller::new(Prober::default());
+            let woken = controller.watches_outside("outside", Quiet, every_second, |_, probes| probes.keys());
+            let webhooks = Webhooks::new().validate(Webhook::of::<Probe>(), Lenient);
+            Operator::new("konverge-process", "0").controller(woken).webhooks(webhooks)
+        }
         "ends" => operator.part(Unruly("ends")),
         _ => operator.part(Unruly("hangs")),
     };
@@ -93,7 +134,7 @@ impl Program {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_4_each_end_has_an_exit_code_of_its_own() {
+async fn row_04_each_end_has_an_exit_code_of_its_own() {
     let (place, cluster) = (Place::new().await, control_plane().await);
     let kubeconfig = cluster.kubeconfig().display().to_string();
     let common = ["--kubeconfig", &kubeconfig, "--namespace", &place.namespace, "--address=127.0.0.1:0"];
@@ -137,4 +178,57 @@ async fn row_4_each_end_has_an_exit_code_of_its_own() {
     let taken = json!({"spec": {"holderIdentity": "another", "acquireTime": now, "renewTime": now}});
     place.merge::<Lease>("konverge-process-leader", taken).await;
     assert_eq!(leader.exit_code().await, Some(4), "a lost lease");
+}
+
+/// Ports that a process listens at.
+fn ports(process: u32) -> BTreeSet<u16> {
+    let files = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    let opened: BTreeSet<String> =
+        files.filter_map(|file| Some(fs::read_link(file.ok()?.path()).ok()?.display().to_string())).collect();
+    let sockets = ["tcp", "tcp6"].map(|family| fs::read_to_string(format!("/proc/{process}/net/{family}")).unwrap());
+    let listening = sockets.iter().flat_map(|text| text.lines()).filter_map(|line| {
+        // Address and port in hexadecimal, the state (10 is listening), and far behind them the inode.
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_ours = fields.get(3) == Some(&"0A") && opened.contains(&format!("socket:[{}]", fields.get(9)?));
+        is_ours.then(|| u16::from_str_radix(fields[1].rsplit(':').next()?, 16).ok()).flatten()
+    });
+    listening.collect()
+}
+
+/// A controller, a source that wakes it from outside, webhooks and a lease: one port beside that of the webhooks, and one signal ends it all.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_27_one_port_beside_that_of_the_webhooks_and_one_signal_handler_for_all() {
+    let (place, cluster) = (Place::new().await, control_plane().await);
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let [health, webhooks] = [free_port().unwrap(), free_port().unwrap()];
+    let (address, webhook_address) = (format!("127.0.0.1:{health}"), format!("127.0.0.1:{webhooks}"));
+    let arguments = [
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--namespace={}", place.namespace),
+        format!("--address={address}"),
+        format!("--webhook-address={webhook_address}"),
+        format!("--webhook-url=https://{webhook_address}"),
+        format!("--lease-namespace={}", place.namespace),
+        "--leader-election".to_owned(),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut program = Program::start("all", &arguments);
+    program.says("leading").await;
+    let ready = eventually(LIMIT, || async {
+        let (code, checks) = http_get(&address, "/readyz?verbose").await.ok()?;
+        (code == 200).then_some(checks)
+    });
+    let checks = ready.await.unwrap();
+    assert!(checks.contains("cache probes") && checks.contains("webhooks") && checks.contains("outside"), "{checks}");
+    let (_, metrics) = http_get(&address, "/metrics").await.unwrap();
+    for series in ["controller_runtime_max_concurrent_reconciles", "leader_election_master_status"] {
+        assert!(metrics.contains(series), "{series} is not in\n{metrics}");
+    }
+    assert_eq!(ports(program.child.id().unwrap()), BTreeSet::from([health, webhooks]));
+    program.terminate();
+    assert_eq!(program.exit_code().await, Some(0));
+    // The lease was given up, so the signal was heard by all that there is.
+    let lease = place.api::<Lease>().get("konverge-process-leader").await.unwrap();
+    assert_eq!(lease.spec.unwrap().holder_identity.as_deref(), Some(""));
+    assert!(tokio::net::TcpStream::connect(&webhook_address).await.is_err());
 }

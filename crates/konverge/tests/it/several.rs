@@ -66,7 +66,7 @@ async fn row_28_two_controllers_share_a_client_caches_a_port_and_a_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_1_stopping_lets_the_runs_of_both_end_and_report() {
+async fn row_01_stopping_lets_the_runs_of_both_end_and_report() {
     let (place, first, second) = (Place::new().await, Prober::default(), Echoer::default());
     let (of_first, of_second) = (first.runs.clone(), second.runs.clone());
     let running = place.run(program(first, second), &[]).await;

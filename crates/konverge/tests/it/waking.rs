@@ -85,7 +85,7 @@ async fn another_kind_wakes_the_objects_that_it_concerns_and_can_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_burst_of_changes_becomes_few_runs_and_none_is_lost() {
+async fn row_30_a_burst_of_changes_becomes_few_runs_and_none_is_lost() {
     let (place, prober) = (Place::new().await, Prober::default());
     let runs = prober.runs.clone();
     let controller = Controller::new(prober).debounce(Duration::from_millis(500));

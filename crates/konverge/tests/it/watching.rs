@@ -21,7 +21,7 @@ fn expressions(files: &konverge::generate::Files) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_expression_is_about_series_that_are_there_when_it_runs() {
+async fn row_31_every_expression_is_about_series_that_are_there_when_it_runs() {
     let (place, prober) = (Place::new().await, Prober::default());
     let program = || operator(Controller::new(prober.clone()).owns::<ConfigMap>());
     let files = program().generate("here").unwrap();

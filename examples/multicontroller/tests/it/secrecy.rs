@@ -14,7 +14,7 @@ use crate::{
 const VALUES: [&str; 4] = ["hunter-one-3141", "aHVudGVyLW9uZS0zMTQx", "hunter-two-2718", "aHVudGVyLXR3by0yNzE4"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_are_in_no_log_event_status_metric_or_trace() {
+async fn row_36_values_are_in_no_log_event_status_metric_or_trace() {
     let (stage, collector) = (Stage::set().await, Collector::start().await);
     let address = format!("127.0.0.1:{}", free_port().unwrap());
     // With more to say than anybody would let it say.

@@ -173,7 +173,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn it_behaves_like_the_model(steps in steps()) {
+    fn row_30_it_behaves_like_the_model(steps in steps()) {
         let (mut state, mut model, mut now) = (State::new(), Model::default(), Instant::now());
         for step in steps {
             match step {

@@ -1,0 +1,83 @@
+//! Tests that the docs name: each of them is there.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+
+/// The page whose words rest on tests.
+const PAGE: &str = "docs/parity.md";
+
+/// What paths may begin with there, and what that stands for; the page says it too.
+const SHORT: [(&str, &str); 12] = [
+    ("admission/", "crates/konverge-admission/"),
+    ("apply/", "crates/konverge-apply/"),
+    ("core/", "crates/konverge-core/"),
+    ("external/", "crates/konverge-external/"),
+    ("gen/", "crates/konverge-gen/"),
+    ("konverge/", "crates/konverge/"),
+    ("new/", "crates/konverge-new/"),
+    ("runtime/", "crates/konverge-runtime/"),
+    ("testkit/", "crates/konverge-testkit/"),
+    ("cms/", "examples/configmapsync/tests/it/"),
+    ("multi/", "examples/multicontroller/tests/it/"),
+    ("pull/", "tests/it/pull_faults/"),
+];
+
+/// What is named as `file::test`, or as `::test` behind a file of the same line, and is not there.
+pub(super) fn missing(root: &Path) -> Result<Vec<String>> {
+    let page = fs::read_to_string(root.join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;
+    Ok(not_found(&page, |file| fs::read_to_string(root.join(file)).ok()))
+}
+
+fn not_found(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(page.lines()) {
+        let mut file = String::new();
+        // Every second piece stands between backticks.
+        for code in line.split('`').skip(1).step_by(2) {
+            let (path, test) = code.split_once("::").map_or((code, None), |(path, test)| (path, Some(test)));
+            if path.ends_with(".rs") {
+                file = in_full(path);
+            } else if !path.is_empty() {
+                continue;
+            }
+            let why = match (read(&file), test) {
+                (None, _) => "there is no such file",
+                (Some(text), Some(test)) if !text.contains(&format!("fn {test}(")) => "there is no such test in it",
+                _ => continue,
+            };
+            found.push(format!("{PAGE}:{number} names {code}: {why}"));
+        }
+    }
+    found
+}
+
+fn in_full(path: &str) -> String {
+    let short = SHORT.iter().find_map(|(short, full)| path.strip_prefix(short).map(|rest| format!("{full}{rest}")));
+    short.unwrap_or_else(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::not_found;
+
+    #[test]
+    fn what_is_named_and_not_there_is_found() {
+        let read = |file: &str| match file {
+            "crates/konverge-apply/src/a.rs" => Some("#[test]\nfn one() {}\nfn three() {}".to_owned()),
+            "tests/it/b.rs" => Some("async fn two() {}".to_owned()),
+            _ => None,
+        };
+        let page = "`core::Type`, `apply/src/a.rs::one`, `::three`, `tests/it/b.rs::two` and `tests/it/b.rs`, \
+                    `operator!`\n`apply/src/a.rs::on`, `tests/it/b.rs`, `::one`\n`apply/src/c.rs::one`\n`::one`";
+        assert_eq!(
+            not_found(page, read),
+            [
+                "docs/parity.md:2 names apply/src/a.rs::on: there is no such test in it",
+                "docs/parity.md:2 names ::one: there is no such test in it",
+                "docs/parity.md:3 names apply/src/c.rs::one: there is no such file",
+                "docs/parity.md:4 names ::one: there is no such file",
+            ]
+        );
+    }
+}
