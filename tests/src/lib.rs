@@ -18,6 +18,7 @@ pub use binaries::binary;
 pub use cast::Cast;
 pub use manifest::{annotated_secret, yaml};
 pub use operator::Operator;
+pub use rbac::operator_rules;
 pub use shell::quoted;
 pub use signals::Signals;
 pub use stage::{Stage, bind};

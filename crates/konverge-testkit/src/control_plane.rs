@@ -7,10 +7,12 @@ mod manifest;
 mod options;
 mod role_use;
 mod servers;
+mod services;
 mod traces;
 
 use std::{
     io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitStatus,
     sync::atomic::{AtomicU32, Ordering},
@@ -19,7 +21,7 @@ use std::{
 
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::{Namespace, ServiceAccount},
+    core::v1::{Namespace, Service, ServiceAccount},
 };
 use kube::{
     Api, Client,
@@ -96,6 +98,31 @@ pub enum StartError {
 )]
 pub struct NotOurs {
     what: &'static str,
+}
+
+/// A Service leads nowhere.
+#[derive(Debug, thiserror::Error)]
+pub enum RouteError {
+    /// The control plane is not ours.
+    #[error(transparent)]
+    NotOurs(#[from] NotOurs),
+    /// The Service cannot be read.
+    #[error("cannot read service {service}")]
+    Read {
+        /// Which one.
+        service: String,
+        /// What the API server said.
+        source: Box<kube::Error>,
+    },
+    /// There is no client.
+    #[error(transparent)]
+    Client(#[from] StartError),
+    /// It has no address in the cluster that anybody could ask for.
+    #[error("service {service} has no address in the cluster")]
+    NoAddress {
+        /// Which one.
+        service: String,
+    },
 }
 
 /// A control plane. Dropping it ends what was started.
@@ -205,6 +232,18 @@ impl ControlPlane {
         }
         std::fs::write(&path, serde_json::to_vec_pretty(&copy).map_err(io::Error::from)?)?;
         Ok(path)
+    }
+
+    /// Leads the API server to a program on this machine when it calls this Service, as it does for webhooks: whatever the port. There are
+    /// no pods and no nodes here that could answer.
+    pub async fn route_service(&self, namespace: &str, name: &str, to: SocketAddr) -> Result<(), RouteError> {
+        let servers = self.servers.as_ref().ok_or(NotOurs { what: "leading the API server to a Service" })?;
+        let service = || format!("{namespace}/{name}");
+        let found = Api::<Service>::namespaced(self.admin_client().await?, namespace).get(name).await;
+        let found = found.map_err(|source| RouteError::Read { service: service(), source: Box::new(source) })?;
+        let address = found.spec.and_then(|spec| spec.cluster_ip).filter(|address| address != "None");
+        servers.route_service(&address.ok_or_else(|| RouteError::NoAddress { service: service() })?, to);
+        Ok(())
     }
 
     /// The audit log.

@@ -31,8 +31,8 @@ pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary};
 pub use build::BuildError;
 pub use control_plane::{
     AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, Cluster, ControlPlane, InstalledOperator, ManifestError,
-    NotOurs, Options, ProxiedError, ProxiedOperator, RUN_LABEL, RoleUse, StartError, client_for, create_for_run,
-    http_get, run_name, take_away, take_away_run,
+    NotOurs, Options, ProxiedError, ProxiedOperator, RUN_LABEL, RoleUse, RouteError, StartError, client_for,
+    create_for_run, http_get, run_name, take_away, take_away_run,
 };
 pub use guard::RunDirectory;
 pub use object_store_server::{ObjectStoreError, ObjectStoreServer};

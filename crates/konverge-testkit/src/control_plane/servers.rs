@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitStatus,
     time::Duration,
@@ -19,6 +20,7 @@ use super::{
     audit::{self, AuditLog},
     client_for,
     credentials::Credentials,
+    services::Services,
 };
 use crate::{
     assets::{Assets, Binary},
@@ -37,6 +39,7 @@ pub(super) struct Servers {
     controller_manager: Option<Process>,
     api_server: Process,
     etcd: Process,
+    services: Services,
     kubeconfig: PathBuf,
     audit_log: PathBuf,
 }
@@ -50,6 +53,7 @@ impl Servers {
         let credentials = Credentials::create(run.path())?;
         let audit_policy = run.path().join("audit-policy.json");
         fs::write(&audit_policy, audit::POLICY)?;
+        let services = Services::listen(run.path())?;
         let (etcd, etcd_url) = again_if_busy(async || start_etcd(run, assets).await).await?;
         let kubeconfig = run.path().join("kubeconfig");
         let audit_log = run.path().join("audit.json");
@@ -64,11 +68,15 @@ impl Servers {
         .await?;
         let controller_manager =
             if controller_manager { Some(start_controller_manager(run, assets, &kubeconfig).await?) } else { None };
-        Ok(Self { controller_manager, api_server, etcd, kubeconfig, audit_log })
+        Ok(Self { controller_manager, api_server, etcd, services, kubeconfig, audit_log })
     }
 
     pub(super) fn audit_log(&self) -> AuditLog {
         AuditLog::new(self.audit_log.clone())
+    }
+
+    pub(super) fn route_service(&self, service: &str, to: SocketAddr) {
+        self.services.route(service, to);
     }
 
     pub(super) fn kill_api_server(&mut self) {
@@ -153,6 +161,7 @@ fn api_server(run: &RunDirectory, assets: &Assets, port: u16, etcd_url: &str) ->
             flag("audit-policy-file", &file("audit-policy.json")),
             flag("cert-dir", run.path()),
             flag("client-ca-file", &file("ca.crt")),
+            flag("egress-selector-config-file", &Services::configuration(run.path())),
             flag("service-account-key-file", &file("service-accounts.pub")),
             flag("service-account-signing-key-file", &file("service-accounts.key")),
             flag("tls-cert-file", &file("server.crt")),

@@ -8,6 +8,7 @@ mod choosing;
 mod definitions;
 mod dry_run;
 mod failing;
+mod hooked;
 mod leading;
 mod ordering;
 mod outside;
