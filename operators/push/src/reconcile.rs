@@ -247,7 +247,9 @@ impl Pusher {
         let is_recorded = binding
             .record
             .as_ref()
-            .is_some_and(|before| before.deletion == record.deletion && before.paths.keys().eq(record.paths.keys()));
+            .is_some_and(|before| {
+                before.deletion == record.deletion && before.paths.keys().eq(record.paths.keys()) && binding.bears(before)
+            });
         if is_recorded && (binding.finalizer || record.paths.is_empty()) {
             return Ok(Some((record, binding.clone())));
         }

@@ -308,6 +308,16 @@ impl World {
         .await
     }
 
+    /// What the events about an object say.
+    pub(crate) async fn notes(&self, name: &str) -> Vec<String> {
+        let api: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let events = api.list(&kube::api::ListParams::default()).await.unwrap().items.into_iter();
+        let about = events.filter(|event| {
+            event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name)
+        });
+        about.filter_map(|event| event.note).collect()
+    }
+
     /// What the operator writes on objects from now on until `during` is over, events apart.
     pub(crate) async fn writes_during(&self, during: impl Future<Output = ()>) -> Vec<AuditEntry> {
         let log = control_plane().await.audit_log().unwrap();
