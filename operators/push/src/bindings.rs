@@ -4,7 +4,7 @@
 mod claims;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -83,9 +83,12 @@ pub struct Binding {
     pub failures: u32,
     /// When a Secret of its changed, if that is not in Vault yet.
     pub changed: Option<Instant>,
-    /// The texts of the record that were seen and written last; anything else is somebody else's.
-    texts: [Option<String>; 2],
+    /// The text of the record that was seen last, then those that were written since; anything else is somebody else's.
+    texts: VecDeque<Option<String>>,
 }
+
+/// So many texts are remembered that were written and have not been seen; the oldest ones go, and count as somebody else's then.
+const UNSEEN_TEXTS: usize = 8;
 
 /// A moment at which all was as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,14 +117,16 @@ impl Binding {
             said: Vec::new(),
             failures: 0,
             changed: None,
-            texts: [shown.record, None],
+            texts: VecDeque::from([shown.record]),
         }
     }
 
     /// Takes over what is shown. Returns whether there is something to do.
     fn take(&mut self, shown: Shown) -> bool {
         let asks_otherwise = self.asking != shown.asking;
-        let recorded_otherwise = !self.texts.contains(&shown.record);
+        // A watch may show what was written some time after the next was.
+        let seen = self.texts.iter().position(|text| *text == shown.record);
+        let recorded_otherwise = seen.is_none();
         let changed = asks_otherwise
             || recorded_otherwise
             || self.deleting.is_some() != shown.deleting.is_some()
@@ -131,13 +136,16 @@ impl Binding {
             self.said.clear();
         }
         if recorded_otherwise {
-            // What is known is not forgotten because somebody took the annotation away; it is written again.
+            // What is known is not forgotten because somebody changed the annotation or took it away; it is written again.
             if let Some(record) = shown.record.as_deref().and_then(|text| Record::read(text, &self.uid)) {
-                self.record = Some(record);
+                self.record = Some(record.with_intended(self.record.take()));
             }
             self.verified = None;
         }
-        self.texts[0] = shown.record;
+        match seen {
+            Some(seen) => drop(self.texts.drain(..seen)),
+            None => self.texts = VecDeque::from([shown.record]),
+        }
         self.asking = shown.asking;
         self.deleting = shown.deleting;
         self.finalizer = shown.finalizer;
@@ -147,9 +155,20 @@ impl Binding {
 
     /// The record was written; this is how a watch will show it.
     pub fn recorded(&mut self, record: Record, version: String) {
-        self.texts[1] = Some(record.text());
+        let text = Some(record.text());
+        if self.texts.back() != Some(&text) {
+            self.texts.push_back(text);
+        }
+        if self.texts.len() > UNSEEN_TEXTS {
+            self.texts.pop_front();
+        }
         self.record = Some(record);
         self.version = version;
+    }
+
+    /// Whether the object bears the record, as far as that is known.
+    pub fn bears(&self, record: &Record) -> bool {
+        self.texts.back().is_some_and(|text| text.as_deref() == Some(&*record.text()))
     }
 }
 

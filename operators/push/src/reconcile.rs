@@ -244,10 +244,9 @@ impl Pusher {
         for location in prepared.locations.values() {
             record.paths.entry(location.to_string()).or_insert_with(|| Written::intended(location));
         }
-        let is_recorded = binding
-            .record
-            .as_ref()
-            .is_some_and(|before| before.deletion == record.deletion && before.paths.keys().eq(record.paths.keys()));
+        let is_recorded = binding.record.as_ref().is_some_and(|before| {
+            before.deletion == record.deletion && before.paths.keys().eq(record.paths.keys()) && binding.bears(before)
+        });
         if is_recorded && (binding.finalizer || record.paths.is_empty()) {
             return Ok(Some((record, binding.clone())));
         }

@@ -83,6 +83,15 @@ impl Record {
         self.message = message;
     }
 
+    /// Together with the paths of another one that it lacks. Whether those are still in use is not known: they are intentions.
+    #[must_use]
+    pub fn with_intended(mut self, other: Option<Self>) -> Self {
+        for (path, written) in other.into_iter().flat_map(|other| other.paths) {
+            self.paths.entry(path).or_insert(Written { written: false, ..written });
+        }
+        self
+    }
+
     /// Whether the object has to stay until something was cleared.
     pub fn needs_finalizer(&self) -> bool {
         !self.paths.is_empty()

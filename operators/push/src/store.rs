@@ -110,8 +110,17 @@ impl Store {
         if is_taken_over { Ok(false) } else { self.clear(location, owner, claim, None, deletion).await }
     }
 
+    /// Leaves what is there to others. A mark that is not this owner's stays, and where there is nothing nothing is made.
+    pub async fn leave(&self, location: &Location, owner: &Owner) -> Result<(), VaultError> {
+        let found = self.read(location).await?;
+        match found.custom_metadata().map(|metadata| owner.standing(metadata)) {
+            Some(Standing::Ours | Standing::Predecessor) => self.unmark(location, owner).await,
+            Some(Standing::Unowned | Standing::Foreign(_)) | None => Ok(()),
+        }
+    }
+
     /// Takes the mark away, so that others can have the path. Where that is not allowed there is hardly a mark.
-    pub async fn unmark(&self, location: &Location, owner: &Owner) -> Result<(), VaultError> {
+    async fn unmark(&self, location: &Location, owner: &Owner) -> Result<(), VaultError> {
         match self.vault.annotate(location, &owner.unmark()).await {
             Err(VaultError::Denied { .. } | VaultError::Unversioned { .. }) | Ok(()) => Ok(()),
             Err(error) => Err(error),

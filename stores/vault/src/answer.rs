@@ -70,6 +70,13 @@ impl Answer {
         self.status == StatusCode::NOT_FOUND && self.errors().is_some_and(|errors| errors.is_empty())
     }
 
+    /// Whether it is the request that is too large. Vault answers such with 500, as if it could not serve.
+    fn is_too_large(&self) -> bool {
+        let words = ["exceeds allowed", "value being too large", "request body too large"];
+        matches!(self.status.as_u16(), 400 | 413 | 500) && words.iter().any(|words| self.cause().contains(words))
+            || self.status == StatusCode::PAYLOAD_TOO_LARGE
+    }
+
     /// How long it asks to be left alone, within reason.
     fn pause(&self) -> Option<Duration> {
         self.retry_after.map(|pause| pause.min(LONGEST_PAUSE))
@@ -79,6 +86,7 @@ impl Answer {
     pub(crate) fn outcome(&self) -> Outcome {
         let cause: Arc<str> = format!("it answered {}", self.status.as_u16()).into();
         match self.status.as_u16() {
+            _ if self.is_too_large() => Outcome::Served,
             429 => Outcome::Limited("its rate limit is reached".into(), self.pause().unwrap_or(QUOTA_INTERVAL)),
             503 => match self.pause() {
                 Some(pause) => Outcome::Limited(cause, pause),
@@ -96,6 +104,7 @@ impl Answer {
         let cause = self.cause();
         let status = self.status.as_u16();
         match status {
+            _ if self.is_too_large() => VaultError::TooLarge { what, status, cause },
             401 | 403 => VaultError::Denied { what, capability: asked.capability, cause },
             429 => VaultError::Limited { what, retry_after: self.retry_after },
             501 => VaultError::Sealed { what, address },
@@ -187,6 +196,9 @@ mod tests {
             ),
             (400, r#"{"errors":["check-and-set parameter required for this call"]}"#, "CheckAndSetRequired", permanent),
             (400, r#"{"errors":["no data provided"]}"#, "VaultRejected", permanent),
+            (500, r#"{"errors":["JSON string value exceeds allowed length"]}"#, "TooLargeForVault", permanent),
+            (500, r#"{"errors":["put failed due to value being too large"]}"#, "TooLargeForVault", permanent),
+            (413, "", "TooLargeForVault", permanent),
             (307, "", "InvalidAnswer", transient),
         ] {
             let error = answer(status, body).error(&asked());
@@ -214,6 +226,8 @@ mod tests {
         assert!(matches!(limited.outcome(), Outcome::Limited(_, pause) if pause == Duration::from_secs(7)));
         assert!(matches!(answer(503, "").outcome(), Outcome::Closed(_)));
         assert!(matches!(answer(500, "").outcome(), Outcome::Failed(_)));
+        let too_large = answer(500, r#"{"errors":["JSON string value exceeds allowed length"]}"#);
+        assert!(matches!(too_large.outcome(), Outcome::Served), "the server is well");
         for status in [200, 204, 400, 403, 404, 412] {
             assert_eq!(answer(status, "").outcome(), Outcome::Served, "{status}");
         }

@@ -163,6 +163,18 @@ pub enum VaultError {
         /// Its words.
         cause: String,
     },
+    /// It is larger than the listener or the storage takes.
+    #[error(
+        "cannot {what}: it is larger than Vault takes ({status}): {cause}; make it smaller, or raise the limit of Vault's listener or storage"
+    )]
+    TooLarge {
+        /// The request.
+        what: String,
+        /// The status.
+        status: u16,
+        /// Its words.
+        cause: String,
+    },
     /// The answer cannot be understood.
     #[error("cannot {what}: {address} gave an answer that is not Vault's: {cause}")]
     Garbage {
@@ -220,7 +232,10 @@ impl VaultError {
 
     /// Takes Vault's words away if the check finds something in them that must not be told.
     pub(crate) fn withhold(mut self, is_secret: impl FnOnce(&str) -> bool) -> Self {
-        if let Self::Rejected { cause, .. } | Self::Unavailable { cause, .. } | Self::Denied { cause, .. } = &mut self
+        if let Self::Rejected { cause, .. }
+        | Self::TooLarge { cause, .. }
+        | Self::Unavailable { cause, .. }
+        | Self::Denied { cause, .. } = &mut self
             && is_secret(cause)
         {
             "(its words are withheld, because they repeat a value)".clone_into(cause);
@@ -244,6 +259,7 @@ impl Classify for VaultError {
             Self::Path(_)
             | Self::Unversioned { .. }
             | Self::Rejected { .. }
+            | Self::TooLarge { .. }
             | Self::LoginRefused { .. }
             | Self::NotText { .. }
             | Self::Mark { .. }
@@ -275,6 +291,7 @@ impl Classify for VaultError {
             Self::NoMount { .. } | Self::NotKv { .. } => "MountMissing",
             Self::Unversioned { .. } => "VersionsUnsupported",
             Self::Rejected { .. } => "VaultRejected",
+            Self::TooLarge { .. } => "TooLargeForVault",
             Self::Garbage { .. } => "InvalidAnswer",
             Self::NotText { .. } => "ValueNotText",
             Self::Mark { .. } => "InvalidMark",

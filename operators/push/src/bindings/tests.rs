@@ -64,6 +64,26 @@ fn the_echo_of_our_own_record_is_no_work_and_somebody_elses_edit_is() {
 }
 
 #[test]
+fn a_watch_that_is_behind_our_own_writes_takes_nothing_back() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    let before = bindings.get(&key("a")).unwrap();
+    let first = Record::new("uid-a", Timestamp::UNIX_EPOCH);
+    let mut second = first.clone();
+    second.say(SYNCED, None, Timestamp::UNIX_EPOCH);
+    for record in [&first, &second] {
+        bindings.settle(&key("a"), &before, |binding| binding.recorded(record.clone(), "2".to_owned()));
+    }
+    for record in [&first, &second] {
+        assert!(!bindings.show(Shown { record: Some(record.text()), ..shown("a", &["db"]) }));
+        let binding = bindings.get(&key("a")).unwrap();
+        assert!(binding.bears(&second) && binding.record.as_ref() == Some(&second));
+    }
+    assert!(bindings.show(Shown { record: Some(first.text()), ..shown("a", &["db"]) }), "somebody put it back");
+    assert!(!bindings.get(&key("a")).unwrap().bears(&second));
+}
+
+#[test]
 fn w2_a_secret_wakes_whoever_uses_it() {
     let bindings = Bindings::default();
     bindings.show(shown("a", &["db"]));

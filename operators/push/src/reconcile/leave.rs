@@ -75,7 +75,7 @@ impl Pusher {
         let Some(deletion) = vault_deletion(policy) else {
             let unmark = async {
                 for (location, _) in record.locations() {
-                    self.store.unmark(&location, &owner).await?;
+                    self.store.leave(&location, &owner).await?;
                 }
                 Ok::<_, VaultError>(())
             };
@@ -92,7 +92,7 @@ impl Pusher {
         };
         let mut cleared = Vec::new();
         for (location, written) in record.locations() {
-            let claim = if written.written { Claim::Written } else { Claim::Intended };
+            let claim = self.claim(key, &location, written);
             let text = location.to_string();
             if self.store.clear(&location, &owner, claim, made.get(&text), deletion).await? {
                 tracing::info!(object = %key, path = text, "deleted");
@@ -144,8 +144,13 @@ impl Pusher {
         record: &Record,
         error: &PushError,
     ) -> Result<Message, PushError> {
+        let mut record = record.clone();
+        for (location, written) in record.clone().locations() {
+            let counts = self.claim(key, &location, written) == Claim::Written;
+            record.paths.insert(location.to_string(), Written { written: counts, ..written.clone() });
+        }
         let paths: Vec<String> = record.paths.keys().cloned().collect();
-        match self.orphans.add(&Orphan::new(key, binding, record)).await {
+        match self.orphans.add(&Orphan::new(key, binding, &record)).await {
             // Nowhere to note it down, for good; what is left is in the log and in the event.
             Err(error) if error.is_final() => tracing::error!(object = %key, paths = ?paths, "{}", in_one_line(&error)),
             added => added?,

@@ -96,6 +96,14 @@ impl Pusher {
         Ok(Some(prepared))
     }
 
+    /// What the record says counts where the object may write. Elsewhere the mark in Vault alone does: whoever may annotate an object may
+    /// also have written the record.
+    pub(super) fn claim(&self, key: &ObjectRef, location: &Location, written: &Written) -> Claim {
+        let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.policy.cluster.as_deref() };
+        let counts = written.written && is_allowed(&self.policy.rules, &place, location);
+        if counts { Claim::Written } else { Claim::Intended }
+    }
+
     async fn locate(&self, push: &Push, path: &SecretPath) -> Result<Location, VaultError> {
         match &push.asked.mount {
             Some(mount) => mount.location(path).map_err(VaultError::Path),
@@ -244,9 +252,9 @@ impl Pusher {
         let mut cleared = Vec::new();
         for (location, written) in dropped {
             let text = location.to_string();
-            let claim = if written.written { Claim::Written } else { Claim::Intended };
+            let claim = self.claim(key, &location, &written);
             let deleted = match vault_deletion(done.record.deletion) {
-                None => self.store.unmark(&location, owner).await.map(|()| false),
+                None => self.store.leave(&location, owner).await.map(|()| false),
                 Some(deletion) => self.store.clear(&location, owner, claim, None, deletion).await,
             };
             match deleted {

@@ -39,7 +39,7 @@ impl Pusher {
         }
         record.say(state, text, now);
         self.say(key, binding, messages);
-        if binding.record.as_ref() != Some(&record) {
+        if !binding.bears(&record) {
             self.note(key, binding, &record).await?;
         }
         Ok(())

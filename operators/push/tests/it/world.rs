@@ -200,7 +200,12 @@ impl World {
 
     /// Sets annotations, or removes those that are `null`.
     pub(crate) async fn annotate(&self, kind: Kind, name: &str, annotations: Value) {
-        let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+        self.merge(kind, name, json!({ "metadata": { "annotations": annotations } })).await;
+    }
+
+    /// Changes a part of an object.
+    pub(crate) async fn merge(&self, kind: Kind, name: &str, change: Value) {
+        let patch = Patch::Merge(change);
         self.api(kind).patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
@@ -306,6 +311,15 @@ impl World {
             found.ok_or_else(|| format!("{seen:?}"))
         })
         .await
+    }
+
+    /// What the events about an object say.
+    pub(crate) async fn notes(&self, name: &str) -> Vec<String> {
+        let api: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let events = api.list(&kube::api::ListParams::default()).await.unwrap().items.into_iter();
+        let about =
+            events.filter(|event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name));
+        about.filter_map(|event| event.note).collect()
     }
 
     /// What the operator writes on objects from now on until `during` is over, events apart.

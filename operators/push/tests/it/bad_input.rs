@@ -1,0 +1,287 @@
+//! What nobody should write, and somebody will: each gets a clear answer, nothing in Vault is lost, and nobody else waits (F31, I16).
+
+use std::collections::BTreeMap;
+
+use konverge_push::object::Kind;
+use konverge_testkit::eventually;
+use serde_json::{Value, json};
+
+use crate::world::{Operator, SOON, World, until};
+
+/// Something well that is watched while something else is not.
+struct Neighbour {
+    path: String,
+    round: u32,
+}
+
+impl Neighbour {
+    async fn new(world: &World) -> Self {
+        let path = world.path("neighbour");
+        world.secret("neighbour", &[("n", "0")], json!({ "vault-sync.io/path": path })).await;
+        world.holds(&path, &[("n", "0")]).await;
+        Self { path, round: 0 }
+    }
+
+    /// It still follows.
+    async fn is_well(&mut self, world: &World) {
+        self.round += 1;
+        let now = self.round.to_string();
+        world.rotate("neighbour", &[("n", &now)]).await;
+        world.holds(&self.path, &[("n", &now)]).await;
+    }
+}
+
+/// A Secret in step at a path of its own, and its neighbour.
+async fn in_step(world: &World) -> (Operator, Neighbour, String) {
+    let operator = world.operator(&[]).await;
+    let path = world.path("db");
+    world.secret("db", &[("k", "v")], json!({ "vault-sync.io/path": path })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    let neighbour = Neighbour::new(world).await;
+    (operator, neighbour, path)
+}
+
+#[tokio::test]
+async fn annotations_that_cannot_be_followed_say_so_and_leave_vault_as_it_is() {
+    let world = World::new().await;
+    let (_operator, mut neighbour, path) = in_step(&world).await;
+    let long = format!("[{{\"name\":\"db\",\"keys\":[\"{}\"]}}", "x".repeat(200 * 1024));
+    let deep = "[".repeat(100_000);
+    let beneath = |rest: &str| format!("{path}{rest}");
+    for (annotation, value, state, told) in [
+        ("secrets", "[{\"name\":", "InvalidSecretsAnnotation", "EOF"),
+        ("secrets", "{}", "InvalidSecretsAnnotation", "list such as"),
+        ("secrets", &long, "InvalidSecretsAnnotation", "EOF"),
+        ("secrets", &deep, "InvalidSecretsAnnotation", "vault-sync.io/secrets"),
+        ("deletion-policy", "shred", "InvalidAnnotation", "soft, destroy, metadata, keep"),
+        ("existing", "overwrite", "InvalidAnnotation", "adopt, refuse"),
+        ("binary", "hex", "InvalidAnnotation", "base64, refuse"),
+        ("kv", "../../sys:2", "InvalidAnnotation", "secret:2"),
+        ("path", &beneath("/../other"), "InvalidPath", "Vault stays as it is"),
+        ("path", &beneath("/a\nb"), "InvalidPath", "Vault stays as it is"),
+        ("path", &beneath("/a\u{0}b"), "InvalidPath", "Vault stays as it is"),
+        ("path", &beneath("/a\u{7f}b"), "InvalidPath", "Vault stays as it is"),
+        ("path", "/", "InvalidPath", "Vault stays as it is"),
+        ("path", "secret", "InvalidPath", "Vault stays as it is"),
+    ] {
+        let annotation = format!("vault-sync.io/{annotation}");
+        world.annotate(Kind::Secret, "db", json!({ &annotation: value })).await;
+        let message = world.says(Kind::Secret, "db", state).await;
+        assert!(message.contains(told) && message.len() < 2048, "{annotation} {value:.80?}: {message}");
+        assert!(!message.contains(char::is_control), "{message:?}");
+        let event = world.event("db", state).await;
+        assert!(event.len() <= 1024, "{event}");
+        world.holds(&path, &[("k", "v")]).await;
+        let right = if annotation.ends_with("/path") { json!(path) } else { Value::Null };
+        world.annotate(Kind::Secret, "db", json!({ &annotation: right })).await;
+        world.says(Kind::Secret, "db", "Synced").await;
+    }
+    neighbour.is_well(&world).await;
+    assert_eq!(world.versions(&path).await, 1, "nothing of it was written");
+}
+
+#[tokio::test]
+async fn what_is_only_odd_is_put_right_and_told() {
+    let world = World::new().await;
+    let (_operator, mut neighbour, path) = in_step(&world).await;
+    for (annotation, value, told) in [
+        ("reconcile", "5", "counts as off"),
+        ("reconcile", "1d", "counts as off"),
+        ("reconcile", "-1s", "counts as 30s"),
+        ("reconcile", "9999999999999h", "counts as off"),
+        ("rotation-check", "sometimes", "has no effect"),
+        ("preserve-on-delete", "yes", "preserves nothing"),
+        ("pause", "yes", "has no effect"),
+        ("secrets", "[]", "names no Secret"),
+        ("secrets", r#"[{"name":"db","keys":["k"],"wildcard":true},{"name":"db","keys":["k"]}]"#, ""),
+        ("unheard-of", "yes", ""),
+    ] {
+        let annotation = format!("vault-sync.io/{annotation}");
+        world.annotate(Kind::Secret, "db", json!({ &annotation: value })).await;
+        if !told.is_empty() {
+            until(&format!("an event tells {told:?} of {annotation}: {value}"), async || {
+                let notes = world.notes("db").await;
+                if notes.iter().any(|note| note.contains(told) && note.contains(&annotation)) {
+                    Ok(())
+                } else {
+                    Err(format!("{notes:?}"))
+                }
+            })
+            .await;
+        }
+        world.holds(&path, &[("k", "v")]).await;
+        world.annotate(Kind::Secret, "db", json!({ &annotation: null })).await;
+    }
+    world.says(Kind::Secret, "db", "Synced").await;
+    neighbour.is_well(&world).await;
+    assert_eq!(world.versions(&path).await, 1);
+}
+
+#[tokio::test]
+async fn a_path_that_is_a_folder_of_another_is_a_path_of_its_own() {
+    let world = World::new().await;
+    let (_operator, mut neighbour, path) = in_step(&world).await;
+    let beneath = format!("{path}/beneath");
+    world.secret("beneath", &[("b", "1")], json!({ "vault-sync.io/path": beneath })).await;
+    world.holds(&beneath, &[("b", "1")]).await;
+    for policy in ["soft", "metadata"] {
+        world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/deletion-policy": policy })).await;
+        world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/path": world.path(policy) })).await;
+        world.holds(&world.path(policy), &[("k", "v")]).await;
+        world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/path": path })).await;
+        world.holds(&path, &[("k", "v")]).await;
+    }
+    world.says(Kind::Secret, "db", "Synced").await;
+    world.delete(Kind::Secret, "db").await;
+    world.gone(Kind::Secret, "db").await;
+    assert_eq!(world.read(&path).await, None);
+    world.holds(&beneath, &[("b", "1")]).await;
+    neighbour.is_well(&world).await;
+}
+
+#[tokio::test]
+async fn large_secrets_many_keys_and_what_is_no_text_come_whole_or_say_why_not() {
+    let world = World::new().await;
+    let (operator, mut neighbour, _) = in_step(&world).await;
+    let large = "x".repeat(1000 * 1024);
+    // What is no text grows by a third, to more than Vault takes in one string.
+    let no_text = |length: usize| serde_json::to_value(k8s_openapi::ByteString(vec![0xff; length])).unwrap();
+    let keys: BTreeMap<String, String> = (0..10_000).map(|key| (format!("key-{key}"), "v".to_owned())).collect();
+    for (name, mut object, state) in [
+        ("large", json!({ "stringData": { "k": large } }), "Synced"),
+        ("no-text", json!({ "data": { "k": no_text(700 * 1024) } }), "Synced"),
+        ("many", json!({ "stringData": keys }), "Synced"),
+        ("too-large", json!({ "data": { "k": no_text(1000 * 1024) } }), "TooLargeForVault"),
+    ] {
+        object["metadata"] = json!({ "name": name, "annotations": { "vault-sync.io/path": world.path(name) } });
+        // What server-side apply notes of 10,000 fields would be a burden of its own.
+        let object = serde_json::from_value(object).unwrap();
+        world.api(Kind::Secret).create(&kube::api::PostParams::default(), &object).await.unwrap();
+        world.says(Kind::Secret, name, state).await;
+        neighbour.is_well(&world).await;
+    }
+    assert_eq!(world.read(&world.path("large")).await.unwrap()["k"], large);
+    assert_eq!(world.read(&world.path("no-text")).await.unwrap()["k"].len(), (700 * 1024_usize).div_ceil(3) * 4);
+    assert_eq!(world.read(&world.path("many")).await.unwrap().len(), 10_000);
+    assert!(world.event("no-text", "ValuesEncoded").await.contains("base64"));
+    assert!(world.event("too-large", "TooLargeForVault").await.contains("make it smaller"));
+    assert_eq!(operator.get("/readyz").await.0, 200, "Vault serves");
+}
+
+#[tokio::test]
+async fn a_secret_without_data_is_not_written_and_an_immutable_one_is() {
+    let world = World::new().await;
+    let (_operator, mut neighbour, path) = in_step(&world).await;
+    world.merge(Kind::Secret, "db", json!({ "data": null })).await;
+    let told = world.says(Kind::Secret, "db", "SourceEmpty").await;
+    assert!(told.contains("no value to write"), "{told}");
+    world.holds(&path, &[("k", "v")]).await;
+    let fixed = world.path("fixed");
+    let object = json!({
+        "metadata": { "annotations": { "vault-sync.io/path": fixed } }, "immutable": true, "stringData": { "k": "v" },
+    });
+    world.apply(Kind::Secret, "fixed", object).await;
+    world.holds(&fixed, &[("k", "v")]).await;
+    world.says(Kind::Secret, "fixed", "Synced").await;
+    world.delete(Kind::Secret, "fixed").await;
+    world.gone(Kind::Secret, "fixed").await;
+    assert_eq!(world.read(&fixed).await, None);
+    neighbour.is_well(&world).await;
+}
+
+#[tokio::test]
+async fn a_record_that_somebody_spoiled_or_took_away_is_written_again() {
+    let world = World::new().await;
+    let (_operator, mut neighbour, path) = in_step(&world).await;
+    let right = world.record(Kind::Secret, "db").await.unwrap();
+    let mut without_paths = right.clone();
+    without_paths["paths"] = json!({});
+    for spoiled in [json!("garbage"), json!(null), json!("{}"), json!("\u{0}"), without_paths.to_string().into()] {
+        world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/status": spoiled })).await;
+        let again = eventually(SOON, || async {
+            let record = world.record(Kind::Secret, "db").await?;
+            (record["paths"] == right["paths"] && record["state"] == "Synced").then_some(())
+        });
+        assert!(again.await.is_ok(), "{spoiled}: {:?}", world.record(Kind::Secret, "db").await);
+    }
+    assert_eq!(world.versions(&path).await, 1);
+    neighbour.is_well(&world).await;
+    // What was taken out of the record and moved at once is cleared all the same.
+    let moved = world.path("moved");
+    let annotations = json!({ "vault-sync.io/status": without_paths.to_string(), "vault-sync.io/path": moved });
+    world.annotate(Kind::Secret, "db", annotations).await;
+    world.holds(&moved, &[("k", "v")]).await;
+    world.is_deleted(&path).await;
+}
+
+#[tokio::test]
+async fn a_record_that_somebody_wrote_reaches_no_path_that_the_object_may_not_write() {
+    let world = World::new().await;
+    let _operator = world.operator(&["--allow-path", &format!("*=secret/data/{}/*", world.namespace)]).await;
+    let name = &world.namespace;
+    let foreign = [(format!("secret/data/team-{name}/db"), "secret", 2), (format!("old/team-{name}/db"), "old", 1)];
+    for (path, ..) in &foreign {
+        world.write(path, &[("by", "hand")]).await;
+    }
+    let own = world.path("db");
+    world.secret("db", &[("k", "v")], json!({ "vault-sync.io/path": own })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    let mut forged = world.record(Kind::Secret, "db").await.unwrap();
+    for (path, mount, kv) in &foreign {
+        forged["paths"][path] = json!({ "mount": mount, "kv": kv, "written": true, "version": 1 });
+    }
+    world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/status": forged.to_string() })).await;
+    // Paths that are not asked for are cleared where they are ours.
+    until("the record is as it should be", async || {
+        let record = world.record(Kind::Secret, "db").await.ok_or("none")?;
+        let paths = record["paths"].as_object().ok_or("no paths")?;
+        if paths.keys().eq([&own]) { Ok(()) } else { Err(record.to_string()) }
+    })
+    .await;
+    for (path, ..) in &foreign {
+        world.holds(path, &[("by", "hand")]).await;
+    }
+    // The same when the object goes, and with it the record is all there is.
+    world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/pause": "true" })).await;
+    world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/status": forged.to_string() })).await;
+    world.delete(Kind::Secret, "db").await;
+    world.gone(Kind::Secret, "db").await;
+    assert_eq!(world.read(&own).await, None);
+    for (path, ..) in &foreign {
+        world.holds(path, &[("by", "hand")]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_copy_with_the_record_of_another_object_owns_nothing_of_it() {
+    let world = World::new().await;
+    let (_operator, mut neighbour, path) = in_step(&world).await;
+    let record = world.record(Kind::Secret, "db").await.unwrap().to_string();
+    let copied = json!({ "vault-sync.io/path": path, "vault-sync.io/status": record });
+    world.secret("copy", &[("k", "copied")], copied).await;
+    let told = world.says(Kind::Secret, "copy", "OwnedByAnother").await;
+    assert!(told.contains("/db"), "{told}");
+    world.delete(Kind::Secret, "copy").await;
+    world.gone(Kind::Secret, "copy").await;
+    world.holds(&path, &[("k", "v")]).await;
+    assert_eq!(world.versions(&path).await, 1);
+    neighbour.is_well(&world).await;
+}
+
+#[tokio::test]
+async fn what_is_kept_is_left_to_its_owner_by_who_never_had_it() {
+    let world = World::new().await;
+    let path = world.path("shared");
+    world.secret("db", &[("from", "one")], json!({ "vault-sync.io/path": path })).await;
+    let one = world.operator(&["--instance", "one"]).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    one.stop().await;
+    let marks = world.marks(&path).await;
+    let _two = world.operator(&["--instance", "two"]).await;
+    let annotations = json!({ "vault-sync.io/path": path, "vault-sync.io/preserve-on-delete": "true" });
+    world.secret("other", &[("from", "two")], annotations).await;
+    world.says(Kind::Secret, "other", "OwnedByAnother").await;
+    world.delete(Kind::Secret, "other").await;
+    world.gone(Kind::Secret, "other").await;
+    assert_eq!(world.marks(&path).await, marks);
+}
