@@ -110,6 +110,14 @@ async fn the_demo_tells_what_happened_and_leaves_nothing_behind() {
         .collect();
     assert_eq!(steps.len(), 4, "{said}");
     assert!(steps.iter().all(|&milliseconds| milliseconds < 1000), "well under a second: {steps:?}");
+    assert!(said.contains("vault-sync.io/path: secret/data/demo-"), "the manifest is shown: {said}");
+    let after = |line: &str, place: &str| line.split(place).nth(1)?.split_whitespace().next()?.parse::<u64>().ok();
+    let steps: Vec<u64> =
+        said.lines().filter_map(|line| after(line, "in Vault ").or_else(|| after(line, "gone from Vault "))).collect();
+    assert_eq!(steps.len(), 3, "{said}");
+    assert!(steps.iter().all(|&milliseconds| milliseconds < 2000), "within two seconds: {steps:?}");
+    let versions: Vec<&str> = said.lines().filter_map(|line| line.split(": password and user, ").nth(1)).collect();
+    assert_eq!(versions, ["version 1", "version 2"], "one version for each change: {said}");
     nothing_is_left(temporary.path()).await;
 }
 
@@ -138,10 +146,16 @@ async fn a_demo_that_is_kept_can_be_played_with_and_goes_with_ctrl_c() {
     let both = async || (keys().await == ["DATABASE_URL", "GREETING"]).then_some(());
     eventually(Duration::from_secs(20), both).await.unwrap();
 
-    for name in ["etcd", "zopp-server"] {
+    // Of a longer name the system knows only the beginning.
+    for name in ["etcd", "zopp-server", "vault", "vault-sync-oper"] {
         kill(demo.child.id().unwrap(), name).await;
         demo.says("all run again").await;
     }
+    let patch = format!("kubectl patch secret{}", demo.told("kubectl patch secret"));
+    let curl = format!("curl -sfH{}", demo.told("curl -sH"));
+    shell(&patch).await;
+    let follows = async || shell(&curl).await.contains("\"password\":\"three\"").then_some(());
+    eventually(SOON, follows).await.unwrap();
     shell("zopp secret delete GREETING").await;
     eventually(SOON, async || (keys().await == ["DATABASE_URL"]).then_some(())).await.unwrap();
 

@@ -109,6 +109,8 @@ async fn an_interrupted_demo_leaves_nothing() {
         ("TERM", "environment acme/backend/production"),
         ("TERM", "zopp secret set DATABASE_URL"),
         ("HUP", "is ready, under"),
+        // By then there is an object with a finalizer, and nobody else who would take it off.
+        ("INT", "Deployment applied"),
     ] {
         let temporary = tempfile::tempdir().unwrap();
         let mut demo = demo(temporary.path());

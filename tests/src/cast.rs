@@ -5,7 +5,7 @@ use std::{process::ExitStatus, time::Duration};
 use anyhow::Result;
 use tokio::time::sleep;
 
-use crate::{Operator, Stage};
+use crate::{Operator, PushStage, Stage};
 
 /// How often is looked after them.
 const LOOK: Duration = Duration::from_millis(200);
@@ -13,22 +13,33 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long a process that was killed stays away: long enough to see what becomes of the others meanwhile.
 const AWAY: Duration = Duration::from_secs(2);
 
-/// A stage and its operator. What somebody kills is started again, on the same ports and data.
+/// A stage and its operators. What somebody kills is started again, on the same ports and data.
 pub struct Cast {
-    // It ends before what it speaks to.
+    // They end before what they speak to.
     operator: Operator,
+    push: Option<PushStage>,
     stage: Stage,
 }
 
 impl Cast {
     /// Puts the operator on the stage.
     pub fn new(stage: Stage, operator: Operator) -> Self {
-        Self { operator, stage }
+        Self { operator, push: None, stage }
+    }
+
+    /// A Vault and its operator come in.
+    pub fn enter(&mut self, push: PushStage) {
+        self.push = Some(push);
     }
 
     /// The stage.
     pub fn stage(&self) -> &Stage {
         &self.stage
+    }
+
+    /// Vault and its operator, once they have come in.
+    pub fn push(&self) -> Option<&PushStage> {
+        self.push.as_ref()
     }
 
     /// Does `act` to its end, and again when a process was killed meanwhile; then it is told that it is not the first time. It has to be
@@ -72,6 +83,9 @@ impl Cast {
         self.stage.server.start_again().await?;
         self.operator.process().start_again()?;
         self.operator.ready().await?;
+        if let Some(push) = &mut self.push {
+            push.start_ended().await?;
+        }
         println!("  all run again");
         Ok(())
     }
@@ -81,6 +95,7 @@ impl Cast {
         for process in [self.stage.server.process(), self.operator.process()] {
             ended.extend(process.status().map(|status| (process.name().to_owned(), status)));
         }
+        ended.extend(self.push.iter_mut().flat_map(PushStage::ended));
         ended
     }
 }

@@ -7,6 +7,7 @@ mod binaries;
 mod cast;
 mod manifest;
 mod operator;
+mod push_stage;
 mod rbac;
 mod shell;
 mod signals;
@@ -16,8 +17,9 @@ mod zopp;
 
 pub use binaries::binary;
 pub use cast::Cast;
-pub use manifest::{annotated_secret, yaml};
+pub use manifest::{annotated_deployment, annotated_secret, yaml};
 pub use operator::Operator;
+pub use push_stage::{Held, PushStage, Vault};
 pub use rbac::operator_rules;
 pub use shell::quoted;
 pub use signals::Signals;

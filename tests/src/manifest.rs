@@ -1,4 +1,4 @@
-//! The manifest of a Secret that zopp fills.
+//! The manifests of what takes part: a Secret that zopp fills, and a Deployment whose Secrets go to Vault.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -16,6 +16,29 @@ pub fn annotated_secret(name: &str, environment: &str) -> Value {
             "zopp.dev/project": next(),
             "zopp.dev/environment": next(),
         } },
+    })
+}
+
+/// A Deployment without pods whose container uses this Secret, which goes to Vault beneath `path`.
+pub fn annotated_deployment(name: &str, secret: &str, path: &str) -> Value {
+    let labels = json!({ "app": name });
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": { "name": name, "annotations": { "vault-sync.io/path": path } },
+        "spec": {
+            // Nobody has its image.
+            "replicas": 0,
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{
+                    "name": name,
+                    "image": format!("example.com/{name}"),
+                    "envFrom": [{ "secretRef": { "name": secret } }],
+                }] },
+            },
+        },
     })
 }
 

@@ -15,10 +15,12 @@ pub struct Operator {
     process: Process,
     /// Of its health port.
     address: String,
+    /// Where its metrics are.
+    metrics: String,
 }
 
 impl Operator {
-    /// Starts an operator; it need not be able to reach anything. `arguments` are added to the necessary ones.
+    /// Starts a zopp operator; it need not be able to reach anything. `arguments` are added to the necessary ones.
     pub fn start(
         run: &RunDirectory,
         name: &str,
@@ -36,7 +38,35 @@ impl Operator {
             .arg(credentials)
             .args(["--health-addr", &address])
             .args(arguments.iter().copied());
-        Ok(Self { process: Process::start(run, spec)?, address })
+        Ok(Self { process: Process::start(run, spec)?, metrics: address.clone(), address })
+    }
+
+    /// Starts a vault-sync-operator that has the token of this file in Vault; it need not be able to reach anything.
+    pub fn start_push(
+        run: &RunDirectory,
+        kubeconfig: &Path,
+        vault: &str,
+        token: &Path,
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let [address, metrics] = [free_port()?, free_port()?].map(|port| format!("127.0.0.1:{port}"));
+        let name = "vault-sync-operator";
+        let mut spec = ProcessSpec::new(name, binary(name)?)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["--vault-addr", vault, "--vault-auth-method", "token"])
+            .arg("--vault-token-file")
+            .arg(token)
+            .args(["--health-probe-bind-address", &address, "--metrics-bind-address", &metrics])
+            .arg("--enable-metrics-auth=false")
+            .args(arguments.iter().copied());
+        // Those of the user are about another Vault.
+        for (variable, _) in std::env::vars_os() {
+            if variable.to_string_lossy().starts_with("VAULT_") {
+                spec = spec.env_remove(variable);
+            }
+        }
+        Ok(Self { process: Process::start(run, spec)?, address, metrics })
     }
 
     /// Waits until `/readyz` answers 200.
@@ -58,7 +88,7 @@ impl Operator {
 
     /// The sum of a metric over all its label sets that contain `label`; zero if there is none yet.
     pub async fn metric(&self, name: &str, label: &str) -> Result<f64> {
-        let (_, text) = self.get("/metrics").await?;
+        let (_, text) = http_get(&self.metrics, "/metrics").await?;
         Ok(metric(&text, name, label))
     }
 

@@ -1,4 +1,4 @@
-//! The permissions that users give the operator: the shipped manifest, under names of the stage's own.
+//! The permissions that users give an operator: the shipped manifest, under names of the stage's own.
 //!
 //! A named cluster may have the operator installed, with exactly the manifest's names. So its objects are created in a namespace of
 //! the stage's own, those outside namespaces get that namespace's name behind theirs, and nothing is ever applied over anything.
@@ -12,15 +12,26 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// The manifest that users apply; the stage's operators run under it and nothing more.
-const MANIFEST: &str = include_str!("../../deploy/rbac/zopp-operator.yaml");
+/// The manifest that users apply; an operator of the stage runs under it and nothing more.
+pub(crate) struct Role {
+    manifest: &'static str,
+    /// Name of the service account in it.
+    pub(crate) account: &'static str,
+}
 
-/// Name of the service account in the manifest.
-pub(crate) const SERVICE_ACCOUNT: &str = "zopp-operator";
+/// Of the zopp operator.
+pub(crate) const PULL: Role =
+    Role { manifest: include_str!("../../deploy/rbac/zopp-operator.yaml"), account: "zopp-operator" };
+
+/// Of the vault-sync-operator.
+pub(crate) const PUSH: Role = Role {
+    manifest: include_str!("../../deploy/rbac/vault-sync-operator.yaml"),
+    account: "vault-sync-operator-controller-manager",
+};
 
 /// Creates the manifest's objects for a stage with this namespace.
-pub(crate) async fn create(client: &Client, namespace: &str) -> Result<()> {
-    for object in objects(namespace)? {
+pub(crate) async fn create(client: &Client, role: &Role, namespace: &str) -> Result<()> {
+    for object in objects(role, namespace)? {
         let types = object.types.clone().context("a document without a kind")?;
         let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
         let what = format!("{} {}", types.kind, object.metadata.name.as_deref().unwrap_or_default());
@@ -36,7 +47,7 @@ pub(crate) async fn create(client: &Client, namespace: &str) -> Result<()> {
 /// What the manifest allows, wherever: what a test compares with what was done.
 pub fn operator_rules() -> Result<Vec<PolicyRule>> {
     let mut rules = Vec::new();
-    for mut object in objects("rules")? {
+    for mut object in objects(&PULL, "rules")? {
         if let Some(of) = object.data.get_mut("rules") {
             let more: Vec<PolicyRule> = serde_json::from_value(of.take()).context("the manifest holds odd rules")?;
             rules.extend(more);
@@ -46,12 +57,12 @@ pub fn operator_rules() -> Result<Vec<PolicyRule>> {
 }
 
 /// The manifest's objects under the stage's names.
-fn objects(namespace: &str) -> Result<Vec<DynamicObject>> {
+fn objects(role: &Role, namespace: &str) -> Result<Vec<DynamicObject>> {
     let parse = |text| {
         let document: Value = serde_saphyr::from_str(text).context("cannot read the operator's manifest")?;
         serde_json::from_value(renamed(document, namespace)).context("the operator's manifest holds no object")
     };
-    MANIFEST.split("\n---\n").map(parse).collect()
+    role.manifest.split("\n---\n").map(parse).collect()
 }
 
 fn renamed(mut document: Value, namespace: &str) -> Value {
@@ -75,17 +86,24 @@ mod tests {
 
     #[test]
     fn no_name_of_an_installed_operator_is_left() {
-        let objects = objects("own-1").unwrap();
-        assert_eq!((objects.len(), operator_rules().unwrap().len()), (5, 4));
-        for object in &objects {
-            let name = object.metadata.name.as_deref().unwrap();
-            let inside = object.metadata.namespace.as_deref() == Some("own-1");
-            assert!(inside || name.ends_with("-own-1"), "{name}");
-            assert!(!serde_json::to_string(object).unwrap().contains("konverge-system"), "{name}");
+        for (role, count, home) in [(PULL, 5, "konverge-system"), (PUSH, 8, "vault-sync-operator-system")] {
+            let objects = objects(&role, "own-1").unwrap();
+            assert_eq!(objects.len(), count);
+            for object in &objects {
+                let name = object.metadata.name.as_deref().unwrap();
+                let inside = object.metadata.namespace.as_deref() == Some("own-1");
+                assert!(inside || name.ends_with("-own-1"), "{name}");
+                assert!(!serde_json::to_string(object).unwrap().contains(home), "{name}");
+            }
+            if role.account == PULL.account {
+                assert_eq!(operator_rules().unwrap().len(), 4);
+            }
+            let of_kind = |kind| objects.iter().filter(move |object| object.types.as_ref().unwrap().kind == kind);
+            for binding in of_kind("ClusterRoleBinding") {
+                let bound = binding.data["roleRef"]["name"].as_str().unwrap();
+                assert!(of_kind("ClusterRole").any(|role| role.metadata.name.as_deref() == Some(bound)), "{bound}");
+                assert_eq!(binding.data["subjects"][0]["name"], role.account);
+            }
         }
-        let binding =
-            objects.iter().find(|object| object.types.as_ref().unwrap().kind == "ClusterRoleBinding").unwrap();
-        assert_eq!(binding.data["roleRef"]["name"], "zopp-operator-own-1");
-        assert_eq!(binding.data["subjects"][0]["name"], SERVICE_ACCOUNT);
     }
 }

@@ -54,9 +54,9 @@ impl Stage {
         let principal = user.create_service("acme", "operator", &credentials).await?;
         let client = control_plane.admin_client().await?;
         let namespace = control_plane.namespace("konverge-system").await?;
-        rbac::create(&client, &namespace).await?;
-        let kubeconfig = control_plane.service_account_kubeconfig(&namespace, rbac::SERVICE_ACCOUNT).await?;
-        let operator_user = format!("system:serviceaccount:{namespace}:{}", rbac::SERVICE_ACCOUNT);
+        rbac::create(&client, &rbac::PULL, &namespace).await?;
+        let kubeconfig = control_plane.service_account_kubeconfig(&namespace, rbac::PULL.account).await?;
+        let operator_user = format!("system:serviceaccount:{namespace}:{}", rbac::PULL.account);
         Ok(Self { server, user, control_plane, client, credentials, principal, kubeconfig, operator_user })
     }
 

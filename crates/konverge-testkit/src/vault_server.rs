@@ -229,6 +229,11 @@ impl VaultServer {
         Ok(())
     }
 
+    /// Its process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
     /// Kills it. Data in files stay.
     pub fn kill(&mut self) {
         self.process.kill();

@@ -14,14 +14,17 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    core::v1::Namespace,
+    apps::v1::Deployment,
+    core::v1::{Namespace, Secret},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    core::NamespaceResourceScope,
 };
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
 use tokio::sync::RwLock;
 
 use super::{StartError, client_for};
@@ -71,24 +74,56 @@ pub async fn take_away(kubeconfig: &Path) -> Result<Vec<String>, StartError> {
     if MADE.load(Ordering::Relaxed) { take_away_run(kubeconfig, run_name()).await } else { Ok(Vec::new()) }
 }
 
-/// Takes away what a run made in the cluster; returns what that was. What a namespace holds goes with it. When a kind is refused
-/// the others go all the same, and the refusal is the error.
+/// Takes away what a run made in the cluster; returns what that was. What a namespace holds goes with it, also a Deployment or a Secret
+/// that has a finalizer: whose it is has ended. When a kind is refused the others go all the same, and the refusal is the error.
 pub async fn take_away_run(kubeconfig: &Path, run: &str) -> Result<Vec<String>, StartError> {
     let client = client_for(kubeconfig).await?;
     let outcomes = [
         delete_labelled::<Namespace>(&client, run).await,
         delete_labelled::<ClusterRoleBinding>(&client, run).await,
         delete_labelled::<ClusterRole>(&client, run).await,
+        release_all(&client, run).await.map(|()| Vec::new()),
     ];
     let gone: Vec<Vec<String>> = outcomes.into_iter().collect::<Result<_, _>>()?;
     Ok(gone.concat())
+}
+
+/// Takes the finalizers off what the run's namespaces hold, which are being deleted by now.
+async fn release_all(client: &Client, run: &str) -> Result<(), StartError> {
+    let labelled = ListParams::default().labels(&format!("{RUN_LABEL}={run}"));
+    for namespace in Api::<Namespace>::all(client.clone()).list_metadata(&labelled).await.map_err(failed)? {
+        release::<Deployment>(client, &namespace.name_any()).await?;
+        release::<Secret>(client, &namespace.name_any()).await?;
+    }
+    Ok(())
+}
+
+async fn release<K>(client: &Client, namespace: &str) -> Result<(), StartError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let api = Api::<K>::namespaced(client.clone(), namespace);
+    let nothing = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    for object in api.list_metadata(&ListParams::default()).await.map_err(failed)? {
+        if object.finalizers().is_empty() {
+            continue;
+        }
+        match api.patch_metadata(&object.name_any(), &PatchParams::default(), &nothing).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            outcome => drop(outcome.map_err(failed)?),
+        }
+    }
+    Ok(())
+}
+
+fn failed(source: kube::Error) -> StartError {
+    StartError::Api { what: "take away what the run made", source: Box::new(source) }
 }
 
 async fn delete_labelled<K>(client: &Client, run: &str) -> Result<Vec<String>, StartError>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let failed = |source| StartError::Api { what: "take away what the run made", source: Box::new(source) };
     let api = Api::<K>::all(client.clone());
     let labelled = ListParams::default().labels(&format!("{RUN_LABEL}={run}"));
     let mut gone = Vec::new();

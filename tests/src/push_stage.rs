@@ -1,0 +1,140 @@
+//! A Vault, and the operator that keeps it equal to Secrets.
+
+use std::{
+    collections::BTreeMap, fs::File, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf, process::ExitStatus,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use konverge_core::SecretValue;
+use konverge_testkit::{ControlPlane, Process, VaultOptions, VaultServer, VaultStorage};
+use konverge_vault::{
+    Credential, Found, KvVersion, Limits, Location, Login, Mount, SecretPath, VaultConfig, VersionState,
+};
+use serde_json::json;
+
+use crate::{Operator, rbac};
+
+/// The policy that users give the operator; it runs with this and nothing more.
+const POLICY: &str = include_str!("../../deploy/vault-policy.hcl");
+
+/// Where the policy expects an engine of version 2.
+const MOUNT: &str = "secret";
+
+/// For one request of an observer, who asks again.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A Vault with one KV engine, `secret`, of version 2, and an operator with the policy and the role that we ship. What it
+/// started ends with it; what it made in the cluster is labelled as that of a [`Stage`](crate::Stage).
+pub struct PushStage {
+    // It ends before what it speaks to.
+    operator: Operator,
+    vault: VaultServer,
+    account: String,
+}
+
+/// What somebody with access to Vault sees at a path.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// Keys and values.
+    pub fields: BTreeMap<String, String>,
+    /// The version that holds them.
+    pub version: VersionState,
+}
+
+impl PushStage {
+    /// Starts a Vault, which is built if this machine has not done so before, and an operator that looks after one namespace, and
+    /// waits until it is ready.
+    pub async fn set(
+        control_plane: &ControlPlane,
+        namespace: &str,
+        storage: VaultStorage,
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let vault = VaultServer::start(VaultOptions { storage, ..VaultOptions::default() }).await?;
+        vault.mount_kv(MOUNT, 2).await?;
+        vault.policy("vault-sync-operator", POLICY).await?;
+        let token = token_file(&vault).await?;
+        let client = control_plane.admin_client().await?;
+        let home = control_plane.namespace("vault-sync-operator-system").await?;
+        rbac::create(&client, &rbac::PUSH, &home).await?;
+        let kubeconfig = control_plane.service_account_kubeconfig(&home, rbac::PUSH.account).await?;
+        let arguments = [&["--namespace", namespace], arguments].concat();
+        let run = control_plane.run_directory();
+        let mut operator = Operator::start_push(run, &kubeconfig, vault.address(), &token, &arguments)?;
+        operator.ready().await?;
+        Ok(Self { operator, vault, account: format!("system:serviceaccount:{home}:{}", rbac::PUSH.account) })
+    }
+
+    /// The operator.
+    pub fn operator(&mut self) -> &mut Operator {
+        &mut self.operator
+    }
+
+    /// The name by which the API server knows the operator.
+    pub fn operator_user(&self) -> &str {
+        &self.account
+    }
+
+    /// Vault.
+    pub fn server(&self) -> &VaultServer {
+        &self.vault
+    }
+
+    /// A client of an administrator of Vault, without a limit of its own but `concurrency`.
+    pub fn vault(&self, concurrency: usize) -> Result<Vault> {
+        let token = Credential::value(SecretValue::from(self.vault.root_token().to_owned()));
+        let concurrency = concurrency.try_into().context("at least one request at a time")?;
+        let limits = Limits { rate: None, concurrency, deadline: PATIENCE, ..Limits::default() };
+        let config = VaultConfig::new(self.vault.address(), Login::Token(token))?.limits(limits);
+        Ok(Vault(konverge_vault::Vault::new(&config)))
+    }
+
+    /// What has ended of it.
+    pub fn ended(&mut self) -> Vec<(String, ExitStatus)> {
+        let of = |process: &mut Process| process.status().map(|status| (process.name().to_owned(), status));
+        [of(self.vault.process()), of(self.operator.process())].into_iter().flatten().collect()
+    }
+
+    /// Starts again what has ended, with the data that Vault had, and waits until all of it can be worked with.
+    pub async fn start_ended(&mut self) -> Result<()> {
+        self.vault.start_again().await?;
+        self.vault.unseal().await?;
+        self.operator.process().start_again()?;
+        self.operator.ready().await
+    }
+}
+
+/// Somebody with access to Vault. Clones share their connections.
+#[derive(Clone)]
+pub struct Vault(konverge_vault::Vault);
+
+impl Vault {
+    /// Where a path of the engine leads, such as `secret/data/shop/db`.
+    pub fn location(path: &str) -> Result<Location> {
+        Ok(Mount::new(MOUNT, KvVersion::Two).location(&SecretPath::parse(path)?)?)
+    }
+
+    /// What is at a path; nothing if nothing is, or if it is deleted.
+    pub async fn read(&self, path: &str) -> Result<Option<Held>> {
+        let Found::Live(secret) = self.0.read(&Self::location(path)?).await? else { return Ok(None) };
+        let fields = secret.content.iter();
+        let fields =
+            fields.map(|(key, field)| (key.to_owned(), String::from_utf8_lossy(field.bytes()).into_owned())).collect();
+        let version = secret.version.context("an engine of version 2 has versions")?;
+        Ok(Some(Held { fields, version }))
+    }
+
+    /// All that Vault can be asked.
+    pub fn client(&self) -> &konverge_vault::Vault {
+        &self.0
+    }
+}
+
+/// A file with a token of the policy, for this user alone, as long as Vault's folder is there.
+async fn token_file(vault: &VaultServer) -> Result<PathBuf> {
+    let token = vault.token(&["vault-sync-operator"], json!({ "period": "24h" })).await?;
+    let path = vault.run_directory().path().join("operator-token");
+    File::options().write(true).create_new(true).mode(0o600).open(&path)?.write_all(token.as_bytes())?;
+    Ok(path)
+}
