@@ -36,14 +36,14 @@ fn not_found(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
         // Every second piece stands between backticks.
         for code in line.split('`').skip(1).step_by(2) {
             let (path, test) = code.split_once("::").map_or((code, None), |(path, test)| (path, Some(test)));
-            if path.ends_with(".rs") {
+            if Path::new(path).extension().is_some_and(|extension| extension == "rs") {
                 file = in_full(path);
             } else if !path.is_empty() {
                 continue;
             }
             let why = match (read(&file), test) {
                 (None, _) => "there is no such file",
-                (Some(text), Some(test)) if !text.contains(&format!("fn {test}(")) => "there is no such test in it",
+                (Some(source), Some(test)) if !source.contains(&format!("fn {test}(")) => "there is no such test in it",
                 _ => continue,
             };
             found.push(format!("{PAGE}:{number} names {code}: {why}"));
