@@ -83,7 +83,7 @@ pub use context::Context;
 pub use controller::Controller;
 pub use error::Error;
 pub use operator::{GenerateError, Home, Operator, Part, Setup, StartError};
-pub use options::Options;
+pub use options::{MetricsOptions, Options};
 pub use reconcile::{FromFunction, Reconcile, reconcile_fn};
 pub use report::{CustomStatus, Status};
 pub use run::{PAUSED, RECONCILE_AT};

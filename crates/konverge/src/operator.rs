@@ -26,6 +26,7 @@ pub struct Operator {
     pub(crate) version: &'static str,
     pub(crate) parts: Vec<Box<dyn Part>>,
     pub(crate) may_install_crds: bool,
+    may_authenticate: bool,
     #[cfg(feature = "otlp")]
     sends_traces: bool,
 }
@@ -106,6 +107,9 @@ enum Subcommands {
         /// Let the role allow what --install-crds of the program needs
         #[arg(long)]
         install_crds: bool,
+        /// Let the role allow what --metrics-authentication of the program needs
+        #[arg(long)]
+        metrics_authentication: bool,
         /// The namespace that the program runs in
         #[arg(long, default_value = "default", value_name = "NAME")]
         namespace: String,
@@ -120,6 +124,7 @@ impl Operator {
             version,
             parts: Vec::new(),
             may_install_crds: false,
+            may_authenticate: false,
             #[cfg(feature = "otlp")]
             sends_traces: false,
         }
@@ -146,6 +151,14 @@ impl Operator {
         self
     }
 
+    /// Lets [`grant`](Self::grant) and what is generated allow what `--metrics-authentication` needs: asking the API server who somebody is
+    /// and what they may.
+    #[must_use]
+    pub fn may_authenticate(mut self, may: bool) -> Self {
+        self.may_authenticate = may;
+        self
+    }
+
     /// Parses the command line and does what it says: runs until a signal, or generates. What failed is said on standard error, and
     /// its kind in the exit code: see [`StartError::exit_code`].
     pub fn main(self) -> ExitCode {
@@ -157,9 +170,10 @@ impl Operator {
         let matches = self.command().get_matches_from(arguments);
         let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let (error, code) = match arguments.command {
-            Some(Subcommands::Generate { into, check, install_crds, namespace }) => {
+            Some(Subcommands::Generate { into, check, install_crds, metrics_authentication, namespace }) => {
                 let may_install_crds = self.may_install_crds || install_crds;
-                let operator = self.may_install_crds(may_install_crds);
+                let may_authenticate = self.may_authenticate || metrics_authentication;
+                let operator = self.may_install_crds(may_install_crds).may_authenticate(may_authenticate);
                 match operator.generate_as_told(into.as_deref(), check, &namespace) {
                     Ok(()) => return ExitCode::SUCCESS,
                     Err(error) => (in_one_line(&error), exit::FAILED),
@@ -205,6 +219,10 @@ impl Operator {
         }
         if self.may_install_crds {
             crds::declare(&self.crds(namespace), &mut everywhere);
+        }
+        if self.may_authenticate {
+            everywhere.to_resource("authentication.k8s.io", "tokenreviews", &["create"]);
+            everywhere.to_resource("authorization.k8s.io", "subjectaccessreviews", &["create"]);
         }
         everywhere.to_resource("events.k8s.io", "events", &["create", "patch"]);
         at_home.to_resource("coordination.k8s.io", "leases", &["create", "get", "patch"]);

@@ -1,5 +1,7 @@
 //! The settings that every program has: flags, each with a variable of its own.
 
+mod metrics;
+
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
@@ -10,6 +12,8 @@ use konverge_runtime::{
     telemetry::LogFormat,
     watch::label_selector,
 };
+
+pub use metrics::MetricsOptions;
 
 /// Settings of an operator. Flatten them into a struct of your own to add more.
 #[derive(Debug, Clone, Args)]
@@ -24,9 +28,12 @@ pub struct Options {
     /// Only look at objects with these labels, such as team=a,tier!=test; gives each shard of an operator its part
     #[arg(long, env = "KONVERGE_SELECTOR", value_parser = label_selector, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// Where /healthz, /readyz and /metrics are served
+    /// Where /healthz, /readyz and, unless told otherwise, /metrics are served
     #[arg(long, env = "KONVERGE_ADDRESS", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     pub address: SocketAddr,
+    /// Where metrics are served.
+    #[command(flatten)]
+    pub metrics: MetricsOptions,
     /// Let one of several replicas work while the others stand by
     #[arg(long, env = "KONVERGE_LEADER_ELECTION")]
     pub leader_election: bool,
@@ -98,6 +105,7 @@ impl fmt::Display for Options {
             namespaces,
             selector,
             address,
+            metrics,
             leader_election,
             lease_namespace,
             lease_name,
@@ -118,7 +126,7 @@ impl fmt::Display for Options {
         let kubeconfig = kubeconfig.as_ref().map(|path| path.display().to_string());
         let namespaces = if namespaces.is_empty() { "all".to_owned() } else { namespaces.join(",") };
         write!(f, "kubeconfig={} namespaces={namespaces} ", or_default(&kubeconfig))?;
-        write!(f, "selector={} address={address} ", selector.as_deref().unwrap_or("none"))?;
+        write!(f, "selector={} address={address} {metrics} ", selector.as_deref().unwrap_or("none"))?;
         write!(f, "leader-election={leader_election} lease-namespace={} ", or_default(lease_namespace))?;
         write!(f, "lease-name={} lease-duration={lease_duration}s ", or_default(lease_name))?;
         write!(f, "renew-deadline={renew_deadline}s retry-period={retry_period}s dry-run={dry_run} ")?;

@@ -146,6 +146,7 @@ impl Operator {
         let grace = Duration::from_secs(options.grace_period);
         let mut manager = Manager::bind(options.address, metrics.clone()).await?.grace(grace);
         let client = client::build(&options.client(), metrics.client()).await?;
+        options.metrics.serve(&mut manager, &client).await?;
         // A dry run writes nothing, not even a lease, and so takes the work away from nobody.
         if options.leader_election && !options.dry_run {
             let impatient = client::build(&options.client().impatient(), metrics.client()).await?;

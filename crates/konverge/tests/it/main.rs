@@ -14,6 +14,7 @@ mod ordering;
 mod outside;
 mod pausing;
 mod process;
+mod scraping;
 mod several;
 mod stage;
 mod waking;
