@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod clearing;
+mod documented;
 mod following;
 mod outages;
 mod owning;
