@@ -5,6 +5,7 @@
 mod bad_input;
 mod clearing;
 mod deploy;
+mod docs;
 mod following;
 mod outages;
 mod owning;
