@@ -1,10 +1,12 @@
 //! Benchmarks against the limit: each figure is held against what the same machine does in the same run without us.
 //!
-//! The main job is measured on the stage of the demo; the [`framework`] beside its peers, on a control plane of its own.
+//! The main job is measured on the stage of the demo; the [`framework`] beside its peers, on a control plane of its own; [`push`] beside
+//! a loop of the same requests to the same Vault.
 
 mod framework;
 mod memory;
 mod propagation;
+mod push;
 mod report;
 mod rest;
 mod samples;
@@ -15,7 +17,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 
-use crate::{framework::Scale, report::Report, scene::Scene};
+use crate::{framework::Scale, push::PushScale, report::Report, scene::Scene};
 
 /// Measures, and fails when a figure is above its bound.
 #[derive(Parser)]
@@ -24,7 +26,7 @@ struct Cli {
     /// Only this; may be repeated [default: all]
     #[arg(long, value_enum)]
     only: Vec<Subject>,
-    /// Changes made for the figures about propagation, and about the framework's latency
+    /// Changes made for the figures about propagation, about the framework's latency, and about push
     #[arg(long, default_value_t = 400)]
     changes: usize,
     /// Seconds of rest that are listened to
@@ -32,6 +34,8 @@ struct Cli {
     rest_seconds: u64,
     #[command(flatten)]
     scale: Scale,
+    #[command(flatten)]
+    push: PushScale,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -44,6 +48,8 @@ enum Subject {
     Memory,
     /// The framework beside its peers
     Framework,
+    /// Kubernetes Secrets into Vault
+    Push,
 }
 
 #[tokio::main]
@@ -65,6 +71,9 @@ async fn run(arguments: Cli) -> Result<Report> {
     let mut report = Report::default();
     if wanted(Subject::Framework) {
         framework::measure(&arguments.scale, arguments.changes, &mut report).await?;
+    }
+    if wanted(Subject::Push) {
+        push::measure(&arguments.push, arguments.changes, &mut report).await?;
     }
     if ![Subject::Propagation, Subject::Rest, Subject::Memory].into_iter().any(wanted) {
         return Ok(report);

@@ -6,6 +6,7 @@ mod bad_input;
 mod clearing;
 mod deploy;
 mod documented;
+mod docs;
 mod following;
 mod outages;
 mod owning;

@@ -1,0 +1,44 @@
+//! Push against its limit: a loop of the same requests to the same Vault, with the same number of them at a time, in the same run.
+//!
+//! Each figure has a Vault and an operator of its own, so that none is about what another left; first sync and rest share theirs.
+
+mod field;
+mod first_sync;
+mod latency;
+mod memory;
+mod rest;
+
+use anyhow::Result;
+use clap::Args;
+use konverge_testkit::{ControlPlane, Options};
+
+use crate::report::Report;
+use field::Field;
+
+/// How much push's figures are about.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PushScale {
+    /// Annotated Secrets of push's figures; half as many for its latency, a tenth for its memory
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(10..))]
+    bindings: u16,
+    /// Intervals of push at rest, of 30 s each, which is the shortest that there is
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    intervals: u16,
+    /// Foreign Secrets beside push's
+    #[arg(long, default_value_t = crate::memory::FOREIGN)]
+    foreign: usize,
+}
+
+pub(crate) async fn measure(scale: &PushScale, changes: usize, report: &mut Report) -> Result<()> {
+    let control_plane = ControlPlane::start(Options::ours()).await?;
+    let mut field = Field::set(&control_plane, scale.bindings).await?;
+    first_sync::measure(&mut field, report).await?;
+    rest::measure(&mut field, &control_plane, scale.intervals, report).await?;
+    drop(field);
+    let mut field = Field::set(&control_plane, scale.bindings / 2).await?;
+    latency::measure(&mut field, changes, report).await?;
+    drop(field);
+    // Last, because it fills the cluster.
+    let mut field = Field::set(&control_plane, scale.bindings / 10).await?;
+    memory::measure(&mut field, scale.foreign, report).await
+}

@@ -1,0 +1,142 @@
+//! Annotated Secrets, a Vault, and an operator that has not been started yet.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use konverge_core::SecretValue;
+use konverge_e2e::{Operator, PushStage, Vault};
+use konverge_testkit::{ControlPlane, VaultStorage, eventually};
+use konverge_vault::{Content, Owner, VersionState};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+/// Requests to Vault at the same time: the operator's default, also for the loop that is its limit.
+pub(crate) const CONCURRENCY: usize = 32;
+
+/// As many workers as requests, and no rate: the loop has none either.
+const ARGUMENTS: [&str; 3] = ["--workers=32", "--vault-concurrency=32", "--vault-rate=0"];
+
+/// The key that each Secret has.
+const KEY: &str = "VALUE";
+
+/// Far beyond what anything here takes.
+pub(crate) const LIMIT: Duration = Duration::from_mins(5);
+
+pub(crate) struct Field {
+    pub(crate) stage: PushStage,
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    /// An administrator, as many of whose requests as the operator's are under way at the same time.
+    pub(crate) vault: Vault,
+    pub(crate) bindings: u16,
+}
+
+impl Field {
+    /// Makes the Secrets. Nothing is in Vault.
+    pub(crate) async fn set(control_plane: &ControlPlane, bindings: u16) -> Result<Self> {
+        eprintln!("push: setting the stage with {bindings} annotated Secrets");
+        let namespace = control_plane.namespace("push").await?;
+        let mut stage = PushStage::set(control_plane, &namespace, VaultStorage::Memory, &ARGUMENTS).await?;
+        stage.operator().process().kill();
+        let (client, vault) = (control_plane.admin_client().await?, stage.vault(CONCURRENCY)?);
+        let field = Self { stage, client, namespace, vault, bindings };
+        let all = stream::iter(0..bindings).map(async |number| field.put(&name(number), "initial", true).await);
+        all.buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+        Ok(field)
+    }
+
+    /// Where a Secret is kept in Vault.
+    pub(crate) fn path(&self, name: &str) -> String {
+        format!("secret/data/{}/{name}", self.namespace)
+    }
+
+    /// Gives a Secret its value.
+    pub(crate) async fn put(&self, name: &str, value: &str, bound: bool) -> Result<()> {
+        // The shortest interval, so that rest has something to it.
+        let annotations = json!({ "vault-sync.io/path": self.path(name), "vault-sync.io/reconcile": "30s" });
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": { "name": name, "annotations": if bound { annotations } else { json!({}) } },
+            "stringData": { KEY: value },
+        });
+        let api = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
+        let applied = api.patch(name, &PatchParams::apply("bench"), &Patch::Apply(&secret)).await;
+        applied.map(drop).with_context(|| format!("cannot apply secret {name}"))
+    }
+
+    /// The operator, which runs from now on.
+    pub(crate) fn start(&mut self) -> Result<&mut Operator> {
+        self.stage.operator().process().start_again()?;
+        Ok(self.stage.operator())
+    }
+
+    /// Waits until all is in Vault and noted on the Secrets.
+    pub(crate) async fn in_step(&mut self) -> Result<()> {
+        let all = f64::from(self.bindings);
+        let operator = self.stage.operator();
+        let synced = async || {
+            let count = operator.metric("konverge_push_bindings", "reason=\"Synced\"").await.ok()?;
+            (count >= all).then_some(())
+        };
+        eventually(LIMIT, synced).await.context("not all Secrets come to Vault")
+    }
+
+    /// A metric of the operator.
+    pub(crate) async fn metric(&mut self, name: &str) -> Result<f64> {
+        self.stage.operator().metric(name, "").await
+    }
+
+    /// The newest version of each annotated Secret.
+    pub(crate) async fn versions(&self) -> Result<Vec<VersionState>> {
+        let all = stream::iter(0..self.bindings).map(async |number| {
+            let path = self.path(&name(number));
+            let held = self.vault.read(&path).await?;
+            Ok::<_, anyhow::Error>(held.with_context(|| format!("{path} is not in Vault"))?.version)
+        });
+        all.buffer_unordered(CONCURRENCY).try_collect().await
+    }
+
+    /// What the loop does for one Secret: read, write if it is as it was read, note the owner. Gives the version.
+    pub(crate) async fn write_bare(&self, name: &str, value: &str, mark: bool) -> Result<VersionState> {
+        let location = Vault::location(&self.path(name))?;
+        let vault = self.vault.client();
+        let found = vault.read(&location).await?;
+        let content: Content = [(KEY.to_owned(), SecretValue::from(value.to_owned()))].into_iter().collect();
+        let version = vault.write(&location, &content, found.expected()).await?;
+        if mark {
+            let text = |part: &str| format!("{part} of the loop");
+            let (prefix, name) = ("bench".to_owned(), name.to_owned());
+            let owner = Owner { prefix, name, uid: text("uid"), instance: text("instance") };
+            vault.annotate(&location, &owner.mark()?).await?;
+        }
+        version.context("an engine of version 2 has versions")
+    }
+
+    /// Waits until an annotated Secret's value is in Vault; gives when Vault wrote it.
+    pub(crate) async fn arrived(&self, name: &str, value: &str) -> Result<Timestamp> {
+        let path = self.path(name);
+        let holds = async || {
+            let held = self.vault.read(&path).await.ok()??;
+            (held.fields.get(KEY).map(String::as_str) == Some(value)).then_some(held.version)
+        };
+        let version = eventually(LIMIT, holds).await.with_context(|| format!("{path} does not get {value}"))?;
+        written(&version)
+    }
+}
+
+/// The name of an annotated Secret.
+pub(crate) fn name(number: u16) -> String {
+    format!("bound-{number}")
+}
+
+/// When Vault wrote a version, by the clock of this machine.
+pub(crate) fn written(version: &VersionState) -> Result<Timestamp> {
+    version.created.parse().with_context(|| format!("Vault wrote at {:?}", version.created))
+}
