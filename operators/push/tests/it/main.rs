@@ -5,8 +5,8 @@
 mod bad_input;
 mod clearing;
 mod deploy;
-mod documented;
 mod docs;
+mod documented;
 mod following;
 mod outages;
 mod owning;
