@@ -1,0 +1,12 @@
+//! The program as it is shipped, under the role that is shipped, between a real API server and a real Vault.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod crashing;
+mod leading;
+mod life;
+mod memory;
+mod shipped;
+mod stage;
+mod uninstalling;
+mod vault_crashing;

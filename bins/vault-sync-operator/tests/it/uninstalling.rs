@@ -1,0 +1,40 @@
+//! `drain` before an uninstall (W8, X9).
+
+use std::time::Duration;
+
+use konverge_testkit::Process;
+
+use crate::stage::{Stage, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drained_objects_can_be_deleted_without_the_operator_and_vault_stays() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("drain").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let (whole, app) = (view.path("whole"), view.path("app/db"));
+    let mut operator = stage.start(&namespace, |spec| spec).await;
+    view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
+    view.deployment("app", "db", &view.path("app")).await.unwrap();
+    until("both are in step", async || {
+        Ok(view.is_synced("Secret", "db", &[&whole]).await? && view.is_synced("Deployment", "app", &[&app]).await?)
+    })
+    .await;
+    operator.process.terminate(Duration::from_secs(20)).await.unwrap();
+    // One is stuck in its deletion already, as after an operator was taken away.
+    view.delete("Secret", "db").await.unwrap();
+    assert!(!view.is_gone("Secret", "db").await.unwrap());
+    // Neither Vault nor a port is needed for it.
+    let (spec, ..) = stage.operator(stage.kubeconfig(), &namespace, "http://127.0.0.1:1");
+    let mut drain = Process::start(stage.plane.run_directory(), spec.arg("drain")).unwrap();
+    let status = drain.ended(Duration::from_secs(20)).await.unwrap();
+    assert!(status.success(), "{}", drain.logged());
+    assert!(view.is_gone("Secret", "db").await.unwrap());
+    let left = view.api("Deployment").get_metadata("app").await.unwrap().metadata;
+    assert_eq!(left.finalizers, None);
+    assert!(!left.annotations.unwrap().contains_key("vault-sync.io/status"));
+    view.delete("Deployment", "app").await.unwrap();
+    assert!(view.is_gone("Deployment", "app").await.unwrap());
+    for path in [&whole, &app] {
+        assert!(view.holds(path, "n", "1").await.unwrap(), "{path}");
+    }
+}
