@@ -270,18 +270,17 @@ async fn a_copy_with_the_record_of_another_object_owns_nothing_of_it() {
 
 #[tokio::test]
 async fn what_is_kept_is_left_to_its_owner_by_who_never_had_it() {
-    let world = World::new().await;
-    let path = world.path("shared");
-    world.secret("db", &[("from", "one")], json!({ "vault-sync.io/path": path })).await;
-    let one = world.operator(&["--instance", "one"]).await;
-    world.says(Kind::Secret, "db", "Synced").await;
-    one.stop().await;
-    let marks = world.marks(&path).await;
-    let _two = world.operator(&["--instance", "two"]).await;
+    let (theirs, ours) = (World::new().await, World::new().await);
+    let path = theirs.path("shared");
+    let _operators = (theirs.operator(&[]).await, ours.operator(&[]).await);
+    theirs.secret("db", &[("from", "them")], json!({ "vault-sync.io/path": path })).await;
+    theirs.says(Kind::Secret, "db", "Synced").await;
+    let marks = theirs.marks(&path).await;
     let annotations = json!({ "vault-sync.io/path": path, "vault-sync.io/preserve-on-delete": "true" });
-    world.secret("other", &[("from", "two")], annotations).await;
-    world.says(Kind::Secret, "other", "OwnedByAnother").await;
-    world.delete(Kind::Secret, "other").await;
-    world.gone(Kind::Secret, "other").await;
-    assert_eq!(world.marks(&path).await, marks);
+    ours.secret("db", &[("from", "us")], annotations).await;
+    ours.says(Kind::Secret, "db", "OwnedByAnother").await;
+    ours.delete(Kind::Secret, "db").await;
+    ours.gone(Kind::Secret, "db").await;
+    assert_eq!(theirs.marks(&path).await, marks);
+    theirs.holds(&path, &[("from", "them")]).await;
 }

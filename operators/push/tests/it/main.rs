@@ -5,6 +5,7 @@
 mod bad_input;
 mod clearing;
 mod deploy;
+mod documented;
 mod following;
 mod outages;
 mod owning;
