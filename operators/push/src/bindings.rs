@@ -149,12 +149,15 @@ impl Binding {
         self.asking = shown.asking;
         self.deleting = shown.deleting;
         self.finalizer = shown.finalizer;
-        self.version = shown.version;
+        // What was written since has a newer version, which its answer told.
+        if self.texts.len() == 1 {
+            self.version = shown.version;
+        }
         changed
     }
 
-    /// The record was written; this is how a watch will show it.
-    pub fn recorded(&mut self, record: Record, version: String) {
+    /// The record is about to be written: a watch may show it before the answer comes.
+    pub fn expect(&mut self, record: &Record) {
         let text = Some(record.text());
         if self.texts.back() != Some(&text) {
             self.texts.push_back(text);
@@ -162,6 +165,18 @@ impl Binding {
         if self.texts.len() > UNSEEN_TEXTS {
             self.texts.pop_front();
         }
+    }
+
+    /// The record was not written after all.
+    pub fn expect_no_more(&mut self, record: &Record) {
+        if self.texts.len() > 1 && self.bears(record) {
+            self.texts.pop_back();
+        }
+    }
+
+    /// The record was written; this is how a watch will show it.
+    pub fn recorded(&mut self, record: Record, version: String) {
+        self.expect(&record);
         self.record = Some(record);
         self.version = version;
     }

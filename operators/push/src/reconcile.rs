@@ -256,7 +256,11 @@ impl Pusher {
 
     /// Writes the record on the object. The binding as it is then; nothing if the object is gone.
     async fn note(&self, key: &ObjectRef, binding: &Binding, record: &Record) -> Result<Option<Binding>, PushError> {
-        let Some(version) = self.ledger.write(key, binding, record).await? else { return Ok(None) };
+        self.bindings.settle(key, binding, |now| now.expect(record));
+        let written = self.ledger.write(key, binding, record).await.inspect_err(|_| {
+            self.bindings.settle(key, binding, |now| now.expect_no_more(record));
+        });
+        let Some(version) = written? else { return Ok(None) };
         if key.kind == Kind::Secret {
             let secret = SecretRef { namespace: key.namespace.clone(), name: key.name.clone() };
             self.bindings.renamed_version(&secret, &binding.version, &version);

@@ -139,9 +139,9 @@ async fn live(stage: &'static Stage, fault: Option<(Fault, usize)>) -> Result<En
         }
     }
     process.lock().unwrap().kill();
-    let state = vault_state(&stage.server, &view).await?;
+    let left = vault_state(&stage.server, &view).await?;
     let befallen = fault.is_none() || proxy.befallen.load(Ordering::SeqCst);
-    Ok(Ended { state, writes: proxy.writes.load(Ordering::SeqCst), befallen })
+    Ok(Ended { state: left, writes: proxy.writes.load(Ordering::SeqCst), befallen })
 }
 
 #[tokio::test(flavor = "multi_thread")]

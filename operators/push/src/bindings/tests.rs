@@ -84,6 +84,36 @@ fn a_watch_that_is_behind_our_own_writes_takes_nothing_back() {
 }
 
 #[test]
+fn records_that_a_watch_shows_late_or_before_their_answer_are_ours() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    let before = bindings.get(&key("a")).unwrap();
+    let record = |state: &str| {
+        let mut record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
+        record.say(state, None, Timestamp::UNIX_EPOCH);
+        record
+    };
+    let show = |version: &str, state: &str| {
+        let record = Some(record(state).text());
+        bindings.show(Shown { version: version.to_owned(), record, ..shown("a", &["db"]) })
+    };
+    bindings.settle(&key("a"), &before, |binding| binding.expect(&record("one")));
+    assert!(!show("2", "one"), "before the answer");
+    bindings.settle(&key("a"), &before, |binding| binding.recorded(record("one"), "2".to_owned()));
+    bindings.settle(&key("a"), &before, |binding| binding.recorded(record("two"), "3".to_owned()));
+    assert!(!show("2", "one"), "late");
+    assert_eq!(bindings.get(&key("a")).unwrap().version, "3", "the newer one is known");
+    assert!(!show("3", "two"));
+    assert!(!show("4", "two"));
+    assert_eq!(bindings.get(&key("a")).unwrap().version, "4");
+    bindings.settle(&key("a"), &before, |binding| {
+        binding.expect(&record("three"));
+        binding.expect_no_more(&record("three"));
+    });
+    assert!(!bindings.get(&key("a")).unwrap().bears(&record("three")), "it was not written");
+}
+
+#[test]
 fn w2_a_secret_wakes_whoever_uses_it() {
     let bindings = Bindings::default();
     bindings.show(shown("a", &["db"]));
