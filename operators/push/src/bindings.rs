@@ -83,6 +83,8 @@ pub struct Binding {
     pub failures: u32,
     /// When a Secret of its changed, if that is not in Vault yet.
     pub changed: Option<Instant>,
+    /// The resource version that was seen last.
+    shown: String,
     /// The text of the record that was seen last, then those that were written since; anything else is somebody else's.
     texts: VecDeque<Option<String>>,
 }
@@ -112,7 +114,8 @@ impl Binding {
             deleting: shown.deleting,
             finalizer: shown.finalizer,
             record,
-            version: shown.version,
+            version: shown.version.clone(),
+            shown: shown.version,
             verified: None,
             said: Vec::new(),
             failures: 0,
@@ -149,10 +152,8 @@ impl Binding {
         self.asking = shown.asking;
         self.deleting = shown.deleting;
         self.finalizer = shown.finalizer;
-        // What was written since has a newer version, which its answer told.
-        if self.texts.len() == 1 {
-            self.version = shown.version;
-        }
+        self.shown = shown.version;
+        self.settle_version();
         changed
     }
 
@@ -172,13 +173,22 @@ impl Binding {
         if self.texts.len() > 1 && self.bears(record) {
             self.texts.pop_back();
         }
+        self.settle_version();
     }
 
-    /// The record was written; this is how a watch will show it.
+    /// What was written and not seen yet has a newer version than what is shown, which its answer tells.
+    fn settle_version(&mut self) {
+        if self.texts.len() == 1 {
+            self.version.clone_from(&self.shown);
+        }
+    }
+
+    /// The expected record was written. If it was seen meanwhile, what was seen after it is newer than this answer.
     pub fn recorded(&mut self, record: Record, version: String) {
-        self.expect(&record);
+        if self.texts.len() > 1 && self.bears(&record) {
+            self.version = version;
+        }
         self.record = Some(record);
-        self.version = version;
     }
 
     /// Whether the object bears the record, as far as that is known.
@@ -311,6 +321,13 @@ impl Bindings {
             && now.uid == before.uid
             && now.asking == before.asking
         {
+            note(now);
+        }
+    }
+
+    /// Notes down what happened to the object itself, whatever it asks for by now; nothing of another one.
+    pub fn on_object(&self, key: &ObjectRef, uid: &str, note: impl FnOnce(&mut Binding)) {
+        if let Some(now) = self.lock().bindings.get_mut(key).filter(|now| now.uid == uid) {
             note(now);
         }
     }

@@ -256,9 +256,9 @@ impl Pusher {
 
     /// Writes the record on the object. The binding as it is then; nothing if the object is gone.
     async fn note(&self, key: &ObjectRef, binding: &Binding, record: &Record) -> Result<Option<Binding>, PushError> {
-        self.bindings.settle(key, binding, |now| now.expect(record));
+        self.bindings.on_object(key, &binding.uid, |now| now.expect(record));
         let written = self.ledger.write(key, binding, record).await.inspect_err(|_| {
-            self.bindings.settle(key, binding, |now| now.expect_no_more(record));
+            self.bindings.on_object(key, &binding.uid, |now| now.expect_no_more(record));
         });
         let Some(version) = written? else { return Ok(None) };
         if key.kind == Kind::Secret {
@@ -269,8 +269,9 @@ impl Pusher {
             binding.finalizer |= record.needs_finalizer();
             binding.recorded(record.clone(), version.clone());
         };
-        self.bindings.settle(key, binding, note);
+        self.bindings.on_object(key, &binding.uid, note);
         let mut written = binding.clone();
+        written.expect(record);
         note(&mut written);
         Ok(Some(written))
     }

@@ -37,6 +37,12 @@ fn verified(sources: &[(&str, Option<&str>)]) -> Verified {
     }
 }
 
+/// A write that was answered at once.
+fn write(binding: &mut Binding, record: Record, version: String) {
+    binding.expect(&record);
+    binding.recorded(record, version);
+}
+
 #[test]
 fn only_what_concerns_us_is_work() {
     let bindings = Bindings::default();
@@ -53,7 +59,7 @@ fn the_echo_of_our_own_record_is_no_work_and_somebody_elses_edit_is() {
     bindings.show(shown("a", &["db"]));
     let before = bindings.get(&key("a")).unwrap();
     let mut record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
-    bindings.settle(&key("a"), &before, |binding| binding.recorded(record.clone(), "2".to_owned()));
+    bindings.settle(&key("a"), &before, |binding| write(binding, record.clone(), "2".to_owned()));
     let echo = Shown { version: "2".to_owned(), record: Some(record.text()), ..shown("a", &["db"]) };
     assert!(!bindings.show(echo.clone()));
     assert!(!bindings.show(Shown { version: "3".to_owned(), ..echo }), "a change of something else");
@@ -72,7 +78,7 @@ fn a_watch_that_is_behind_our_own_writes_takes_nothing_back() {
     let mut second = first.clone();
     second.say(SYNCED, None, Timestamp::UNIX_EPOCH);
     for record in [&first, &second] {
-        bindings.settle(&key("a"), &before, |binding| binding.recorded(record.clone(), "2".to_owned()));
+        bindings.settle(&key("a"), &before, |binding| write(binding, record.clone(), "2".to_owned()));
     }
     for record in [&first, &second] {
         assert!(!bindings.show(Shown { record: Some(record.text()), ..shown("a", &["db"]) }));
@@ -100,7 +106,7 @@ fn records_that_a_watch_shows_late_or_before_their_answer_are_ours() {
     bindings.settle(&key("a"), &before, |binding| binding.expect(&record("one")));
     assert!(!show("2", "one"), "before the answer");
     bindings.settle(&key("a"), &before, |binding| binding.recorded(record("one"), "2".to_owned()));
-    bindings.settle(&key("a"), &before, |binding| binding.recorded(record("two"), "3".to_owned()));
+    bindings.settle(&key("a"), &before, |binding| write(binding, record("two"), "3".to_owned()));
     assert!(!show("2", "one"), "late");
     assert_eq!(bindings.get(&key("a")).unwrap().version, "3", "the newer one is known");
     assert!(!show("3", "two"));
@@ -108,8 +114,16 @@ fn records_that_a_watch_shows_late_or_before_their_answer_are_ours() {
     assert_eq!(bindings.get(&key("a")).unwrap().version, "4");
     bindings.settle(&key("a"), &before, |binding| {
         binding.expect(&record("three"));
-        binding.expect_no_more(&record("three"));
     });
+    assert!(!show("5", "two"), "somebody changed something else");
+    bindings.on_object(&key("a"), "uid-a", |binding| binding.expect_no_more(&record("three")));
+    assert_eq!(bindings.get(&key("a")).unwrap().version, "5", "what the next write has to name");
+    bindings.settle(&key("a"), &before, |binding| binding.expect(&record("four")));
+    assert!(!show("6", "four"));
+    assert!(bindings.show(Shown { version: "7".to_owned(), ..shown("a", &["db"]) }), "taken away again");
+    bindings.settle(&key("a"), &before, |binding| binding.recorded(record("four"), "6".to_owned()));
+    let now = bindings.get(&key("a")).unwrap();
+    assert!(!now.bears(&record("four")) && now.version == "7", "an answer that is late changes nothing of that");
     assert!(!bindings.get(&key("a")).unwrap().bears(&record("three")), "it was not written");
 }
 
