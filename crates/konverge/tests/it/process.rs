@@ -19,7 +19,7 @@ use konverge_testkit::{eventually, free_port, http_get};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::stage::{LIMIT, Place, Probe, Prober, control_plane};
+use crate::stage::{LIMIT, Place, Probe, Prober, control_plane, own_control_plane};
 
 const MODE: &str = "KONVERGE_TEST_MODE";
 const ARGUMENTS: &str = "KONVERGE_TEST_ARGUMENTS";
@@ -198,7 +198,9 @@ fn ports(process: u32) -> BTreeSet<u16> {
 /// A controller, a source that wakes it from outside, webhooks and a lease: one port beside that of the webhooks, and one signal ends it all.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_27_one_port_beside_that_of_the_webhooks_and_one_signal_handler_for_all() {
-    let (place, cluster) = (Place::new().await, control_plane().await);
+    // The webhooks outlive the program, and every Probe of the cluster would be sent to them.
+    let cluster = own_control_plane().await;
+    let place = Place::on(&cluster).await;
     let kubeconfig = cluster.kubeconfig().display().to_string();
     let [health, webhooks] = [free_port().unwrap(), free_port().unwrap()];
     let (address, webhook_address) = (format!("127.0.0.1:{health}"), format!("127.0.0.1:{webhooks}"));

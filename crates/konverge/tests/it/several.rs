@@ -42,8 +42,8 @@ async fn row_28_two_controllers_share_a_client_caches_a_port_and_a_lease() {
     assert!(of_second.reach("one", 2).await[1].reasons.contains(&"watched"));
 
     // One port tells of both.
-    let ready = running.get("/readyz?verbose").await;
-    let metrics = running.get("/metrics").await;
+    let (_, ready) = running.get("/readyz?verbose").await;
+    let (_, metrics) = running.get("/metrics").await;
     for part in ["probes", "echos"] {
         assert!(ready.contains(&format!("[+]cache {part} ok")), "{ready}");
         assert!(metrics.contains(&format!("controller_runtime_max_concurrent_reconciles{{controller=\"{part}\"}}")));

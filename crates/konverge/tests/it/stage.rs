@@ -41,16 +41,17 @@ pub(crate) struct EchoSpec {
 /// One control plane for all tests of this binary; it ends with the process.
 pub(crate) async fn control_plane() -> &'static ControlPlane {
     static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
-    CONTROL_PLANE
-        .get_or_init(|| async {
-            let plane = ControlPlane::start(konverge_testkit::Options::ours()).await.unwrap();
-            let mut files = konverge::generate::Files::default();
-            let crds = [<Probe as kube::CustomResourceExt>::crd(), <Echo as kube::CustomResourceExt>::crd()];
-            files.objects("crds.yaml", &crds).unwrap();
-            plane.apply(&files.manifest()).await.unwrap();
-            plane
-        })
-        .await
+    CONTROL_PLANE.get_or_init(own_control_plane).await
+}
+
+/// One for a test that changes what concerns all namespaces.
+pub(crate) async fn own_control_plane() -> ControlPlane {
+    let plane = ControlPlane::start(konverge_testkit::Options::ours()).await.unwrap();
+    let mut files = konverge::generate::Files::default();
+    let crds = [<Probe as kube::CustomResourceExt>::crd(), <Echo as kube::CustomResourceExt>::crd()];
+    files.objects("crds.yaml", &crds).unwrap();
+    plane.apply(&files.manifest()).await.unwrap();
+    plane
 }
 
 /// A namespace of a test, and who may do everything there.
@@ -61,7 +62,10 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) async fn new() -> Self {
-        let plane = control_plane().await;
+        Self::on(control_plane().await).await
+    }
+
+    pub(crate) async fn on(plane: &ControlPlane) -> Self {
         let (client, namespace) = (plane.admin_client().await.unwrap(), plane.namespace("konverge").await.unwrap());
         Self { client, namespace }
     }
@@ -171,9 +175,9 @@ impl Running {
         assert!(lacks.await.is_ok(), "{}", self.checks.ready().text);
     }
 
-    /// What it answers at a path.
-    pub(crate) async fn get(&self, path: &str) -> String {
-        http_get(&self.address.to_string(), path).await.unwrap().1
+    /// Status code and body of what it answers at a path.
+    pub(crate) async fn get(&self, path: &str) -> (u16, String) {
+        http_get(&self.address.to_string(), path).await.unwrap()
     }
 
     /// Waits until it ends by itself.
