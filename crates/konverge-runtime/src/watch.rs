@@ -180,8 +180,6 @@ struct Progress<Begin, S> {
     is_listing: bool,
     events: S,
     failures: u32,
-    /// When the last list was complete; what fails long after that fails for the first time.
-    listed: Option<Instant>,
 }
 
 impl<Begin: Fn(InitialList) -> S, S> Progress<Begin, S> {
@@ -211,55 +209,44 @@ where
     S: Stream<Item = Result<Event<T>, watcher::Error>> + Send + Unpin,
 {
     let events = begin(list);
-    stream::unfold(
-        Progress { begin, list, is_listing: false, events, failures: 0, listed: None },
-        move |mut progress| {
-            let (health, kind) = (health.clone(), kind.clone());
-            async move {
-                loop {
-                    match progress.events.next().await {
-                        // One that does not know what a streamed list is never ends it.
-                        Some(Ok(Event::Init)) if progress.is_listing && progress.list.is_streamed() => {
-                            progress.fall_back(&kind);
-                        }
-                        Some(Ok(event)) => {
-                            // The beginning of a list is no success yet.
-                            if !matches!(event, Event::Init) {
-                                health.succeeded(matches!(event, Event::InitDone));
-                            }
-                            match event {
-                                // A list that is followed by a failed watch each time must not be asked for at the pace of a first failure.
-                                Event::InitDone => progress.listed = Some(Instant::now()),
-                                Event::Apply(_) | Event::Delete(_) => progress.failures = 0,
-                                Event::Init | Event::InitApply(_) => {}
-                            }
-                            progress.is_listing = match event {
-                                Event::Init => true,
-                                Event::InitDone => false,
-                                _ => progress.is_listing,
-                            };
-                            return Some((event, progress));
-                        }
-                        Some(Err(error)) if progress.list.is_refused_by(&error) => progress.fall_back(&kind),
-                        Some(Err(error)) => {
-                            if progress.listed.take().is_some_and(|listed| listed.elapsed() >= backoff.cap) {
-                                progress.failures = 0;
-                            }
-                            progress.failures = progress.failures.saturating_add(1);
-                            let pause = backoff.delay(progress.failures, rand::random());
-                            tracing::warn!(kind, error = &error as &dyn std::error::Error, retry_after = ?pause, "watch failed");
-                            if needs_new_list(&error) {
-                                progress.begin_anew();
-                            }
-                            health.failed(error.to_string());
-                            tokio::time::sleep(pause).await;
-                        }
-                        None => progress.begin_anew(),
+    stream::unfold(Progress { begin, list, is_listing: false, events, failures: 0 }, move |mut progress| {
+        let (health, kind) = (health.clone(), kind.clone());
+        async move {
+            loop {
+                match progress.events.next().await {
+                    // One that does not know what a streamed list is never ends it.
+                    Some(Ok(Event::Init)) if progress.is_listing && progress.list.is_streamed() => {
+                        progress.fall_back(&kind);
                     }
+                    Some(Ok(event)) => {
+                        // The beginning of a list is no success yet.
+                        if !matches!(event, Event::Init) {
+                            progress.failures = 0;
+                            health.succeeded(matches!(event, Event::InitDone));
+                        }
+                        progress.is_listing = match event {
+                            Event::Init => true,
+                            Event::InitDone => false,
+                            _ => progress.is_listing,
+                        };
+                        return Some((event, progress));
+                    }
+                    Some(Err(error)) if progress.list.is_refused_by(&error) => progress.fall_back(&kind),
+                    Some(Err(error)) => {
+                        progress.failures = progress.failures.saturating_add(1);
+                        let pause = backoff.delay(progress.failures, rand::random());
+                        tracing::warn!(kind, error = &error as &dyn std::error::Error, retry_after = ?pause, "watch failed");
+                        if needs_new_list(&error) {
+                            progress.begin_anew();
+                        }
+                        health.failed(error.to_string());
+                        tokio::time::sleep(pause).await;
+                    }
+                    None => progress.begin_anew(),
                 }
             }
-        },
-    )
+        }
+    })
 }
 
 /// The watcher of kube asks again for the same version after HTTP 410 at the opening of a watch, which is in vain.

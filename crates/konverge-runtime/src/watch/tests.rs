@@ -53,24 +53,6 @@ async fn row_05_errors_are_waited_out_and_410_at_opening_begins_anew() {
     assert!(health.failing_for().is_none());
 }
 
-/// A list that succeeds is no reason to ask for the next one soon, if the watch behind it fails each time.
-#[tokio::test(start_paused = true)]
-async fn lists_whose_watches_never_open_are_asked_for_at_growing_pauses() {
-    let beginnings = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&beginnings);
-    let begin = move |_| {
-        count.fetch_add(1, Ordering::SeqCst);
-        let refused = watcher::Error::WatchStartFailed(api_error(410));
-        stream::iter([Ok(Event::Init), Ok(Event::InitApply(1)), Ok(Event::InitDone), Err(refused)]).boxed()
-    };
-    let backoff = WatchOptions::default().backoff;
-    let events = never_ending(begin, InitialList::default(), backoff, WatchHealth::default(), "Test".to_owned());
-    let five_minutes = tokio::time::timeout(Duration::from_mins(5), events.for_each(|_| async {}));
-    assert!(five_minutes.await.is_err(), "it never ends");
-    let lists = beginnings.load(Ordering::SeqCst);
-    assert!((5..=60).contains(&lists), "{lists} lists in five minutes");
-}
-
 #[tokio::test]
 async fn a_list_that_fails_says_why_it_is_not_ready() {
     let (events, health, _) = watch(vec![vec![|| Err(watcher::Error::InitialListFailed(api_error(403)))]]);
