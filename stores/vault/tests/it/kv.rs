@@ -210,13 +210,13 @@ async fn large_odd_and_binary_values() {
     many.insert("keystore", konverge_core::SecretValue::new(vec![0xfe, 0xed, 0xfe]));
     let refused = vault.write(&location, &many, Expected::Version(1)).await.err().unwrap().to_string();
     assert!(refused.contains("keystore") && refused.contains("base64"), "{refused}");
-    // More than Vault takes in one request, and in one string: of that it says that the fault is its own.
+    // More than Vault takes in one request, and in one string: of that it says that the fault is its own, which it is not.
     let large_values = (0..40).map(|number| (format!("key-{number}"), secret(&"x".repeat(1_000_000)))).collect();
     let error = vault.write(&location, &large_values, Expected::Version(1)).await.err().unwrap();
-    assert!(matches!(error, VaultError::Rejected { status: 413, .. }), "{error}");
+    assert!(matches!(error, VaultError::TooLarge { status: 413, .. }), "{error}");
     let too_large = content(&[("a", &"x".repeat(4_000_000))]);
     let error = vault.write(&location, &too_large, Expected::Version(1)).await.err().unwrap();
-    let VaultError::Unavailable { status: 500, cause, .. } = &error else { panic!("{error}") };
+    let VaultError::TooLarge { status: 500, cause, .. } = &error else { panic!("{error}") };
     assert!(cause.contains("exceeds allowed length") && error.to_string().len() < 1_000, "{error}");
     assert_eq!(live(&vault, &location).await.version.unwrap().number, 1);
 }
