@@ -191,6 +191,13 @@ impl Binding {
         self.record = Some(record);
     }
 
+    /// When it was last found in step, unless it could not be brought there since, or its record is not on it: somebody may have taken
+    /// that away while the run was under way that noted the moment down.
+    pub fn in_step(&self) -> Option<&Verified> {
+        let is_recorded = self.record.as_ref().is_some_and(|record| self.bears(record));
+        self.verified.as_ref().filter(|_| self.failures == 0 && is_recorded)
+    }
+
     /// Whether the object bears the record, as far as that is known.
     pub fn bears(&self, record: &Record) -> bool {
         self.texts.back().is_some_and(|text| text.as_deref() == Some(&*record.text()))

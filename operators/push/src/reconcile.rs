@@ -171,10 +171,8 @@ impl Pusher {
             return Ok(Action::Done);
         }
         let due = is_due(push, binding);
-        let current = binding.verified.as_ref().filter(|verified| {
-            binding.failures == 0
-                && verified.sync_now == push.asked.sync_now
-                && self.bindings.are_current(&key.namespace, &verified.sources)
+        let current = binding.in_step().filter(|verified| {
+            verified.sync_now == push.asked.sync_now && self.bindings.are_current(&key.namespace, &verified.sources)
         });
         if let Some(verified) = current
             && (!due || self.is_still_there(key, binding, verified).await?)

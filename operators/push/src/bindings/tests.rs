@@ -128,6 +128,20 @@ fn records_that_a_watch_shows_late_or_before_their_answer_are_ours() {
 }
 
 #[test]
+fn a_record_that_is_taken_away_during_a_run_is_missed_after_it() {
+    let bindings = Bindings::default();
+    let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
+    bindings.show(Shown { record: Some(record.text()), ..shown("a", &["db"]) });
+    let before = bindings.get(&key("a")).unwrap();
+    bindings.settle(&key("a"), &before, |binding| binding.verified = Some(verified(&[])));
+    assert!(bindings.get(&key("a")).unwrap().in_step().is_some());
+    assert!(bindings.show(shown("a", &["db"])), "taken away");
+    // A run that began before that ends.
+    bindings.settle(&key("a"), &before, |binding| binding.verified = Some(verified(&[])));
+    assert!(bindings.get(&key("a")).unwrap().in_step().is_none());
+}
+
+#[test]
 fn w2_a_secret_wakes_whoever_uses_it() {
     let bindings = Bindings::default();
     bindings.show(shown("a", &["db"]));
