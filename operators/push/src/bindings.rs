@@ -83,6 +83,8 @@ pub struct Binding {
     pub failures: u32,
     /// When a Secret of its changed, if that is not in Vault yet.
     pub changed: Option<Instant>,
+    /// How often somebody else changed the record.
+    edits: u64,
     /// The resource version that was seen last.
     shown: String,
     /// The text of the record that was seen last, then those that were written since; anything else is somebody else's.
@@ -120,6 +122,7 @@ impl Binding {
             said: Vec::new(),
             failures: 0,
             changed: None,
+            edits: 0,
             texts: VecDeque::from([shown.record]),
         }
     }
@@ -144,6 +147,7 @@ impl Binding {
                 self.record = Some(record.with_intended(self.record.take()));
             }
             self.verified = None;
+            self.edits += 1;
         }
         match seen {
             Some(seen) => drop(self.texts.drain(..seen)),
@@ -191,11 +195,22 @@ impl Binding {
         self.record = Some(record);
     }
 
-    /// When it was last found in step, unless it could not be brought there since, or its record is not on it: somebody may have taken
-    /// that away while the run was under way that noted the moment down.
-    pub fn in_step(&self) -> Option<&Verified> {
-        let is_recorded = self.record.as_ref().is_some_and(|record| self.bears(record));
-        self.verified.as_ref().filter(|_| self.failures == 0 && is_recorded)
+    /// Notes down that all was in step, as a run found that began with this binding. Not if somebody else has changed the record since: that
+    /// wants a run of its own.
+    pub fn verify(&mut self, begun: &Self, verified: Option<Verified>) {
+        self.verified = verified.filter(|_| self.edits == begun.edits);
+    }
+
+    /// What is to be recorded on the object, as the same run made it. The object bears it when it is [noted](Self::unrecorded).
+    pub fn intend(&mut self, begun: &Self, record: Record) {
+        if self.edits == begun.edits {
+            self.record = Some(record);
+        }
+    }
+
+    /// The record, if the object does not bear it.
+    pub fn unrecorded(&self) -> Option<&Record> {
+        self.record.as_ref().filter(|record| !self.bears(record))
     }
 
     /// Whether the object bears the record, as far as that is known.
@@ -278,6 +293,11 @@ impl Bindings {
         if inner.users.contains_key(secret) {
             inner.versions.entry(secret.clone()).or_insert_with(|| version.map(str::to_owned));
         }
+    }
+
+    /// The version in which a used Secret is there, as far as that was seen.
+    pub fn version(&self, secret: &SecretRef) -> Option<String> {
+        self.lock().versions.get(secret).cloned().flatten()
     }
 
     /// Whether any object uses the Secret.

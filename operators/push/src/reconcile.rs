@@ -171,17 +171,22 @@ impl Pusher {
             return Ok(Action::Done);
         }
         let due = is_due(push, binding);
-        let current = binding.in_step().filter(|verified| {
-            verified.sync_now == push.asked.sync_now && self.bindings.are_current(&key.namespace, &verified.sources)
+        let current = binding.verified.as_ref().filter(|verified| {
+            binding.failures == 0
+                && verified.sync_now == push.asked.sync_now
+                && self.bindings.are_current(&key.namespace, &verified.sources)
         });
         if let Some(verified) = current
             && (!due || self.is_still_there(key, binding, verified).await?)
         {
+            if let Some(record) = binding.unrecorded() {
+                self.note(key, binding, record).await?;
+            }
             return Ok(next_look(push, verified.looked));
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         let outcome = self.bring_in_step(key, binding, push, due).await;
-        self.metrics.attempted(key, outcome.is_ok(), begun.elapsed());
+        self.metrics.attempted(key, outcome.is_ok(), started.elapsed());
         outcome
     }
 
@@ -200,7 +205,7 @@ impl Pusher {
         let Some((record, binding)) = self.intend(key, binding, push, &prepared).await? else {
             return Ok(Action::Done);
         };
-        let sources = sources::read(&self.client, &key.namespace, &push.wanted.names()).await?;
+        let sources = sources::read(&self.client, &self.bindings, &key.namespace, &push.wanted.names()).await?;
         self.note_read(key, &sources);
         let owner = self.store.owner(key, &binding.uid);
         let run = Run { key, binding: &binding, push, prepared: &prepared, owner, look };
@@ -212,15 +217,20 @@ impl Pusher {
             looked: Instant::now(),
         });
         let looked = verified.as_ref().map(|verified| verified.looked);
+        let begun = &binding;
         let failures = if done.refused.is_some() { binding.failures.saturating_add(1) } else { 0 };
         self.bindings.settle(key, &binding, |now| {
             now.failures = failures;
-            now.verified = verified;
+            now.verify(begun, verified);
             if let Some(changed) = now.changed.take().filter(|_| done.wrote) {
                 self.metrics.propagated(changed.elapsed());
             }
         });
-        self.conclude(key, &binding, Some(done.record), done.messages).await?;
+        if looked.is_some() {
+            self.conclude_in_step(key, &binding, done.record, done.messages);
+        } else {
+            self.conclude(key, &binding, Some(done.record), done.messages).await?;
+        }
         Ok(match (done.refused, looked) {
             (Some(error), _) => Action::After(pause(error.class(), failures)),
             (None, Some(looked)) => next_look(push, looked),

@@ -28,6 +28,8 @@ pub const OBJECT: &str = "object";
 pub const SECRET: &str = "secret";
 /// A path that it wants has become free.
 pub const WAITED: &str = "path-released";
+/// It is in step, and does not say so yet.
+pub const RECORD: &str = "record";
 /// Vault serves again.
 pub const RECOVERED: &str = "vault-recovered";
 

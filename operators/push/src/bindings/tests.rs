@@ -133,12 +133,25 @@ fn a_record_that_is_taken_away_during_a_run_is_missed_after_it() {
     let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
     bindings.show(Shown { record: Some(record.text()), ..shown("a", &["db"]) });
     let before = bindings.get(&key("a")).unwrap();
-    bindings.settle(&key("a"), &before, |binding| binding.verified = Some(verified(&[])));
-    assert!(bindings.get(&key("a")).unwrap().in_step().is_some());
+    let ends = || {
+        bindings.settle(&key("a"), &before, |binding| binding.verify(&before, Some(verified(&[]))));
+        bindings.get(&key("a")).unwrap()
+    };
+    assert!(ends().verified.is_some() && ends().unrecorded().is_none());
     assert!(bindings.show(shown("a", &["db"])), "taken away");
-    // A run that began before that ends.
-    bindings.settle(&key("a"), &before, |binding| binding.verified = Some(verified(&[])));
-    assert!(bindings.get(&key("a")).unwrap().in_step().is_none());
+    assert!(ends().verified.is_none() && ends().unrecorded() == Some(&record), "the run began before that");
+}
+
+#[test]
+fn what_a_run_has_done_is_not_recorded_until_it_is_written() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    let before = bindings.get(&key("a")).unwrap();
+    let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
+    bindings.settle(&key("a"), &before, |binding| binding.intend(&before, record.clone()));
+    assert_eq!(bindings.get(&key("a")).unwrap().unrecorded(), Some(&record));
+    bindings.settle(&key("a"), &before, |binding| write(binding, record.clone(), "2".to_owned()));
+    assert_eq!(bindings.get(&key("a")).unwrap().unrecorded(), None);
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl Pusher {
     /// What a write that was begun would have made.
     async fn would_have_made(&self, key: &ObjectRef, push: &Push) -> Result<BTreeMap<String, Content>, PushError> {
         let Some(prepared) = self.prepare(key, push, &mut Vec::new()).await? else { return Ok(BTreeMap::new()) };
-        let sources = sources::read(&self.client, &key.namespace, &push.wanted.names()).await?;
+        let sources = sources::read(&self.client, &self.bindings, &key.namespace, &push.wanted.names()).await?;
         let targets = desired(&push.wanted, &sources.data, push.asked.binary.unwrap_or(self.policy.binary));
         let located = |(beneath, target): (String, Target)| match target {
             Target::Content(made) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use konverge_apply::events::Notice;
 use konverge_core::error::{Classify, in_one_line};
+use konverge_runtime::Priority;
 use kube::runtime::events::EventType;
 
 use super::{PushError, Pusher, TELL_AFTER, pause, sources};
@@ -14,6 +15,7 @@ use crate::{
     object::{ObjectRef, SecretRef},
     reasons,
     record::{Record, SYNCED},
+    watch::RECORD,
 };
 
 /// The `action` of every event of this operator.
@@ -29,20 +31,35 @@ impl Pusher {
         key: &ObjectRef,
         binding: &Binding,
         record: Option<Record>,
-        mut messages: Vec<Message>,
+        messages: Vec<Message>,
     ) -> Result<(), PushError> {
-        let now = Timestamp::now();
-        let mut record = record.or_else(|| binding.record.clone()).unwrap_or_else(|| Record::new(&binding.uid, now));
-        let (state, text) = summary(&messages);
-        if state == SYNCED {
-            messages.push(Message::synced(&record.paths.keys().cloned().collect::<Vec<_>>()));
-        }
-        record.say(state, text, now);
-        self.say(key, binding, messages);
+        let record = record.or_else(|| binding.record.clone());
+        let record = record.unwrap_or_else(|| Record::new(&binding.uid, Timestamp::now()));
+        let record = self.stand(key, binding, record, messages);
         if !binding.bears(&record) {
             self.note(key, binding, &record).await?;
         }
         Ok(())
+    }
+
+    /// The same for what is in step: it is noted on the object when all those have had their turn that are not.
+    pub(super) fn conclude_in_step(&self, key: &ObjectRef, binding: &Binding, record: Record, messages: Vec<Message>) {
+        let record = self.stand(key, binding, record, messages);
+        if !binding.bears(&record) {
+            self.bindings.on_object(key, &binding.uid, |now| now.intend(binding, record));
+            self.queue.add(key.clone(), Priority::Low, RECORD);
+        }
+    }
+
+    /// Says what is to be said, and gives the record that says it.
+    fn stand(&self, key: &ObjectRef, binding: &Binding, mut record: Record, mut messages: Vec<Message>) -> Record {
+        let (state, text) = summary(&messages);
+        if state == SYNCED {
+            messages.push(Message::synced(&record.paths.keys().cloned().collect::<Vec<_>>()));
+        }
+        record.say(state, text, Timestamp::now());
+        self.say(key, binding, messages);
+        record
     }
 
     /// Says each of these once, until something else is said.

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_core::SecretValue;
-use kube::{Api, Client};
+use kube::{Api, Client, Error, api::GetParams};
 
 use super::PushError;
-use crate::desired::Sources;
+use crate::{bindings::Bindings, desired::Sources, object::SecretRef};
 
 /// What was read.
 pub(super) struct Read {
@@ -18,14 +18,27 @@ pub(super) struct Read {
 }
 
 /// Reads each Secret once. That one is not there is an answer; that one cannot be read is an error.
-pub(super) async fn read(client: &Client, namespace: &str, names: &BTreeSet<&str>) -> Result<Read, PushError> {
+///
+/// One that a watch has shown is read in that version or a later one, which the API server answers from its memory; without that it
+/// would ask etcd.
+pub(super) async fn read(
+    client: &Client,
+    bindings: &Bindings,
+    namespace: &str,
+    names: &BTreeSet<&str>,
+) -> Result<Read, PushError> {
     let api = Api::<Secret>::namespaced(client.clone(), namespace);
     let mut read = Read { data: Sources::new(), versions: BTreeMap::new() };
     for name in names {
-        let found = api.get_opt(name).await.map_err(|source| PushError::Read {
-            what: format!("secret {namespace}/{name}"),
-            source: Box::new(source),
-        })?;
+        let secret = SecretRef { namespace: namespace.to_owned(), name: (*name).to_owned() };
+        let not_older = GetParams { resource_version: bindings.version(&secret) };
+        let found = match api.get_with(name, &not_older).await {
+            Err(Error::Api(status)) if status.is_not_found() => None,
+            answer => Some(answer.map_err(|source| PushError::Read {
+                what: format!("secret {namespace}/{name}"),
+                source: Box::new(source),
+            })?),
+        };
         let version = found.as_ref().and_then(|secret| secret.metadata.resource_version.clone());
         read.versions.insert((*name).to_owned(), version);
         // Each value moves from the decoder's buffer into one that is wiped.
