@@ -11,8 +11,9 @@ use konverge_e2e::{Operator, PushStage, Vault};
 use konverge_testkit::{ControlPlane, VaultStorage, eventually};
 use konverge_vault::{Content, Owner, VersionState};
 use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
+    Api, Client, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+    core::PartialObjectMeta,
 };
 use serde_json::json;
 
@@ -27,6 +28,9 @@ const KEY: &str = "VALUE";
 
 /// Far beyond what anything here takes.
 pub(crate) const LIMIT: Duration = Duration::from_mins(5);
+
+/// Between two looks at all Secrets.
+const LOOK: Duration = Duration::from_millis(250);
 
 pub(crate) struct Field {
     pub(crate) stage: PushStage,
@@ -85,7 +89,23 @@ impl Field {
             let count = operator.metric("konverge_push_bindings", "reason=\"Synced\"").await.ok()?;
             (count >= all).then_some(())
         };
-        eventually(LIMIT, synced).await.context("not all Secrets come to Vault")
+        eventually(LIMIT, synced).await.context("not all Secrets come to Vault")?;
+        let noted = async || {
+            // Not so often that the lists are what the API server works at.
+            tokio::time::sleep(LOOK).await;
+            (self.noted().await.ok()? == usize::from(self.bindings)).then_some(())
+        };
+        eventually(LIMIT, noted).await.context("not all Secrets say that they are in step")
+    }
+
+    /// How many Secrets say that they are in step.
+    async fn noted(&self) -> Result<usize> {
+        let api = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
+        let secrets = api.list_metadata(&ListParams::default()).await?;
+        let says_so = |secret: &&PartialObjectMeta<Secret>| {
+            secret.annotations().get("vault-sync.io/status").is_some_and(|record| record.contains(r#""Synced""#))
+        };
+        Ok(secrets.iter().filter(says_so).count())
     }
 
     /// A metric of the operator.
