@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use konverge_e2e::Stage;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 
 #[tokio::test]
 async fn a_secret_follows_its_environment() {

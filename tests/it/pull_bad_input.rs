@@ -19,7 +19,7 @@ use kube::{
 };
 use serde_json::Value;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(1);
 
 /// How soon the other Secret has to follow: far less than any timeout that the bad one might run into.
 const UNDELAYED: Duration = Duration::from_secs(3);

@@ -12,7 +12,7 @@ use kube::{
 
 use crate::recorder::{Asked, Recorder};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 
 /// Polls per second in these tests, so that a rest of a moment holds several.
 const POLL: &str = "1";

@@ -8,7 +8,7 @@ use konverge_testkit::{Process, ProcessSpec, RunDirectory, eventually, free_port
 use crate::binary;
 
 /// How long it may take to answer on its health port.
-const UP_WITHIN: Duration = Duration::from_secs(30);
+const UP_WITHIN: Duration = Duration::from_mins(1);
 
 /// An operator process.
 pub struct Operator {

@@ -14,7 +14,7 @@ use tokio::{io::AsyncWriteExt, process::Command};
 use crate::binary;
 
 /// How long a server may take to be ready.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_mins(1);
 
 /// A server process on the embedded database.
 pub struct Server {

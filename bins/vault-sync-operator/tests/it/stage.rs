@@ -29,7 +29,7 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + S
 pub(crate) const ACCOUNT: &str = "vault-sync-operator-controller-manager";
 
 /// Far longer than anything here takes.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 /// What is shipped.
 pub(crate) const MANIFEST: &str = include_str!("../../../../deploy/rbac/vault-sync-operator.yaml");

@@ -14,7 +14,7 @@ use kube::{
 };
 
 const PROGRAM: &str = "configmapsync-operator";
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// A control plane with the operator installed but not running.
 struct Stage {

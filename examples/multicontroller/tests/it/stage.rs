@@ -17,7 +17,7 @@ use multicontroller_operator::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
 /// A control plane with the operator installed but not running.
 pub(crate) struct Stage {

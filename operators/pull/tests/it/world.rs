@@ -22,7 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::scripted::{Scene, Scripted};
 
 /// Far longer than anything here takes.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 
 /// Two such periods without a write show that nothing oscillates.
 pub(crate) const QUIET: Duration = Duration::from_millis(700);

@@ -19,7 +19,7 @@ use tokio::{sync::OnceCell, task::JoinHandle, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Far longer than anything here takes.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 /// The operator's service account: that of the original.
 const ACCOUNT: &str = "vault-sync-operator-controller-manager";

@@ -13,7 +13,7 @@ use serde_json::json;
 
 const PROGRAM: &str = "konverge-template";
 /// How long a test waits for what should happen in milliseconds.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_follows_its_object_from_beginning_to_end() {

@@ -1,11 +1,6 @@
 //! A server of one's own, and people who use it.
 
-use std::{
-    net::SocketAddr,
-    path::PathBuf,
-    sync::atomic::{AtomicI64, Ordering},
-    time::Duration,
-};
+use std::{collections::HashSet, net::SocketAddr, path::PathBuf, sync::Mutex, time::Duration};
 
 use konverge_zopp_crypto::{
     Profile, SigningSeed,
@@ -148,14 +143,17 @@ impl World {
 /// Action, result, principal, client ip.
 pub(crate) type AuditEntry = (String, String, String, Option<String>);
 
+/// So many seconds back a request is signed, which leaves enough of a signature's minute for the request to arrive.
+const OLDEST: i64 = 20;
+
 /// A principal with its key.
 pub(crate) struct Person {
     pub(crate) user_id: String,
     pub(crate) principal_id: String,
     pub(crate) seed: SigningSeed,
     pub(crate) client: ZoppServiceClient<Channel>,
-    /// Equal requests within a second would be replays, so each is signed a second earlier than the one before, in turns.
-    signed: AtomicI64,
+    /// The seconds that requests were signed for: equal ones of the same second would be replays.
+    signed: Mutex<HashSet<i64>>,
 }
 
 impl Person {
@@ -165,12 +163,15 @@ impl Person {
         seed: SigningSeed,
         client: ZoppServiceClient<Channel>,
     ) -> Self {
-        Self { user_id, principal_id, seed, client, signed: AtomicI64::new(0) }
+        Self { user_id, principal_id, seed, client, signed: Mutex::default() }
     }
 
-    /// A request signed for a call.
+    /// A request signed for a call, for the latest second that none was signed for.
     pub(crate) fn sign<M: Message>(&self, call: &str, message: M) -> Request<M> {
-        let timestamp = now() - self.signed.fetch_add(1, Ordering::Relaxed) % 20;
+        let now = now();
+        let mut signed = self.signed.lock().unwrap();
+        let timestamp = (0..OLDEST).map(|age| now - age).find(|second| signed.insert(*second)).unwrap_or(now);
+        drop(signed);
         self.sign_at(call, message, timestamp)
     }
 
