@@ -72,8 +72,18 @@ pub enum EnvironmentError {
     },
 }
 
+/// How Vault is reached.
+pub struct Access {
+    /// What the client needs to know.
+    pub vault: VaultConfig,
+    /// What to warn of, once.
+    pub warnings: Vec<String>,
+    /// Why somebody on the way to Vault can read or change what is sent, if that is so.
+    pub exposed: Option<String>,
+}
+
 /// How to reach Vault by the flags and the variables of the process, and what to warn of.
-pub fn vault_config(config: &Config) -> Result<(VaultConfig, Vec<String>), EnvironmentError> {
+pub fn vault_config(config: &Config) -> Result<Access, EnvironmentError> {
     // What is no text is none that Vault's programs could use.
     VaultEnvironment::read(|name| std::env::var(name).ok())?.vault_config(config)
 }
@@ -118,18 +128,13 @@ impl VaultEnvironment {
     }
 
     /// With the flags: what the client needs to know, and what to warn of. One login serves all that use the client.
-    pub fn vault_config(mut self, config: &Config) -> Result<(VaultConfig, Vec<String>), EnvironmentError> {
+    pub fn vault_config(mut self, config: &Config) -> Result<Access, EnvironmentError> {
         let limits = self.limits(config);
         let login = self.login(config)?;
         let (variable, address) = match &self.agent {
             Some(agent) => ("VAULT_AGENT_ADDR", agent.as_str()),
             None => ("--vault-addr", config.vault_addr.as_str()),
         };
-        if is_readable_on_the_way(address) {
-            self.warnings.push(format!(
-                "{variable} is an address without TLS: tokens and values can be read on the way; use https"
-            ));
-        }
         let refused = |variable| move |source| EnvironmentError::Refused { variable, source };
         // The mount of the login method is all that can be wrong beside the address.
         let mut vault = VaultConfig::new(address, login).map_err(|error| match error {
@@ -142,7 +147,9 @@ impl VaultEnvironment {
         if let Some(proxy) = &self.proxy {
             vault = vault.proxy(proxy).map_err(refused("VAULT_PROXY_ADDR or VAULT_HTTP_PROXY"))?;
         }
-        Ok((vault.tls(self.tls).limits(limits), self.warnings))
+        let exposed = exposed(variable, &vault, &self.tls);
+        self.warnings.extend(exposed.clone());
+        Ok(Access { vault: vault.tls(self.tls).limits(limits), warnings: self.warnings, exposed })
     }
 
     fn limits(&mut self, config: &Config) -> Limits {
@@ -225,13 +232,6 @@ fn tls(
         (None, Some(text)) => (None, Some(text)),
         (None, None) => (folder, None),
     };
-    if skip_verify {
-        warnings.push(
-            "VAULT_SKIP_VERIFY is set: Vault's certificate is not checked, and whoever is on the way can read and change \
-             every secret; set VAULT_CACERT instead"
-                .to_owned(),
-        );
-    }
     let client = match (variable("VAULT_CLIENT_CERT"), variable("VAULT_CLIENT_KEY")) {
         (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
         (None, None) => None,
@@ -248,6 +248,21 @@ fn tls(
     })
 }
 
+/// Why somebody on the way can read or change what is sent, and what to do about it.
+fn exposed(variable: &str, vault: &VaultConfig, tls: &TlsSettings) -> Option<String> {
+    if vault.is_in_the_clear() {
+        return Some(format!(
+            "{variable} is an address without TLS, so tokens and values can be read on the way to Vault; give Vault a listener with a \
+             certificate, write https:// there, and name its authority in VAULT_CACERT"
+        ));
+    }
+    tls.trust_anybody.then(|| {
+        "VAULT_SKIP_VERIFY is set: Vault's certificate is not checked, and whoever is on the way can read and change \
+         every secret; set VAULT_CACERT instead"
+            .to_owned()
+    })
+}
+
 fn without_effect(name: &str) -> String {
     let why = match name {
         "VAULT_SRV_LOOKUP" => "write the host and port into --vault-addr",
@@ -259,14 +274,6 @@ fn without_effect(name: &str) -> String {
         _ => "it is for people who log in",
     };
     format!("{name} has no effect: {why}")
-}
-
-fn is_readable_on_the_way(address: &str) -> bool {
-    let Some(rest) = address.trim().strip_prefix("http://") else { return false };
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    !(matches!(name, "localhost" | "[::1]") || host == "[::1]" || name.starts_with("127."))
 }
 
 #[cfg(test)]

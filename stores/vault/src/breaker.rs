@@ -44,6 +44,8 @@ enum State {
         until: Instant,
         pauses: u32,
         cause: Arc<str>,
+        /// Whether the server said itself until when.
+        told: bool,
     },
     /// One request is under way to see whether it serves again.
     Probing {
@@ -75,6 +77,11 @@ impl Breaker {
         Ok(Pass { breaker: self, probe, reported: false })
     }
 
+    /// The server says that it serves: the next request finds out whether it does. A pause that it asked for itself is kept to.
+    pub(crate) fn serves(&self, now: Instant) {
+        self.state().serves(now);
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,7 +107,7 @@ impl State {
     fn admit(&mut self, now: Instant) -> Result<bool, Refusal> {
         match self {
             Self::Closed { .. } => Ok(false),
-            Self::Open { until, pauses, cause } if *until <= now => {
+            Self::Open { until, pauses, cause, .. } if *until <= now => {
                 *self = Self::Probing { pauses: *pauses, cause: Arc::clone(cause) };
                 Ok(true)
             }
@@ -114,9 +121,10 @@ impl State {
             Self::Closed { failures } => (*failures, 0),
             Self::Open { pauses, .. } | Self::Probing { pauses, .. } => (FAILURES, *pauses),
         };
-        let open = |cause, pauses: u32| Self::Open { until: now + PAUSES.delay(pauses, jitter), pauses, cause };
+        let open =
+            |cause, pauses: u32| Self::Open { until: now + PAUSES.delay(pauses, jitter), pauses, cause, told: false };
         *self = match outcome {
-            Outcome::Limited(cause, pause) => Self::Open { until: now + pause, pauses, cause },
+            Outcome::Limited(cause, pause) => Self::Open { until: now + pause, pauses, cause, told: true },
             // What was under way when it was opened says nothing new, be it good or bad.
             _ if matches!(self, Self::Open { .. }) => return,
             Outcome::Served => Self::Closed { failures: 0 },
@@ -128,7 +136,13 @@ impl State {
 
     fn forget_probe(&mut self, now: Instant) {
         if let Self::Probing { pauses, cause } = self {
-            *self = Self::Open { until: now, pauses: *pauses, cause: Arc::clone(cause) };
+            *self = Self::Open { until: now, pauses: *pauses, cause: Arc::clone(cause), told: false };
+        }
+    }
+
+    fn serves(&mut self, now: Instant) {
+        if let Self::Open { until, told: false, .. } = self {
+            *until = now.min(*until);
         }
     }
 }
@@ -186,10 +200,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn sealed_for_an_hour_it_hears_few_questions_and_the_first_one_after_comes_at_once() {
+        let breaker = Breaker::new();
+        let end = Instant::now() + Duration::from_hours(1);
+        let mut questions = 0;
+        while Instant::now() < end {
+            match breaker.pass(Instant::now()) {
+                Ok(pass) => {
+                    questions += 1;
+                    pass.report(Outcome::Closed("sealed".into()), Instant::now(), 1.0);
+                }
+                Err(refusal) => tokio::time::advance(refusal.after).await,
+            }
+        }
+        assert!((100..=140).contains(&questions), "{questions} in an hour");
+        report(&breaker, Outcome::Closed("sealed".into()));
+        assert!(breaker.pass(Instant::now()).is_err());
+        breaker.serves(Instant::now());
+        report(&breaker, Outcome::Served);
+        assert!(breaker.pass(Instant::now()).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn it_stays_away_as_long_as_it_is_told() {
         let breaker = Breaker::new();
         report(&breaker, Outcome::Limited("quota".into(), Duration::from_mins(2)));
         assert_eq!(breaker.pass(Instant::now()).err().unwrap().after, Duration::from_mins(2));
+        breaker.serves(Instant::now());
+        assert_eq!(breaker.pass(Instant::now()).err().unwrap().after, Duration::from_mins(2), "a quota is one for all");
         tokio::time::advance(Duration::from_mins(2)).await;
         assert!(breaker.pass(Instant::now()).is_ok());
     }

@@ -89,12 +89,17 @@ impl Vault {
         self.shared.session.counts()
     }
 
-    /// What the server says of itself, without a token, also while it is sealed or left alone otherwise.
+    /// What the server says of itself, without a token, also while it is sealed or left alone otherwise. If it says that it serves, it is
+    /// not left alone any longer, unless it has asked for that.
     pub async fn health(&self) -> Result<Health, VaultError> {
         let route = "sys/health?standbyok=true&perfstandbyok=true&sealedcode=200&uninitcode=200".to_owned();
         let call = Call::new(Method::GET, route, "ask for its health".to_owned(), "nothing");
         let answer = self.shared.transport.send_always(&call).await?;
-        self.succeeded(&call, answer)?.parse(&self.shared.transport.asked(&call))
+        let health: Health = self.succeeded(&call, answer)?.parse(&self.shared.transport.asked(&call))?;
+        if health.initialized && !health.sealed {
+            self.shared.transport.serves();
+        }
+        Ok(health)
     }
 
     /// What the token's policies allow on each of these API paths, such as `secret/data/a`; for finding out what is missing before it is

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use http::HeaderValue;
-use url::Url;
+use url::{Host, Url};
 
 use crate::{limits::Limits, login::Login, path};
 
@@ -109,11 +109,25 @@ impl VaultConfig {
         Ok(self)
     }
 
+    /// Whether tokens and values leave this machine without TLS, for whoever is on the way to read.
+    pub fn is_in_the_clear(&self) -> bool {
+        self.address.scheme() == "http" && !self.address.host().is_some_and(|host| is_loopback(&host))
+    }
+
     /// Keeps to these limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
+    }
+}
+
+/// Whether what is sent there stays on this machine. A name does by its own promise (RFC 6761), not by what it leads to now.
+fn is_loopback(host: &Host<&str>) -> bool {
+    match host {
+        Host::Domain(name) => *name == "localhost" || name.ends_with(".localhost"),
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => address.to_canonical().is_loopback(),
     }
 }
 
@@ -167,6 +181,32 @@ mod tests {
             let parsed = parse(address);
             assert_eq!(parsed.as_ref().ok().map(Url::as_str), expected, "{address}");
             assert!(parsed.err().is_none_or(|error| !error.to_string().contains("hunter2")));
+        }
+    }
+
+    #[test]
+    fn addresses_that_can_be_read_on_the_way() {
+        for (address, readable) in [
+            ("http://vault:8200", true),
+            ("HTTP://vault:8200", true),
+            ("http:vault:8200", true),
+            ("http://10.0.0.1", true),
+            ("http://0.0.0.0:8200", true),
+            ("http://127.0.0.1.example.com", true),
+            ("http://127.example.com:8200", true),
+            ("http://localhost.example.com", true),
+            ("http://[fd00::1]:8200", true),
+            ("http://127.0.0.1:8200/v1", false),
+            ("http://127.1.2.3", false),
+            ("http://localhost", false),
+            ("http://LOCALHOST:8200", false),
+            ("http://vault.localhost", false),
+            ("http://[::1]:8200", false),
+            ("http://[::ffff:127.0.0.1]", false),
+            ("https://vault", false),
+        ] {
+            let config = VaultConfig::new(address, Login::kubernetes("a")).unwrap();
+            assert_eq!(config.is_in_the_clear(), readable, "{address}");
         }
     }
 

@@ -143,6 +143,11 @@ impl Transport {
         outcome.unwrap_or_else(|_| Err(self.too_late(call)))
     }
 
+    /// The server has said that it serves.
+    pub(crate) fn serves(&self) {
+        self.breaker.serves(Instant::now());
+    }
+
     fn pass(&self, call: &Call) -> Result<Pass<'_>, VaultError> {
         self.breaker.pass(Instant::now()).map_err(|refusal| VaultError::Paused {
             what: call.what.clone(),

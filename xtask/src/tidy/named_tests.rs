@@ -4,11 +4,13 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 
-/// The page whose words rest on tests.
-const PAGE: &str = "docs/parity.md";
+/// What paths may begin with on a page, and what that stands for; the page says it too.
+type Short = &'static [(&'static str, &'static str)];
 
-/// What paths may begin with there, and what that stands for; the page says it too.
-const SHORT: [(&str, &str); 12] = [
+/// The pages whose words rest on tests.
+const PAGES: [(&str, Short); 2] = [("docs/parity.md", OF_ALL), ("docs/parity-push.md", OF_PUSH)];
+
+const OF_ALL: Short = &[
     ("admission/", "crates/konverge-admission/"),
     ("apply/", "crates/konverge-apply/"),
     ("core/", "crates/konverge-core/"),
@@ -23,13 +25,27 @@ const SHORT: [(&str, &str); 12] = [
     ("pull/", "tests/it/pull_faults/"),
 ];
 
+const OF_PUSH: Short = &[
+    ("client/", "stores/vault/src/"),
+    ("program/", "bins/vault-sync-operator/tests/it/"),
+    ("pull/", "tests/it/pull_faults/"),
+    ("push/", "operators/push/tests/it/"),
+    ("runtime/", "crates/konverge-runtime/"),
+    ("unit/", "operators/push/src/"),
+    ("vault/", "stores/vault/tests/it/"),
+];
+
 /// What is named as `file::test`, or as `::test` behind a file of the same line, and is not there.
 pub(super) fn missing(root: &Path) -> Result<Vec<String>> {
-    let page = fs::read_to_string(root.join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;
-    Ok(not_found(&page, |file| fs::read_to_string(root.join(file)).ok()))
+    let mut found = Vec::new();
+    for (name, short) in PAGES {
+        let page = fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"))?;
+        found.extend(not_found(name, short, &page, |file| fs::read_to_string(root.join(file)).ok()));
+    }
+    Ok(found)
 }
 
-fn not_found(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+fn not_found(name: &str, short: Short, page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut found = Vec::new();
     for (number, line) in (1..).zip(page.lines()) {
         let mut file = String::new();
@@ -37,7 +53,7 @@ fn not_found(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
         for code in line.split('`').skip(1).step_by(2) {
             let (path, test) = code.split_once("::").map_or((code, None), |(path, test)| (path, Some(test)));
             if Path::new(path).extension().is_some_and(|extension| extension == "rs") {
-                file = in_full(path);
+                file = in_full(path, short);
             } else if !path.is_empty() {
                 continue;
             }
@@ -46,20 +62,20 @@ fn not_found(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
                 (Some(source), Some(test)) if !source.contains(&format!("fn {test}(")) => "there is no such test in it",
                 _ => continue,
             };
-            found.push(format!("{PAGE}:{number} names {code}: {why}"));
+            found.push(format!("{name}:{number} names {code}: {why}"));
         }
     }
     found
 }
 
-fn in_full(path: &str) -> String {
-    let short = SHORT.iter().find_map(|(short, full)| path.strip_prefix(short).map(|rest| format!("{full}{rest}")));
+fn in_full(path: &str, short: Short) -> String {
+    let short = short.iter().find_map(|(short, full)| path.strip_prefix(short).map(|rest| format!("{full}{rest}")));
     short.unwrap_or_else(|| path.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::not_found;
+    use super::{OF_ALL, not_found};
 
     #[test]
     fn what_is_named_and_not_there_is_found() {
@@ -71,7 +87,7 @@ mod tests {
         let page = "`core::Type`, `apply/src/a.rs::one`, `::three`, `tests/it/b.rs::two` and `tests/it/b.rs`, \
                     `operator!`\n`apply/src/a.rs::on`, `tests/it/b.rs`, `::one`\n`apply/src/c.rs::one`\n`::one`";
         assert_eq!(
-            not_found(page, read),
+            not_found("docs/parity.md", OF_ALL, page, read),
             [
                 "docs/parity.md:2 names apply/src/a.rs::on: there is no such test in it",
                 "docs/parity.md:2 names ::one: there is no such test in it",

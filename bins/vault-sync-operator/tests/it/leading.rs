@@ -1,11 +1,19 @@
 //! Several at the same time: the effect is that of one (F13, F16; I12).
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use k8s_openapi::api::coordination::v1::Lease;
+use konverge_testkit::{Process, eventually};
 use kube::Api;
+use tokio::time::{sleep, timeout};
 
-use crate::stage::{Result, Stage, until};
+use crate::stage::{Result, Stage, View, until};
 
 /// What is at rest for so long does not oscillate.
 const QUIET: Duration = Duration::from_secs(3);
@@ -47,7 +55,7 @@ async fn two_that_both_think_they_lead_write_what_one_would() {
     let log = stage.plane.audit_log().unwrap();
     log.catch_up(&view.client).await.unwrap();
     let log = log.from_now().unwrap();
-    tokio::time::sleep(QUIET).await;
+    sleep(QUIET).await;
     log.catch_up(&view.client).await.unwrap();
     let written: Vec<_> = log
         .entries_of(&stage.account())
@@ -78,28 +86,114 @@ async fn two_that_both_think_they_lead_write_what_one_would() {
     }
 }
 
+/// What ends a leader: told to, killed, or stopped for longer than its lease, after which it goes on as if nothing had been.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    Told,
+    Killed,
+    Asleep,
+}
+
+/// A lease that is not given back lasts for 15 s, so that only two are of that kind.
+const ENDS: [End; 10] =
+    [End::Told, End::Killed, End::Told, End::Told, End::Told, End::Asleep, End::Told, End::Told, End::Told, End::Told];
+
+/// From the end of a leader to work that the next has done, on a machine that builds meanwhile.
+const TAKEOVER: Duration = Duration::from_mins(1);
+
+/// Secrets that are changed all the time.
+const RESTLESS: usize = 6;
+
+/// Somebody who changes each Secret as soon as its last change is in Vault.
+struct Load {
+    view: View,
+    done: [AtomicUsize; RESTLESS],
+    is_over: AtomicBool,
+}
+
+impl Load {
+    fn path(&self, number: usize) -> String {
+        self.view.path(&format!("db-{number}"))
+    }
+
+    /// Until it is over. Each change counts when it has arrived.
+    async fn change(&self, number: usize) {
+        let (name, path) = (format!("db-{number}"), self.path(number));
+        while !self.is_over.load(Ordering::SeqCst) {
+            let next = (self.done[number].load(Ordering::SeqCst) + 1).to_string();
+            self.view.secret(&name, &[("n", &next)], Some(&path)).await.unwrap();
+            let arrives = async {
+                while !self.view.holds(&path, "n", &next).await.unwrap() {
+                    sleep(Duration::from_millis(50)).await;
+                }
+            };
+            timeout(TAKEOVER, arrives).await.unwrap_or_else(|_| panic!("change {next} of {name} did not arrive"));
+            self.done[number].fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Waits until each has had one more change, which begins after this.
+    async fn goes_on(&self) {
+        let before: Vec<_> = self.done.iter().map(|done| done.load(Ordering::SeqCst)).collect();
+        let is_so = || async {
+            let mut counts = self.done.iter().zip(&before);
+            counts.all(|(done, before)| done.load(Ordering::SeqCst) > before + 1).then_some(())
+        };
+        eventually(TAKEOVER, is_so).await.unwrap();
+    }
+}
+
+fn signal(process: &Process, name: &str) {
+    let pid = process.pid().unwrap().to_string();
+    assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_two_works_and_the_other_takes_over_when_it_is_killed() {
+async fn ten_failovers_under_load_lose_no_change_and_repeat_none() {
     let stage = Stage::shared().await;
     let namespace = stage.plane.namespace("failover").await.unwrap();
     let view = stage.view(&namespace).await;
-    let path = view.path("db");
     let leases = Api::<Lease>::namespaced(view.client.clone(), &stage.home);
     let holder = async || {
         let lease = leases.get_opt("vault-sync-operator.io").await.unwrap();
         lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity).filter(|holder| !holder.is_empty())
     };
-    let mut first = stage.start(&namespace, |spec| spec.arg("-leader-elect")).await;
-    view.secret("db", &[("n", "1")], Some(&path)).await.unwrap();
-    until("the first works", async || view.is_synced("Secret", "db", &[&path]).await).await;
-    let leader = holder().await.unwrap();
-    let _second = stage.start(&namespace, |spec| spec.arg("--leader-elect=true")).await;
-    view.secret("db", &[("n", "2")], Some(&path)).await.unwrap();
-    until("it is rotated", async || view.holds(&path, "n", "2").await).await;
-    assert_eq!(holder().await.unwrap(), leader, "the second stands by");
-    first.process.kill();
-    view.secret("db", &[("n", "3")], Some(&path)).await.unwrap();
-    until("the second has taken over", async || view.holds(&path, "n", "3").await).await;
-    assert_ne!(holder().await.unwrap(), leader);
-    assert_eq!(view.versions(&path).await.unwrap(), (3, true));
+    let load = Arc::new(Load { view, done: Default::default(), is_over: AtomicBool::new(false) });
+    let mut leader = stage.start(&namespace, |spec| spec.arg("-leader-elect")).await;
+    let changes: Vec<_> = (0..RESTLESS)
+        .map(|number| {
+            let load = Arc::clone(&load);
+            tokio::spawn(async move { load.change(number).await })
+        })
+        .collect();
+    for end in ENDS {
+        let standby = stage.start(&namespace, |spec| spec.arg("--leader-elect=true")).await;
+        let before = holder().await.expect("somebody leads");
+        load.goes_on().await;
+        assert_eq!(holder().await.as_ref(), Some(&before), "who stands by does not take what is held");
+        match end {
+            End::Told => drop(leader.process.terminate(Duration::from_secs(30)).await.unwrap()),
+            End::Killed => leader.process.kill(),
+            End::Asleep => signal(&leader.process, "-STOP"),
+        }
+        let taken = || async { holder().await.filter(|now| *now != before) };
+        eventually(TAKEOVER, taken).await.unwrap_or_else(|_| panic!("nobody took over from one that was {end:?}"));
+        if end == End::Asleep {
+            load.goes_on().await;
+            signal(&leader.process, "-CONT");
+            leader.process.ended(TAKEOVER).await.expect("it finds that it leads no more");
+        }
+        load.goes_on().await;
+        leader = standby;
+    }
+    load.is_over.store(true, Ordering::SeqCst);
+    for change in changes {
+        change.await.unwrap();
+    }
+    for number in 0..RESTLESS {
+        let (name, path) = (format!("db-{number}"), load.path(number));
+        let changes = load.done[number].load(Ordering::SeqCst) as u64;
+        assert_eq!(load.view.versions(&path).await.unwrap(), (changes, true), "{changes} changes of {name}");
+        until(&format!("{name} is in step"), async || load.view.is_synced("Secret", &name, &[&path]).await).await;
+    }
 }

@@ -3,9 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod crashing;
+mod crowding;
+mod exposing;
+mod forms;
+mod front;
 mod leading;
 mod life;
 mod memory;
+mod parting;
+mod refusing;
 mod shipped;
 mod stage;
 mod uninstalling;

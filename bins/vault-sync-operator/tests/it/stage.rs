@@ -55,6 +55,7 @@ impl Stage {
         let plane = ControlPlane::start(Options::ours()).await.unwrap();
         let server = VaultServer::start(VaultOptions::default()).await.unwrap();
         server.mount_kv("secret", 2).await.unwrap();
+        server.mount_kv("old", 1).await.unwrap();
         let home = plane.namespace("operator").await.unwrap();
         let manifest = MANIFEST.replace("vault-sync-operator-system", &home);
         let kubeconfig = plane.install(ACCOUNT, &home, &manifest).await.unwrap().kubeconfig().to_owned();
@@ -86,11 +87,21 @@ impl Stage {
 
     /// Starts an operator for one namespace and waits until it is ready.
     pub(crate) async fn start(&self, namespace: &str, change: impl FnOnce(ProcessSpec) -> ProcessSpec) -> Running {
-        let (spec, health, metrics) = self.operator(&self.kubeconfig, namespace, self.server.address());
+        self.start_at(namespace, self.server.address(), change).await
+    }
+
+    /// The same with another way to Vault.
+    pub(crate) async fn start_at(
+        &self,
+        namespace: &str,
+        vault: &str,
+        change: impl FnOnce(ProcessSpec) -> ProcessSpec,
+    ) -> Running {
+        let (spec, health, metrics) = self.operator(&self.kubeconfig, namespace, vault);
         let mut process = Process::start(self.plane.run_directory(), change(spec)).unwrap();
         let is_ready = || async { http_get(&health, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
         process.ready("become ready", SOON, is_ready).await.unwrap();
-        Running { process, metrics }
+        Running { process, health, metrics }
     }
 
     /// What there is to see in a namespace and in Vault.
@@ -103,6 +114,8 @@ impl Stage {
 /// An operator that runs.
 pub(crate) struct Running {
     pub(crate) process: Process,
+    /// Where it serves its health.
+    pub(crate) health: String,
     /// Where it serves its metrics.
     pub(crate) metrics: String,
 }

@@ -8,18 +8,16 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, stream};
-use konverge_testkit::Process;
+use futures::{FutureExt, StreamExt, stream};
+use konverge_testkit::{Process, VaultServer};
 use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use crate::{
-    life::{STEPS, change, is_converged, vault_state},
-    stage::{Result, Stage},
+    forms,
+    front::{self, Asked, Fate},
+    life,
+    stage::{Result, Stage, View},
 };
 
 /// From a restart to what it should be.
@@ -36,70 +34,6 @@ enum Fault {
     ReplyLost,
 }
 
-/// Stands before Vault, and lets one fault befall the write of that number.
-struct Proxy {
-    server: String,
-    fault: Option<(Fault, usize)>,
-    writes: AtomicUsize,
-    befallen: AtomicBool,
-    kill: Box<dyn Fn() + Send + Sync>,
-}
-
-impl Proxy {
-    async fn serve(self: Arc<Self>, listener: TcpListener) {
-        while let Ok((client, _)) = listener.accept().await {
-            let proxy = Arc::clone(&self);
-            tokio::spawn(async move { proxy.pass_on(client).await });
-        }
-    }
-
-    /// One request and its answer; then the connection ends.
-    async fn pass_on(&self, mut client: TcpStream) -> std::io::Result<()> {
-        let request = read_request(&mut client).await?;
-        let is_write = !request.starts_with(b"GET") && request.windows(11).any(|part| part == b" /v1/secret");
-        let number = if is_write { self.writes.fetch_add(1, Ordering::SeqCst) + 1 } else { 0 };
-        let fault = self.fault.filter(|(_, nth)| *nth == number).map(|(fault, _)| fault);
-        self.befallen.fetch_or(fault.is_some(), Ordering::SeqCst);
-        if matches!(fault, Some(Fault::KillBefore)) {
-            (self.kill)();
-            return Ok(());
-        }
-        let mut server = TcpStream::connect(&self.server).await?;
-        server.write_all(&request).await?;
-        let mut answer = Vec::new();
-        server.read_to_end(&mut answer).await?;
-        match fault {
-            Some(Fault::KillAfter) => (self.kill)(),
-            Some(_) => {}
-            None => client.write_all(&answer).await?,
-        }
-        Ok(())
-    }
-}
-
-/// Reads a request, and asks for the connection to be closed after its answer.
-async fn read_request(client: &mut TcpStream) -> std::io::Result<Vec<u8>> {
-    let mut read = Vec::new();
-    loop {
-        if let Some(end) = read.windows(4).position(|part| part == b"\r\n\r\n") {
-            let head = String::from_utf8_lossy(&read[..end]).into_owned();
-            let length = head.lines().find_map(|line| {
-                let (name, value) = line.split_once(':')?;
-                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-            });
-            let mut body = read.split_off(end + 4);
-            let missing = length.unwrap_or_default().saturating_sub(body.len());
-            let mut rest = vec![0; missing];
-            client.read_exact(&mut rest).await?;
-            body.extend(rest);
-            return Ok([head.as_bytes(), b"\r\nConnection: close\r\n\r\n", &body].concat());
-        }
-        if client.read_buf(&mut read).await? == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-    }
-}
-
 /// How a life ended, and how many writes to Vault it took.
 struct Ended {
     state: Value,
@@ -107,52 +41,117 @@ struct Ended {
     befallen: bool,
 }
 
-async fn live(stage: &'static Stage, fault: Option<(Fault, usize)>) -> Result<Ended> {
+/// What a person does step by step, and what has become of it.
+trait Life: Copy {
+    /// How many steps there are.
+    const STEPS: usize;
+    /// Takes a step.
+    async fn change(self, view: &View, step: usize) -> Result<()>;
+    /// Whether the operator has done what that asks for.
+    async fn is_converged(self, view: &View, step: usize) -> Result<bool>;
+    /// What is left in Vault.
+    async fn left(self, server: &VaultServer, view: &View) -> Result<Value>;
+}
+
+/// Whole Secrets and Deployments, on version 2, softly deleted.
+#[derive(Clone, Copy)]
+struct Plain;
+
+impl Life for Plain {
+    const STEPS: usize = life::STEPS;
+
+    async fn change(self, view: &View, step: usize) -> Result<()> {
+        life::change(view, step).await
+    }
+
+    async fn is_converged(self, view: &View, step: usize) -> Result<bool> {
+        life::is_converged(view, step).await
+    }
+
+    async fn left(self, server: &VaultServer, view: &View) -> Result<Value> {
+        life::vault_state(server, view).await
+    }
+}
+
+/// Chosen keys, version 1, and the other policies of deletion.
+#[derive(Clone, Copy)]
+struct Forms;
+
+impl Life for Forms {
+    const STEPS: usize = forms::STEPS;
+
+    async fn change(self, view: &View, step: usize) -> Result<()> {
+        forms::change(view, step).await
+    }
+
+    async fn is_converged(self, view: &View, step: usize) -> Result<bool> {
+        forms::is_converged(view, step).await
+    }
+
+    async fn left(self, server: &VaultServer, view: &View) -> Result<Value> {
+        forms::vault_state(server, view).await
+    }
+}
+
+async fn live(stage: &'static Stage, life: impl Life, fault: Option<(Fault, usize)>) -> Result<Ended> {
     let namespace = stage.plane.namespace("vault-crash").await?;
     let view = stage.view(&namespace).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let vault = format!("http://{}", listener.local_addr()?);
-    let (spec, ..) = stage.operator(stage.kubeconfig(), &namespace, &vault);
-    let process = Arc::new(Mutex::new(Process::start(stage.plane.run_directory(), spec)?));
-    let killed = Arc::clone(&process);
-    let proxy = Arc::new(Proxy {
-        server: stage.server.address().trim_start_matches("http://").to_owned(),
-        fault,
-        writes: AtomicUsize::new(0),
-        befallen: AtomicBool::new(false),
-        kill: Box::new(move || {
-            let mut process = killed.lock().unwrap();
+    let (writes, befallen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(fault.is_none())));
+    let process = Arc::new(Mutex::new(None::<Process>));
+    let (counted, reached, killed) = (Arc::clone(&writes), Arc::clone(&befallen), Arc::clone(&process));
+    let kill = move || {
+        if let Some(process) = &mut *killed.lock().unwrap() {
             process.kill();
             process.start_again().unwrap();
-        }),
-    });
-    tokio::spawn(Arc::clone(&proxy).serve(listener));
-    for step in 0..STEPS {
-        change(&view, step).await?;
+        }
+    };
+    let decide = move |asked: Asked| {
+        let number = if asked.is_write() { counted.fetch_add(1, Ordering::SeqCst) + 1 } else { 0 };
+        let fault = fault.filter(|(_, nth)| *nth == number).map(|(fault, _)| fault);
+        reached.fetch_or(fault.is_some(), Ordering::SeqCst);
+        let fate = match fault {
+            None => Fate::Passes,
+            Some(Fault::KillBefore) => {
+                kill();
+                Fate::Vanishes
+            }
+            Some(Fault::KillAfter) => Fate::AnswerVanishes(Box::new(kill.clone())),
+            Some(Fault::ReplyLost) => Fate::AnswerVanishes(Box::new(|| ())),
+        };
+        std::future::ready(fate).boxed()
+    };
+    let vault = front::serve(&stage.server, Box::new(decide)).await?;
+    let (spec, ..) = stage.operator(stage.kubeconfig(), &namespace, &vault);
+    *process.lock().unwrap() = Some(Process::start(stage.plane.run_directory(), spec)?);
+    let outcome = steps(life, &view).await;
+    drop(process.lock().unwrap().take());
+    outcome?;
+    let left = life.left(&stage.server, &view).await?;
+    Ok(Ended { state: left, writes: writes.load(Ordering::SeqCst), befallen: befallen.load(Ordering::SeqCst) })
+}
+
+/// Takes each step when the one before is done.
+async fn steps<L: Life>(life: L, view: &View) -> Result<()> {
+    for step in 0..L::STEPS {
+        life.change(view, step).await?;
         let deadline = Instant::now() + LIMIT;
-        while !is_converged(&view, step).await? {
+        while !life.is_converged(view, step).await? {
             if Instant::now() >= deadline {
-                let records = (view.record("Secret", "db").await?, view.record("Deployment", "app").await?);
-                return Err(format!("step {step} is not done within {LIMIT:?}: {records:?}").into());
+                return Err(format!("step {step} is not done within {LIMIT:?}").into());
             }
             sleep(Duration::from_millis(20)).await;
         }
     }
-    process.lock().unwrap().kill();
-    let left = vault_state(&stage.server, &view).await?;
-    let befallen = fault.is_none() || proxy.befallen.load(Ordering::SeqCst);
-    Ok(Ended { state: left, writes: proxy.writes.load(Ordering::SeqCst), befallen })
+    Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn it_survives_a_crash_at_every_write_to_vault() {
+/// Lives once without faults and then once for each fault at each write to Vault, and compares how it ends. `writes` is how many there are.
+async fn survives(life: impl Life, faults: &[Fault], writes: usize) {
     let stage = Stage::shared().await;
-    let reference = live(stage, None).await.unwrap();
-    // Two paths written, marked and written again; one moved to; three deleted and unmarked.
-    assert_eq!(reference.writes, 4 + 2 + 2 + 6, "{}", reference.state);
-    let faults = [Fault::KillBefore, Fault::KillAfter, Fault::ReplyLost];
-    let points = (1..=reference.writes).flat_map(|nth| faults.map(|fault| (fault, nth)));
-    let runs = stream::iter(points).map(async |point| (point, live(stage, Some(point)).await));
+    let reference = live(stage, life, None).await.unwrap();
+    assert_eq!(reference.writes, writes, "{}", reference.state);
+    let points = (1..=reference.writes).flat_map(|nth| faults.iter().map(move |fault| (*fault, nth)));
+    let runs = stream::iter(points).map(async |point| (point, live(stage, life, Some(point)).await));
     let ended: Vec<_> = runs.buffer_unordered(AT_ONCE).collect().await;
     let mut wrong = Vec::new();
     for (point, ended) in ended {
@@ -163,4 +162,17 @@ async fn it_survives_a_crash_at_every_write_to_vault() {
         }
     }
     assert!(wrong.is_empty(), "as it should be: {}\n{}", reference.state, wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_survives_a_crash_at_every_write_to_vault() {
+    // Two paths written, marked and written again; one moved to; three deleted and unmarked.
+    survives(Plain, &[Fault::KillBefore, Fault::KillAfter, Fault::ReplyLost], 4 + 2 + 2 + 6).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_survives_it_in_every_form_that_a_push_can_have() {
+    // Four paths written and written again, three of them marked; one deleted on version 1, one destroyed and unmarked, one gone with its
+    // metadata, and one kept and unmarked. What a kill before a write leaves is what one after the write before it does.
+    survives(Forms, &[Fault::KillAfter, Fault::ReplyLost], 8 + 3 + 1 + 2 + 1 + 1).await;
 }

@@ -1,38 +1,29 @@
-//! The page for users names all that there is, and nothing that there is not.
+//! The pages for users name all that there is, and nothing that there is not (W26).
 
-use clap::CommandFactory;
-use konverge_push::config::Config;
+mod names;
+mod settings;
 
-const PAGES: [&str; 2] =
-    [include_str!("../../../../docs/push.md"), include_str!("../../../../docs/from-vault-sync-operator.md")];
+const PAGE: &str = include_str!("../../../../docs/push.md");
 
-/// The values of the constants of a source file.
-fn constants(source: &str) -> impl Iterator<Item = &str> {
-    source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split('"').nth(1))
+const PAGES: [&str; 2] = [PAGE, include_str!("../../../../docs/from-vault-sync-operator.md")];
+
+/// The words of a text that are made of such letters, and satisfy a condition.
+fn words(text: &str, is_letter: impl Fn(char) -> bool, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
+    text.split(move |letter| !is_letter(letter)).filter(move |word| is_it(word))
 }
 
-#[test]
-fn every_annotation_and_every_reason_is_explained() {
-    let [page, _] = PAGES;
-    let annotations: Vec<_> = constants(include_str!("../../src/annotations.rs")).collect();
-    let reasons: Vec<_> = constants(include_str!("../../src/reasons.rs")).collect();
-    assert!(annotations.len() > 10 && reasons.len() > 10, "{annotations:?} {reasons:?}");
-    for name in annotations.into_iter().chain(reasons) {
-        assert!(page.contains(&format!("`{name}`")), "docs/push.md does not explain {name}");
-    }
+/// What stands between backticks on a page.
+fn quoted(page: &str) -> impl Iterator<Item = &str> {
+    // Every second part, where no block of code is.
+    let parts = page.split("```").step_by(2);
+    parts.flat_map(|part| part.split('`').skip(1).step_by(2))
 }
 
-#[test]
-fn every_flag_that_a_page_names_is_one() {
-    let command = Config::command();
-    let known: Vec<_> = command.get_arguments().filter_map(|flag| flag.get_long()).collect();
-    // Those of other programs that the pages show, and what every program has.
-    let others = ["help", "from-literal", "replicas", "for", "release", "field-selector"];
-    let letter = |letter: char| letter.is_ascii_lowercase() || letter == '-';
-    for page in PAGES {
-        let named = page.split("--").skip(1).map(|rest| rest.split(|next| !letter(next)).next().unwrap_or_default());
-        for flag in named.filter(|flag| flag.starts_with(|first: char| first.is_ascii_lowercase())) {
-            assert!(known.contains(&flag) || others.contains(&flag), "there is no --{flag}");
-        }
-    }
+/// The section with this heading, without its subsections' end in mind: up to the next heading of its level or above.
+fn section<'a>(page: &'a str, heading: &str) -> &'a str {
+    let begin = page.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("there is no {heading:?}"));
+    let rest = &page[begin + heading.len() + 2..];
+    let level = heading.split(' ').next().unwrap().len();
+    let ends = (1..=level).filter_map(|level| rest.find(&format!("\n{} ", "#".repeat(level))));
+    &rest[..ends.min().unwrap_or(rest.len())]
 }

@@ -134,6 +134,43 @@ async fn w15_what_is_missing_blocks_nothing_else_and_wakes_when_it_comes() {
 }
 
 #[tokio::test]
+async fn p13_a_source_that_is_deleted_leaves_vault_as_it_is_and_counts_again_when_it_is_back() {
+    let world = World::new().await;
+    let _operator = world.operator(&[]).await;
+    let (whole, chosen) = (world.path("whole"), world.path("chosen"));
+    world.secret("db", &[("user", "u")], json!({})).await;
+    world.secret("api", &[("key", "k")], json!({})).await;
+    world.workload(Kind::Deployment, "whole", &["db", "api"], json!({ "vault-sync.io/path": whole })).await;
+    let list = json!([{ "name": "db", "keys": ["user"] }, { "name": "api", "keys": ["key"] }]).to_string();
+    let annotations = json!({ "vault-sync.io/path": chosen, "vault-sync.io/secrets": list });
+    world.workload(Kind::StatefulSet, "chosen", &[], annotations).await;
+    let both = [(Kind::Deployment, "whole"), (Kind::StatefulSet, "chosen")];
+    for (kind, name) in both {
+        world.says(kind, name, "Synced").await;
+    }
+    world.delete(Kind::Secret, "db").await;
+    for (kind, name) in both {
+        let told = world.says(kind, name, "SecretNotFound").await;
+        assert!(told.contains("\"db\" not found") && told.contains("stays as it is"), "{told}");
+        assert!(world.event(name, "SecretNotFound").await.contains("\"db\""));
+    }
+    // What is still there goes on where it has a path of its own.
+    world.rotate("api", &[("key", "l")]).await;
+    world.holds(&format!("{whole}/api"), &[("key", "l")]).await;
+    world.holds(&format!("{whole}/db"), &[("user", "u")]).await;
+    world.holds(&chosen, &[("key", "k"), ("user", "u")]).await;
+    world.secret("db", &[("user", "v")], json!({})).await;
+    world.holds(&format!("{whole}/db"), &[("user", "v")]).await;
+    world.holds(&chosen, &[("key", "l"), ("user", "v")]).await;
+    for (kind, name) in both {
+        world.says(kind, name, "Synced").await;
+    }
+    for path in [&format!("{whole}/db"), &format!("{whole}/api"), &chosen] {
+        assert_eq!(world.versions(path).await, 2, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn w4_every_mount_and_version_is_found_out() {
     let world = World::new().await;
     let _operator = world.operator(&[]).await;

@@ -8,6 +8,8 @@ mod deploy;
 mod docs;
 mod documented;
 mod following;
+mod keeping;
 mod outages;
 mod owning;
+mod switching;
 mod world;

@@ -1,0 +1,156 @@
+//! The ways to the API server and to Vault fail, at times and for a time (F03, F12).
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::FutureExt;
+use konverge_testkit::{
+    Process,
+    fault_proxy::{FaultProxy, Plan},
+    http_get,
+};
+
+use crate::{
+    front::{self, Asked, Fate},
+    stage::{Running, SOON, Stage, View, until},
+};
+
+const OBJECTS: usize = 5;
+
+/// Each object is changed so often while the ways are bad.
+const ROUNDS: usize = 3;
+
+/// To the API server: a tenth of all requests fails, some of them after they have taken effect.
+const UNSTEADY: &str = "
+seed: 12
+rules:
+- { when: { probability: 0.03 }, then: { status: { code: 500 } } }
+- { when: { probability: 0.03 }, then: { status: { code: 503 } } }
+- { when: { probability: 0.02 }, then: drop }
+- { when: { phase: after, mutating: true, probability: 0.1 }, then: drop }
+- { when: { probability: 0.1 }, then: { jitter: 200ms } }
+";
+
+/// An operator whose ways lead through proxies.
+async fn start(stage: &Stage, namespace: &str, proxy: &FaultProxy, vault: &str) -> Running {
+    let (spec, health, metrics) = stage.operator(proxy.kubeconfig(), namespace, vault);
+    let mut process = Process::start(stage.plane.run_directory(), spec).unwrap();
+    let is_ready = || async { http_get(&health, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+    process.ready("become ready", SOON, is_ready).await.unwrap();
+    Running { process, health, metrics }
+}
+
+async fn rotate(view: &View, round: usize) {
+    for number in 0..OBJECTS {
+        let name = format!("db-{number}");
+        view.secret(&name, &[("n", &round.to_string())], Some(&view.path(&name))).await.unwrap();
+        if round == 1 {
+            view.deployment(&format!("app-{number}"), &name, &view.path(&format!("app-{number}"))).await.unwrap();
+        }
+    }
+}
+
+/// All hold this round.
+async fn in_step(view: &View, round: usize) {
+    for number in 0..OBJECTS {
+        let (name, app) = (format!("db-{number}"), format!("app-{number}"));
+        for (kind, object, path) in
+            [("Secret", &name, view.path(&name)), ("Deployment", &app, view.path(&format!("{app}/{name}")))]
+        {
+            until(&format!("{kind} {object} is in step with round {round}"), async || {
+                let holds = view.holds(&path, "n", &round.to_string()).await?;
+                Ok(holds && view.is_synced(kind, object, &[&path]).await?)
+            })
+            .await;
+        }
+    }
+}
+
+/// Each path has a version for each round, and no more.
+async fn have_versions(view: &View, rounds: usize) {
+    for number in 0..OBJECTS {
+        let (name, app) = (format!("db-{number}"), format!("app-{number}"));
+        for path in [view.path(&name), view.path(&format!("{app}/{name}"))] {
+            assert_eq!(view.versions(&path).await.unwrap(), (rounds as u64, true), "{path}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f12_on_unsteady_ways_each_change_is_one_version() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("unsteady").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let (asked, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&failed);
+    // To Vault: a fifth of all requests about secrets fails, in turn before, instead of, and after its effect.
+    let decide = move |request: Asked| {
+        let number = if request.is_about_a_secret() { asked.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        let fate = match number % 15 {
+            5 => Fate::Vanishes,
+            10 => Fate::Answered(500, ""),
+            14 => Fate::AnswerVanishes(Box::new(|| ())),
+            _ => Fate::Passes,
+        };
+        counted.fetch_add(usize::from(!matches!(fate, Fate::Passes)), Ordering::Relaxed);
+        std::future::ready(fate).boxed()
+    };
+    let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
+    let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
+    let mut operator = start(stage, &namespace, &proxy, &vault).await;
+    proxy.set(Plan::parse(UNSTEADY).unwrap()).unwrap();
+    for round in 1..=ROUNDS {
+        rotate(&view, round).await;
+        in_step(&view, round).await;
+    }
+    let fired = proxy.fired();
+    assert!(fired.iter().sum::<u64>() >= 10 && failed.load(Ordering::Relaxed) >= 10, "{fired:?} {failed:?}");
+    proxy.clear();
+    have_versions(&view, ROUNDS).await;
+    assert_eq!(operator.process.status(), None, "it has not ended");
+    for number in 0..OBJECTS {
+        view.delete("Deployment", &format!("app-{number}")).await.unwrap();
+        view.delete("Secret", &format!("db-{number}")).await.unwrap();
+    }
+    for number in 0..OBJECTS {
+        let (name, app) = (format!("db-{number}"), format!("app-{number}"));
+        until("the objects are gone", async || {
+            Ok(view.is_gone("Secret", &name).await? && view.is_gone("Deployment", &app).await?)
+        })
+        .await;
+        for path in [view.path(&name), view.path(&format!("{app}/{name}"))] {
+            assert_eq!(view.read(&path).await.unwrap(), None, "{path}");
+        }
+    }
+}
+
+/// Far longer than it is away here: it comes back when the test says so.
+const AWAY: Duration = Duration::from_mins(10);
+
+/// As long as an API server takes for a restart.
+const A_WHILE: Duration = Duration::from_secs(3);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f03_what_changes_while_the_api_server_is_out_of_reach_comes_after() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("apart").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
+    let mut operator = start(stage, &namespace, &proxy, stage.server.address()).await;
+    rotate(&view, 1).await;
+    in_step(&view, 1).await;
+    proxy.down(AWAY);
+    rotate(&view, 2).await;
+    tokio::time::sleep(A_WHILE).await;
+    have_versions(&view, 1).await;
+    assert_eq!(http_get(&operator.health, "/healthz").await.unwrap().0, 200);
+    proxy.clear();
+    in_step(&view, 2).await;
+    have_versions(&view, 2).await;
+    assert_eq!(operator.process.status(), None, "it has not ended");
+}
