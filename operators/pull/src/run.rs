@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The program's name in metrics, events and the lease: that of the original.
-const PROGRAM: &str = "zopp-operator";
+pub(crate) const PROGRAM: &str = "zopp-operator";
 
 /// How many Secrets may wait for their environment at once. Waiting costs next to nothing, and with this many, environments
 /// that do not answer keep no worker from those that do. How many are written at once is up to `--workers`.

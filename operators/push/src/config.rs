@@ -1,6 +1,7 @@
 //! The operator's settings: the original's flags under their names and with their defaults, and ours; each with a variable.
 
 mod address;
+mod container;
 mod go_flags;
 mod shown;
 mod values;

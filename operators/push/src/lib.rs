@@ -8,7 +8,8 @@
 //!
 //! Read in this order: [`annotations`], what an object asks for; [`boundaries`], whether it may; [`object`] and [`workload`], which
 //! objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known; [`desired`] and [`plan`], the decisions, without
-//! IO; [`record`], what is remembered on the object; [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program.
+//! IO; [`record`], what is remembered on the object; [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program; [`inspect`], what
+//! the plugin of kubectl tells.
 
 pub mod annotations;
 pub mod bindings;
@@ -16,6 +17,7 @@ pub mod boundaries;
 pub mod config;
 pub mod desired;
 mod drain;
+pub mod inspect;
 pub mod ledger;
 pub mod messages;
 pub mod metrics;

@@ -24,6 +24,9 @@ pub struct Record {
     /// What to do, where it is not `Synced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The request to look (`vault-sync.io/sync-now`) that this answers: a run that began after it was seen has said what stands here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered: Option<String>,
     /// How the paths are cleared when they are not wanted any more; for when the annotations have gone that say it.
     pub deletion: DeletionPolicy,
     /// The paths by their spelling in the API.
@@ -58,6 +61,7 @@ impl Record {
             state: "Pending".to_owned(),
             since: now,
             message: None,
+            answered: None,
             deletion: DeletionPolicy::Soft,
             paths: BTreeMap::new(),
         }

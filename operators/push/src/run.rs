@@ -41,10 +41,10 @@ use crate::{
 const PROGRAM: &str = "vault-sync-operator";
 
 /// The name of the lease: that of the original.
-const LEASE: &str = "vault-sync-operator.io";
+pub(crate) const LEASE: &str = "vault-sync-operator.io";
 
 /// The namespace whose uid tells one cluster from another: it is there from the beginning and never deleted.
-const CLUSTER_IDENTITY: &str = "kube-system";
+pub(crate) const CLUSTER_IDENTITY: &str = "kube-system";
 
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]

@@ -30,12 +30,7 @@ impl Store {
 
     /// Who keeps what is written for the object.
     pub fn owner(&self, key: &ObjectRef, uid: &str) -> Owner {
-        Owner {
-            prefix: MARK.to_owned(),
-            name: format!("{}/{}/{}", key.namespace, key.kind.name(), key.name),
-            uid: uid.to_owned(),
-            instance: self.instance.to_string(),
-        }
+        owner(key, uid, &self.instance)
     }
 
     /// Where a path leads.
@@ -125,5 +120,15 @@ impl Store {
             Err(VaultError::Denied { .. } | VaultError::Unversioned { .. }) | Ok(()) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Who keeps what an installation writes for the object.
+pub(crate) fn owner(key: &ObjectRef, uid: &str, instance: &str) -> Owner {
+    Owner {
+        prefix: MARK.to_owned(),
+        name: format!("{}/{}/{}", key.namespace, key.kind.name(), key.name),
+        uid: uid.to_owned(),
+        instance: instance.to_owned(),
     }
 }

@@ -10,7 +10,7 @@ use kube::runtime::events::EventType;
 
 use super::{PushError, Pusher, TELL_AFTER, pause, sources};
 use crate::{
-    bindings::Binding,
+    bindings::{Asking, Binding},
     messages::Message,
     object::{ObjectRef, SecretRef},
     reasons,
@@ -58,6 +58,9 @@ impl Pusher {
             messages.push(Message::synced(&record.paths.keys().cloned().collect::<Vec<_>>()));
         }
         record.say(state, text, Timestamp::now());
+        if let Asking::Push(push) = &binding.asking {
+            record.answered.clone_from(&push.asked.sync_now);
+        }
         self.say(key, binding, messages);
         record
     }

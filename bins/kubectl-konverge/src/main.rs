@@ -1,0 +1,11 @@
+//! The plugin of kubectl: how the objects stand that the operators of Konverge work on.
+
+use std::process::ExitCode;
+
+use konverge_kubectl::Job;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let jobs: Vec<Box<dyn Job>> = vec![Box::new(konverge_push::inspect::Push), Box::new(konverge_pull::inspect::Pull)];
+    konverge_kubectl::run(jobs, std::env::args_os()).await
+}

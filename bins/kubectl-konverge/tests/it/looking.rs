@@ -1,0 +1,157 @@
+//! `status`, `why` and `diff`: a good object, one that is refused, one that is paused, one that asks for nothing.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::stage::{Stage, VALUES, World, ran};
+
+/// One object of each sort, each settled.
+async fn people(world: &World<'_>) {
+    let [db, other] = [world.path("db"), "secret/data/elsewhere/x".to_owned()];
+    world.secret("db", &[("password", VALUES[0]), ("user", "shop")], json!({ "vault-sync.io/path": db })).await;
+    world.secret("far", &[("password", VALUES[0])], json!({ "vault-sync.io/path": other })).await;
+    world.secret("silent", &[("password", VALUES[0])], json!({})).await;
+    let paused = json!({ "vault-sync.io/path": world.path("idle"), "vault-sync.io/pause": "true" });
+    world.secret("idle", &[("password", VALUES[0])], paused).await;
+    world.deployment("web", "db", &world.path("web")).await;
+    for (object, state) in [
+        ("secret/db", "Synced"),
+        ("secret/far", "PathNotAllowed"),
+        ("secret/idle", "Paused"),
+        ("deployment/web", "Synced"),
+    ] {
+        world.until(object, state).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_and_why_tell_how_each_object_stands() {
+    let world = Stage::shared().await.world().await;
+    let _operator = world.operator(&[]).await;
+    people(&world).await;
+
+    let all = world.run("status").await.ends(1);
+    let rows: Vec<Vec<&str>> = all.out.lines().skip(1).map(|line| line.split_whitespace().take(3).collect()).collect();
+    assert_eq!(
+        rows,
+        [
+            ["deployment/web", "push", "Synced"],
+            ["secret/db", "push", "Synced"],
+            ["secret/far", "push", "PathNotAllowed"],
+            ["secret/idle", "push", "Paused"],
+        ]
+    );
+    world.run("status deploy").await.ends(0).says(&["deployment/web", &world.path("web/db")]);
+    world.run("status secret/silent").await.ends(0).says(&["Nothing in namespace"]);
+    world.run("status -A").await.ends(1).says(&["NAMESPACE", &world.namespace]);
+    let shown = world.run("status secret/far -o json").await.ends(1).json();
+    let object = &shown["objects"][0];
+    assert_eq!(
+        (&object["kind"], &object["grade"], &object["job"]),
+        (&json!("Secret"), &json!("wrong"), &json!("push"))
+    );
+    assert!(object["message"].as_str().unwrap().contains("may not write"), "{object}");
+
+    let good = world.run("why secret/db").await.ends(0);
+    let (path, rule) = (world.path("db"), "yes, by *=secret/data/{namespace}/*");
+    good.says(&[
+        "state Synced since",
+        "all its keys, at",
+        &path,
+        "version 1",
+        rule,
+        "paused no",
+        "Normal Synced: in step",
+        "nothing to do",
+    ]);
+    let web = world.run("why deploy web").await.ends(0);
+    web.says(&["each Secret that its pods use, beneath", ": db", &world.path("web/db")]);
+    let refused = world.run("why secret/far").await.ends(1);
+    refused.says(&[
+        "PathNotAllowed since",
+        "no: none of the rules of",
+        "Warning PathNotAllowed: as above",
+        "next mend it",
+    ]);
+    let paused = world.run("why secret/idle").await.ends(1);
+    paused.says(&["Paused since", "yes, by vault-sync.io/pause", "kubectl konverge resume secret/idle"]);
+    let silent = world.run("why secret/silent").await.ends(0);
+    silent.says(&["It asks for nothing", "kubectl annotate secret silent vault-sync.io/path=", "zopp.dev/sync=true"]);
+    let page = world.run("why secret/db -o json").await.ends(0).json();
+    assert_eq!(page["jobs"][0]["events"][0]["reason"], "Synced", "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_pull_tells_is_what_the_secret_shows() {
+    let world = Stage::shared().await.world().await;
+    let bound = json!({ "zopp.dev/sync": "true", "zopp.dev/workspace": "acme", "zopp.dev/project": "shop", "zopp.dev/environment": "prod" });
+    world.secret("bound", &[], bound).await;
+    world.secret("half", &[], json!({ "zopp.dev/sync": "true" })).await;
+    world
+        .run("status")
+        .await
+        .ends(1)
+        .says(&["secret/bound pull Pending acme/shop/prod", "secret/half pull InvalidAnnotation"]);
+    world.run("why secret/half").await.ends(1).says(&["annotation missing or empty: zopp.dev/workspace"]);
+    world.run("why secret/bound").await.ends(1).says(&["its keys none yet"]);
+    for (line, says) in [
+        ("sync secret/bound", "pull cannot be asked"),
+        ("pause secret/bound", "pull cannot be paused"),
+        ("diff secret/bound", "opens with the operator's keys alone"),
+    ] {
+        world.run(line).await.ends(1).says(&[says]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn diff_compares_with_vault_and_shows_names_alone() {
+    let world = Stage::shared().await.world().await;
+    let operator = world.operator(&[]).await;
+    people(&world).await;
+    let path = world.path("db");
+    world.run("diff secret/db").await.ends(0).says(&["is as it should be", "password same", "user same"]);
+    world.run("diff deployment/web").await.ends(0).says(&[&world.path("web/db"), "is as it should be"]);
+    world.run("diff secret/idle").await.ends(1).says(&["would be made", "+ password added"]);
+
+    // Nobody puts right what is done from here on.
+    drop(operator);
+    world.deployment("web", "db", &world.path("away")).await;
+    let moved = world.run("diff deployment/web").await.ends(1);
+    moved.says(&[
+        &format!("{} would be made", world.path("away/db")),
+        &format!("{} would be cleared: it is not asked for any more", world.path("web/db")),
+        "- password removed",
+    ]);
+    world.write(&path, &[("password", VALUES[2]), ("old", VALUES[2])]).await;
+    let changed = world.run("diff secret/db").await.ends(1);
+    changed.says(&[&format!("{path} would be changed"), "- old removed", "~ password changed", "+ user added"]);
+    let shown = world.run("diff secret/db -o json").await.ends(1).json();
+    assert_eq!(shown["paths"][0]["keys"], json!({ "old": "removed", "password": "changed", "user": "added" }));
+
+    let mine = json!({ "vault-sync.io/path": path });
+    world.secret("thief", &[("a", "b")], mine).await;
+    world.run("diff secret/thief").await.ends(1).says(&["would stay as it is", "is kept for", "Secret/db"]);
+    let lacking = json!({ "vault-sync.io/path": world.path("lack"), "vault-sync.io/secrets": "[{\"name\":\"none\",\"keys\":[\"a\"]}]" });
+    world.secret("lack", &[("a", "b")], lacking).await;
+    world.run("diff secret/lack").await.ends(1).says(&["would stay as it is", "secret \"none\" not found"]);
+    world.run("diff secret/silent").await.ends(1).says(&["asks for nothing"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn diff_uses_the_access_of_vaults_own_program() {
+    let world = Stage::shared().await.world().await;
+    world.secret("db", &[("password", VALUES[0])], json!({ "vault-sync.io/path": world.path("db") })).await;
+    let diff = async |change: &dyn for<'a> Fn(&'a mut tokio::process::Command) -> &'a mut tokio::process::Command| {
+        let mut command = world.plugin();
+        command.args(["-n", &world.namespace, "diff", "secret/db"]);
+        change(&mut command);
+        ran(&mut command).await
+    };
+    diff(&|command| command.env_remove("VAULT_ADDR")).await.ends(1).says(&["set VAULT_ADDR"]);
+    diff(&|command| command.env_remove("VAULT_TOKEN")).await.ends(1).says(&["neither VAULT_TOKEN nor ~/.vault-token"]);
+    fs::write(world.home.path().join(".vault-token"), world.stage.server.root_token()).unwrap();
+    diff(&|command| command.env_remove("VAULT_TOKEN")).await.ends(1).says(&["would be made", "+ password added"]);
+    diff(&|command| command.env("VAULT_TOKEN", "nobody's")).await.ends(1).says(&["cannot compare with Vault"]);
+    diff(&|command| command.env("VAULT_ADDR", "http://127.0.0.1:1")).await.ends(1).says(&["cannot compare with Vault"]);
+}

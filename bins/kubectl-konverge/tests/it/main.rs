@@ -1,0 +1,9 @@
+//! The plugin as a program, with the operator that answers it, on a real API server and a real Vault.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod asking;
+mod bad_input;
+mod doctoring;
+mod looking;
+mod stage;

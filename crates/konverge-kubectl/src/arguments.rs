@@ -1,0 +1,131 @@
+//! The command line.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Shows how the objects stand that operators of Konverge work on, why, and what to do.
+///
+/// Ends with 0 if all is well, 1 if something is not in step or went wrong, and 2 if it was called wrongly.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-konverge", bin_name = "kubectl konverge", version, max_term_width = 120)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// Form of what is printed
+    #[arg(short, long, global = true, value_enum, default_value_t = Form::Text, value_name = "FORM")]
+    pub(crate) output: Form,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Which cluster, and which namespace of it.
+#[derive(Debug, Args)]
+pub(crate) struct Connection {
+    /// Kubeconfig file [default: KUBECONFIG, else ~/.kube/config]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context in it [default: the current one]
+    #[arg(long, global = true)]
+    pub(crate) context: Option<String>,
+    /// Namespace [default: that of the context]
+    #[arg(short, long, global = true)]
+    pub(crate) namespace: Option<String>,
+}
+
+/// For whom it is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// One object.
+#[derive(Debug, Args)]
+pub(crate) struct Object {
+    /// Which object: TYPE/NAME, such as deployment/web
+    #[arg(required = true, num_args = 1..=2, value_name = "TYPE/NAME")]
+    pub(crate) target: Vec<String>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Show how the objects stand that ask for something
+    Status {
+        /// One object, TYPE/NAME, or all of one TYPE [default: all that ask for something]
+        #[arg(num_args = 0..=2, value_name = "TYPE/NAME")]
+        target: Vec<String>,
+        /// In all namespaces
+        #[arg(short = 'A', long)]
+        all_namespaces: bool,
+    },
+    /// Explain one object: what it asks for, whether it may, how it stands, and what to do next
+    Why(Object),
+    /// Show by the names of keys what would change; values are compared in memory and never shown
+    Diff(Object),
+    /// Have the object compared and written now
+    Sync {
+        #[command(flatten)]
+        object: Object,
+        /// Wait until the operator has answered
+        #[arg(long)]
+        wait: bool,
+        /// How long to wait
+        #[arg(long, default_value = "60s", value_parser = span, value_name = "TIME")]
+        timeout: Duration,
+    },
+    /// Have the object left alone from now on
+    Pause(Object),
+    /// Have the object worked on again
+    Resume(Object),
+    /// Look whether operators run, may do what they have to, and have all in step
+    Doctor,
+}
+
+/// A number of seconds, or one with its unit.
+fn span(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.find(|letter: char| !letter.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => 0,
+    };
+    let seconds = number.parse::<u32>().ok().map(|number| u64::from(number) * factor).filter(|seconds| *seconds > 0);
+    seconds.map(Duration::from_secs).ok_or_else(|| "write a time above zero, such as 30s or 5m".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn times() {
+        for (text, seconds) in [
+            ("30s", Some(30)),
+            ("5m", Some(300)),
+            ("1h", Some(3_600)),
+            ("7", Some(7)),
+            ("0s", None),
+            ("", None),
+            ("s", None),
+            ("1d", None),
+            ("-1s", None),
+        ] {
+            assert_eq!(span(text).ok(), seconds.map(Duration::from_secs), "{text}");
+        }
+    }
+}

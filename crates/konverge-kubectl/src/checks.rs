@@ -1,0 +1,68 @@
+//! What the doctor looks at whatever the job is.
+
+use jiff::Timestamp;
+
+use crate::{Cluster, Finding, Installation, words::age};
+
+impl Installation {
+    /// Whether its processes are ready.
+    pub fn finding(&self) -> Finding {
+        let Self { namespace, name, wanted, ready, .. } = self;
+        let says = format!("{namespace}/{name}: {ready} of {wanted} ready");
+        match (*ready, *wanted) {
+            (_, 0) => {
+                Finding::wrong("operator", says, format!("kubectl scale deployment/{name} -n {namespace} --replicas=2"))
+            }
+            (0, _) => Finding::wrong(
+                "operator",
+                says,
+                format!("kubectl logs deployment/{name} -n {namespace}; /readyz of a pod tells what it waits for"),
+            ),
+            (ready, wanted) if ready < wanted => Finding::note(
+                "operator",
+                says,
+                Some(&format!("kubectl get pods -n {namespace}; one that is ready is enough to work")),
+            ),
+            _ => Finding::fine("operator", says),
+        }
+    }
+}
+
+impl Cluster {
+    /// Whether somebody leads. `elects` is whether any installation elects a leader.
+    pub async fn leader_finding(&self, lease: &str, elects: bool) -> Finding {
+        let now = Timestamp::now();
+        let leaders = match self.leaders(lease, now).await {
+            Ok(leaders) => leaders,
+            Err(failure) => return Finding::unknown("leader", &failure),
+        };
+        let next = "see the operator's pods and their log";
+        if leaders.is_empty() {
+            return if elects {
+                Finding::wrong("leader", format!("there is no lease {lease}, so nobody has ever led"), next)
+            } else {
+                Finding::note("leader", format!("there is no lease {lease}; a single process needs none"), None)
+            };
+        }
+        if let Some(leader) = leaders.iter().find(|leader| leader.holder.is_some() && !leader.stale) {
+            let holder = leader.holder.as_deref().unwrap_or_default();
+            let renewed = leader.renewed.map(|renewed| age(renewed, now)).unwrap_or_default();
+            return Finding::fine(
+                "leader",
+                format!("{holder}, by the lease {}/{lease} renewed {renewed} ago", leader.namespace),
+            );
+        }
+        let said = leaders.iter().map(|leader| match (&leader.holder, leader.renewed) {
+            (Some(holder), Some(renewed)) => {
+                format!(
+                    "nobody has renewed the lease {}/{lease} for {}; {holder} was the last",
+                    leader.namespace,
+                    age(renewed, now)
+                )
+            }
+            (Some(holder), None) => format!("{holder} never renewed the lease {}/{lease}", leader.namespace),
+            (None, _) => format!("the lease {}/{lease} was given back, and nobody has taken it", leader.namespace),
+        });
+        Finding::wrong("leader", said.collect::<Vec<_>>().join("; "), next)
+    }
+}

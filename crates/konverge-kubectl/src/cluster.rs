@@ -1,0 +1,187 @@
+//! The way to the API server: a person's own, with what their kubeconfig says.
+
+use std::{fmt, time::Duration};
+
+use futures::{StreamExt, future::ready, stream::BoxStream};
+use konverge_core::error::in_one_line;
+use kube::{
+    Api, Client, Config,
+    api::{ListParams, Patch, PatchParams},
+    config::{KubeConfigOptions, Kubeconfig},
+    core::{DynamicObject, PartialObjectMeta, TypeMeta},
+    runtime::watcher,
+};
+use serde_json::{Value, json};
+
+use crate::{Failure, Kind, Shown, arguments::Connection, target::One};
+
+/// Objects in one answer.
+const PAGE: u32 = 500;
+
+/// For connecting, so that a cluster that is away is told soon.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// For one answer that is no watch.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// Who writes the annotations.
+const FIELD_MANAGER: &str = "kubectl-konverge";
+
+/// A cluster, and the namespace that is meant where none is named.
+#[derive(Clone)]
+pub struct Cluster {
+    /// The client.
+    pub client: Client,
+    /// The namespace.
+    pub namespace: String,
+}
+
+impl Cluster {
+    /// That of the command line. Nothing is sent yet.
+    pub(crate) async fn of(connection: &Connection) -> Result<Self, Failure> {
+        let failed = |error: &dyn std::error::Error| {
+            Failure::Failed(format!(
+                "found no cluster: {}; name a kubeconfig with --kubeconfig or KUBECONFIG, and a context of it with --context",
+                in_one_line(error)
+            ))
+        };
+        let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
+        let mut config = match &connection.kubeconfig {
+            Some(path) => {
+                let kubeconfig = Kubeconfig::read_from(path).map_err(|error| failed(&error))?;
+                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| failed(&error))?
+            }
+            // Within a pod there is no kubeconfig.
+            None if connection.context.is_none() => Config::infer().await.map_err(|error| failed(&error))?,
+            None => Config::from_kubeconfig(&options).await.map_err(|error| failed(&error))?,
+        };
+        config.connect_timeout = Some(CONNECT_WITHIN);
+        config.default_retry = false;
+        let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let client = Client::try_from(config).map_err(|error| failed(&error))?;
+        Ok(Self { client, namespace })
+    }
+
+    /// Objects of a kind, in one namespace or in all.
+    pub fn api(&self, kind: &Kind, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource),
+            None => Api::all_with(self.client.clone(), &kind.resource),
+        }
+    }
+
+    /// An object of the cluster's namespace, as much of it as its kind shows.
+    pub(crate) async fn get(&self, one: &One) -> Result<DynamicObject, Failure> {
+        let api = self.api(&one.kind, Some(&self.namespace));
+        let found = async {
+            match one.kind.shown {
+                Shown::Metadata => api
+                    .get_metadata_opt(&one.name)
+                    .await
+                    .map(|found| found.map(|object| with_metadata(&one.kind, object))),
+                Shown::Whole => api.get_opt(&one.name).await,
+            }
+        };
+        let found = within(format!("get {one} in namespace {}", self.namespace), found).await?;
+        found.ok_or_else(|| {
+            Failure::Failed(format!("there is no {one} in namespace {}; name another one with -n", self.namespace))
+        })
+    }
+
+    /// All objects of a kind, page by page, each as much as the kind shows. A kind that the cluster does not know has none.
+    pub async fn list(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<DynamicObject>, Failure> {
+        let api = self.api(kind, namespace);
+        let mut found = Vec::new();
+        let mut parameters = ListParams::default().limit(PAGE);
+        loop {
+            let page = async {
+                match kind.shown {
+                    Shown::Metadata => {
+                        let page = api.list_metadata(&parameters).await?;
+                        let objects = page.items.into_iter().map(|object| with_metadata(kind, object));
+                        Ok((objects.collect::<Vec<_>>(), page.metadata.continue_))
+                    }
+                    Shown::Whole => api.list(&parameters).await.map(|page| (page.items, page.metadata.continue_)),
+                }
+            };
+            let page = within_raw(page).await;
+            match page {
+                Err(kube::Error::Api(status)) if status.code == 404 && found.is_empty() => return Ok(found),
+                Err(error) => {
+                    return Err(Failure::of(
+                        &format!("list {}{}", kind.resource.plural, of_namespace(namespace)),
+                        &error,
+                    ));
+                }
+                Ok((objects, next)) => {
+                    found.extend(objects);
+                    parameters.continue_token = next.filter(|token| !token.is_empty());
+                }
+            }
+            if parameters.continue_token.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Sets annotations of just this object, or removes those that are `null`.
+    pub(crate) async fn annotate(&self, one: &One, object: &DynamicObject, annotations: &Value) -> Result<(), Failure> {
+        let patch = json!({ "metadata": { "uid": object.metadata.uid, "annotations": annotations } });
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let api = self.api(&one.kind, Some(&self.namespace));
+        let patched = async { api.patch_metadata(&one.name, &parameters, &Patch::Merge(&patch)).await };
+        within(format!("annotate {one} in namespace {}", self.namespace), patched).await.map(drop)
+    }
+
+    /// The object as it is and as it becomes; nothing when it is gone. What cannot go on ends it with an error.
+    pub(crate) fn follow(&self, one: &One) -> BoxStream<'static, Result<Option<DynamicObject>, watcher::Error>> {
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", one.name));
+        let kind = one.kind.clone();
+        match kind.shown {
+            Shown::Metadata => {
+                let api: Api<PartialObjectMeta<DynamicObject>> =
+                    Api::namespaced_with(self.client.clone(), &self.namespace, &kind.resource);
+                let told = move |event| told(event).map(|object| object.map(|object| with_metadata(&kind, object)));
+                watcher::watcher(api, config).filter_map(move |event| ready(event.map(&told).transpose())).boxed()
+            }
+            Shown::Whole => {
+                let api = self.api(&kind, Some(&self.namespace));
+                watcher::watcher(api, config).filter_map(|event| ready(event.map(told).transpose())).boxed()
+            }
+        }
+    }
+}
+
+/// ` in namespace shop`, or nothing.
+pub(crate) fn of_namespace(namespace: Option<&str>) -> String {
+    namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default()
+}
+
+#[allow(clippy::option_option, reason = "an event that tells nothing, an object that is gone, and an object")]
+fn told<K>(event: watcher::Event<K>) -> Option<Option<K>> {
+    match event {
+        watcher::Event::Apply(object) | watcher::Event::InitApply(object) => Some(Some(object)),
+        watcher::Event::Delete(_) => Some(None),
+        watcher::Event::Init | watcher::Event::InitDone => None,
+    }
+}
+
+fn with_metadata(kind: &Kind, object: PartialObjectMeta<DynamicObject>) -> DynamicObject {
+    let types = TypeMeta { api_version: kind.resource.api_version.clone(), kind: kind.resource.kind.clone() };
+    DynamicObject { types: Some(types), metadata: object.metadata, data: Value::Null }
+}
+
+/// What the API server says to an act, or that it says nothing.
+pub(crate) async fn within<T>(
+    act: impl fmt::Display,
+    call: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Failure> {
+    within_raw(call).await.map_err(|error| Failure::of(&act.to_string(), &error))
+}
+
+async fn within_raw<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+    tokio::time::timeout(ANSWER_WITHIN, call).await.unwrap_or_else(|_| {
+        let cause = format!("no answer within {} seconds", ANSWER_WITHIN.as_secs());
+        Err(kube::Error::Service(cause.into()))
+    })
+}

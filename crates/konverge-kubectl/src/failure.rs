@@ -1,0 +1,41 @@
+//! What went wrong, in words for the person who typed.
+
+use konverge_core::error::in_one_line;
+
+/// An error that ends the program.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// It was called wrongly.
+    #[error("{0}")]
+    Usage(String),
+    /// It could not be done. The text names the cause and the next step.
+    #[error("{0}")]
+    Failed(String),
+    /// The API server may not be asked this by the person.
+    #[error("{0}")]
+    Forbidden(String),
+}
+
+impl Failure {
+    /// The status that the program ends with.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Failed(_) | Self::Forbidden(_) => 1,
+        }
+    }
+
+    /// Of an attempt to `act`, such as `list secrets in namespace shop`.
+    pub fn of(act: &str, error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
+                Self::Forbidden(format!("you may not {act}: {}", status.message))
+            }
+            kube::Error::Api(status) => Self::Failed(format!("cannot {act}: {}", status.message)),
+            error => Self::Failed(format!(
+                "cannot {act}: {}; check the cluster and the context with: kubectl cluster-info",
+                in_one_line(error)
+            )),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! An operator as it is installed: its Deployment, and who of its processes leads.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    coordination::v1::Lease,
+};
+use kube::{
+    Api,
+    api::{ListParams, PostParams},
+};
+
+use crate::{
+    Cluster, Failure,
+    cluster::{of_namespace, within},
+};
+
+/// A Deployment of an operator.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Installation {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// How many processes there are to be.
+    pub wanted: i32,
+    /// How many are ready.
+    pub ready: i32,
+    /// The service account that they use.
+    pub account: String,
+    /// The arguments of the first container, with variables put in.
+    pub arguments: Vec<String>,
+    /// Variables of the first container whose value stands in the Deployment.
+    pub variables: BTreeMap<String, String>,
+}
+
+/// Who leads, by the lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leader {
+    /// The namespace of the lease.
+    pub namespace: String,
+    /// Who holds it; nothing if it was given back.
+    pub holder: Option<String>,
+    /// When it was renewed last.
+    pub renewed: Option<Timestamp>,
+    /// Whether it has run out.
+    pub stale: bool,
+}
+
+impl Cluster {
+    /// The Deployments labelled `app.kubernetes.io/name` with the operator's name, in all namespaces if the person may list those,
+    /// else in the cluster's own.
+    pub async fn installations(&self, operator: &str) -> Result<Vec<Installation>, Failure> {
+        let parameters = ListParams::default().labels(&format!("app.kubernetes.io/name={operator}"));
+        let list = async |namespace: Option<&str>| {
+            let api: Api<Deployment> = match namespace {
+                Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+                None => Api::all(self.client.clone()),
+            };
+            let act = format!("list deployments{}", of_namespace(namespace));
+            within(act, async { api.list(&parameters).await }).await
+        };
+        let found = match list(None).await {
+            Err(Failure::Forbidden(_)) => list(Some(&self.namespace)).await?,
+            found => found?,
+        };
+        Ok(found.items.into_iter().map(Installation::of).collect())
+    }
+
+    /// The leases of this name, in all namespaces.
+    pub async fn leaders(&self, lease: &str, now: Timestamp) -> Result<Vec<Leader>, Failure> {
+        let parameters = ListParams::default().fields(&format!("metadata.name={lease}"));
+        let api = Api::<Lease>::all(self.client.clone());
+        let found = within("list leases", async { api.list(&parameters).await }).await?;
+        Ok(found.items.into_iter().map(|lease| Leader::of(lease, now)).collect())
+    }
+
+    /// Which of these permissions (group, resource, verb) a service account lacks.
+    pub async fn lacking<'a>(
+        &self,
+        installation: &Installation,
+        namespace: Option<&str>,
+        needed: &[(&'a str, &'a str, &'a str)],
+    ) -> Result<Vec<(&'a str, &'a str, &'a str)>, Failure> {
+        let api = Api::<SubjectAccessReview>::all(self.client.clone());
+        let user = format!("system:serviceaccount:{}:{}", installation.namespace, installation.account);
+        let mut lacking = Vec::new();
+        for &(group, resource, verb) in needed {
+            let attributes = ResourceAttributes {
+                group: Some(group.to_owned()),
+                resource: Some(resource.to_owned()),
+                verb: Some(verb.to_owned()),
+                namespace: namespace.map(str::to_owned),
+                ..ResourceAttributes::default()
+            };
+            let groups = vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{}", installation.namespace),
+                "system:authenticated".to_owned(),
+            ];
+            let spec = SubjectAccessReviewSpec {
+                user: Some(user.clone()),
+                groups: Some(groups),
+                resource_attributes: Some(attributes),
+                ..SubjectAccessReviewSpec::default()
+            };
+            let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+            let act = format!("ask what {user} may do");
+            let answer = within(act, async { api.create(&PostParams::default(), &review).await }).await?;
+            if !answer.status.is_some_and(|status| status.allowed) {
+                lacking.push((group, resource, verb));
+            }
+        }
+        Ok(lacking)
+    }
+}
+
+impl Installation {
+    fn of(deployment: Deployment) -> Self {
+        let spec = deployment.spec.unwrap_or_default();
+        let pod = spec.template.spec.unwrap_or_default();
+        let account = pod.service_account_name.unwrap_or_else(|| "default".to_owned());
+        let container = pod.containers.into_iter().next().unwrap_or_default();
+        let variables: BTreeMap<String, String> =
+            container.env.into_iter().flatten().filter_map(|variable| Some((variable.name, variable.value?))).collect();
+        let arguments = container.args.into_iter().flatten().map(|argument| expanded(&argument, &variables)).collect();
+        Self {
+            namespace: deployment.metadata.namespace.unwrap_or_default(),
+            name: deployment.metadata.name.unwrap_or_default(),
+            wanted: spec.replicas.unwrap_or(1),
+            ready: deployment.status.and_then(|status| status.ready_replicas).unwrap_or_default(),
+            account,
+            arguments,
+            variables,
+        }
+    }
+}
+
+impl Leader {
+    fn of(lease: Lease, now: Timestamp) -> Self {
+        let spec = lease.spec.unwrap_or_default();
+        let renewed = spec.renew_time.map(|time| time.0);
+        let lasts = i64::from(spec.lease_duration_seconds.unwrap_or_default());
+        // Clocks differ, so it counts as run out when it has been so for its own length again.
+        let stale = renewed.is_none_or(|renewed| now.as_second() > renewed.as_second() + 2 * lasts);
+        Self {
+            namespace: lease.metadata.namespace.unwrap_or_default(),
+            holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
+            renewed,
+            stale,
+        }
+    }
+}
+
+/// With the variables in it put in, as Kubernetes does: `$(NAME)`.
+fn expanded(argument: &str, variables: &BTreeMap<String, String>) -> String {
+    variables.iter().fold(argument.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_deployment_tells() {
+        let container = json!({
+            "name": "manager", "args": ["--vault-addr=$(VAULT_ADDR)", "--leader-elect"],
+            "env": [{ "name": "VAULT_ADDR", "value": "https://v" }, { "name": "TOKEN", "valueFrom": {} }],
+        });
+        let deployment = json!({
+            "metadata": { "namespace": "system", "name": "manager" },
+            "spec": { "replicas": 2, "selector": {}, "template": { "spec": { "serviceAccountName": "account", "containers": [container] } } },
+            "status": { "readyReplicas": 1 },
+        });
+        let installation = Installation::of(serde_json::from_value(deployment).unwrap());
+        assert_eq!(installation.arguments, ["--vault-addr=https://v", "--leader-elect"]);
+        assert_eq!((installation.wanted, installation.ready, &*installation.account), (2, 1, "account"));
+        assert_eq!(installation.variables.keys().collect::<Vec<_>>(), ["VAULT_ADDR"]);
+    }
+
+    #[test]
+    fn a_lease_counts_as_run_out_after_twice_its_length() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let lease = |ago: i64, holder: &str| {
+            let renewed = Timestamp::from_second(1_000 - ago).unwrap();
+            let spec =
+                json!({ "holderIdentity": holder, "renewTime": format!("{renewed:.6}"), "leaseDurationSeconds": 15 });
+            Leader::of(serde_json::from_value(json!({ "spec": spec })).unwrap(), now)
+        };
+        assert!(!lease(30, "a").stale);
+        assert!(lease(31, "a").stale);
+        assert_eq!(lease(0, "").holder, None);
+        assert!(Leader::of(Lease::default(), now).stale);
+    }
+}

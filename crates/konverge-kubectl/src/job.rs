@@ -1,0 +1,221 @@
+//! What a job tells the plugin about its objects.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use kube::core::DynamicObject;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{Cluster, Failure, Kind};
+
+/// One thing that an operator does for objects that ask for it. Objects of a kind that is [`Metadata`](crate::Shown::Metadata) come
+/// with their metadata alone.
+#[async_trait]
+pub trait Job: Send + Sync {
+    /// In one word: `push`.
+    fn name(&self) -> &'static str;
+
+    /// The operator's name in events, and in the label `app.kubernetes.io/name` of its Deployment.
+    fn operator(&self) -> &'static str;
+
+    /// The kinds of objects that can ask.
+    fn kinds(&self) -> Vec<Kind>;
+
+    /// How an object stands; nothing if it does not ask and nothing is left to be done for it. Pure.
+    fn standing(&self, kind: &Kind, object: &DynamicObject) -> Option<Standing>;
+
+    /// How an object of this kind that does not ask would do so: a command, and what it means.
+    fn how_to_ask(&self, kind: &Kind, name: &str) -> String;
+
+    /// What an object asks for and whether it may, as far as that can be told.
+    async fn explain(&self, cluster: &Cluster, kind: &Kind, object: &DynamicObject) -> Vec<Fact>;
+
+    /// What would change if the object were worked on now, by the names of keys.
+    async fn difference(
+        &self,
+        cluster: &Cluster,
+        kind: &Kind,
+        object: &DynamicObject,
+    ) -> Result<Vec<Difference>, Failure>;
+
+    /// The annotations with which the object is asked for something; `null` removes one. An error if that cannot be asked for, with
+    /// what can be done instead.
+    fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure>;
+
+    /// Whether the operator has answered [`Wish::Sync`]: a run that began after it had seen the wish has ended.
+    fn is_answered(&self, object: &DynamicObject, token: &str) -> bool;
+
+    /// Whether all is well with the operator and what it needs. `namespace` is where its objects are looked at.
+    async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding>;
+}
+
+/// How an object stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Standing {
+    /// In one word: `Synced`, or the reason why not.
+    pub state: String,
+    /// How bad that is.
+    pub grade: Grade,
+    /// Since when it is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Why, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Where its content is outside of the cluster.
+    pub paths: Vec<Place>,
+}
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Grade {
+    /// All is as the object asks.
+    InStep,
+    /// Nothing is done, because somebody wants it so.
+    Paused,
+    /// The operator has still to do or to say something.
+    Waiting,
+    /// Something has to be mended.
+    Wrong,
+}
+
+/// Something outside of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Place {
+    /// Where.
+    pub path: String,
+    /// Which version holds what was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// Anything else that is worth knowing, in a word or two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// A line of the page that explains an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// What it is about, in a word or two.
+    pub about: &'static str,
+    /// The sentence.
+    pub text: String,
+}
+
+impl Fact {
+    /// A fact.
+    pub fn new(about: &'static str, text: impl Into<String>) -> Self {
+        Self { about, text: text.into() }
+    }
+}
+
+/// What a person wants of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// To be worked on now. The text is one that was never there before.
+    Sync(String),
+    /// To be left alone.
+    Pause,
+    /// To be worked on again.
+    Resume,
+}
+
+/// What would become of one place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// Where.
+    pub path: String,
+    /// What would become of it.
+    pub fate: Fate,
+    /// Why, where that needs a word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Its keys. Never a value.
+    pub keys: BTreeMap<String, Change>,
+}
+
+/// What would become of a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Fate {
+    /// It holds what it should.
+    Same,
+    /// It would be made.
+    Created,
+    /// It would be changed.
+    Changed,
+    /// It is not asked for any more and would be cleared.
+    Cleared,
+    /// It would stay as it is, although it is not as asked for.
+    Left,
+}
+
+/// What would become of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Change {
+    /// It would be added.
+    Added,
+    /// It would go.
+    Removed,
+    /// It would get another value.
+    Changed,
+    /// It has the value that it should have.
+    Same,
+}
+
+/// What was looked at by the doctor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// What it is about, in a word.
+    pub about: &'static str,
+    /// Whether all is well with it.
+    pub verdict: Verdict,
+    /// What was found.
+    pub text: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Whether all is well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verdict {
+    /// It is.
+    Fine,
+    /// It is, and something is worth knowing.
+    Note,
+    /// It cannot be told.
+    Unknown,
+    /// It is not.
+    Wrong,
+}
+
+impl Finding {
+    /// All is well.
+    pub fn fine(about: &'static str, text: impl Into<String>) -> Self {
+        Self { about, verdict: Verdict::Fine, text: text.into(), next: None }
+    }
+
+    /// Worth knowing.
+    pub fn note(about: &'static str, text: impl Into<String>, next: Option<&str>) -> Self {
+        Self { about, verdict: Verdict::Note, text: text.into(), next: next.map(str::to_owned) }
+    }
+
+    /// It could not be looked at.
+    pub fn unknown(about: &'static str, failure: &Failure) -> Self {
+        Self { about, verdict: Verdict::Unknown, text: failure.to_string(), next: None }
+    }
+
+    /// Something is wrong.
+    pub fn wrong(about: &'static str, text: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { about, verdict: Verdict::Wrong, text: text.into(), next: Some(next.into()) }
+    }
+}

@@ -1,0 +1,48 @@
+//! Kinds of objects, and the words that people type for them. Pure.
+
+use kube::core::ApiResource;
+
+/// A kind of object that some job works with. All of them have a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kind {
+    /// Its names in the API.
+    pub resource: ApiResource,
+    /// What kubectl takes for it, such as `deploy`.
+    pub short: &'static [&'static str],
+    /// What is asked of the API server.
+    pub shown: Shown,
+}
+
+/// How much of an object is read to tell how it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// Its metadata. For whatever holds more than the plugin should see, and whatever is large.
+    Metadata,
+    /// All of it, since its state stands in its status.
+    Whole,
+}
+
+impl Kind {
+    /// As people write it: `deployment`.
+    pub fn singular(&self) -> String {
+        self.resource.kind.to_ascii_lowercase()
+    }
+
+    /// Whether the word means it: `deployment`, `deployments`, `deploy`, `deployments.apps`, `deployments.v1.apps`, in any case.
+    pub(crate) fn is_called(&self, word: &str) -> bool {
+        let word = word.to_ascii_lowercase();
+        let ApiResource { group, version, plural, .. } = &self.resource;
+        let (name, rest) = word.split_once('.').map_or((&*word, None), |(name, rest)| (name, Some(rest)));
+        let is_name = name == *plural || name == self.singular() || self.short.contains(&name);
+        let is_group = rest.is_none_or(|rest| {
+            rest.trim_end_matches('.') == *group
+                || rest.trim_end_matches('.') == format!("{version}.{group}").trim_end_matches('.')
+        });
+        is_name && is_group
+    }
+
+    /// Whether both are one in the API.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.resource.group == other.resource.group && self.resource.plural == other.resource.plural
+    }
+}

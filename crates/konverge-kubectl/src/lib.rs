@@ -1,0 +1,57 @@
+//! The plugin of kubectl, without any job: its verbs, and what a job has to tell them.
+//!
+//! ```text
+//! kubectl konverge VERB TYPE/NAME ─▶ cluster: the object ─▶ Job: how it stands, why, what would change ─▶ words or JSON
+//! ```
+//!
+//! Read in this order: [`Job`], what an operator's crate says about its objects; [`Kind`], what a person may type; [`Cluster`], the
+//! way to the API server; then one file for each verb.
+//!
+//! # Guarantees
+//! - Objects are listed by their metadata, page by page; a kind is read whole only where its job says so.
+//! - What is changed is annotations of one object, named by its uid: what was deleted and made again meanwhile stays as it is.
+//! - The program ends with 0 if all is well, 1 if something is not in step or went wrong, and 2 if it was called wrongly.
+
+#![allow(
+    clippy::format_push_string,
+    reason = "a page of words is made once; what that allocates is nothing beside a request"
+)]
+
+mod arguments;
+mod checks;
+mod cluster;
+mod events;
+mod failure;
+mod installation;
+mod job;
+mod kind;
+mod output;
+mod target;
+mod verbs;
+mod words;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::Parser;
+
+pub use cluster::Cluster;
+pub use failure::Failure;
+pub use installation::{Installation, Leader};
+pub use job::{Change, Difference, Fact, Fate, Finding, Grade, Job, Place, Standing, Verdict, Wish};
+pub use kind::{Kind, Shown};
+pub use words::{age, when};
+
+use arguments::Arguments;
+
+/// Does what the command line asks for, for these jobs.
+pub async fn run(jobs: Vec<Box<dyn Job>>, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = Arguments::try_parse_from(arguments).unwrap_or_else(|error| error.exit());
+    match verbs::run(&jobs, arguments).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}

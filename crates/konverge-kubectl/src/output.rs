@@ -1,0 +1,21 @@
+//! Printing. A reader that goes away, such as `head`, is no trouble.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::{Failure, arguments::Form};
+
+/// Prints one or the other form.
+pub(crate) fn print(form: Form, data: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    let mut printed = match form {
+        Form::Text => text(),
+        Form::Json => serde_json::to_string_pretty(data).map_err(|error| Failure::Failed(error.to_string()))?,
+    };
+    if !printed.ends_with('\n') {
+        printed.push('\n');
+    }
+    // Whoever does not read any more does not want to know.
+    let _ = std::io::stdout().lock().write_all(printed.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! What a verb is to work on, as people type it. Pure.
+
+use std::fmt;
+
+use crate::{Failure, Job, Kind};
+
+/// A kind, and one object of it or all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) kind: Kind,
+    pub(crate) name: Option<String>,
+}
+
+/// One object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct One {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+}
+
+/// The kinds of all jobs, each once.
+pub(crate) fn kinds(jobs: &[Box<dyn Job>]) -> Vec<Kind> {
+    let mut found: Vec<Kind> = Vec::new();
+    for kind in jobs.iter().flat_map(|job| job.kinds()) {
+        if !found.iter().any(|known| known.is(&kind)) {
+            found.push(kind);
+        }
+    }
+    found
+}
+
+impl Target {
+    /// Reads `TYPE/NAME`, `TYPE NAME`, or `TYPE` alone.
+    pub(crate) fn parse(kinds: &[Kind], words: &[String]) -> Result<Self, Failure> {
+        let (kind, name) = match words {
+            [word] => word.split_once('/').map_or((&**word, None), |(kind, name)| (kind, Some(name))),
+            [kind, name] if !kind.contains('/') && !name.contains('/') => (&**kind, Some(&**name)),
+            _ => {
+                return Err(Failure::Usage(format!(
+                    "{:?} is no object; write TYPE/NAME, such as deployment/web",
+                    words.join(" ")
+                )));
+            }
+        };
+        let known = kinds.iter().find(|known| known.is_called(kind)).ok_or_else(|| {
+            let all: Vec<String> = kinds.iter().map(Kind::singular).collect();
+            Failure::Usage(format!("there is no job for {kind:?}; there is one for {}", all.join(", ")))
+        })?;
+        if let Some(name) = name.filter(|name| !is_name(name)) {
+            return Err(Failure::Usage(format!(
+                "{name:?} is no name of a {}; write TYPE/NAME, such as {}/web",
+                known.singular(),
+                known.singular()
+            )));
+        }
+        Ok(Self { kind: known.clone(), name: name.map(str::to_owned) })
+    }
+
+    /// It has to be one object.
+    pub(crate) fn one(self) -> Result<One, Failure> {
+        let kind = self.kind;
+        match self.name {
+            Some(name) => Ok(One { kind, name }),
+            None => Err(Failure::Usage(format!("which {}? write {}/NAME", kind.singular(), kind.singular()))),
+        }
+    }
+}
+
+/// What may stand in an address; the API server knows the rest.
+fn is_name(name: &str) -> bool {
+    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    (1..=253).contains(&name.len()) && name.bytes().all(letter) && name != "." && name != ".."
+}
+
+/// `deployment/web`.
+impl fmt::Display for One {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.kind.singular(), self.name)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use kube::core::ApiResource;
+
+    use super::*;
+    use crate::Shown;
+
+    fn kind(group: &str, name: &str, plural: &str, short: &'static [&'static str]) -> Kind {
+        let api_version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            api_version,
+            kind: name.to_owned(),
+            plural: plural.to_owned(),
+        };
+        Kind { resource, short, shown: Shown::Metadata }
+    }
+
+    fn parse(text: &str) -> Result<(String, Option<String>), String> {
+        let kinds = [kind("apps", "Deployment", "deployments", &["deploy"]), kind("", "Secret", "secrets", &[])];
+        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        let target = Target::parse(&kinds, &words).map_err(|failure| failure.to_string())?;
+        Ok((target.kind.resource.kind, target.name))
+    }
+
+    #[test]
+    fn what_kubectl_takes_is_taken() {
+        for (text, kind, name) in [
+            ("deployment/web", "Deployment", Some("web")),
+            ("deployments/web", "Deployment", Some("web")),
+            ("deploy/web", "Deployment", Some("web")),
+            ("Deployment/web.v2", "Deployment", Some("web.v2")),
+            ("deployments.apps/web", "Deployment", Some("web")),
+            ("deployments.v1.apps/web", "Deployment", Some("web")),
+            ("deploy web", "Deployment", Some("web")),
+            ("deploy", "Deployment", None),
+            ("secret/db", "Secret", Some("db")),
+            ("secrets.v1./db", "Secret", Some("db")),
+        ] {
+            assert_eq!(parse(text), Ok((kind.to_owned(), name.map(str::to_owned))), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_with_what_to_write() {
+        for (text, says) in [
+            ("pod/web", "there is one for deployment, secret"),
+            ("deployments.batch/web", "there is no job for \"deployments.batch\""),
+            ("web", "there is no job for \"web\""),
+            ("/web", "there is no job for \"\""),
+            ("deploy/", "is no name of a deployment"),
+            ("deploy/a/b", "is no name of a deployment"),
+            ("deploy/..", "is no name of a deployment"),
+            ("deploy/Web", "is no name of a deployment"),
+            ("deploy/web other", "is no object"),
+            ("deploy/web secret/db", "is no object"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

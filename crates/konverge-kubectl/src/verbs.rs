@@ -1,0 +1,80 @@
+//! What can be done, one file for each.
+
+mod ask;
+mod diff;
+mod doctor;
+mod status;
+mod why;
+
+use kube::core::DynamicObject;
+
+use crate::{
+    Cluster, Failure, Job, Standing,
+    arguments::{Arguments, Object, Verb},
+    target::{One, Target, kinds},
+};
+
+/// Does it. Gives whether all is well.
+pub(crate) async fn run(jobs: &[Box<dyn Job>], arguments: Arguments) -> Result<bool, Failure> {
+    let Arguments { connection, output, verb } = arguments;
+    let all = kinds(jobs);
+    let one = |object: &Object| Target::parse(&all, &object.target).and_then(Target::one);
+    // What was typed wrongly is told without a cluster.
+    match verb {
+        Verb::Status { target, all_namespaces } => {
+            let target = if target.is_empty() { None } else { Some(Target::parse(&all, &target)?) };
+            if all_namespaces && target.as_ref().is_some_and(|target| target.name.is_some()) {
+                return Err(Failure::Usage("an object is in one namespace; leave out -A, or the name".to_owned()));
+            }
+            let cluster = Cluster::of(&connection).await?;
+            status::run(jobs, &cluster, target, all_namespaces, output).await
+        }
+        Verb::Why(object) => {
+            let one = one(&object)?;
+            why::run(jobs, &Cluster::of(&connection).await?, &one, output).await
+        }
+        Verb::Diff(object) => {
+            let one = one(&object)?;
+            diff::run(jobs, &Cluster::of(&connection).await?, &one, output).await
+        }
+        Verb::Sync { object, wait, timeout } => {
+            let one = one(&object)?;
+            ask::sync(jobs, &Cluster::of(&connection).await?, &one, wait.then_some(timeout), output).await
+        }
+        Verb::Pause(object) => {
+            let one = one(&object)?;
+            ask::pause(jobs, &Cluster::of(&connection).await?, &one, true, output).await
+        }
+        Verb::Resume(object) => {
+            let one = one(&object)?;
+            ask::pause(jobs, &Cluster::of(&connection).await?, &one, false, output).await
+        }
+        Verb::Doctor => {
+            let namespace = connection.namespace.clone();
+            doctor::run(jobs, &Cluster::of(&connection).await?, namespace.as_deref(), output).await
+        }
+    }
+}
+
+/// The jobs that the object concerns, each with how it stands.
+fn concerned<'a>(jobs: &'a [Box<dyn Job>], one: &One, object: &DynamicObject) -> Vec<(&'a dyn Job, Standing)> {
+    let of_kind = jobs.iter().filter(|job| job.kinds().iter().any(|kind| kind.is(&one.kind)));
+    of_kind.filter_map(|job| Some((&**job, job.standing(&one.kind, object)?))).collect()
+}
+
+/// The same, and it has to concern one at least.
+fn asking<'a>(
+    jobs: &'a [Box<dyn Job>],
+    cluster: &Cluster,
+    one: &One,
+    object: &DynamicObject,
+) -> Result<Vec<(&'a dyn Job, Standing)>, Failure> {
+    let concerned = concerned(jobs, one, object);
+    if concerned.is_empty() {
+        return Err(Failure::Failed(format!(
+            "{one} in namespace {} asks for nothing; kubectl konverge why {one} tells how it would",
+            cluster.namespace
+        )));
+    }
+    Ok(concerned)
+}

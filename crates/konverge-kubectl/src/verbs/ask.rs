@@ -1,0 +1,146 @@
+//! Asking the operator for something, by annotations on the object.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use konverge_core::error::in_one_line;
+use kube::{core::DynamicObject, runtime::watcher};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::asking;
+use crate::{
+    Cluster, Failure, Grade, Job, Standing, Wish, arguments::Form, output::print, target::One, words::harmless,
+};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    job: &'static str,
+    asked: &'static str,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    standing: Option<Standing>,
+}
+
+/// Sets a token that was not there before. With a limit it waits for the operator's answer, and what is well is what that says.
+pub(super) async fn sync(
+    jobs: &[Box<dyn Job>],
+    cluster: &Cluster,
+    one: &One,
+    limit: Option<Duration>,
+    form: Form,
+) -> Result<bool, Failure> {
+    let object = cluster.get(one).await?;
+    let concerned = asking(jobs, cluster, one, &object)?;
+    if let Some((_, standing)) = concerned.iter().find(|(_, standing)| standing.grade == Grade::Paused) {
+        let why = standing.message.as_deref().unwrap_or_default();
+        return Err(Failure::Failed(format!("{one} is left alone: {why}. First: kubectl konverge resume {one}")));
+    }
+    let token = Timestamp::now().to_string();
+    let (job, _) = ask(cluster, one, &object, concerned, &Wish::Sync(token.clone())).await?;
+    let Some(limit) = limit else {
+        let report = Report { job: job.name(), asked: "sync", standing: None };
+        print(form, &report, || {
+            format!("{one} is asked for; --wait would wait for the answer, kubectl konverge why {one} shows it")
+        })?;
+        return Ok(true);
+    };
+    let answer = tokio::time::timeout(limit, answered(cluster, one, &object, job, &token)).await;
+    let standing = match answer {
+        Ok(answered) => answered?,
+        Err(_) => {
+            return Err(Failure::Failed(format!(
+                "the operator has not answered for {one} within {} seconds; the wish stays, and kubectl konverge doctor tells whether an \
+                 operator is there",
+                limit.as_secs()
+            )));
+        }
+    };
+    let is_well = standing.grade == Grade::InStep;
+    let text = format!(
+        "{one}: {}{}",
+        standing.state,
+        standing.message.as_deref().map(|why| format!(": {why}")).unwrap_or_default()
+    );
+    print(form, &Report { job: job.name(), asked: "sync", standing: Some(standing) }, || harmless(&text))?;
+    Ok(is_well)
+}
+
+/// Has the object left alone, or worked on again.
+pub(super) async fn pause(
+    jobs: &[Box<dyn Job>],
+    cluster: &Cluster,
+    one: &One,
+    pause: bool,
+    form: Form,
+) -> Result<bool, Failure> {
+    let object = cluster.get(one).await?;
+    let concerned = asking(jobs, cluster, one, &object)?;
+    let (wish, asked) = if pause { (Wish::Pause, "pause") } else { (Wish::Resume, "resume") };
+    let (job, _) = ask(cluster, one, &object, concerned, &wish).await?;
+    print(form, &Report { job: job.name(), asked, standing: None }, || match wish {
+        Wish::Pause => format!("{one} is left alone from now on; kubectl konverge resume {one} ends that"),
+        _ => format!("{one} is worked on again"),
+    })?;
+    Ok(true)
+}
+
+/// Asks the first job that can be asked; an error of the first if none can.
+async fn ask<'a>(
+    cluster: &Cluster,
+    one: &One,
+    object: &DynamicObject,
+    concerned: Vec<(&'a dyn Job, Standing)>,
+    wish: &Wish,
+) -> Result<(&'a dyn Job, Standing), Failure> {
+    let mut refused = None;
+    for (job, standing) in concerned {
+        match job.ask(object, wish) {
+            Ok(annotations) => {
+                let annotations: Map<String, Value> = annotations.into_iter().collect();
+                cluster.annotate(one, object, &Value::Object(annotations)).await?;
+                return Ok((job, standing));
+            }
+            Err(failure) => drop(refused.get_or_insert(failure)),
+        }
+    }
+    Err(refused.unwrap_or_else(|| Failure::Failed(format!("{one} asks for nothing"))))
+}
+
+/// Waits until the operator has answered, and tells how the object stands then.
+async fn answered(
+    cluster: &Cluster,
+    one: &One,
+    asked: &DynamicObject,
+    job: &dyn Job,
+    token: &str,
+) -> Result<Standing, Failure> {
+    let mut changes = cluster.follow(one);
+    while let Some(change) = changes.next().await {
+        match change {
+            Ok(Some(object)) if object.metadata.uid != asked.metadata.uid => break,
+            Ok(Some(object)) if job.is_answered(&object, token) => {
+                if let Some(standing) = job.standing(&one.kind, &object) {
+                    return Ok(standing);
+                }
+                break;
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => break,
+            Err(watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) if matches!(&error, kube::Error::Api(status) if matches!(status.code, 401 | 403)) =>
+            {
+                return Err(Failure::of(
+                    &format!("watch {one} in namespace {}, which --wait needs", cluster.namespace),
+                    &error,
+                ));
+            }
+            Err(error) => {
+                // The watch begins again by itself; a rest keeps it from doing so at once.
+                eprintln!("warning: {}", in_one_line(&error));
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+    Err(Failure::Failed(format!("{one} was deleted, or asks for nothing any more, before the operator answered")))
+}

@@ -1,0 +1,70 @@
+//! What would change, by the names of keys.
+
+use serde::Serialize;
+
+use super::asking;
+use crate::{
+    Change, Cluster, Difference, Failure, Fate, Job, arguments::Form, output::print, target::One, words::harmless,
+};
+
+#[derive(Serialize)]
+struct Report {
+    paths: Vec<Difference>,
+}
+
+pub(super) async fn run(jobs: &[Box<dyn Job>], cluster: &Cluster, one: &One, form: Form) -> Result<bool, Failure> {
+    let object = cluster.get(one).await?;
+    let mut report = Report { paths: Vec::new() };
+    for (job, _) in asking(jobs, cluster, one, &object)? {
+        report.paths.extend(job.difference(cluster, &one.kind, &object).await?);
+    }
+    print(form, &report, || words(&report.paths))?;
+    Ok(report.paths.iter().all(|path| path.fate == Fate::Same))
+}
+
+fn words(paths: &[Difference]) -> String {
+    let mut text = String::new();
+    for Difference { path, fate, note, keys } in paths {
+        let fate = match fate {
+            Fate::Same => "is as it should be",
+            Fate::Created => "would be made",
+            Fate::Changed => "would be changed",
+            Fate::Cleared => "would be cleared",
+            Fate::Left => "would stay as it is",
+        };
+        let note = note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
+        text.push_str(&format!("{} {fate}{}\n", harmless(path), harmless(&note)));
+        for (key, change) in keys {
+            let (sign, change) = match change {
+                Change::Added => ('+', "added"),
+                Change::Removed => ('-', "removed"),
+                Change::Changed => ('~', "changed"),
+                Change::Same => (' ', "same"),
+            };
+            text.push_str(&format!("  {sign} {} {change}\n", harmless(key)));
+        }
+    }
+    if text.is_empty() {
+        text.push_str("It asks for no path.\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_by_name() {
+        let keys = [("a", Change::Added), ("b", Change::Changed), ("c", Change::Removed), ("d", Change::Same)];
+        let keys = keys.into_iter().map(|(key, change)| (key.to_owned(), change)).collect();
+        let changed = Difference { path: "secret/data/db".to_owned(), fate: Fate::Changed, note: None, keys };
+        let note = Some("secret \"tls\" not found".to_owned());
+        let left = Difference { path: "secret/data/tls".to_owned(), fate: Fate::Left, note, keys: [].into() };
+        assert_eq!(
+            words(&[changed, left]),
+            "secret/data/db would be changed\n  + a added\n  ~ b changed\n  - c removed\n    d same\n\
+             secret/data/tls would stay as it is: secret \"tls\" not found\n"
+        );
+    }
+}

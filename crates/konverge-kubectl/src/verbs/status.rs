@@ -1,0 +1,189 @@
+//! How the objects stand that ask for something.
+
+use jiff::Timestamp;
+use kube::{ResourceExt, core::DynamicObject};
+use serde::Serialize;
+
+use super::concerned;
+use crate::{
+    Cluster, Failure, Grade, Job, Kind, Standing,
+    arguments::Form,
+    cluster::of_namespace,
+    output::print,
+    target::{One, Target, kinds},
+    words::{age, harmless, table},
+};
+
+/// A message in a table is cut to this; `why` has all of it.
+const LONGEST: usize = 100;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    job: &'static str,
+    kind: String,
+    namespace: String,
+    name: String,
+    #[serde(flatten)]
+    standing: Standing,
+}
+
+#[derive(Serialize)]
+struct Report {
+    objects: Vec<Row>,
+    /// What could not be looked at.
+    errors: Vec<String>,
+}
+
+pub(super) async fn run(
+    jobs: &[Box<dyn Job>],
+    cluster: &Cluster,
+    target: Option<Target>,
+    all_namespaces: bool,
+    form: Form,
+) -> Result<bool, Failure> {
+    let namespace = (!all_namespaces).then_some(&*cluster.namespace);
+    let mut report = Report { objects: Vec::new(), errors: Vec::new() };
+    match target {
+        Some(Target { kind, name: Some(name) }) => {
+            let one = One { kind, name };
+            let object = cluster.get(&one).await?;
+            report.objects.extend(rows(jobs, &one, &object));
+        }
+        Some(Target { kind, name: None }) => report.objects = list(jobs, cluster, &kind, namespace).await?,
+        None => {
+            let mut reached = false;
+            for kind in kinds(jobs) {
+                match list(jobs, cluster, &kind, namespace).await {
+                    Ok(rows) => {
+                        reached = true;
+                        report.objects.extend(rows);
+                    }
+                    // One kind that may not be seen hides no other.
+                    Err(Failure::Forbidden(why)) => report.errors.push(why),
+                    Err(failure) => return Err(failure),
+                }
+            }
+            if !reached {
+                return Err(Failure::Forbidden(report.errors.join("\n")));
+            }
+        }
+    }
+    report.objects.sort_by(|one, other| {
+        (&one.namespace, &one.kind, &one.name).cmp(&(&other.namespace, &other.kind, &other.name))
+    });
+    for error in &report.errors {
+        eprintln!("warning: {error}");
+    }
+    let now = Timestamp::now();
+    print(form, &report, || words(&report, all_namespaces, namespace, now))?;
+    Ok(report.errors.is_empty() && report.objects.iter().all(|row| row.standing.grade == Grade::InStep))
+}
+
+async fn list(
+    jobs: &[Box<dyn Job>],
+    cluster: &Cluster,
+    kind: &Kind,
+    namespace: Option<&str>,
+) -> Result<Vec<Row>, Failure> {
+    let objects = cluster.list(kind, namespace).await?;
+    Ok(objects
+        .into_iter()
+        .flat_map(|object| rows(jobs, &One { kind: kind.clone(), name: object.name_any() }, &object))
+        .collect())
+}
+
+fn rows(jobs: &[Box<dyn Job>], one: &One, object: &DynamicObject) -> Vec<Row> {
+    let row = |(job, standing): (&dyn Job, Standing)| Row {
+        job: job.name(),
+        kind: one.kind.resource.kind.clone(),
+        namespace: object.namespace().unwrap_or_default(),
+        name: one.name.clone(),
+        standing,
+    };
+    concerned(jobs, one, object).into_iter().map(row).collect()
+}
+
+fn words(report: &Report, all_namespaces: bool, namespace: Option<&str>, now: Timestamp) -> String {
+    if report.objects.is_empty() {
+        let place = if all_namespaces { " in any namespace".to_owned() } else { of_namespace(namespace) };
+        return format!("Nothing{place} asks for anything.");
+    }
+    let mut head = vec!["OBJECT", "JOB", "STATE", "SINCE", "PATHS", "MESSAGE"];
+    if all_namespaces {
+        head.insert(0, "NAMESPACE");
+    }
+    let cells = |row: &Row| {
+        let Standing { state, since, message, paths, .. } = &row.standing;
+        let mut cells = vec![
+            format!("{}/{}", row.kind.to_ascii_lowercase(), row.name),
+            row.job.to_owned(),
+            harmless(state),
+            since.map(|since| age(since, now)).unwrap_or_default(),
+            match &paths[..] {
+                [] => "-".to_owned(),
+                [only] => harmless(&only.path),
+                [first, rest @ ..] => format!("{} and {} more", harmless(&first.path), rest.len()),
+            },
+            shortened(&harmless(message.as_deref().unwrap_or_default())),
+        ];
+        if all_namespaces {
+            cells.insert(0, row.namespace.clone());
+        }
+        cells
+    };
+    table(&head, &report.objects.iter().map(cells).collect::<Vec<_>>())
+}
+
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use super::*;
+    use crate::Place;
+
+    fn row(name: &str, state: &str, paths: &[&str], message: Option<&str>) -> Row {
+        let place = |path: &&str| Place { path: (*path).to_owned(), version: None, note: None };
+        Row {
+            job: "push",
+            kind: "Secret".to_owned(),
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            standing: Standing {
+                state: state.to_owned(),
+                grade: Grade::InStep,
+                since: Some(Timestamp::from_second(40).unwrap()),
+                message: message.map(str::to_owned),
+                paths: paths.iter().map(place).collect(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_table_for_people() {
+        let now = Timestamp::from_second(100).unwrap();
+        let objects = vec![
+            row("db", "Synced", &["secret/data/db"], None),
+            row("web", "PathNotAllowed", &[], Some(&"long ".repeat(50))),
+            row("app", "Synced", &["a/b", "a/c", "a/d"], None),
+        ];
+        let report = Report { objects, errors: Vec::new() };
+        let cut = format!("{}…", &"long ".repeat(50)[..99]);
+        let expected = format!(
+            "OBJECT       JOB    STATE            SINCE   PATHS            MESSAGE\n\
+             secret/db    push   Synced           60s     secret/data/db\n\
+             secret/web   push   PathNotAllowed   60s     -                {cut}\n\
+             secret/app   push   Synced           60s     a/b and 2 more\n"
+        );
+        assert_eq!(words(&report, false, Some("shop"), now), expected);
+        assert!(words(&report, true, None, now).starts_with("NAMESPACE   OBJECT"));
+        let nothing = Report { objects: Vec::new(), errors: Vec::new() };
+        assert_eq!(words(&nothing, false, Some("shop"), now), "Nothing in namespace shop asks for anything.");
+    }
+}

@@ -1,0 +1,141 @@
+//! One object in words: what it asks for, how it stands, and what to do next.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::concerned;
+use crate::{
+    Cluster, Fact, Failure, Grade, Job, Standing, Wish,
+    arguments::Form,
+    events::{self, Said},
+    output::print,
+    target::One,
+    words::{age, harmless, when, wrapped},
+};
+
+/// The column in which what is said begins.
+const INDENT: usize = 14;
+
+/// Where lines end.
+const WIDTH: usize = 100;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    kind: String,
+    namespace: String,
+    name: String,
+    jobs: Vec<Section>,
+    /// How it could ask for what it does not ask for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    could: Vec<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Section {
+    job: &'static str,
+    #[serde(flatten)]
+    standing: Standing,
+    facts: Vec<Fact>,
+    events: Vec<Said>,
+    /// Why there are no events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events_error: Option<String>,
+    next: String,
+}
+
+pub(super) async fn run(jobs: &[Box<dyn Job>], cluster: &Cluster, one: &One, form: Form) -> Result<bool, Failure> {
+    let object = cluster.get(one).await?;
+    let mut page = Page {
+        kind: one.kind.resource.kind.clone(),
+        namespace: cluster.namespace.clone(),
+        name: one.name.clone(),
+        jobs: Vec::new(),
+        could: Vec::new(),
+    };
+    for (job, standing) in concerned(jobs, one, &object) {
+        let facts = job.explain(cluster, &one.kind, &object).await;
+        let (events, events_error) = match events::of(cluster, job.operator(), &object).await {
+            Ok(events) => (events, None),
+            Err(failure) => (Vec::new(), Some(failure.to_string())),
+        };
+        let next = next(one, &standing, job.ask(&object, &Wish::Sync(String::new())).is_ok());
+        page.jobs.push(Section { job: job.name(), standing, facts, events, events_error, next });
+    }
+    if page.jobs.is_empty() {
+        let able = jobs.iter().filter(|job| job.kinds().iter().any(|kind| kind.is(&one.kind)));
+        page.could = able.map(|job| job.how_to_ask(&one.kind, &one.name)).collect();
+    }
+    print(form, &page, || words(one, &page, Timestamp::now()))?;
+    Ok(page.jobs.iter().all(|section| section.standing.grade == Grade::InStep))
+}
+
+fn next(one: &One, standing: &Standing, can_sync: bool) -> String {
+    match standing.grade {
+        Grade::InStep => "nothing to do".to_owned(),
+        Grade::Paused => format!("kubectl konverge resume {one}"),
+        Grade::Waiting => "kubectl konverge doctor tells whether an operator is there to answer".to_owned(),
+        Grade::Wrong if can_sync => {
+            format!(
+                "mend it as said above; the operator sees that by itself, and kubectl konverge sync {one} --wait has it try at once"
+            )
+        }
+        Grade::Wrong => "mend it as said above; the operator sees that by itself".to_owned(),
+    }
+}
+
+fn words(one: &One, page: &Page, now: Timestamp) -> String {
+    let mut text = format!("{one} in namespace {}\n", page.namespace);
+    if page.jobs.is_empty() {
+        text.push_str("\nIt asks for nothing, and no operator of Konverge works on it.\n");
+        for could in &page.could {
+            text.push('\n');
+            for line in could.lines() {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    for section in &page.jobs {
+        let Section { job, standing, facts, events, events_error, next } = section;
+        text.push_str(&format!("\n{job}\n"));
+        let since = standing.since.map(|since| format!(" since {}", when(since, now))).unwrap_or_default();
+        say(&mut text, "state", &format!("{}{since}", standing.state));
+        if let Some(message) = &standing.message {
+            say(&mut text, "", message);
+        }
+        for fact in facts {
+            say(&mut text, fact.about, &fact.text);
+        }
+        for (index, place) in standing.paths.iter().enumerate() {
+            let version = place.version.map(|version| format!(", version {version}")).unwrap_or_default();
+            let note = place.note.as_deref().map(|note| format!(", {note}")).unwrap_or_default();
+            say(&mut text, if index == 0 { "paths" } else { "" }, &format!("{}{version}{note}", place.path));
+        }
+        for (index, said) in events.iter().enumerate() {
+            let often = if said.count > 1 { format!(" (x{})", said.count) } else { String::new() };
+            let is_above = standing.message.as_deref() == Some(&*said.message);
+            let message = if is_above { "as above" } else { &*said.message };
+            let line = format!("{} ago{often} {} {}: {message}", age(said.last, now), said.kind, said.reason);
+            say(&mut text, if index == 0 { "events" } else { "" }, &line);
+        }
+        match events_error {
+            Some(error) => say(&mut text, "events", error),
+            None if events.is_empty() => {
+                say(&mut text, "events", "none that are still kept; the cluster forgets them, usually after an hour");
+            }
+            None => {}
+        }
+        say(&mut text, "next", next);
+    }
+    text
+}
+
+/// A label, and what is said of it beside.
+fn say(text: &mut String, label: &str, words: &str) {
+    for (index, line) in wrapped(&harmless(words), WIDTH - INDENT).into_iter().enumerate() {
+        let label = if index == 0 { label } else { "" };
+        text.push_str(&format!("  {label:<width$}{line}\n", width = INDENT - 2));
+    }
+}

@@ -1,0 +1,217 @@
+//! What the plugin of kubectl tells about Secrets that ask for an environment.
+//!
+//! The operator notes nothing on a Secret but its keys. So what is told is what a Secret declares, which keys are the operator's and when
+//! it wrote last; how it went since is in the events alone.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Secret;
+use konverge_apply::field_ownership;
+use konverge_kubectl::{
+    Cluster, Difference, Fact, Failure, Finding, Grade, Installation, Job, Kind, Place, Shown, Standing, Wish,
+};
+use kube::core::{ApiResource, DynamicObject, ObjectMeta};
+use serde_json::Value;
+
+use crate::{
+    annotations::{Declaration, ENVIRONMENT, PROJECT, SYNC, WORKSPACE, declaration},
+    messages::Message,
+    reconcile::FIELD_MANAGER,
+    run::PROGRAM,
+};
+
+/// Pull, for the plugin.
+pub struct Pull;
+
+/// Which permissions the operator uses: group, resource and verb.
+const NEEDED: [(&str, &str, &str); 6] = [
+    ("", "secrets", "get"),
+    ("", "secrets", "list"),
+    ("", "secrets", "watch"),
+    ("", "secrets", "patch"),
+    ("events.k8s.io", "events", "create"),
+    ("events.k8s.io", "events", "patch"),
+];
+
+#[async_trait]
+impl Job for Pull {
+    fn name(&self) -> &'static str {
+        "pull"
+    }
+
+    fn operator(&self) -> &'static str {
+        PROGRAM
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        vec![Kind { resource: ApiResource::erase::<Secret>(&()), short: &[], shown: Shown::Metadata }]
+    }
+
+    fn standing(&self, _: &Kind, object: &DynamicObject) -> Option<Standing> {
+        standing(&object.metadata)
+    }
+
+    fn how_to_ask(&self, _: &Kind, name: &str) -> String {
+        format!(
+            "To have it filled from an environment of zopp:\n  kubectl annotate secret {name} {SYNC}=true {WORKSPACE}=… {PROJECT}=… {ENVIRONMENT}=…"
+        )
+    }
+
+    async fn explain(&self, _: &Cluster, _: &Kind, object: &DynamicObject) -> Vec<Fact> {
+        let keys = keys(&object.metadata);
+        let keys = if keys.is_empty() { "none yet".to_owned() } else { keys.join(", ") };
+        let may = "as the operator's --allow says; NotAllowed among the events would mean that it may not";
+        vec![Fact::new("its keys", keys), Fact::new("may", may)]
+    }
+
+    async fn difference(&self, _: &Cluster, _: &Kind, _: &DynamicObject) -> Result<Vec<Difference>, Failure> {
+        Err(Failure::Failed(
+            "pull cannot be compared from here: what would be written opens with the operator's keys alone. zopp secret list shows \
+             the names of an environment"
+                .to_owned(),
+        ))
+    }
+
+    fn ask(&self, _: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
+        Err(Failure::Failed(match wish {
+            Wish::Sync(_) => {
+                "pull cannot be asked: it follows the environment, and looks again by itself at each --poll-interval"
+                    .to_owned()
+            }
+            Wish::Pause | Wish::Resume => {
+                format!("pull cannot be paused; without {SYNC} it leaves the Secret as it is")
+            }
+        }))
+    }
+
+    fn is_answered(&self, _: &DynamicObject, _: &str) -> bool {
+        false
+    }
+
+    async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
+        let installations = cluster.installations(PROGRAM).await;
+        let objects = match self.kinds().first() {
+            Some(kind) => cluster.list(kind, namespace).await,
+            None => Ok(Vec::new()),
+        };
+        let asking: Vec<Standing> = objects.iter().flatten().filter_map(|object| standing(&object.metadata)).collect();
+        let mut findings = Vec::new();
+        match &installations {
+            Err(failure) => findings.push(Finding::unknown("operator", failure)),
+            Ok(found) if found.is_empty() && asking.is_empty() => {
+                return vec![Finding::note("operator", "it is not installed, and nothing asks for it", None)];
+            }
+            Ok(found) if found.is_empty() => findings.push(Finding::note(
+                "operator",
+                format!("there is no Deployment labelled app.kubernetes.io/name={PROGRAM}"),
+                Some("apply deploy/zopp-operator.yaml, unless it runs outside of the cluster"),
+            )),
+            Ok(found) => {
+                for installation in found {
+                    findings.push(installation.finding());
+                    findings.push(permissions(cluster, installation).await);
+                }
+            }
+        }
+        let elects =
+            |installation: &Installation| installation.arguments.iter().any(|argument| argument == "--leader-election");
+        findings.push(cluster.leader_finding(PROGRAM, installations.iter().flatten().any(elects)).await);
+        if let Err(failure) = &objects {
+            findings.push(Finding::unknown("objects", failure));
+        }
+        let written = asking.iter().filter(|standing| standing.grade == Grade::InStep).count();
+        let says = format!("{written} of {} written", asking.len());
+        let is_wrong = asking.iter().any(|standing| standing.grade == Grade::Wrong);
+        findings.push(if is_wrong {
+            Finding::wrong("objects", says, "kubectl konverge status secrets -A")
+        } else {
+            Finding::fine("objects", says)
+        });
+        findings
+    }
+}
+
+async fn permissions(cluster: &Cluster, installation: &Installation) -> Finding {
+    let account = format!("{}/{}", installation.namespace, installation.account);
+    // One that is confined to a namespace lacks what only the whole cluster would give.
+    let only = installation.arguments.iter().find_map(|argument| argument.strip_prefix("--namespace="));
+    match cluster.lacking(installation, only, &NEEDED).await {
+        Err(failure) => Finding::unknown("permissions", &failure),
+        Ok(lacking) if lacking.is_empty() => {
+            Finding::fine("permissions", format!("service account {account} may do all that it has to"))
+        }
+        Ok(lacking) => {
+            let words: Vec<String> = lacking.iter().map(|(_, resource, verb)| format!("{verb} {resource}")).collect();
+            let text = format!("service account {account} may not {}", words.join(", "));
+            Finding::wrong("permissions", text, "apply deploy/rbac/zopp-operator.yaml")
+        }
+    }
+}
+
+/// How a Secret stands, as far as its metadata tell; nothing if it does not ask.
+fn standing(metadata: &ObjectMeta) -> Option<Standing> {
+    let standing =
+        |state: &str, grade, message, paths| Standing { state: state.to_owned(), grade, since: None, message, paths };
+    match declaration(metadata.annotations.as_ref()?) {
+        Declaration::NotOurs => None,
+        Declaration::Incomplete { missing } => {
+            let Message { reason, text } = Message::incomplete(&missing);
+            Some(standing(reason, Grade::Wrong, Some(text), Vec::new()))
+        }
+        Declaration::Bound(environment) => {
+            let paths = vec![Place { path: environment.to_string(), version: None, note: None }];
+            if keys(metadata).is_empty() {
+                let text = "the operator has written nothing yet; its events tell why".to_owned();
+                return Some(standing("Pending", Grade::Waiting, Some(text), paths));
+            }
+            let of_ours = metadata
+                .managed_fields
+                .iter()
+                .flatten()
+                .filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
+            let since = of_ours.filter_map(|entry| entry.time.as_ref().map(|time| time.0)).max();
+            let text = "written then; what became of it since, the events alone tell".to_owned();
+            Some(Standing { since, ..standing("Written", Grade::InStep, Some(text), paths) })
+        }
+    }
+}
+
+/// The keys that are the operator's.
+fn keys(metadata: &ObjectMeta) -> Vec<String> {
+    let fields = metadata.managed_fields.as_deref().unwrap_or_default();
+    field_ownership::data_keys(fields, FIELD_MANAGER).all().into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_secret_tells_of_itself() {
+        let bound = json!({ SYNC: "true", WORKSPACE: "acme", PROJECT: "backend", ENVIRONMENT: "production" });
+        let field = |manager: &str| {
+            json!([{ "manager": manager, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                "time": "2026-11-21T14:00:00Z", "fieldsV1": { "f:data": { "f:PASSWORD": {} } } }])
+        };
+        for (annotations, fields, expected) in [
+            (json!({}), json!([]), None),
+            (json!({ SYNC: "false" }), json!([]), None),
+            (json!({ SYNC: "true" }), json!([]), Some(("InvalidAnnotation", Grade::Wrong))),
+            (bound.clone(), json!([]), Some(("Pending", Grade::Waiting))),
+            (bound.clone(), field("kubectl"), Some(("Pending", Grade::Waiting))),
+            (bound, field("zopp-operator"), Some(("Written", Grade::InStep))),
+        ] {
+            let metadata: ObjectMeta =
+                serde_json::from_value(json!({ "annotations": annotations, "managedFields": fields })).unwrap();
+            let found = standing(&metadata);
+            assert_eq!(found.as_ref().map(|found| (&*found.state, found.grade)), expected, "{metadata:?}");
+            if let Some(found) = found.filter(|found| found.state == "Written") {
+                assert_eq!(found.since.map(|since| since.to_string()).as_deref(), Some("2026-11-21T14:00:00Z"));
+                assert_eq!(found.paths[0].path, "acme/backend/production");
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The settings of an operator that runs elsewhere, from what its container is started with. Pure: this process's own variables do not
+//! count.
+
+use std::{collections::BTreeMap, ffi::OsString};
+
+use clap::{CommandFactory, FromArgMatches, parser::ValueSource};
+
+use super::{Config, go_flags};
+
+impl Config {
+    /// The settings of an operator with these arguments and variables. An error if it would not start with them.
+    pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
+        let own = Self::command();
+        let blind = own.clone().mut_args(|argument| argument.env(None::<&'static str>));
+        let started = |added: Vec<OsString>| {
+            let given = arguments.iter().map(OsString::from);
+            let line = [OsString::from("vault-sync-operator")].into_iter().chain(added).chain(given);
+            blind.clone().try_get_matches_from(go_flags::normalised(&own, line))
+        };
+        let given = started(Vec::new())?;
+        // A variable counts where the flag is not given.
+        let of_variable = own.get_arguments().filter_map(|argument| {
+            let value = variables.get(argument.get_env()?.to_str()?)?;
+            let is_given = given.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
+            (!is_given).then(|| OsString::from(format!("--{}={value}", argument.get_long().unwrap_or_default())))
+        });
+        Self::from_arg_matches(&started(of_variable.collect())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotations::BinaryPolicy;
+
+    #[test]
+    fn flags_count_before_variables() {
+        let variables = BTreeMap::from(
+            [
+                ("VAULT_SYNC_CLUSTER_NAME", "one"),
+                ("VAULT_SYNC_BINARY", "refuse"),
+                ("VAULT_SYNC_ALLOW_PATH", "*=a/*,b=c"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+        let arguments = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let config = Config::of_container(&arguments("-cluster-name two -leader-elect"), &variables).unwrap();
+        assert_eq!(config.cluster(), Some("two"));
+        assert!(config.leader_elect);
+        assert_eq!(config.binary, BinaryPolicy::Refuse);
+        assert_eq!(config.allow_path.iter().map(ToString::to_string).collect::<Vec<_>>(), ["*=a/*", "b=c"]);
+        let config = Config::of_container(&arguments("--allow-path=x=y"), &variables).unwrap();
+        assert_eq!(config.allow_path.iter().map(ToString::to_string).collect::<Vec<_>>(), ["x=y"]);
+        assert!(Config::of_container(&arguments("--no-such-flag"), &variables).is_err());
+    }
+}

@@ -1,0 +1,131 @@
+//! What the plugin of kubectl tells about objects that ask for a push.
+//!
+//! It works with a person's own access to the cluster and to Vault, not with the operator's. What only the operator knows is read from
+//! the record on the object ([`standing`]) and from what its Deployment is started with ([`operator`]).
+
+mod difference;
+mod doctor;
+mod explain;
+mod operator;
+mod standing;
+mod vault;
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use konverge_kubectl::{Cluster, Difference, Fact, Failure, Finding, Job, Shown, Standing, Wish};
+use kube::{
+    Resource,
+    api::GetParams,
+    core::{DynamicObject, ObjectMeta, Request},
+};
+use serde_json::Value;
+
+use crate::{
+    annotations::{Asked, PATH, PAUSE, SYNC_NOW, asked},
+    desired::Wanted,
+    object::{Kind, ObjectRef},
+    workload::Workload,
+};
+
+/// Push, for the plugin.
+pub struct Push;
+
+#[async_trait]
+impl Job for Push {
+    fn name(&self) -> &'static str {
+        "push"
+    }
+
+    fn operator(&self) -> &'static str {
+        "vault-sync-operator"
+    }
+
+    fn kinds(&self) -> Vec<konverge_kubectl::Kind> {
+        Kind::ALL.into_iter().map(shown_kind).collect()
+    }
+
+    fn standing(&self, _: &konverge_kubectl::Kind, object: &DynamicObject) -> Option<Standing> {
+        standing::standing(&object.metadata)
+    }
+
+    fn how_to_ask(&self, kind: &konverge_kubectl::Kind, name: &str) -> String {
+        let what =
+            if kind.resource.kind == Kind::Secret.name() { "all its keys" } else { "each Secret that its pods use" };
+        let kind = kind.singular();
+        format!("To have {what} in Vault or OpenBao:\n  kubectl annotate {kind} {name} {PATH}=secret/data/…")
+    }
+
+    async fn explain(&self, cluster: &Cluster, kind: &konverge_kubectl::Kind, object: &DynamicObject) -> Vec<Fact> {
+        match key(kind, &object.metadata) {
+            Some(key) => explain::facts(cluster, &key, &object.metadata).await,
+            None => Vec::new(),
+        }
+    }
+
+    async fn difference(
+        &self,
+        cluster: &Cluster,
+        kind: &konverge_kubectl::Kind,
+        object: &DynamicObject,
+    ) -> Result<Vec<Difference>, Failure> {
+        match key(kind, &object.metadata) {
+            Some(key) => difference::differences(cluster, &key, &object.metadata).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
+        if !standing::asks(&object.metadata) {
+            return Err(Failure::Failed(format!("it does not ask for a push any more; set {PATH} first")));
+        }
+        let (annotation, value) = match wish {
+            Wish::Sync(token) => (SYNC_NOW, token.clone().into()),
+            Wish::Pause => (PAUSE, "true".into()),
+            Wish::Resume => (PAUSE, Value::Null),
+        };
+        Ok(BTreeMap::from([(annotation.to_owned(), value)]))
+    }
+
+    fn is_answered(&self, object: &DynamicObject, token: &str) -> bool {
+        standing::record(&object.metadata).is_some_and(|record| record.answered.as_deref() == Some(token))
+    }
+
+    async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
+        doctor::findings(self, cluster, namespace).await
+    }
+}
+
+fn shown_kind(kind: Kind) -> konverge_kubectl::Kind {
+    let short: &[&str] = match kind {
+        Kind::Deployment => &["deploy"],
+        Kind::StatefulSet => &["sts"],
+        Kind::DaemonSet => &["ds"],
+        Kind::CronJob => &["cj"],
+        Kind::Job | Kind::Secret => &[],
+    };
+    konverge_kubectl::Kind { resource: kind.resource(), short, shown: Shown::Metadata }
+}
+
+fn key(kind: &konverge_kubectl::Kind, metadata: &ObjectMeta) -> Option<ObjectRef> {
+    let kind = Kind::ALL.into_iter().find(|known| known.name() == kind.resource.kind)?;
+    Some(ObjectRef { kind, namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
+}
+
+/// What the annotations ask for; nothing if they do not, or cannot be followed.
+fn followable(metadata: &ObjectMeta) -> Option<Asked> {
+    asked(metadata.annotations.as_ref()?)?.ok()
+}
+
+/// Which Secrets it is made of. Of a workload the names are read that its pods use, and nothing else of it is decoded.
+async fn wanted(cluster: &Cluster, key: &ObjectRef, asked: &Asked) -> Result<Wanted, Failure> {
+    if key.kind == Kind::Secret {
+        return Ok(Wanted::of_secret(&asked.selection, &key.name));
+    }
+    let failed = |error| Failure::of(&format!("get {key}"), &error);
+    let request = Request::new(Workload::url_path(&key.kind, Some(&key.namespace)));
+    let request =
+        request.get(&key.name, &GetParams::default()).map_err(|error| failed(kube::Error::BuildRequest(error)))?;
+    let workload: Workload = cluster.client.request(request).await.map_err(failed)?;
+    Ok(Wanted::of_workload(&asked.selection, &workload.references, asked.image_pull_secrets))
+}

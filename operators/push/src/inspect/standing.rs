@@ -1,0 +1,165 @@
+//! How an object stands, by its metadata. Pure.
+
+use konverge_kubectl::{Grade, Place, Standing};
+use kube::core::ObjectMeta;
+
+use crate::{
+    annotations::{FINALIZER, PATH, PAUSE, STATUS, SYNC_NOW, asked},
+    messages::Message,
+    reasons,
+    record::{Record, SYNCED, Written},
+};
+
+/// The state of what the operator has not said anything about yet.
+const PENDING: &str = "Pending";
+
+/// What is recorded on the object; that of another object is none.
+pub(super) fn record(metadata: &ObjectMeta) -> Option<Record> {
+    Record::read(metadata.annotations.as_ref()?.get(STATUS)?, metadata.uid.as_deref()?)
+}
+
+/// Whether it asks for a push, be it in words that cannot be followed.
+pub(super) fn asks(metadata: &ObjectMeta) -> bool {
+    metadata.annotations.as_ref().is_some_and(|annotations| asked(annotations).is_some())
+}
+
+/// Whether it would stay until its paths are cleared.
+pub(super) fn has_finalizer(metadata: &ObjectMeta) -> bool {
+    metadata.finalizers.iter().flatten().any(|known| known == FINALIZER)
+}
+
+/// How it stands; nothing if it does not ask and nothing is left to be cleared.
+pub(super) fn standing(metadata: &ObjectMeta) -> Option<Standing> {
+    let record = record(metadata);
+    let asked = metadata.annotations.as_ref().and_then(asked);
+    if asked.is_none() && record.is_none() && !has_finalizer(metadata) {
+        return None;
+    }
+    let paths = record.iter().flat_map(|record| &record.paths).map(|(path, written)| place(path, written)).collect();
+    let since = record.as_ref().map(|record| record.since);
+    let message = record.as_ref().and_then(|record| record.message.clone());
+    let standing = |state: &str, grade, message| Standing { state: state.to_owned(), grade, since, message, paths };
+    if let Some(deleted) = &metadata.deletion_timestamp {
+        let waits = "it is being deleted and waits until its paths in Vault are cleared".to_owned();
+        return Some(Standing {
+            since: Some(deleted.0),
+            ..standing("Deleting", Grade::Waiting, Some(message.unwrap_or(waits)))
+        });
+    }
+    let says = |what: String| Some(what);
+    Some(match (asked, record) {
+        (None, _) => {
+            standing("Clearing", Grade::Waiting, says(format!("{PATH} has gone; what was written is to be cleared")))
+        }
+        (Some(Err(invalid)), _) => {
+            let Message { reason, text, .. } = Message::invalid(&invalid);
+            standing(reason, Grade::Wrong, Some(text))
+        }
+        (Some(Ok(_)), None) => {
+            standing(PENDING, Grade::Waiting, says("the operator has not taken note of it yet".to_owned()))
+        }
+        (Some(Ok(asked)), Some(record)) => match (&*record.state, asked.paused) {
+            (reasons::PAUSED, true) => standing(reasons::PAUSED, Grade::Paused, message),
+            (reasons::PAUSED, false) => standing(
+                PENDING,
+                Grade::Waiting,
+                says(format!("{PAUSE} has gone, and the operator has not answered yet")),
+            ),
+            (_, true) => standing(
+                PENDING,
+                Grade::Waiting,
+                says(format!("{PAUSE} is set, and the operator has not answered yet")),
+            ),
+            (SYNCED, false) if record.answered != asked.sync_now && asked.sync_now.is_some() => standing(
+                PENDING,
+                Grade::Waiting,
+                says(format!("{SYNC_NOW} is set, and the operator has not answered yet")),
+            ),
+            (SYNCED, false) => standing(SYNCED, Grade::InStep, message),
+            (PENDING, false) => standing(PENDING, Grade::Waiting, says("the operator is at work on it".to_owned())),
+            (state, false) => standing(state, Grade::Wrong, message),
+        },
+    })
+}
+
+fn place(path: &str, written: &Written) -> Place {
+    let note =
+        if written.written { format!("KV {}", written.kv) } else { format!("KV {}, not written yet", written.kv) };
+    Place { path: path.to_owned(), version: written.version, note: Some(note) }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    fn object(annotations: &[(&str, &str)]) -> ObjectMeta {
+        let annotations = annotations.iter().map(|&(key, value)| (key.to_owned(), value.to_owned()));
+        ObjectMeta { uid: Some("1".to_owned()), annotations: Some(annotations.collect()), ..ObjectMeta::default() }
+    }
+
+    fn recorded(state: &str, uid: &str, answered: Option<&str>) -> String {
+        let mut record = Record::new(uid, Timestamp::UNIX_EPOCH);
+        record.say(state, (state != SYNCED).then(|| "why".to_owned()), Timestamp::UNIX_EPOCH);
+        record.answered = answered.map(str::to_owned);
+        record.paths.insert(
+            "secret/data/a".to_owned(),
+            Written { mount: "secret".to_owned(), kv: 2, written: true, version: Some(3) },
+        );
+        record.text()
+    }
+
+    #[test]
+    fn what_an_object_says_of_itself() {
+        let synced = recorded(SYNCED, "1", None);
+        let answered = recorded(SYNCED, "1", Some("x"));
+        let paused = recorded("Paused", "1", None);
+        let sealed = recorded("VaultSealed", "1", None);
+        let copied = recorded(SYNCED, "2", None);
+        let asks = (PATH, "secret/a");
+        for (annotations, expected) in [
+            (&[][..], None),
+            (&[(STATUS, "{}")], None),
+            (&[(STATUS, &*copied)], None),
+            (&[asks], Some(("Pending", Grade::Waiting))),
+            (&[asks, (STATUS, "{}")], Some(("Pending", Grade::Waiting))),
+            (&[asks, (STATUS, &copied)], Some(("Pending", Grade::Waiting))),
+            (&[asks, (STATUS, &synced)], Some((SYNCED, Grade::InStep))),
+            (&[asks, (STATUS, &answered)], Some((SYNCED, Grade::InStep))),
+            (&[asks, (STATUS, &answered), (SYNC_NOW, "x")], Some((SYNCED, Grade::InStep))),
+            (&[asks, (STATUS, &answered), (SYNC_NOW, "y")], Some(("Pending", Grade::Waiting))),
+            (&[asks, (STATUS, &synced), (PAUSE, "true")], Some(("Pending", Grade::Waiting))),
+            (&[asks, (STATUS, &paused), (PAUSE, "true")], Some(("Paused", Grade::Paused))),
+            (&[asks, (STATUS, &paused)], Some(("Pending", Grade::Waiting))),
+            (&[asks, (STATUS, &sealed)], Some(("VaultSealed", Grade::Wrong))),
+            (&[asks, (STATUS, &sealed), (SYNC_NOW, "y")], Some(("VaultSealed", Grade::Wrong))),
+            (
+                &[asks, (STATUS, &synced), ("vault-sync.io/secrets", "[")],
+                Some(("InvalidSecretsAnnotation", Grade::Wrong)),
+            ),
+            (&[(STATUS, &synced)], Some(("Clearing", Grade::Waiting))),
+        ] {
+            let found = standing(&object(annotations));
+            let found = found.as_ref().map(|standing| (&*standing.state, standing.grade));
+            assert_eq!(found, expected, "{annotations:?}");
+        }
+        let whole = standing(&object(&[asks, (STATUS, &sealed)])).unwrap();
+        assert_eq!((whole.message.as_deref(), whole.since), (Some("why"), Some(Timestamp::UNIX_EPOCH)));
+        assert_eq!(
+            whole.paths,
+            [Place { path: "secret/data/a".to_owned(), version: Some(3), note: Some("KV 2".to_owned()) }]
+        );
+    }
+
+    #[test]
+    fn what_is_going_waits_for_vault() {
+        let mut object = object(&[]);
+        object.finalizers = Some(vec![FINALIZER.to_owned()]);
+        assert_eq!(standing(&object).map(|standing| standing.state), Some("Clearing".to_owned()));
+        object.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        let standing = standing(&object).unwrap();
+        assert_eq!((&*standing.state, standing.since), ("Deleting", Some(Timestamp::UNIX_EPOCH)));
+    }
+}
