@@ -36,12 +36,12 @@ pub(super) fn own() -> Result<Vault, Failure> {
         arguments.push(flag("--vault-token-file", PathBuf::into_os_string(file)));
     }
     let config = Config::try_parse_from(arguments).map_err(|error| Failure::Usage(error.to_string()))?;
-    let (config, warnings) = vault_config(&config)
+    let access = vault_config(&config)
         .map_err(|error| Failure::Failed(format!("cannot ask Vault: {}", konverge_core::error::in_one_line(&error))))?;
-    for warning in warnings {
+    for warning in access.warnings {
         eprintln!("warning: {}", warning.replace("--vault-addr", "VAULT_ADDR"));
     }
-    Ok(Vault::new(&config))
+    Ok(Vault::new(&access.vault))
 }
 
 fn is_set(variable: &str) -> bool {
