@@ -36,3 +36,14 @@ fn every_flag_that_a_page_names_is_one() {
         }
     }
 }
+
+#[test]
+fn every_field_of_the_custom_resource_is_explained() {
+    let definition = serde_json::to_value(konverge_push::vault_push::definition()).unwrap();
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let fields: Vec<_> = definition.pointer(spec).unwrap().as_object().unwrap().keys().collect();
+    assert!(fields.len() > 10, "{fields:?}");
+    for field in fields {
+        assert!(PAGES[0].contains(&format!("\n| `{field}` |")), "docs/push.md does not explain {field}");
+    }
+}

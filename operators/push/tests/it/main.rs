@@ -10,4 +10,5 @@ mod documented;
 mod following;
 mod outages;
 mod owning;
+mod vault_push;
 mod world;
