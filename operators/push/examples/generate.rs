@@ -20,10 +20,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let mut files = Files::default();
     files.objects("vaultpushes.yaml", &[vault_push::definition()])?;
-    if arguments.check {
-        files.check(&arguments.into)?
-    } else {
-        files.write(&arguments.into)?
-    }
-    Ok(())
+    let done = if arguments.check { files.check(&arguments.into) } else { files.write(&arguments.into) };
+    Ok(done?)
 }

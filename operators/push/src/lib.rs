@@ -6,9 +6,10 @@
 //!                    Vault ◀──check-and-set── reconcile: observe ▶ plan ▶ write ▶ report
 //! ```
 //!
-//! Read in this order: [`asked`], what an object asks for, and [`annotations`] and [`vault_push`], its two spellings; [`boundaries`], whether it may; [`object`] and [`workload`], which
-//! objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known; [`desired`] and [`plan`], the decisions, without
-//! IO; [`record`], what is remembered on the object; [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program.
+//! Read in this order: [`asked`], what an object asks for, and [`annotations`] and [`vault_push`], its two spellings; [`boundaries`],
+//! whether it may; [`object`] and [`workload`], which objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known;
+//! [`desired`], [`composition`], [`plan`] and [`merge`], the decisions, without IO; [`record`], what is remembered on the object;
+//! [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program.
 
 pub mod annotations;
 pub mod asked;

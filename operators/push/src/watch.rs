@@ -60,7 +60,7 @@ impl Feed {
     pub async fn vault_pushes(self, events: impl Stream<Item = Event<Guarded<VaultPush>>>) {
         let show = |feed: &Self, object: Guarded<VaultPush>| {
             let key = key(Kind::VaultPush, object.meta())?;
-            let shown = vault_push::shown(&key, object);
+            let shown = vault_push::shown(&key, &object);
             feed.take(key, shown)
         };
         self.follow(Kind::VaultPush, events, show).await;

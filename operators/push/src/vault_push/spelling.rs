@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// What an object is to us.
-pub(crate) fn shown(key: &ObjectRef, object: Guarded<VaultPush>) -> Option<Shown> {
+pub(crate) fn shown(key: &ObjectRef, object: &Guarded<VaultPush>) -> Option<Shown> {
     let metadata = object.meta().clone();
     let uid = metadata.uid?;
     let status = object.0.as_ref().ok().and_then(|object| object.status.clone());

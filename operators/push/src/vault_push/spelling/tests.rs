@@ -8,22 +8,22 @@ use crate::{
     object::Kind,
 };
 
-fn shown_of(spec: Value) -> Shown {
+fn shown_of(spec: &Value) -> Shown {
     let key = ObjectRef { kind: Kind::VaultPush, namespace: "shop".to_owned(), name: "all".to_owned() };
     let metadata = json!({ "name": "all", "namespace": "shop", "uid": "1", "resourceVersion": "7", "generation": 3 });
     let object =
         json!({ "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": metadata, "spec": spec });
-    shown(&key, serde_json::from_value(object).unwrap()).unwrap()
+    shown(&key, &serde_json::from_value(object).unwrap()).unwrap()
 }
 
-fn push_of(spec: Value) -> Arc<Push> {
+fn push_of(spec: &Value) -> Arc<Push> {
     match shown_of(spec).asking {
         Asking::Push(push) => push,
         other => panic!("{other:?}"),
     }
 }
 
-fn cause(spec: Value) -> (&'static str, String) {
+fn cause(spec: &Value) -> (&'static str, String) {
     match shown_of(spec).asking {
         Asking::Invalid(invalid) => (invalid.reason(), invalid.to_string()),
         other => panic!("{other:?}"),
@@ -36,7 +36,7 @@ fn path(push: &Push, target: &str) -> String {
 
 #[test]
 fn the_least_that_can_be_said_is_said_as_an_annotation_would() {
-    let push = push_of(json!({ "secrets": { "names": ["db"] }, "path": "secret/data/{namespace}/{name}" }));
+    let push = push_of(&json!({ "secrets": { "names": ["db"] }, "path": "secret/data/{namespace}/{name}" }));
     let asked = &push.asked;
     assert_eq!((asked.update, asked.deletion, asked.existing, asked.every), (UpdatePolicy::Replace, None, None, None));
     assert!(!asked.paused && asked.mount.is_none() && asked.binary.is_none());
@@ -48,7 +48,7 @@ fn the_least_that_can_be_said_is_said_as_an_annotation_would() {
 
 #[test]
 fn all_that_can_be_said() {
-    let push = push_of(json!({
+    let push = push_of(&json!({
         "secrets": { "selector": {
             "matchLabels": { "app": "shop" },
             "matchExpressions": [
@@ -73,7 +73,7 @@ fn all_that_can_be_said() {
 
 #[test]
 fn what_cannot_be_followed_says_why() {
-    let with = |change: Value| {
+    let with = |change: &Value| {
         let mut spec = json!({ "secrets": { "names": ["db", "api"] }, "path": "secret/data/x/{secret}" });
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         spec
@@ -90,7 +90,7 @@ fn what_cannot_be_followed_says_why() {
         (json!({ "updatePolicy": "Sometimes" }), "InvalidSpec", "Sometimes"),
         (json!({ "path": 7 }), "InvalidSpec", "string"),
     ] {
-        let (found, cause) = cause(with(change.clone()));
+        let (found, cause) = cause(&with(&change));
         assert_eq!(found, reason, "{change}: {cause}");
         assert!(cause.contains(text), "{change}: {cause}");
     }
@@ -104,7 +104,7 @@ fn a_status_that_came_along_with_a_copy_is_no_record() {
         let metadata = json!({ "name": "all", "namespace": "shop", "uid": "1", "generation": 3 });
         let status = json!({ "uid": uid, "observedGeneration": 3, "paths": [{ "location": "secret/data/x", "mount": "secret", "kv": 2 }] });
         let object = json!({ "metadata": metadata, "spec": spec, "status": status });
-        shown(&key, serde_json::from_value(object).unwrap()).unwrap().record
+        shown(&key, &serde_json::from_value(object).unwrap()).unwrap().record
     };
     assert!(record("1").is_some_and(|text| Record::read(&text, "1").is_some_and(|record| record.paths.len() == 1)));
     assert_eq!(record("2"), None);
