@@ -11,10 +11,16 @@ const PROGRAMS: [(&str, &str); 3] = [
     ("multicontroller-operator", "examples/multicontroller/deploy"),
 ];
 
+/// The definition of a job of ours, by an example of its crate: the program itself holds nothing but the job.
+const DEFINITIONS: [(&str, &str); 1] = [("konverge-push", "deploy/crds")];
+
 /// Writes all generated files, or with `check` fails where they are not as they would be.
 pub(crate) fn generate(check: bool) -> Result<()> {
-    for (package, folder) in PROGRAMS {
-        let mut generate = cargo(["run", "--quiet", "--package", package, "--", "generate", "--into", folder]);
+    let programs = PROGRAMS.map(|(package, folder)| (package, folder, vec!["--", "generate"]));
+    let definitions = DEFINITIONS.map(|(package, folder)| (package, folder, vec!["--example", "generate", "--"]));
+    for (package, folder, how) in programs.into_iter().chain(definitions) {
+        let mut generate = cargo(["run", "--quiet", "--package", package]);
+        generate.args(how).args(["--into", folder]);
         if check {
             generate.arg("--check");
         }

@@ -6,13 +6,13 @@
 mod choices;
 pub mod duration;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use clap::ValueEnum;
 use konverge_vault::{KvVersion, Mount, SecretPath};
-use serde::{Deserialize, Serialize};
 
 pub use self::choices::Choice;
+use crate::asked::{Asked, DeletionPolicy, Invalid, Selection, UpdatePolicy};
 
 /// Where in Vault. Whatever is not empty makes an object ours.
 pub const PATH: &str = "vault-sync.io/path";
@@ -46,115 +46,10 @@ pub const IMAGE_PULL_SECRETS: &str = "vault-sync.io/image-pull-secrets";
 pub const STATUS: &str = "vault-sync.io/status";
 
 /// The shortest interval: that of the original.
-const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
+pub(crate) const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What is shown of a value that is not understood.
 const SHOWN: usize = 64;
-
-/// What an object asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
-    /// The path as it is written, neither checked nor prefixed.
-    pub path: String,
-    /// Which Secrets, which keys.
-    pub selection: Selection,
-    /// How often to compare with Vault although nothing changed; not at all if there is none.
-    pub every: Option<Duration>,
-    /// Whether every run compares with Vault.
-    pub always: bool,
-    /// What becomes of data that is no longer asked for; the operator's default if there is none.
-    pub deletion: Option<DeletionPolicy>,
-    /// What becomes of a path that holds something and is nobody's; the operator's default if there is none.
-    pub existing: Option<ExistingPolicy>,
-    /// How a value that is no text is written; the operator's default if there is none.
-    pub binary: Option<BinaryPolicy>,
-    /// The engine, if Vault is not to be asked for it. That the path is beneath it is not checked.
-    pub mount: Option<Mount>,
-    /// Whether nothing is to be done.
-    pub paused: bool,
-    /// A text that stands for one wish to be worked on now.
-    pub sync_now: Option<String>,
-    /// Whether Secrets for pulling images count as used.
-    pub image_pull_secrets: bool,
-    /// What was put right and is worth telling.
-    pub notes: Vec<String>,
-}
-
-/// Which Secrets and keys an object asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Selection {
-    /// All that it uses, or holds if it is a Secret.
-    All,
-    /// These, of the same namespace, together in one place.
-    Chosen(Vec<Choice>),
-}
-
-/// What becomes of data in Vault that is no longer asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DeletionPolicy {
-    /// The newest version is deleted and can be undeleted; older ones stay readable. What the original does.
-    Soft,
-    /// The data of all versions is destroyed; that there was something stays to be seen.
-    Destroy,
-    /// Nothing is left.
-    Metadata,
-    /// It stays as it is.
-    Keep,
-}
-
-/// What becomes of a path that holds something and carries nobody's mark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ExistingPolicy {
-    /// It is overwritten and ours from then on. What the original does.
-    Adopt,
-    /// It is left alone.
-    Refuse,
-}
-
-/// How a value that is no text reaches Vault, which keeps only text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BinaryPolicy {
-    /// Encoded in base64.
-    Base64,
-    /// Not at all, and neither does what comes with it.
-    Refuse,
-}
-
-/// Annotations that cannot be followed. The text names the annotation, the cause and the next step.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
-    /// The JSON is none, or not of the form.
-    #[error(
-        "failed to parse secrets annotation {SECRETS}: {cause}; it is a list such as [{{\"name\":\"db\",\"keys\":[\"password\"],\"prefix\":\"db_\"}}]"
-    )]
-    Secrets {
-        /// What is wrong with it.
-        cause: String,
-    },
-    /// A word that says what becomes of data is not among those that there are.
-    #[error("the annotation {annotation} is {value:?}; write {expected}, or leave it out")]
-    Word {
-        /// Which annotation.
-        annotation: &'static str,
-        /// The beginning of what it holds.
-        value: String,
-        /// What it may hold.
-        expected: String,
-    },
-}
-
-impl Invalid {
-    /// The reason in events, metrics and the status.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Secrets { .. } => "InvalidSecretsAnnotation",
-            Self::Word { .. } => "InvalidAnnotation",
-        }
-    }
-}
 
 /// Reads the annotations; nothing if they do not ask for a path.
 pub fn asked(annotations: &BTreeMap<String, String>) -> Option<Result<Asked, Invalid>> {
@@ -187,6 +82,7 @@ fn read<'a>(path: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<Asked
         mount: value(KV).map(mount).transpose()?,
         paused: is_true(PAUSE, value(PAUSE), &mut notes),
         sync_now: value(SYNC_NOW).map(str::to_owned),
+        update: UpdatePolicy::Replace,
         image_pull_secrets: is_true(IMAGE_PULL_SECRETS, value(IMAGE_PULL_SECRETS), &mut notes),
         notes,
     })
@@ -271,20 +167,6 @@ fn is_true(annotation: &str, value: Option<&str>, notes: &mut Vec<String>) -> bo
 fn shown(value: &str) -> String {
     value.chars().take(SHOWN).collect()
 }
-
-/// As it is written in annotations and flags.
-macro_rules! as_written {
-    ($($policy:ty),*) => {$(
-        impl fmt::Display for $policy {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let word = self.to_possible_value();
-                formatter.write_str(word.as_ref().map_or_else(Default::default, |word| word.get_name()))
-            }
-        }
-    )*};
-}
-
-as_written!(DeletionPolicy, ExistingPolicy, BinaryPolicy);
 
 #[cfg(test)]
 mod tests;

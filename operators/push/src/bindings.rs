@@ -2,6 +2,7 @@
 //! is kept, and of Secrets nothing but their versions.
 
 mod claims;
+mod selections;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
@@ -10,16 +11,20 @@ use std::{
 
 use jiff::Timestamp;
 use konverge_core::digest::ContentDigest;
+use konverge_vault::{PathError, SecretPath};
 use tokio::time::Instant;
 
 use crate::{
-    annotations::{Asked, Invalid},
+    asked::{Asked, Invalid},
     desired::Wanted,
     messages::Message,
     object::{Kind, ObjectRef, SecretRef},
     record::Record,
+    vault_push::SECRET,
 };
 use claims::Claims;
+pub use claims::{Share, key_of};
+use selections::{Selections, Told};
 
 /// What an object asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +46,18 @@ pub struct Push {
     pub wanted: Wanted,
 }
 
+impl Push {
+    /// Where one of the [targets](Wanted::targets) is to be, behind `prefix`.
+    pub fn path(&self, prefix: &str, target: &str) -> Result<SecretPath, PathError> {
+        let base = format!("{prefix}{}", self.asked.path);
+        match &self.wanted {
+            Wanted::Composed(_) => SecretPath::parse(&base.replace(SECRET, target)),
+            _ if target.is_empty() => SecretPath::parse(&base),
+            _ => SecretPath::parse(&base)?.join(target),
+        }
+    }
+}
+
 /// An object as a watch shows it.
 #[derive(Debug, Clone)]
 pub struct Shown {
@@ -56,6 +73,8 @@ pub struct Shown {
     pub deleting: Option<Timestamp>,
     /// Whether it has our finalizer.
     pub finalizer: bool,
+    /// Which generation of what it asks for this is, where that is to be told; see [`Record::generation`].
+    pub generation: Option<i64>,
     /// The text of its record.
     pub record: Option<String>,
 }
@@ -71,6 +90,8 @@ pub struct Binding {
     pub deleting: Option<Timestamp>,
     /// Whether it has our finalizer.
     pub finalizer: bool,
+    /// Which generation of what it asks for this is, where that is to be told.
+    pub generation: Option<i64>,
     /// What is recorded on it.
     pub record: Option<Record>,
     /// The resource version that was seen or written last.
@@ -115,6 +136,7 @@ impl Binding {
             asking: shown.asking,
             deleting: shown.deleting,
             finalizer: shown.finalizer,
+            generation: shown.generation,
             record,
             version: shown.version.clone(),
             shown: shown.version,
@@ -127,6 +149,15 @@ impl Binding {
         }
     }
 
+    /// A record of an object on which there is none.
+    pub fn new_record(&self, now: Timestamp) -> Record {
+        let record = Record::new(&self.uid, now);
+        // In a status there are only whole seconds.
+        let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let since = if self.generation.is_some() { whole } else { now };
+        Record { since, generation: self.generation, ..record }
+    }
+
     /// Takes over what is shown. Returns whether there is something to do.
     fn take(&mut self, shown: Shown) -> bool {
         let asks_otherwise = self.asking != shown.asking;
@@ -135,6 +166,7 @@ impl Binding {
         let recorded_otherwise = seen.is_none();
         let changed = asks_otherwise
             || recorded_otherwise
+            || self.generation != shown.generation
             || self.deleting.is_some() != shown.deleting.is_some()
             || self.finalizer && !shown.finalizer;
         if asks_otherwise {
@@ -156,6 +188,7 @@ impl Binding {
         self.asking = shown.asking;
         self.deleting = shown.deleting;
         self.finalizer = shown.finalizer;
+        self.generation = shown.generation;
         self.shown = shown.version;
         self.settle_version();
         changed
@@ -231,6 +264,7 @@ struct Inner {
     users: HashMap<SecretRef, BTreeSet<ObjectRef>>,
     /// The versions of used Secrets, as far as they were seen; nothing of one that is known not to be there.
     versions: HashMap<SecretRef, Option<String>>,
+    selections: Selections,
     claims: Claims,
 }
 
@@ -270,21 +304,49 @@ impl Bindings {
         known.iter().flat_map(|key| self.remove(key)).collect()
     }
 
-    /// A Secret is there in this version; nothing if it is gone. Returns who uses it and has not seen that.
-    pub fn secret_is(&self, secret: &SecretRef, version: Option<&str>) -> Vec<ObjectRef> {
+    /// A Secret is there in this version and with these labels; it has no version if it is gone. Returns who uses it, or selects by labels
+    /// and used to, and has not seen that.
+    pub fn secret_is(
+        &self,
+        secret: &SecretRef,
+        version: Option<&str>,
+        labels: &BTreeMap<String, String>,
+    ) -> Vec<ObjectRef> {
         let mut inner = self.lock();
-        let Some(users) = inner.users.get(secret).cloned() else { return Vec::new() };
+        let mut selecting = inner.select(secret, version.map(|_| labels));
+        let Some(users) = inner.users.get(secret).cloned() else { return selecting };
         let now = version.map(str::to_owned);
         let before = inner.versions.insert(secret.clone(), now.clone());
         if before.as_ref() == Some(&now) {
-            return Vec::new();
+            return selecting;
         }
         for user in &users {
             let binding = inner.bindings.get_mut(user).filter(|_| before.is_some());
             // The first change that is not in Vault yet counts.
             binding.map(|binding| binding.changed.get_or_insert_with(Instant::now));
         }
-        users.into_iter().collect()
+        selecting.extend(users);
+        selecting
+    }
+
+    /// It is asked which Secrets fit the object's selector.
+    pub fn ask_selected(&self, key: &ObjectRef) {
+        self.lock().selections.ask(key);
+    }
+
+    /// These fit. What a watch has shown since it was asked counts more.
+    pub fn selected(&self, key: &ObjectRef, names: BTreeSet<String>) {
+        let mut inner = self.lock();
+        let names = inner.selections.answered(key, names).into_iter();
+        let secret = |name| SecretRef { namespace: key.namespace.clone(), name };
+        inner.use_only(key, names.map(secret).collect());
+    }
+
+    /// Whether the object uses these Secrets and no other.
+    pub fn uses_just(&self, key: &ObjectRef, sources: &BTreeMap<String, Option<String>>) -> bool {
+        let inner = self.lock();
+        let used = inner.uses.get(key).into_iter().flatten().map(|secret| &secret.name);
+        used.eq(sources.keys())
     }
 
     /// A Secret was read in this version. What a watch has shown stays, since it may be newer.
@@ -308,7 +370,7 @@ impl Bindings {
     /// A complete list of Secrets was seen: used ones that are not in it are gone. Returns who uses those.
     pub fn secrets_are(&self, shown: &HashSet<SecretRef>) -> Vec<ObjectRef> {
         let gone: Vec<_> = self.lock().users.keys().filter(|secret| !shown.contains(*secret)).cloned().collect();
-        gone.iter().flat_map(|secret| self.secret_is(secret, None)).collect()
+        gone.iter().flat_map(|secret| self.secret_is(secret, None, &BTreeMap::new())).collect()
     }
 
     /// We changed a Secret's metadata and nothing else: whoever knew its content by the one version knows it by the other.
@@ -368,8 +430,8 @@ impl Bindings {
     }
 
     /// Lays claim to a location. Of two objects that were never there, the first gets it; one that has it keeps it.
-    pub fn claim(&self, key: &ObjectRef, location: &str) -> Result<(), ObjectRef> {
-        self.lock().claims.claim(key, location)
+    pub fn claim(&self, key: &ObjectRef, location: &str, share: Share) -> Result<(), ObjectRef> {
+        self.lock().claims.claim(key, location, share)
     }
 
     /// Gives up a location. Returns who wanted it.
@@ -391,16 +453,48 @@ impl Bindings {
 impl Inner {
     /// Notes who uses which Secrets and which locations.
     fn index(&mut self, key: &ObjectRef) {
-        let Some(binding) = self.bindings.get(key) else { return self.use_only(key, BTreeSet::new()) };
+        let Some(binding) = self.bindings.get(key) else {
+            self.selections.set(key, None);
+            return self.use_only(key, BTreeSet::new());
+        };
         let secret = |name: &str| SecretRef { namespace: key.namespace.clone(), name: name.to_owned() };
         let used = match &binding.asking {
             Asking::Push(push) => push.wanted.names().into_iter().map(secret).collect(),
             Asking::Nothing | Asking::Invalid(_) => BTreeSet::new(),
         };
-        for location in binding.record.iter().flat_map(|record| record.paths.keys()) {
-            self.claims.recall(key, location);
+        let selector = match &binding.asking {
+            Asking::Push(push) => push.wanted.selector(),
+            Asking::Nothing | Asking::Invalid(_) => None,
+        };
+        for (location, written) in binding.record.iter().flat_map(|record| &record.paths) {
+            let share = if written.keys.is_some() { Share::Keys } else { Share::Whole };
+            self.claims.recall(key, location, share);
+            for name in written.keys.iter().flatten() {
+                self.claims.recall(key, &key_of(location, name), Share::Whole);
+            }
         }
-        self.use_only(key, used);
+        let selects = selector.is_some();
+        let is_new = self.selections.set(key, selector);
+        // Which Secrets fit a selector is known already, or is asked for when the object is looked at.
+        if !selects || is_new {
+            self.use_only(key, used);
+        }
+    }
+
+    /// A Secret has these labels, or is gone. Returns whose selection that changes.
+    fn select(&mut self, secret: &SecretRef, labels: Option<&BTreeMap<String, String>>) -> Vec<ObjectRef> {
+        let mut changed = Vec::new();
+        for Told { by, fits, asking } in self.selections.told(secret, labels) {
+            let mut used = self.uses.get(&by).cloned().unwrap_or_default();
+            let is_new = if fits { used.insert(secret.clone()) } else { used.remove(secret) };
+            if is_new {
+                self.use_only(&by, used);
+            }
+            if is_new || asking {
+                changed.push(by);
+            }
+        }
+        changed
     }
 
     fn use_only(&mut self, key: &ObjectRef, used: BTreeSet<SecretRef>) {

@@ -18,7 +18,7 @@ pub use self::{
     values::{LogLevel, ZapEncoder},
 };
 use crate::{
-    annotations::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
+    asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
     boundaries::Rule,
     object::Kind,
 };
@@ -78,7 +78,7 @@ pub struct Config {
     #[arg(long, env = "VAULT_SYNC_NAMESPACE", value_parser = namespace)]
     pub namespace: Option<String>,
     /// Kinds of objects that take part
-    #[arg(long, env = "VAULT_SYNC_KINDS", value_delimiter = ',', default_value = "deployments,statefulsets,daemonsets,cronjobs,jobs,secrets", value_parser = values::kind)]
+    #[arg(long, env = "VAULT_SYNC_KINDS", value_delimiter = ',', default_value = "deployments,statefulsets,daemonsets,cronjobs,jobs,secrets,vaultpushes", value_parser = values::kind)]
     pub kinds: Vec<Kind>,
     /// Which namespaces may write where; may be repeated [default: no restriction]
     ///

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use konverge_core::SecretValue;
 use konverge_vault::Content;
+use kube::core::Selector;
 use zeroize::Zeroizing;
 
 use crate::{
-    annotations::{BinaryPolicy, Choice, Selection},
+    annotations::Choice,
+    asked::{BinaryPolicy, Selection},
+    composition::Composition,
     workload::{Need, References},
 };
 
@@ -24,6 +27,8 @@ pub enum Wanted {
     Whole(String),
     /// Chosen keys of several, merged at the object's path.
     Chosen(Vec<Choice>),
+    /// As a `VaultPush` says.
+    Composed(Composition),
 }
 
 impl Wanted {
@@ -49,12 +54,13 @@ impl Wanted {
         }
     }
 
-    /// The names of the Secrets.
+    /// The names of the Secrets; none where they are told by labels.
     pub fn names(&self) -> BTreeSet<&str> {
         match self {
             Self::Each(names) => names.keys().map(String::as_str).collect(),
             Self::Whole(name) => BTreeSet::from([&**name]),
             Self::Chosen(choices) => choices.iter().map(|choice| &*choice.name).collect(),
+            Self::Composed(composition) => composition.names(),
         }
     }
 
@@ -63,7 +69,13 @@ impl Wanted {
         match self {
             Self::Each(names) => names.keys().map(String::as_str).collect(),
             Self::Whole(_) | Self::Chosen(_) => BTreeSet::from([""]),
+            Self::Composed(composition) => composition.targets(),
         }
+    }
+
+    /// What tells its Secrets by their labels.
+    pub fn selector(&self) -> Option<&Selector> {
+        if let Self::Composed(composition) = self { composition.selector() } else { None }
     }
 }
 
@@ -120,6 +132,7 @@ pub fn desired(wanted: &Wanted, sources: &Sources, binary: BinaryPolicy) -> BTre
             .map(|(name, need)| (name.clone(), whole(name, *need == Need::Optional, sources, binary)))
             .collect(),
         Wanted::Chosen(choices) => BTreeMap::from([(String::new(), chosen(choices, sources, binary))]),
+        Wanted::Composed(composition) => composition.compose(sources, binary),
     }
 }
 
@@ -149,20 +162,48 @@ fn chosen(choices: &[Choice], sources: &Sources, binary: BinaryPolicy) -> Target
 }
 
 fn made<'a>(fields: impl Iterator<Item = (String, &'a SecretValue)>, binary: BinaryPolicy) -> Target {
-    let mut made = Made { content: Content::new(), encoded: Vec::new() };
+    let mut making = Making::new(binary);
     for (key, value) in fields {
-        let is_text = std::str::from_utf8(value.expose()).is_ok();
-        let field = match (is_text, binary) {
-            (true, _) => SecretValue::new(value.expose().to_vec()),
-            (false, BinaryPolicy::Base64) => {
-                made.encoded.push(key.clone());
-                encoded(value)
-            }
-            (false, BinaryPolicy::Refuse) => return Target::Keep(Lack::Binary { key }),
-        };
-        made.content.insert(key, field);
+        if let Err(lack) = making.put(&key, value) {
+            return Target::Keep(lack);
+        }
     }
-    if made.content.is_empty() { Target::Keep(Lack::Empty) } else { Target::Content(made) }
+    making.done()
+}
+
+/// Content that is being made.
+pub(crate) struct Making {
+    made: Made,
+    binary: BinaryPolicy,
+}
+
+impl Making {
+    pub(crate) fn new(binary: BinaryPolicy) -> Self {
+        Self { made: Made { content: Content::new(), encoded: Vec::new() }, binary }
+    }
+
+    /// Sets a key; the later of two values counts.
+    pub(crate) fn put(&mut self, key: &str, value: &SecretValue) -> Result<(), Lack> {
+        let text = self.text(key, value)?;
+        self.made.content.insert(key, text);
+        Ok(())
+    }
+
+    /// The value as text, which is noted for the key if it is none.
+    pub(crate) fn text(&mut self, key: &str, value: &SecretValue) -> Result<SecretValue, Lack> {
+        match (std::str::from_utf8(value.expose()).is_ok(), self.binary) {
+            (true, _) => Ok(SecretValue::new(value.expose().to_vec())),
+            (false, BinaryPolicy::Base64) => {
+                self.made.encoded.push(key.to_owned());
+                Ok(encoded(value))
+            }
+            (false, BinaryPolicy::Refuse) => Err(Lack::Binary { key: key.to_owned() }),
+        }
+    }
+
+    pub(crate) fn done(self) -> Target {
+        if self.made.content.is_empty() { Target::Keep(Lack::Empty) } else { Target::Content(self.made) }
+    }
 }
 
 fn encoded(value: &SecretValue) -> SecretValue {

@@ -46,7 +46,12 @@ pub(crate) async fn drain(client: &Client, namespace: Option<&str>, kinds: &[Kin
             None => Api::all_with(client.clone(), &resource),
         };
         let mut released = 0;
-        for object in ours(&api, kind).await? {
+        let found = match ours(&api, kind).await {
+            // What the cluster does not know has no objects.
+            Err(DrainError::List { source, .. }) if is_unknown(&source) => Vec::new(),
+            found => found?,
+        };
+        for object in found {
             let key = ObjectRef { kind, namespace: object.namespace().unwrap_or_default(), name: object.name_any() };
             let uid = object.uid().unwrap_or_default();
             ledger.erase(&key, &uid).await.map_err(|source| DrainError::Release { object: key, source })?;
@@ -55,6 +60,10 @@ pub(crate) async fn drain(client: &Client, namespace: Option<&str>, kinds: &[Kin
         tracing::info!(kind = kind.plural(), released, "released");
     }
     Ok(())
+}
+
+fn is_unknown(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// The objects that carry the finalizer or the record, page by page.

@@ -1,19 +1,20 @@
-//! Writing the finalizer and the record on the object, in one request.
+//! Writing the finalizer and the record on the object, in one request; in two where the record is the status.
 
 use konverge_apply::{Applier, ApplyError, MetadataChange};
 use konverge_core::error::{Classify, ErrorClass};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
-    core::{DynamicObject, PartialObjectMeta},
+    core::{DynamicObject, ObjectMeta, PartialObjectMeta},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     annotations::{FINALIZER, STATUS},
     bindings::Binding,
     object::{Kind, ObjectRef},
     record::Record,
+    vault_push::VaultPushStatus,
 };
 
 /// The field manager of every write.
@@ -73,6 +74,9 @@ impl Ledger {
         binding: &Binding,
         record: &Record,
     ) -> Result<Option<String>, LedgerError> {
+        if key.kind == Kind::VaultPush {
+            return self.write_status(key, binding, record).await;
+        }
         let mut metadata = json!({
             "name": key.name,
             "namespace": key.namespace,
@@ -86,12 +90,44 @@ impl Ledger {
             metadata["resourceVersion"] = json!(binding.version);
         }
         let body = json!({ "apiVersion": key.kind.api_version(), "kind": key.kind.name(), "metadata": metadata });
-        let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        match self.api(key).patch_metadata(&key.name, &parameters, &Patch::Apply(&body)).await {
-            Ok(now) => Ok(Some(now.metadata.resource_version.unwrap_or_default())),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(source) => Err(LedgerError::Request { object: key.clone(), source: Box::new(source) }),
+        self.apply(key, &body).await
+    }
+
+    /// The finalizer first: what is recorded is to be cleared. One that is not needed any more stays until the object goes.
+    async fn write_status(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        record: &Record,
+    ) -> Result<Option<String>, LedgerError> {
+        let mut body = json!({
+            "apiVersion": key.kind.api_version(),
+            "kind": key.kind.name(),
+            "metadata": { "name": key.name, "namespace": key.namespace },
+        });
+        if record.needs_finalizer() && !binding.finalizer {
+            let mut with_finalizer = body.clone();
+            with_finalizer["metadata"]["uid"] = json!(binding.uid);
+            with_finalizer["metadata"]["finalizers"] = json!([FINALIZER]);
+            if self.apply(key, &with_finalizer).await?.is_none() {
+                return Ok(None);
+            }
         }
+        // It names the object that it is about, because the API server does not hold the uid against the object's here.
+        body["status"] = json!(VaultPushStatus::from(record));
+        self.patch_status(key, &body).await
+    }
+
+    async fn apply(&self, key: &ObjectRef, body: &Value) -> Result<Option<String>, LedgerError> {
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        let written = self.api(key).patch_metadata(&key.name, &parameters, &Patch::Apply(body)).await;
+        version(key, written.map(|now| now.metadata))
+    }
+
+    async fn patch_status(&self, key: &ObjectRef, body: &Value) -> Result<Option<String>, LedgerError> {
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        let written = self.api(key).patch_status(&key.name, &parameters, &Patch::Apply(body)).await;
+        version(key, written.map(|now| now.metadata))
     }
 
     /// Takes the finalizer and the record away. Nothing is to be done if the object is gone or another one has its name.
@@ -102,7 +138,19 @@ impl Ledger {
             return Ok(());
         };
         let kind = key.kind.resource();
-        if object.metadata.deletion_timestamp.is_none() {
+        let is_going = object.metadata.deletion_timestamp.is_some();
+        if key.kind == Kind::VaultPush && !is_going {
+            // What we apply no more is ours no more, and goes.
+            let body = json!({
+                "apiVersion": key.kind.api_version(), "kind": key.kind.name(), "metadata": { "name": key.name }, "status": {},
+            });
+            if self.patch_status(key, &body).await?.is_none() {
+                return Ok(());
+            }
+            let now = self.api(key).get_metadata_opt(&key.name).await;
+            let now = now.map_err(|source| LedgerError::Request { object: key.clone(), source: Box::new(source) })?;
+            object = now.unwrap_or(object);
+        } else if !is_going {
             let change = MetadataChange::new().without_annotation(STATUS);
             match self.applier.change_metadata_with(&object, &change, &kind).await {
                 Ok(now) => object = now.unwrap_or(object),
@@ -116,5 +164,14 @@ impl Ledger {
 
     fn api(&self, key: &ObjectRef) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &key.namespace, &key.kind.resource())
+    }
+}
+
+/// The version that a write made; nothing if the object is gone.
+fn version(key: &ObjectRef, written: kube::Result<ObjectMeta>) -> Result<Option<String>, LedgerError> {
+    match written {
+        Ok(now) => Ok(Some(now.resource_version.unwrap_or_default())),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(source) => Err(LedgerError::Request { object: key.clone(), source: Box::new(source) }),
     }
 }

@@ -1,4 +1,4 @@
-//! Push: Kubernetes Secrets into Vault and OpenBao, as annotations on workloads and Secrets ask for.
+//! Push: Kubernetes Secrets into Vault and OpenBao, as annotations on workloads and Secrets, or a `VaultPush`, ask for.
 //!
 //! ```text
 //! Secrets, workloads (metadata and names of Secrets) ──watch──▶ bindings ──wake──▶ queue
@@ -6,19 +6,22 @@
 //!                    Vault ◀──check-and-set── reconcile: observe ▶ plan ▶ write ▶ report
 //! ```
 //!
-//! Read in this order: [`annotations`], what an object asks for; [`boundaries`], whether it may; [`object`] and [`workload`], which
-//! objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known; [`desired`] and [`plan`], the decisions, without
-//! IO; [`record`], what is remembered on the object; [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program; [`inspect`], what
-//! the plugin of kubectl tells.
+//! Read in this order: [`asked`], what an object asks for, and [`annotations`] and [`vault_push`], its two spellings; [`boundaries`],
+//! whether it may; [`object`] and [`workload`], which objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known;
+//! [`desired`], [`composition`], [`plan`] and [`merge`], the decisions, without IO; [`record`], what is remembered on the object;
+//! [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program; [`inspect`], what the plugin of kubectl tells.
 
 pub mod annotations;
+pub mod asked;
 pub mod bindings;
 pub mod boundaries;
+pub mod composition;
 pub mod config;
 pub mod desired;
 mod drain;
 pub mod inspect;
 pub mod ledger;
+pub mod merge;
 pub mod messages;
 pub mod metrics;
 pub mod object;
@@ -32,7 +35,9 @@ pub mod record;
 pub mod run;
 pub mod runtime_info;
 pub mod store;
+pub mod template;
 pub mod vault_environment;
+pub mod vault_push;
 pub mod watch;
 pub mod workload;
 

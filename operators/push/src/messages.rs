@@ -3,7 +3,14 @@
 use konverge_core::error::{Classify, in_one_line};
 use konverge_vault::{PathError, VaultError};
 
-use crate::{annotations::Invalid, desired::Lack, object::ObjectRef, plan::Refusal, reasons};
+use crate::{
+    annotations,
+    asked::Invalid,
+    desired::Lack,
+    object::{Kind, ObjectRef},
+    plan::Refusal,
+    reasons,
+};
 
 /// Names beyond this many are counted, so that an event stays readable.
 const NAMES_AT_MOST: usize = 5;
@@ -80,7 +87,7 @@ impl Message {
     }
 
     /// A path is left alone.
-    pub fn refused(location: &str, refusal: &Refusal) -> Self {
+    pub fn refused(kind: Kind, location: &str, refusal: &Refusal) -> Self {
         match refusal {
             Refusal::Foreign(owner) => Self::problem(
                 reasons::OWNED_BY_ANOTHER,
@@ -92,15 +99,52 @@ impl Message {
             Refusal::Existing => Self::problem(
                 reasons::EXISTS_ALREADY,
                 format!(
-                    "{location} was there before and has no owner. It stays as it is; to take it over, set \
-                     vault-sync.io/existing: adopt"
+                    "{location} was there before and has no owner. It stays as it is; to take it over, set {}: adopt",
+                    kind.setting(annotations::EXISTING)
+                ),
+            ),
+            Refusal::ForeignKey { key, owner } => Self::claimed_key(location, key, owner),
+            Refusal::ExistingKey(key) => Self::problem(
+                reasons::EXISTS_ALREADY,
+                format!(
+                    "{location} has a key {key} that nobody has marked. All of it stays as it is; to take the key over, set {}: \
+                     adopt",
+                    kind.setting(annotations::EXISTING)
                 ),
             ),
         }
     }
 
+    /// Somebody else keeps a key there.
+    pub fn claimed_key(location: &str, key: &str, owner: &str) -> Self {
+        Self::problem(
+            reasons::OWNED_BY_ANOTHER,
+            format!(
+                "the key {key} of {location} is kept for {owner}. None of ours is written there; give the key another name, or take \
+                 it out of the other"
+            ),
+        )
+    }
+
+    /// Merging is not possible there.
+    pub fn needs_version_two(location: &str) -> Self {
+        Self::problem(
+            reasons::NEEDS_VERSION_TWO,
+            format!(
+                "{location} is in an engine of version 1, which has no check-and-set, so keys of others could be lost. It stays as \
+                 it is; use an engine of version 2, or updatePolicy: Replace"
+            ),
+        )
+    }
+
+    /// What is there stays, as it is wanted.
+    pub fn left_alone(location: &str, is_ours: bool) -> Self {
+        let what = if is_ours { "holds what was written first" } else { "was there before" };
+        Self::notice(reasons::LEFT_ALONE, format!("{location} {what} and stays as it is: updatePolicy is IfNotExists"))
+    }
+
     /// A path cannot be made.
-    pub fn lacking(location: &str, lack: &Lack) -> Self {
+    pub fn lacking(kind: Kind, location: &str, lack: &Lack) -> Self {
         match lack {
             Lack::Secret { name, optional: true } => Self::notice(
                 reasons::SECRET_NOT_FOUND,
@@ -118,23 +162,24 @@ impl Message {
             Lack::Key { secret, key, available } => Self::problem(
                 reasons::KEY_NOT_FOUND,
                 format!(
-                    "key {key} not found in secret {secret}, which has {}; {location} stays as it is. Add the key, or mend \
-                     vault-sync.io/secrets",
-                    names(available)
+                    "key {key} not found in secret {secret}, which has {}; {location} stays as it is. Add the key, or mend {}",
+                    names(available),
+                    kind.setting(annotations::SECRETS)
                 ),
             ),
             Lack::Empty => Self::problem(
                 reasons::SOURCE_EMPTY,
                 format!(
-                    "there is no value to write; {location} stays as it is. Give the secret data, or remove vault-sync.io/path to \
-                     have it cleared"
+                    "there is no value to write; {location} stays as it is. Give the secret data, or {} to have it cleared",
+                    if kind == Kind::VaultPush { "delete the VaultPush" } else { "remove vault-sync.io/path" }
                 ),
             ),
             Lack::Binary { key } => Self::problem(
                 reasons::BINARY_VALUE,
                 format!(
-                    "the value of {key:?} is no text, which is all that Vault keeps; {location} stays as it is. Set \
-                     vault-sync.io/binary: base64 to have it encoded"
+                    "the value of {key:?} is no text, which is all that Vault keeps; {location} stays as it is. Set {}: base64 to \
+                     have it encoded",
+                    kind.setting(annotations::BINARY)
                 ),
             ),
         }
@@ -151,6 +196,17 @@ impl Message {
             reasons::ADOPTED,
             format!(
                 "{location} held something without an owner; it was replaced, and its earlier version is kept by KV version 2"
+            ),
+        )
+    }
+
+    /// Somebody's keys were taken over.
+    pub fn adopted_keys(location: &str, keys: &[String]) -> Self {
+        Self::notice(
+            reasons::ADOPTED,
+            format!(
+                "{location} had keys without an owner that were replaced: {}; its earlier version has them",
+                names(keys)
             ),
         )
     }
@@ -180,11 +236,9 @@ impl Message {
     }
 
     /// It is paused.
-    pub fn paused() -> Self {
-        Self::notice(
-            reasons::PAUSED,
-            "paused by vault-sync.io/pause; Vault stays as it is. Remove the annotation to go on".to_owned(),
-        )
+    pub fn paused(kind: Kind) -> Self {
+        let setting = kind.setting(annotations::PAUSE);
+        Self::notice(reasons::PAUSED, format!("paused by {setting}; Vault stays as it is. Remove that to go on"))
     }
 
     /// Vault or the API server did not do their part.

@@ -5,6 +5,8 @@ use std::{borrow::Cow, fmt};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::ApiResource;
 
+use crate::annotations;
+
 /// A kind of object that takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -20,12 +22,14 @@ pub enum Kind {
     Job,
     /// `v1`.
     Secret,
+    /// `konverge.dev/v1alpha1`, which a cluster may not know.
+    VaultPush,
 }
 
 impl Kind {
     /// All of them. The original knows Deployments and Secrets.
-    pub const ALL: [Self; 6] =
-        [Self::Deployment, Self::StatefulSet, Self::DaemonSet, Self::CronJob, Self::Job, Self::Secret];
+    pub const ALL: [Self; 7] =
+        [Self::Deployment, Self::StatefulSet, Self::DaemonSet, Self::CronJob, Self::Job, Self::Secret, Self::VaultPush];
 
     /// As in manifests.
     pub fn name(self) -> &'static str {
@@ -36,6 +40,7 @@ impl Kind {
             Self::CronJob => "CronJob",
             Self::Job => "Job",
             Self::Secret => "Secret",
+            Self::VaultPush => "VaultPush",
         }
     }
 
@@ -48,6 +53,7 @@ impl Kind {
             Self::CronJob => "cronjobs",
             Self::Job => "jobs",
             Self::Secret => "secrets",
+            Self::VaultPush => "vaultpushes",
         }
     }
 
@@ -57,14 +63,20 @@ impl Kind {
             Self::Deployment | Self::StatefulSet | Self::DaemonSet => "apps",
             Self::CronJob | Self::Job => "batch",
             Self::Secret => "",
+            Self::VaultPush => "konverge.dev",
         }
+    }
+
+    /// The version of the API.
+    pub fn version(self) -> &'static str {
+        if self == Self::VaultPush { "v1alpha1" } else { "v1" }
     }
 
     /// Group and version, as in manifests.
     pub fn api_version(self) -> Cow<'static, str> {
         match self.group() {
-            "" => Cow::Borrowed("v1"),
-            group => Cow::Owned(format!("{group}/v1")),
+            "" => Cow::Borrowed(self.version()),
+            group => Cow::Owned(format!("{group}/{}", self.version())),
         }
     }
 
@@ -73,11 +85,25 @@ impl Kind {
         matches!(self, Self::Deployment | Self::Secret)
     }
 
+    /// Where an object of this kind says what annotations say on the others.
+    pub fn setting(self, annotation: &'static str) -> &'static str {
+        if self != Self::VaultPush {
+            return annotation;
+        }
+        match annotation {
+            annotations::SECRETS => "spec.keys and spec.templates",
+            annotations::EXISTING => "spec.existing",
+            annotations::BINARY => "spec.binary",
+            annotations::PAUSE => "spec.suspend",
+            other => other,
+        }
+    }
+
     /// What a dynamic client needs to know.
     pub fn resource(self) -> ApiResource {
         ApiResource {
             group: self.group().to_owned(),
-            version: "v1".to_owned(),
+            version: self.version().to_owned(),
             api_version: self.api_version().into_owned(),
             kind: self.name().to_owned(),
             plural: self.plural().to_owned(),

@@ -1,4 +1,4 @@
-//! Kinds that the operator may or may not be allowed to watch.
+//! Kinds that the operator may or may not be allowed to watch, or that the cluster may not know.
 
 use std::time::Duration;
 
@@ -9,6 +9,9 @@ use crate::object::Kind;
 
 /// Between two attempts; permissions are changed by hand.
 const EVERY: Duration = Duration::from_mins(5);
+
+/// The same where the kind is not known: whoever installs its definition waits for what comes of it.
+const EVERY_UNKNOWN: Duration = Duration::from_secs(5);
 
 /// Follows the kind from when it may be listed.
 pub(crate) async fn once_allowed(
@@ -25,7 +28,17 @@ pub(crate) async fn once_allowed(
     let mut told = false;
     loop {
         match api.list_metadata(&ListParams::default().limit(1)).await {
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                if !told {
+                    tracing::info!(
+                        "{} take no part: the cluster does not know them. They do as soon as it does",
+                        kind.plural()
+                    );
+                    told = true;
+                }
+                tokio::time::sleep(EVERY_UNKNOWN).await;
+            }
+            Err(kube::Error::Api(status)) if status.code == 403 => {
                 if !told {
                     tracing::warn!(
                         "{} take no part: {}. Allow get, list, watch and patch on them, or leave them out of --kinds",

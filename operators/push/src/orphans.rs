@@ -19,7 +19,7 @@ use crate::{
     plan::Claim,
     reconcile::vault_deletion,
     record::Record,
-    store::Store,
+    store::{Leaving, Store},
 };
 
 /// The name of the `ConfigMap`.
@@ -138,7 +138,8 @@ async fn clear_one(store: &Store, orphan: &Orphan) -> bool {
     let Some(deletion) = vault_deletion(orphan.record.deletion) else { return true };
     for (location, written) in orphan.record.locations() {
         let claim = if written.written { Claim::Written } else { Claim::Intended };
-        if let Err(error) = store.clear_orphan(&location, &owner, claim, deletion).await {
+        let leaving = Leaving { location: &location, owner: &owner, written, claim, content: None, gone: true };
+        if let Err(error) = store.clear(&leaving, deletion).await {
             tracing::debug!(object = %key, path = %location, "still left behind: {}", in_one_line(&error));
             return false;
         }

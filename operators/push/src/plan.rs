@@ -2,7 +2,7 @@
 
 use konverge_vault::{Content, Deletion, Expected, Found, Owner, Standing};
 
-use crate::annotations::ExistingPolicy;
+use crate::{asked::ExistingPolicy, merge::other_keeper};
 
 /// What is known of a path from before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,13 @@ pub enum Step {
     Nothing,
     /// It holds what it should and lacks the mark of its owner.
     Mark,
+    /// What is there stays, and that is wanted.
+    Leave {
+        /// Whether it was written for this object.
+        ours: bool,
+        /// Whether the mark of its owner is missing.
+        mark: bool,
+    },
     /// It is to be written, if this is still there then, and marked if it is not.
     Write {
         /// What was there.
@@ -42,6 +49,15 @@ pub enum Refusal {
     Foreign(String),
     /// Somebody wrote it who left no mark, and taking it over is not wanted.
     Existing,
+    /// One of the keys is kept for somebody else.
+    ForeignKey {
+        /// The key.
+        key: String,
+        /// Who that is.
+        owner: String,
+    },
+    /// Somebody wrote one of the keys who left no mark, and taking it over is not wanted.
+    ExistingKey(String),
 }
 
 /// What to do so that `content` is at the path, `known` is whether the content is what was written last.
@@ -74,6 +90,26 @@ pub fn plan(
             adopted: !ours && matches!(found, Found::Live(_)),
             drifted: claim == Claim::Written && known == Known::Same,
         },
+    })
+}
+
+/// What to do so that something is at the path, which then stays as it is.
+pub fn plan_once(content: &Content, found: &Found, owner: &Owner, claim: Claim) -> Result<Step, Refusal> {
+    let standing = standing(found, owner);
+    if let Standing::Foreign(name) = standing {
+        return Err(Refusal::Foreign(name));
+    }
+    let Found::Live(secret) = found else {
+        let (expected, drifted) = (found.expected(), claim == Claim::Written);
+        return Ok(Step::Write { expected, mark: standing != Standing::Ours, adopted: false, drifted });
+    };
+    let equal = secret.content == *content;
+    let ours = standing != Standing::Unowned || claim == Claim::Written || (claim == Claim::Intended && equal);
+    let mark = ours && standing != Standing::Ours && is_versioned(found);
+    Ok(match (ours && equal, mark) {
+        (true, false) => Step::Nothing,
+        (true, true) => Step::Mark,
+        (false, mark) => Step::Leave { ours, mark },
     })
 }
 
@@ -121,7 +157,12 @@ pub fn farewell(found: &Found, owner: &Owner, claim: Claim, content: Option<&Con
 }
 
 fn standing(found: &Found, owner: &Owner) -> Standing {
-    found.custom_metadata().map_or(Standing::Unowned, |metadata| owner.standing(metadata))
+    let Some(metadata) = found.custom_metadata() else { return Standing::Unowned };
+    match (owner.standing(metadata), other_keeper(metadata, owner)) {
+        // Whoever keeps one key there would lose it.
+        (Standing::Unowned, Some(name)) => Standing::Foreign(name),
+        (standing, _) => standing,
+    }
 }
 
 fn is_versioned(found: &Found) -> bool {

@@ -27,6 +27,14 @@ pub const SOURCE_EMPTY: &str = "SourceEmpty";
 pub const BINARY_VALUE: &str = "BinaryValue";
 /// Values are no text and stand in Vault in base64.
 pub const ENCODED: &str = "ValuesEncoded";
+/// A template of a `VaultPush` cannot be followed.
+pub const INVALID_TEMPLATE: &str = "InvalidTemplate";
+/// A `VaultPush` is not what its kind says.
+pub const INVALID_SPEC: &str = "InvalidSpec";
+/// What is at the path is left alone, though it is not what the cluster says: that is wanted.
+pub const LEFT_ALONE: &str = "LeftAlone";
+/// Merging needs an engine with check-and-set.
+pub const NEEDS_VERSION_TWO: &str = "NeedsVersionTwo";
 /// A setting was put right.
 pub const ADJUSTED: &str = "AnnotationAdjusted";
 /// The owner cannot be noted in Vault.

@@ -1,11 +1,12 @@
 //! One object from what it asks for to what is in Vault: observe, plan, write, report.
 
 mod leave;
+mod merging;
 mod paths;
 mod report;
 mod sources;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use konverge_apply::events::EventSink;
 use konverge_core::{
@@ -19,15 +20,16 @@ use kube::Client;
 use tokio::time::Instant;
 
 use crate::{
-    annotations::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
+    asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy},
     bindings::{Asking, Binding, Bindings, Push, Verified},
     boundaries::Rule,
+    desired::{Target, Wanted, desired},
     ledger::{Ledger, LedgerError},
     messages::Message,
     metrics::Metrics,
     object::{Kind, ObjectRef, SecretRef},
     orphans::{Orphans, OrphansError},
-    record::{Record, Written},
+    record::{PENDING, Record, Written},
     store::Store,
     watch::WAITED,
 };
@@ -167,17 +169,19 @@ impl Pusher {
     /// Brings in step what asks for a push.
     async fn push(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<Action, PushError> {
         if push.asked.paused {
-            self.conclude(key, binding, None, vec![Message::paused()]).await?;
+            self.conclude(key, binding, None, vec![Message::paused(key.kind)]).await?;
             return Ok(Action::Done);
         }
         let due = is_due(push, binding);
         let current = binding.verified.as_ref().filter(|verified| {
             binding.failures == 0
                 && verified.sync_now == push.asked.sync_now
+                && binding.record.as_ref().is_some_and(|record| record.generation == binding.generation)
                 && self.bindings.are_current(&key.namespace, &verified.sources)
+                && self.bindings.uses_just(key, &verified.sources)
         });
         if let Some(verified) = current
-            && (!due || self.is_still_there(key, binding, verified).await?)
+            && (!due || self.is_still_there(key, binding, push, verified).await?)
         {
             if let Some(record) = binding.unrecorded() {
                 self.note(key, binding, record).await?;
@@ -185,9 +189,22 @@ impl Pusher {
             return Ok(next_look(push, verified.looked));
         }
         let started = Instant::now();
-        let outcome = self.bring_in_step(key, binding, push, due).await;
+        let outcome = match self.pinned(key, push).await {
+            Ok(push) => self.bring_in_step(key, binding, &push, due).await,
+            Err(error) => Err(error),
+        };
         self.metrics.attempted(key, outcome.is_ok(), started.elapsed());
         outcome
+    }
+
+    /// The push of the Secrets that there are, where it asks for those that fit a selector. Its watch tells when these are others.
+    async fn pinned<'a>(&self, key: &ObjectRef, push: &'a Push) -> Result<Cow<'a, Push>, PushError> {
+        let Wanted::Composed(composition) = &push.wanted else { return Ok(Cow::Borrowed(push)) };
+        let Some(selector) = composition.selector() else { return Ok(Cow::Borrowed(push)) };
+        self.bindings.ask_selected(key);
+        let names = sources::fitting(&self.client, &key.namespace, selector).await?;
+        self.bindings.selected(key, names.clone());
+        Ok(Cow::Owned(Push { asked: push.asked.clone(), wanted: Wanted::Composed(composition.of(names)) }))
     }
 
     async fn bring_in_step(
@@ -202,14 +219,17 @@ impl Pusher {
             self.conclude(key, binding, None, messages).await?;
             return Ok(Action::After(LOOK_AGAIN));
         };
-        let Some((record, binding)) = self.intend(key, binding, push, &prepared).await? else {
-            return Ok(Action::Done);
-        };
         let sources = sources::read(&self.client, &self.bindings, &key.namespace, &push.wanted.names()).await?;
         self.note_read(key, &sources);
+        let targets = desired(&push.wanted, &sources.data, push.asked.binary.unwrap_or(self.policy.binary));
+        drop(sources.data);
+        let before = binding.record.clone();
+        let Some((record, binding)) = self.intend(key, binding, push, &prepared, &targets).await? else {
+            return Ok(Action::Done);
+        };
         let owner = self.store.owner(key, &binding.uid);
-        let run = Run { key, binding: &binding, push, prepared: &prepared, owner, look };
-        let done = self.write_all(&run, sources.data, Done::new(record, messages)).await?;
+        let run = Run { key, binding: &binding, push, prepared: &prepared, owner, before: before.as_ref(), look };
+        let done = self.write_all(&run, targets, Done::new(record, messages)).await?;
         let verified = done.complete.then(|| Verified {
             sources: sources.versions,
             digests: done.digests,
@@ -245,18 +265,27 @@ impl Pusher {
         binding: &Binding,
         push: &Push,
         prepared: &Prepared,
+        targets: &Targets,
     ) -> Result<Option<(Record, Binding)>, PushError> {
         let now = jiff::Timestamp::now();
-        let mut record = binding.record.clone().unwrap_or_else(|| Record::new(&binding.uid, now));
+        let mut record = binding.record.clone().unwrap_or_else(|| binding.new_record(now));
         record.deletion = push.asked.deletion.unwrap_or(self.policy.deletion);
-        for location in prepared.locations.values() {
-            record.paths.entry(location.to_string()).or_insert_with(|| Written::intended(location));
+        for (target, location) in &prepared.locations {
+            let written = record.paths.entry(location.to_string()).or_insert_with(|| Written::intended(location));
+            if let (UpdatePolicy::Merge, Some(Target::Content(made))) = (push.asked.update, targets.get(target)) {
+                written.intend_keys(made.content.keys());
+            }
         }
         let is_recorded = binding.record.as_ref().is_some_and(|before| {
-            before.deletion == record.deletion && before.paths.keys().eq(record.paths.keys()) && binding.bears(before)
+            before.deletion == record.deletion && before.paths == record.paths && binding.bears(before)
         });
         if is_recorded && (binding.finalizer || record.paths.is_empty()) {
             return Ok(Some((record, binding.clone())));
+        }
+        if record.generation != binding.generation {
+            // What it says was said about something else.
+            record.generation = binding.generation;
+            record.say(PENDING, None, now);
         }
         let Some(binding) = self.note(key, binding, &record).await? else { return Ok(None) };
         Ok(Some((record, binding)))
@@ -319,3 +348,6 @@ fn next_look(push: &Push, looked: Instant) -> Action {
 
 /// The locations of an object's paths, by what they are beneath its own path.
 pub(crate) type Locations = BTreeMap<String, Location>;
+
+/// What should be there, by the same.
+pub(crate) type Targets = BTreeMap<String, Target>;

@@ -1,17 +1,18 @@
 //! What is remembered of an object, on the object: which paths were written for it, and how it stands.
 //!
-//! It is one annotation in JSON. A path is recorded before it is written for the first time, so that no crash leaves one behind that
+//! It is one annotation in JSON, or the status of a `VaultPush`. A path is recorded before it is written for the first time, so that no crash leaves one behind that
 //! nobody knows of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use konverge_vault::{KvVersion, Location, Mount, SecretPath};
+use kube::{ResourceExt, core::DynamicObject};
 use serde::{Deserialize, Serialize};
 
-use crate::annotations::DeletionPolicy;
+use crate::{annotations::STATUS, asked::DeletionPolicy, object::Kind, vault_push::VaultPushStatus};
 
-/// What stands in `vault-sync.io/status`.
+/// What stands in `vault-sync.io/status`, or in the status of a `VaultPush`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
@@ -29,6 +30,9 @@ pub struct Record {
     pub answered: Option<String>,
     /// How the paths are cleared when they are not wanted any more; for when the annotations have gone that say it.
     pub deletion: DeletionPolicy,
+    /// The generation of the object that this is about; only of a `VaultPush`, whose generation changes with nothing but what it asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
     /// The paths by their spelling in the API.
     #[serde(default)]
     pub paths: BTreeMap<String, Written>,
@@ -48,23 +52,48 @@ pub struct Written {
     /// The version of the secret that holds what was wanted last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
+    /// Whether it is somebody else's and left alone, as it is wanted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left: bool,
+    /// The keys that were written, where others may have more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<BTreeSet<String>>,
+    /// The keys that were about to be written there.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub pending: BTreeSet<String>,
 }
 
 /// The state of an object that is in step.
 pub const SYNCED: &str = "Synced";
+
+/// The state of an object before anything is known.
+pub const PENDING: &str = "Pending";
 
 impl Record {
     /// Nothing yet.
     pub fn new(uid: &str, now: Timestamp) -> Self {
         Self {
             uid: uid.to_owned(),
-            state: "Pending".to_owned(),
+            state: PENDING.to_owned(),
             since: now,
             message: None,
             answered: None,
             deletion: DeletionPolicy::Soft,
+            generation: None,
             paths: BTreeMap::new(),
         }
+    }
+
+    /// What is recorded on an object of any kind, wherever that stands; nothing if there is none, or another object's.
+    pub fn of(object: &DynamicObject) -> Option<Self> {
+        let uid = object.metadata.uid.as_deref()?;
+        let is_vault_push = object.types.as_ref().is_some_and(|types| types.kind == Kind::VaultPush.name());
+        if let Some(text) = object.annotations().get(STATUS).filter(|_| !is_vault_push) {
+            return Self::read(text, uid);
+        }
+        // That of another kind names no uid.
+        let status = serde_json::from_value::<VaultPushStatus>(object.data.get("status")?.clone()).ok()?;
+        Some(Self::from(status)).filter(|record| record.uid == uid)
     }
 
     /// Reads the annotation of the object with this uid. What is no record, or another object's, is none.
@@ -78,10 +107,15 @@ impl Record {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Says how it stands. The time changes only if what is said does.
+    /// Says how it stands. The time changes only if what is said does; in a status, where it is that of a condition, only if it has become
+    /// good or bad.
     pub fn say(&mut self, state: &str, message: Option<String>, now: Timestamp) {
-        if self.state != state {
-            self.since = now;
+        if self.generation.is_none() {
+            if self.state != state {
+                self.since = now;
+            }
+        } else if (self.state == SYNCED) != (state == SYNCED) {
+            self.since = Timestamp::from_second(now.as_second()).unwrap_or(now);
         }
         state.clone_into(&mut self.state);
         self.message = message;
@@ -91,7 +125,7 @@ impl Record {
     #[must_use]
     pub fn with_intended(mut self, other: Option<Self>) -> Self {
         for (path, written) in other.into_iter().flat_map(|other| other.paths) {
-            self.paths.entry(path).or_insert(Written { written: false, ..written });
+            self.paths.entry(path).or_insert_with(|| written.doubted());
         }
         self
     }
@@ -114,7 +148,23 @@ impl Written {
             KvVersion::One => 1,
             KvVersion::Two => 2,
         };
-        Self { mount: location.mount().path().to_owned(), kv, written: false, version: None }
+        Self { mount: location.mount().path().to_owned(), kv, ..Self::default() }
+    }
+
+    /// Keys of it are about to be written, among keys of others. Where all of it was written, all of it is recorded already.
+    pub fn intend_keys<'a>(&mut self, keys: impl Iterator<Item = &'a str>) {
+        if self.written && self.keys.is_none() {
+            return;
+        }
+        let written = self.keys.get_or_insert_default();
+        let new = keys.filter(|key| !written.contains(*key)).map(str::to_owned);
+        self.pending.extend(new.collect::<Vec<_>>());
+    }
+
+    /// The same as an intention, because it is not known whether it still counts.
+    fn doubted(self) -> Self {
+        let pending = self.pending.into_iter().chain(self.keys.iter().flatten().cloned()).collect();
+        Self { written: false, keys: self.keys.map(|_| BTreeSet::new()), pending, ..self }
     }
 
     fn location(&self, path: &str) -> Option<Location> {

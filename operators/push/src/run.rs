@@ -14,7 +14,7 @@ use konverge_runtime::{
     manager::RunError,
     telemetry::{self, FilterError, TelemetryError},
     tls::{Certificate, FilesError},
-    watch::{self, WatchOptions},
+    watch::{self, Guarded, WatchOptions},
 };
 use konverge_vault::{Owner, Vault};
 use kube::{Api, Client, core::PartialObjectMeta};
@@ -33,6 +33,7 @@ use crate::{
     runtime_info::RuntimeInfo,
     store::Store,
     vault_environment::{self, EnvironmentError},
+    vault_push::VaultPush,
     watch::Feed,
     workload::Workload,
 };
@@ -208,10 +209,10 @@ fn listen(bind: Bind) -> Listen {
 }
 
 /// Watches each kind that takes part, and Secrets in any case: workloads are woken by them. The kinds that the original does not know
-/// may be missing in its role; then they are left out.
+/// may be missing in its role, and `VaultPush` in the cluster; then they are left out until they are there.
 fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) {
     let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
-    for &kind in config.kinds.iter().filter(|kind| **kind != Kind::Secret) {
+    for &kind in config.kinds.iter().filter(|kind| !matches!(kind, Kind::Secret | Kind::VaultPush)) {
         let (events, health) = watch::events::<Workload>(client.clone(), &kind, &options);
         let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().workloads(kind, events));
         let name = format!("{}-watch", kind.plural());
@@ -221,6 +222,12 @@ fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Fee
         } else {
             manager.task(name, optional::once_allowed(client.clone(), kind, config.namespace.clone(), follow));
         }
+    }
+    if config.kinds.contains(&Kind::VaultPush) {
+        let (events, _) = watch::events::<Guarded<VaultPush>>(client.clone(), &(), &options);
+        let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().vault_pushes(events));
+        let once_known = optional::once_allowed(client.clone(), Kind::VaultPush, config.namespace.clone(), follow);
+        manager.task("vaultpushes-watch", once_known);
     }
     let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &options);
     manager.checks().readiness("secrets-watch", move || health.check());

@@ -5,13 +5,34 @@ use std::sync::Arc;
 use konverge_vault::{Content, Deletion, Expected, Found, Location, Owner, SecretPath, Standing, Vault, VaultError};
 
 use crate::{
+    merge::{Marks, Parting, part, unmark},
     metrics::Metrics,
     object::ObjectRef,
     plan::{Claim, Farewell, farewell},
+    record::Written,
 };
 
 /// The prefix of the marks in Vault's custom metadata.
 const MARK: &str = "vault-sync.io";
+
+/// How often a path that others write, too, is read and written again in one go. Each time somebody else was faster.
+pub(crate) const ATTEMPTS: u32 = 8;
+
+/// A path that is to be cleared, and what is known of it.
+pub struct Leaving<'a> {
+    /// Where.
+    pub location: &'a Location,
+    /// As whom.
+    pub owner: &'a Owner,
+    /// What is recorded of it.
+    pub written: &'a Written,
+    /// What that counts for.
+    pub claim: Claim,
+    /// What an unfinished write would have made, if that can be told.
+    pub content: Option<&'a Content>,
+    /// Whether the object is gone, so that another one may have come after it under its name, which keeps what it has.
+    pub gone: bool,
+}
 
 /// Reads, writes, marks and deletes.
 #[derive(Clone)]
@@ -59,24 +80,31 @@ impl Store {
         Ok(written?.map(|version| version.number))
     }
 
-    /// Notes the owner.
-    pub async fn mark(&self, location: &Location, owner: &Owner) -> Result<(), VaultError> {
-        let mark = owner
+    /// Notes the owner of all of a path, whose marks on single keys go.
+    pub async fn mark(&self, location: &Location, owner: &Owner, found: &Found) -> Result<(), VaultError> {
+        let mut mark = owner
             .mark()
             .map_err(|error| VaultError::Mark { what: format!("mark {location}"), cause: error.to_string() })?;
-        self.vault.annotate(location, &mark).await
+        mark.extend(unmark(found, owner));
+        self.annotate(location, &mark).await
     }
 
-    /// Clears a path that is not wanted any more, if it is ours. Whether something was deleted.
-    pub async fn clear(
-        &self,
-        location: &Location,
-        owner: &Owner,
-        claim: Claim,
-        content: Option<&Content>,
-        deletion: Deletion,
-    ) -> Result<bool, VaultError> {
+    /// Notes these; nothing is sent if there are none.
+    pub async fn annotate(&self, location: &Location, marks: &Marks) -> Result<(), VaultError> {
+        if marks.is_empty() { Ok(()) } else { self.vault.annotate(location, marks).await }
+    }
+
+    /// Clears a path that is not wanted any more, or our keys of it, as far as that is ours. Whether something was deleted.
+    pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Deletion) -> Result<bool, VaultError> {
+        let &Leaving { location, owner, written, claim, content, gone } = leaving;
+        if written.keys.is_some() {
+            return self.take_out(leaving).await;
+        }
         let found = self.read(location).await?;
+        let has_heir = || found.custom_metadata().is_some_and(|noted| owner.standing(noted) == Standing::Predecessor);
+        if gone && has_heir() {
+            return Ok(false);
+        }
         match farewell(&found, owner, claim, content, deletion) {
             Farewell::Forget => Ok(false),
             Farewell::Unmark => self.unmark(location, owner).await.map(|()| false),
@@ -91,18 +119,32 @@ impl Store {
         }
     }
 
-    /// Clears a path of an object that is gone, unless it has been taken over by one that came after it under the same name.
-    pub async fn clear_orphan(
-        &self,
-        location: &Location,
-        owner: &Owner,
-        claim: Claim,
-        deletion: Deletion,
-    ) -> Result<bool, VaultError> {
-        let found = self.read(location).await?;
-        let is_taken_over =
-            found.custom_metadata().is_some_and(|metadata| owner.standing(metadata) == Standing::Predecessor);
-        if is_taken_over { Ok(false) } else { self.clear(location, owner, claim, None, deletion).await }
+    /// Takes our keys out of a path that others have keys in. Its older versions are theirs, too, and stay; a path that is empty then is
+    /// deleted so that it can be undeleted.
+    async fn take_out(&self, leaving: &Leaving<'_>) -> Result<bool, VaultError> {
+        let &Leaving { location, owner, written, claim, content, gone } = leaving;
+        let recorded = Written { written: claim == Claim::Written, ..written.clone() };
+        let mut attempt = 1;
+        let (changed, marks) = loop {
+            let found = self.read(location).await?;
+            let Parting { content: rest, expected, marks } = part(found, owner, &recorded, content, gone);
+            let changed = match rest {
+                None => Ok(false),
+                Some(rest) if rest.is_empty() => self.vault.delete(location, Deletion::Soft).await.map(|()| true),
+                Some(rest) => self.write(location, &rest, expected).await.map(|_| true),
+            };
+            match changed {
+                Err(VaultError::Conflict { .. }) if attempt < ATTEMPTS => attempt += 1,
+                changed => break (changed?, marks),
+            }
+        };
+        if changed {
+            self.metrics.deleted();
+        }
+        match self.annotate(location, &marks).await {
+            Err(VaultError::Denied { .. }) | Ok(()) => Ok(changed),
+            Err(error) => Err(error),
+        }
     }
 
     /// Leaves what is there to others. A mark that is not this owner's stays, and where there is nothing nothing is made.
@@ -110,7 +152,9 @@ impl Store {
         let found = self.read(location).await?;
         match found.custom_metadata().map(|metadata| owner.standing(metadata)) {
             Some(Standing::Ours | Standing::Predecessor) => self.unmark(location, owner).await,
-            Some(Standing::Unowned | Standing::Foreign(_)) | None => Ok(()),
+            Some(Standing::Unowned | Standing::Foreign(_)) | None => {
+                self.annotate(location, &unmark(&found, owner)).await
+            }
         }
     }
 

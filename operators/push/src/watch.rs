@@ -10,15 +10,23 @@ use std::{
 
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Secret;
-use konverge_runtime::{Priority, Queue, watch::Event};
-use kube::core::{ObjectMeta, PartialObjectMeta};
+use konverge_runtime::{
+    Priority, Queue,
+    watch::{Event, Guarded},
+};
+use kube::{
+    Resource,
+    core::{ObjectMeta, PartialObjectMeta},
+};
 
 use crate::{
-    annotations::{Asked, FINALIZER, STATUS, asked},
+    annotations::{FINALIZER, STATUS, asked},
+    asked::Asked,
     bindings::{Asking, Bindings, Push, Shown},
     desired::Wanted,
     object::{Kind, ObjectRef, SecretRef},
     record::Record,
+    vault_push::{self, VaultPush},
     workload::Workload,
 };
 
@@ -45,15 +53,34 @@ pub struct Feed {
 impl Feed {
     /// Follows the workloads of one kind, as long as there are events.
     pub async fn workloads(self, kind: Kind, events: impl Stream<Item = Event<Workload>>) {
+        self.follow(kind, events, |feed, object: Workload| feed.show_workload(kind, object)).await;
+    }
+
+    /// Follows the objects of kind `VaultPush`, as long as there are events.
+    pub async fn vault_pushes(self, events: impl Stream<Item = Event<Guarded<VaultPush>>>) {
+        let show = |feed: &Self, object: Guarded<VaultPush>| {
+            let key = key(Kind::VaultPush, object.meta())?;
+            let shown = vault_push::shown(&key, &object);
+            feed.take(key, shown)
+        };
+        self.follow(Kind::VaultPush, events, show).await;
+    }
+
+    async fn follow<K: Resource>(
+        self,
+        kind: Kind,
+        events: impl Stream<Item = Event<K>>,
+        show: impl Fn(&Self, K) -> Option<ObjectRef>,
+    ) {
         let mut events = pin!(events);
         let mut listed = HashSet::new();
         while let Some(event) = events.next().await {
             match event {
                 Event::Init => listed.clear(),
-                Event::InitApply(object) => listed.extend(self.show_workload(kind, object)),
+                Event::InitApply(object) => listed.extend(show(&self, object)),
                 Event::InitDone => self.wake(self.bindings.retain(kind, &std::mem::take(&mut listed)), WAITED),
-                Event::Apply(object) => drop(self.show_workload(kind, object)),
-                Event::Delete(object) => self.forget(kind, &object.metadata),
+                Event::Apply(object) => drop(show(&self, object)),
+                Event::Delete(object) => self.forget(kind, object.meta()),
             }
         }
     }
@@ -69,9 +96,10 @@ impl Feed {
                     secrets.clear();
                 }
                 Event::InitApply(object) => {
-                    // Of those that nobody uses, not even the name is kept.
-                    secrets.extend(secret(&object.metadata).filter(|secret| self.bindings.is_used(secret)));
+                    let shown = secret(&object.metadata);
                     listed.extend(self.show_secret(take_part, object));
+                    // Of those that nobody uses, not even the name is kept.
+                    secrets.extend(shown.filter(|secret| self.bindings.is_used(secret)));
                 }
                 Event::InitDone => {
                     self.wake(self.bindings.retain(Kind::Secret, &std::mem::take(&mut listed)), WAITED);
@@ -81,7 +109,7 @@ impl Feed {
                 Event::Delete(object) => {
                     self.forget(Kind::Secret, &object.metadata);
                     if let Some(secret) = secret(&object.metadata) {
-                        self.wake(self.bindings.secret_is(&secret, None), SECRET);
+                        self.wake(self.bindings.secret_is(&secret, None, &BTreeMap::new()), SECRET);
                     }
                 }
             }
@@ -98,17 +126,24 @@ impl Feed {
     fn show_secret(&self, take_part: bool, object: PartialObjectMeta<Secret>) -> Option<ObjectRef> {
         let secret = secret(&object.metadata)?;
         let version = object.metadata.resource_version.clone();
+        let labels = object.metadata.labels.clone().unwrap_or_default();
         let key = take_part
             .then(|| self.show(Kind::Secret, object.metadata, |asked, name| Wanted::of_secret(&asked.selection, name)))
             .flatten();
-        self.wake(self.bindings.secret_is(&secret, version.as_deref()), SECRET);
+        self.wake(self.bindings.secret_is(&secret, version.as_deref(), &labels), SECRET);
         key
     }
 
     /// Returns which object it is if it concerns us.
     fn show(&self, kind: Kind, metadata: ObjectMeta, wanted: impl FnOnce(&Asked, &str) -> Wanted) -> Option<ObjectRef> {
         let key = key(kind, &metadata)?;
-        let Some(shown) = shown(&key, metadata, wanted) else {
+        let shown = shown(&key, metadata, wanted);
+        self.take(key, shown)
+    }
+
+    /// Returns the object if it concerns us.
+    fn take(&self, key: ObjectRef, shown: Option<Shown>) -> Option<ObjectRef> {
+        let Some(shown) = shown else {
             self.wake(self.bindings.remove(&key), WAITED);
             return None;
         };
@@ -157,6 +192,7 @@ fn shown(key: &ObjectRef, metadata: ObjectMeta, wanted: impl FnOnce(&Asked, &str
         asking,
         deleting: metadata.deletion_timestamp.map(|time| time.0),
         finalizer,
+        generation: None,
         record,
     })
 }

@@ -53,8 +53,8 @@ impl Resource for Workload {
         Cow::Borrowed(kind.group())
     }
 
-    fn version(_: &Kind) -> Cow<'_, str> {
-        Cow::Borrowed("v1")
+    fn version(kind: &Kind) -> Cow<'_, str> {
+        Cow::Borrowed(kind.version())
     }
 
     fn plural(kind: &Kind) -> Cow<'_, str> {

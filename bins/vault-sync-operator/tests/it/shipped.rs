@@ -80,6 +80,8 @@ async fn live(view: &View) {
     for kind in WORKLOADS {
         view.workload(kind, "app", "db", &view.path(kind)).await.unwrap();
     }
+    let declared = view.path("declared");
+    view.vault_push("declared", "db", &declared).await.unwrap();
     for value in [VALUES[0], VALUES[2]] {
         view.secret("db", &[("password", value)], Some(&whole)).await.unwrap();
         for kind in WORKLOADS {
@@ -89,7 +91,14 @@ async fn live(view: &View) {
             })
             .await;
         }
+        until("the VaultPush is in step", async || {
+            let is_synced = view.is_synced("VaultPush", "declared", &[&declared]).await?;
+            Ok(is_synced && view.holds(&declared, "password", value).await?)
+        })
+        .await;
     }
+    view.delete("VaultPush", "declared").await.unwrap();
+    until("the VaultPush is gone", async || view.is_gone("VaultPush", "declared").await).await;
     let wrong = json!({ "vault-sync.io/secrets": format!("[{{\"name\": \"db\", \"keys\": [\"{}\"", "no-such-key") });
     for annotations in [wrong.clone(), json!({ "vault-sync.io/secrets": null }), wrong] {
         view.annotate("Secret", "db", annotations.clone()).await.unwrap();

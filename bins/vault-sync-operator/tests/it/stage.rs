@@ -12,6 +12,7 @@ use k8s_openapi::api::{
     core::v1::Secret,
 };
 use konverge_core::SecretValue;
+use konverge_push::{record::Record, vault_push::VaultPush};
 use konverge_testkit::{
     ControlPlane, Options, Process, ProcessSpec, VaultOptions, VaultServer, eventually, free_port, http_get,
 };
@@ -34,6 +35,9 @@ pub(crate) const SOON: Duration = Duration::from_mins(1);
 /// What is shipped.
 pub(crate) const MANIFEST: &str = include_str!("../../../../deploy/rbac/vault-sync-operator.yaml");
 
+/// The definition of the custom resource that is shipped.
+const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultpushes.yaml");
+
 /// A control plane and a Vault, and the operator's account in its namespace.
 pub(crate) struct Stage {
     pub(crate) plane: ControlPlane,
@@ -53,6 +57,7 @@ impl Stage {
     /// One that is nobody else's, which may be done harm.
     pub(crate) async fn set() -> Self {
         let plane = ControlPlane::start(Options::ours()).await.unwrap();
+        plane.apply(DEFINITION).await.unwrap();
         let server = VaultServer::start(VaultOptions::default()).await.unwrap();
         server.mount_kv("secret", 2).await.unwrap();
         server.mount_kv("old", 1).await.unwrap();
@@ -152,6 +157,7 @@ impl View {
             "DaemonSet" => ApiResource::erase::<DaemonSet>(&()),
             "CronJob" => ApiResource::erase::<CronJob>(&()),
             "Job" => ApiResource::erase::<Job>(&()),
+            "VaultPush" => ApiResource::erase::<VaultPush>(&()),
             other => panic!("no kind {other}"),
         };
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
@@ -198,6 +204,17 @@ impl View {
         Ok(())
     }
 
+    /// Applies a `VaultPush` of one Secret.
+    pub(crate) async fn vault_push(&self, name: &str, secret: &str, path: &str) -> Result<()> {
+        let spec = json!({ "secrets": { "names": [secret] }, "path": path, "updatePolicy": "Merge" });
+        let object = json!({
+            "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": { "name": name }, "spec": spec,
+        });
+        let parameters = PatchParams::apply("user").force();
+        self.api("VaultPush").patch(name, &parameters, &Patch::Apply(&object)).await?;
+        Ok(())
+    }
+
     /// Sets annotations, or removes those that are `null`.
     pub(crate) async fn annotate(&self, kind: &str, name: &str, annotations: Value) -> Result<()> {
         let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
@@ -221,6 +238,10 @@ impl View {
 
     /// The record on an object.
     pub(crate) async fn record(&self, kind: &str, name: &str) -> Result<Option<Value>> {
+        if kind == "VaultPush" {
+            let object = self.api(kind).get_opt(name).await?;
+            return Ok(object.as_ref().and_then(Record::of).map(serde_json::to_value).transpose()?);
+        }
         let annotations = self.api(kind).get_metadata_opt(name).await?.and_then(|object| object.metadata.annotations);
         let status = annotations.and_then(|annotations| annotations.get("vault-sync.io/status").cloned());
         Ok(status.and_then(|text| serde_json::from_str(&text).ok()))

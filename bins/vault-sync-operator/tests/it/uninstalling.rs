@@ -11,12 +11,15 @@ async fn drained_objects_can_be_deleted_without_the_operator_and_vault_stays() {
     let stage = Stage::shared().await;
     let namespace = stage.plane.namespace("drain").await.unwrap();
     let view = stage.view(&namespace).await;
-    let (whole, app) = (view.path("whole"), view.path("app/db"));
+    let (whole, app, declared) = (view.path("whole"), view.path("app/db"), view.path("declared"));
     let mut operator = stage.start(&namespace, |spec| spec).await;
     view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
     view.deployment("app", "db", &view.path("app")).await.unwrap();
-    until("both are in step", async || {
-        Ok(view.is_synced("Secret", "db", &[&whole]).await? && view.is_synced("Deployment", "app", &[&app]).await?)
+    view.vault_push("declared", "db", &declared).await.unwrap();
+    until("all are in step", async || {
+        Ok(view.is_synced("Secret", "db", &[&whole]).await?
+            && view.is_synced("Deployment", "app", &[&app]).await?
+            && view.is_synced("VaultPush", "declared", &[&declared]).await?)
     })
     .await;
     operator.process.terminate(Duration::from_secs(20)).await.unwrap();
@@ -32,9 +35,12 @@ async fn drained_objects_can_be_deleted_without_the_operator_and_vault_stays() {
     let left = view.api("Deployment").get_metadata("app").await.unwrap().metadata;
     assert_eq!(left.finalizers, None);
     assert!(!left.annotations.unwrap().contains_key("vault-sync.io/status"));
+    let declaration = view.api("VaultPush").get("declared").await.unwrap();
+    assert_eq!(declaration.metadata.finalizers, None);
+    assert_eq!(declaration.data["status"]["uid"].as_str().unwrap_or_default(), "", "{}", declaration.data);
     view.delete("Deployment", "app").await.unwrap();
     assert!(view.is_gone("Deployment", "app").await.unwrap());
-    for path in [&whole, &app] {
+    for path in [&whole, &app, &declared] {
         assert!(view.holds(path, "n", "1").await.unwrap(), "{path}");
     }
 }

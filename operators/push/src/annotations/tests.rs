@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::asked::{BinaryPolicy, ExistingPolicy};
 
 fn read(pairs: &[(&str, &str)]) -> Option<Result<Asked, Invalid>> {
     asked(&pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect())
@@ -29,6 +30,7 @@ fn a_path_makes_an_object_ours() {
         mount: None,
         paused: false,
         sync_now: None,
+        update: UpdatePolicy::Replace,
         image_pull_secrets: false,
         notes: vec![],
     };

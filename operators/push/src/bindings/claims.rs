@@ -10,31 +10,58 @@ use crate::object::ObjectRef;
 pub(super) struct Claims(HashMap<String, Claim>);
 
 struct Claim {
-    holder: ObjectRef,
+    holders: BTreeSet<ObjectRef>,
+    share: Share,
     /// Who else wants it.
     waiting: BTreeSet<ObjectRef>,
 }
 
+/// How much of a location somebody wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// All of it.
+    Whole,
+    /// Some keys of it, each of which is claimed [by itself](key_of). Others may have other keys.
+    Keys,
+}
+
+/// What stands for one key of a location among claims.
+pub fn key_of(location: &str, key: &str) -> String {
+    // No path has a control character in it.
+    format!("{location}\n{key}")
+}
+
 impl Claims {
-    pub(super) fn claim(&mut self, key: &ObjectRef, location: &str) -> Result<(), ObjectRef> {
-        let claim = self.entry(key, location);
-        if claim.holder == *key {
-            return Ok(());
+    pub(super) fn claim(&mut self, key: &ObjectRef, location: &str, share: Share) -> Result<(), ObjectRef> {
+        let claim = self.entry(key, location, share);
+        let other = claim.holders.iter().find(|holder| *holder != key).cloned();
+        match other {
+            None => claim.share = share,
+            Some(_) if (claim.share, share) == (Share::Keys, Share::Keys) => {
+                claim.holders.insert(key.clone());
+            }
+            Some(other) => {
+                claim.waiting.insert(key.clone());
+                return Err(other);
+            }
         }
-        claim.waiting.insert(key.clone());
-        Err(claim.holder.clone())
+        claim.waiting.remove(key);
+        Ok(())
     }
 
     /// The object's record has the location, so it had it before this process began. Two records with one location are told apart by
     /// the mark, and without one by who was seen first.
-    pub(super) fn recall(&mut self, key: &ObjectRef, location: &str) {
-        self.entry(key, location);
+    pub(super) fn recall(&mut self, key: &ObjectRef, location: &str, share: Share) {
+        let claim = self.entry(key, location, share);
+        if (claim.share, share) == (Share::Keys, Share::Keys) {
+            claim.holders.insert(key.clone());
+        }
     }
 
     pub(super) fn release(&mut self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
         let Some(claim) = self.0.get_mut(location) else { return Vec::new() };
         claim.waiting.remove(key);
-        if claim.holder != *key {
+        if !claim.holders.remove(key) || !claim.holders.is_empty() {
             return Vec::new();
         }
         self.0.remove(location).map(|claim| claim.waiting.into_iter().collect()).unwrap_or_default()
@@ -45,8 +72,12 @@ impl Claims {
         held.iter().flat_map(|location| self.release(key, location)).collect()
     }
 
-    fn entry(&mut self, key: &ObjectRef, location: &str) -> &mut Claim {
-        self.0.entry(location.to_owned()).or_insert_with(|| Claim { holder: key.clone(), waiting: BTreeSet::new() })
+    fn entry(&mut self, key: &ObjectRef, location: &str, share: Share) -> &mut Claim {
+        self.0.entry(location.to_owned()).or_insert_with(|| Claim {
+            holders: BTreeSet::from([key.clone()]),
+            share,
+            waiting: BTreeSet::new(),
+        })
     }
 }
 
@@ -63,23 +94,41 @@ mod tests {
     fn the_first_has_it_until_it_lets_go_and_then_the_others_are_told() {
         let (a, b, c) = (object("a"), object("b"), object("c"));
         let mut claims = Claims::default();
-        assert_eq!(claims.claim(&a, "secret/data/x"), Ok(()));
-        assert_eq!(claims.claim(&a, "secret/data/x"), Ok(()));
-        assert_eq!(claims.claim(&b, "secret/data/x"), Err(a.clone()));
-        assert_eq!(claims.claim(&c, "secret/data/x"), Err(a.clone()));
+        assert_eq!(claims.claim(&a, "secret/data/x", Share::Whole), Ok(()));
+        assert_eq!(claims.claim(&a, "secret/data/x", Share::Whole), Ok(()));
+        assert_eq!(claims.claim(&b, "secret/data/x", Share::Whole), Err(a.clone()));
+        assert_eq!(claims.claim(&c, "secret/data/x", Share::Whole), Err(a.clone()));
         assert_eq!(claims.release(&b, "secret/data/x"), []);
         assert_eq!(claims.release(&a, "secret/data/x"), std::slice::from_ref(&c));
-        assert_eq!(claims.claim(&c, "secret/data/x"), Ok(()));
+        assert_eq!(claims.claim(&c, "secret/data/x", Share::Whole), Ok(()));
     }
 
     #[test]
     fn who_had_it_before_keeps_it() {
         let (a, b) = (object("a"), object("b"));
         let mut claims = Claims::default();
-        claims.recall(&b, "kv/x");
-        claims.recall(&b, "kv/y");
-        assert_eq!(claims.claim(&a, "kv/x"), Err(b.clone()));
+        claims.recall(&b, "kv/x", Share::Whole);
+        claims.recall(&b, "kv/y", Share::Whole);
+        assert_eq!(claims.claim(&a, "kv/x", Share::Whole), Err(b.clone()));
         assert_eq!(claims.release_all(&b), std::slice::from_ref(&a));
-        assert_eq!(claims.claim(&a, "kv/y"), Ok(()));
+        assert_eq!(claims.claim(&a, "kv/y", Share::Whole), Ok(()));
+    }
+
+    #[test]
+    fn those_who_want_keys_share_a_location_and_who_wants_all_of_it_does_not() {
+        let (a, b, c) = (object("a"), object("b"), object("c"));
+        let mut claims = Claims::default();
+        assert_eq!(claims.claim(&a, "kv/x", Share::Keys), Ok(()));
+        assert_eq!(claims.claim(&b, "kv/x", Share::Keys), Ok(()));
+        assert_eq!(claims.claim(&c, "kv/x", Share::Whole), Err(a.clone()));
+        assert_eq!(claims.claim(&b, "kv/x", Share::Whole), Err(a.clone()), "not while another has keys there");
+        assert_eq!(claims.claim(&a, &key_of("kv/x", "k"), Share::Whole), Ok(()));
+        assert_eq!(claims.claim(&b, &key_of("kv/x", "k"), Share::Whole), Err(a.clone()));
+        assert_eq!(claims.release_all(&a), std::slice::from_ref(&b), "the key is free");
+        assert_eq!(claims.release(&b, "kv/x"), std::slice::from_ref(&c), "and now all of it is");
+        assert_eq!(claims.claim(&c, "kv/x", Share::Whole), Ok(()));
+        assert_eq!(claims.claim(&a, "kv/x", Share::Keys), Err(c.clone()));
+        assert_eq!(claims.claim(&c, "kv/x", Share::Keys), Ok(()), "who has it alone may have it otherwise");
+        assert_eq!(claims.claim(&a, "kv/x", Share::Keys), Ok(()));
     }
 }

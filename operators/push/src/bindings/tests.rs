@@ -1,7 +1,12 @@
 use konverge_core::digest::DigestKey;
 
 use super::*;
-use crate::{annotations::asked, record::SYNCED, workload::Need};
+use crate::{
+    annotations::asked,
+    composition::{Composition, Secrets},
+    record::SYNCED,
+    workload::Need,
+};
 
 fn key(name: &str) -> ObjectRef {
     ObjectRef { kind: Kind::Deployment, namespace: "shop".to_owned(), name: name.to_owned() }
@@ -23,6 +28,7 @@ fn shown(name: &str, secrets: &[&str]) -> Shown {
         asking: Asking::Push(Arc::new(Push { asked, wanted: Wanted::Each(names) })),
         deleting: None,
         finalizer: false,
+        generation: None,
         record: None,
     }
 }
@@ -159,12 +165,12 @@ fn w2_a_secret_wakes_whoever_uses_it() {
     let bindings = Bindings::default();
     bindings.show(shown("a", &["db"]));
     bindings.show(shown("b", &["db", "api"]));
-    assert_eq!(bindings.secret_is(&secret("db"), Some("1")), [key("a"), key("b")]);
-    assert_eq!(bindings.secret_is(&secret("db"), Some("1")), [], "seen already");
-    assert_eq!(bindings.secret_is(&secret("api"), Some("1")), [key("b")]);
-    assert_eq!(bindings.secret_is(&secret("foreign"), Some("1")), []);
+    assert_eq!(bindings.secret_is(&secret("db"), Some("1"), &BTreeMap::new()), [key("a"), key("b")]);
+    assert_eq!(bindings.secret_is(&secret("db"), Some("1"), &BTreeMap::new()), [], "seen already");
+    assert_eq!(bindings.secret_is(&secret("api"), Some("1"), &BTreeMap::new()), [key("b")]);
+    assert_eq!(bindings.secret_is(&secret("foreign"), Some("1"), &BTreeMap::new()), []);
     assert!(bindings.are_current("shop", &verified(&[("db", Some("1"))]).sources));
-    assert_eq!(bindings.secret_is(&secret("db"), None), [key("a"), key("b")], "gone");
+    assert_eq!(bindings.secret_is(&secret("db"), None, &BTreeMap::new()), [key("a"), key("b")], "gone");
     assert!(!bindings.are_current("shop", &verified(&[("db", Some("1"))]).sources));
     assert!(bindings.are_current("shop", &verified(&[("db", None)]).sources));
 }
@@ -173,8 +179,8 @@ fn w2_a_secret_wakes_whoever_uses_it() {
 fn secrets_that_went_unseen_are_found_gone() {
     let bindings = Bindings::default();
     bindings.show(shown("a", &["db", "api"]));
-    bindings.secret_is(&secret("db"), Some("1"));
-    bindings.secret_is(&secret("api"), Some("1"));
+    bindings.secret_is(&secret("db"), Some("1"), &BTreeMap::new());
+    bindings.secret_is(&secret("api"), Some("1"), &BTreeMap::new());
     assert_eq!(bindings.secrets_are(&HashSet::from([secret("api")])), [key("a")]);
     assert!(bindings.are_current("shop", &verified(&[("db", None), ("api", Some("1"))]).sources));
 }
@@ -183,11 +189,11 @@ fn secrets_that_went_unseen_are_found_gone() {
 fn w1_our_own_write_on_a_secret_is_no_change_of_it() {
     let bindings = Bindings::default();
     bindings.show(shown("a", &["db"]));
-    bindings.secret_is(&secret("db"), Some("1"));
+    bindings.secret_is(&secret("db"), Some("1"), &BTreeMap::new());
     let before = bindings.get(&key("a")).unwrap();
     bindings.settle(&key("a"), &before, |binding| binding.verified = Some(verified(&[("db", Some("1"))])));
     bindings.renamed_version(&secret("db"), "1", "2");
-    assert_eq!(bindings.secret_is(&secret("db"), Some("2")), []);
+    assert_eq!(bindings.secret_is(&secret("db"), Some("2"), &BTreeMap::new()), []);
     let sources = bindings.get(&key("a")).unwrap().verified.unwrap().sources;
     assert!(bindings.are_current("shop", &sources));
     bindings.renamed_version(&secret("db"), "1", "3");
@@ -198,16 +204,16 @@ fn w1_our_own_write_on_a_secret_is_no_change_of_it() {
 fn nothing_is_kept_of_what_nobody_uses() {
     let bindings = Bindings::default();
     bindings.show(shown("a", &["db"]));
-    bindings.secret_is(&secret("db"), Some("1"));
+    bindings.secret_is(&secret("db"), Some("1"), &BTreeMap::new());
     bindings.show(shown("a", &[]));
     let empty = |bindings: &Bindings| {
         let inner = bindings.lock();
-        inner.users.is_empty() && inner.versions.is_empty() && inner.uses.is_empty()
+        inner.users.is_empty() && inner.versions.is_empty() && inner.uses.is_empty() && inner.selections.is_empty()
     };
     assert!(empty(&bindings));
     bindings.show(shown("a", &["db"]));
-    assert_eq!(bindings.claim(&key("a"), "secret/data/a"), Ok(()));
-    assert_eq!(bindings.claim(&key("b"), "secret/data/a"), Err(key("a")));
+    assert_eq!(bindings.claim(&key("a"), "secret/data/a", Share::Whole), Ok(()));
+    assert_eq!(bindings.claim(&key("b"), "secret/data/a", Share::Whole), Err(key("a")));
     assert_eq!(bindings.retain(Kind::Deployment, &HashSet::new()), [key("b")], "b may have it now");
     assert!(empty(&bindings) && bindings.get(&key("a")).is_none());
 }
@@ -221,4 +227,40 @@ fn a_note_for_another_object_is_dropped() {
     bindings.settle(&key("a"), &before, |binding| binding.failures = 7);
     assert_eq!(bindings.get(&key("a")).unwrap().failures, 0);
     assert!(!bindings.is_current(&key("a"), &before));
+}
+
+#[test]
+fn who_selects_by_labels_hears_of_whoever_fits_or_stops_to() {
+    let labels = |tier: &str| BTreeMap::from([("tier".to_owned(), tier.to_owned())]);
+    let composition = Composition {
+        secrets: Secrets::Selected([("tier", "gold")].into_iter().collect()),
+        apart: true,
+        keys: vec![],
+        prefix: String::new(),
+        templates: BTreeMap::new(),
+    };
+    let selecting = || {
+        let Asking::Push(push) = shown("a", &[]).asking else { panic!() };
+        let wanted = Wanted::Composed(composition.clone());
+        Shown { asking: Asking::Push(Arc::new(Push { asked: push.asked.clone(), wanted })), ..shown("a", &[]) }
+    };
+    let bindings = Bindings::default();
+    bindings.show(selecting());
+    let just =
+        |names: &[&str]| bindings.uses_just(&key("a"), &names.iter().map(|&name| (name.to_owned(), None)).collect());
+    assert_eq!(bindings.secret_is(&secret("lead"), Some("1"), &labels("lead")), []);
+    assert_eq!(bindings.secret_is(&secret("db"), Some("1"), &labels("gold")), [key("a"), key("a")]);
+    assert!(just(&["db"]));
+    // What is told while it is asked counts more than the answer, and wakes whoever asked.
+    bindings.ask_selected(&key("a"));
+    assert_eq!(bindings.secret_is(&secret("api"), Some("1"), &labels("gold"))[..1], [key("a")]);
+    assert_eq!(bindings.secret_is(&secret("gone"), None, &BTreeMap::new()), [key("a")]);
+    bindings.selected(&key("a"), BTreeSet::from(["db".to_owned(), "gone".to_owned()]));
+    assert!(just(&["api", "db"]));
+    bindings.show(selecting());
+    assert!(just(&["api", "db"]), "it is shown again");
+    assert_eq!(bindings.secret_is(&secret("db"), Some("2"), &labels("lead")), [key("a")]);
+    assert!(just(&["api"]));
+    bindings.remove(&key("a"));
+    assert!(bindings.lock().selections.is_empty());
 }

@@ -122,3 +122,35 @@ fn what_becomes_of_a_path_that_is_not_wanted() {
     }
     assert_eq!(farewell(&live("made", None), &us(), Intended, None, Deletion::Soft), Farewell::Forget);
 }
+
+#[test]
+fn p16_what_is_there_is_left_alone_whoever_wrote_it() {
+    use Claim::{Intended, New, Written};
+    let write = |expected, mark, drifted| Ok(Step::Write { expected, mark, adopted: false, drifted });
+    let leave = |ours, mark| Ok(Step::Leave { ours, mark });
+    let foreign = Some(owner("shop/Secret/other", "2"));
+    for (name, found, claim, expected) in [
+        ("nothing there", Found::Absent, New, write(Expected::Absent, true, false)),
+        ("deleted by somebody", Found::Deleted(version(3, None)), New, write(Expected::Version(3), true, false)),
+        ("ours, deleted", Found::Deleted(version(3, Some(us()))), Written, write(Expected::Version(3), false, true)),
+        ("ours, as it was made", live("new", Some(us())), Written, Ok(Step::Nothing)),
+        ("ours, the Secret changed since", live("old", Some(us())), Written, leave(true, false)),
+        ("ours, the mark was taken away", live("old", None), Written, leave(true, true)),
+        ("a write without its mark", live("new", None), Intended, Ok(Step::Mark)),
+        ("somebody's", live("old", None), Intended, leave(false, false)),
+        ("somebody's, equal", live("new", None), New, leave(false, false)),
+        ("another's", live("new", foreign), New, Err(Refusal::Foreign("shop/Secret/other".to_owned()))),
+    ] {
+        assert_eq!(plan_once(&content("new"), &found, &us(), claim), expected, "{name}");
+    }
+}
+
+#[test]
+fn who_wants_all_of_a_path_leaves_it_to_those_who_keep_keys_there() {
+    let mut state = version(3, None);
+    state.custom_metadata.insert("vault-sync.io/key/k".to_owned(), "shop/VaultPush/other 2 one".to_owned());
+    let found = Found::Live(Secret { content: content("old"), version: Some(state) });
+    let refused = step(&found, Claim::Written, ExistingPolicy::Adopt);
+    assert_eq!(refused, Err(Refusal::Foreign("shop/VaultPush/other".to_owned())));
+    assert_eq!(farewell(&found, &us(), Claim::Written, None, Deletion::Soft), Farewell::Forget);
+}

@@ -19,6 +19,7 @@ use crate::{
     orphans::Orphan,
     plan::Claim,
     record::{Record, Written},
+    store::Leaving,
 };
 
 /// What stays loses its mark, so that others can have it; this long is tried.
@@ -54,8 +55,9 @@ impl Pusher {
 
     /// Where an object has the finalizer and no record, the original operator has written for it: to the paths that it asks for.
     async fn unrecorded(&self, key: &ObjectRef, binding: &Binding) -> Result<Record, PushError> {
-        let mut record = Record::new(&binding.uid, Timestamp::now());
+        let mut record = binding.new_record(Timestamp::now());
         if let Asking::Push(push) = &binding.asking {
+            let push = &*self.pinned(key, push).await?;
             record.deletion = push.asked.deletion.unwrap_or(self.policy.deletion);
             let prepared = self.prepare(key, push, &mut Vec::new()).await?;
             for location in prepared.iter().flat_map(|prepared| prepared.locations.values()) {
@@ -85,7 +87,9 @@ impl Pusher {
             return Ok(Vec::new());
         };
         let made = match &binding.asking {
-            Asking::Push(push) if record.paths.values().any(|written| !written.written) => {
+            Asking::Push(push)
+                if record.paths.values().any(|written| !written.written || !written.pending.is_empty()) =>
+            {
                 self.would_have_made(key, push).await?
             }
             _ => BTreeMap::new(),
@@ -94,7 +98,9 @@ impl Pusher {
         for (location, written) in record.locations() {
             let claim = self.claim(key, &location, written);
             let text = location.to_string();
-            if self.store.clear(&location, &owner, claim, made.get(&text), deletion).await? {
+            let content = made.get(&text).filter(|_| !written.left);
+            let leaving = Leaving { location: &location, owner: &owner, written, claim, content, gone: false };
+            if self.store.clear(&leaving, deletion).await? {
                 tracing::info!(object = %key, path = text, "deleted");
                 cleared.push(text);
             }
@@ -104,6 +110,7 @@ impl Pusher {
 
     /// What a write that was begun would have made.
     async fn would_have_made(&self, key: &ObjectRef, push: &Push) -> Result<BTreeMap<String, Content>, PushError> {
+        let push = &*self.pinned(key, push).await?;
         let Some(prepared) = self.prepare(key, push, &mut Vec::new()).await? else { return Ok(BTreeMap::new()) };
         let sources = sources::read(&self.client, &self.bindings, &key.namespace, &push.wanted.names()).await?;
         let targets = desired(&push.wanted, &sources.data, push.asked.binary.unwrap_or(self.policy.binary));

@@ -3,18 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_core::{digest::ContentDigest, error::in_one_line};
-use konverge_vault::{Content, Deletion, Field, Found, Location, Owner, SecretPath, Standing, VaultError};
+use konverge_vault::{Deletion, Field, Found, Location, Owner, SecretPath, Standing, VaultError};
 
-use super::{Locations, PushError, Pusher};
+use super::{Locations, PushError, Pusher, Targets};
 use crate::{
-    annotations::DeletionPolicy,
-    bindings::{Binding, Push, Verified},
+    asked::{DeletionPolicy, UpdatePolicy},
+    bindings::{Binding, Push, Share, Verified, key_of},
     boundaries::{Place, is_allowed},
-    desired::{Lack, Made, Sources, Target, desired},
+    desired::{Lack, Made, Target},
+    merge::own,
     messages::Message,
     object::ObjectRef,
-    plan::{Claim, Known, Step, plan},
+    plan::{Claim, Known, Step, plan, plan_once},
     record::{Record, Written},
+    store::Leaving,
 };
 
 /// What an object may write, after everything that can be said without its Secrets.
@@ -33,6 +35,8 @@ pub(super) struct Run<'a> {
     pub(super) prepared: &'a Prepared,
     /// As whom it marks what it writes.
     pub(super) owner: Owner,
+    /// What was recorded before the run.
+    pub(super) before: Option<&'a Record>,
     /// Whether Vault is looked at also where nothing changed here.
     pub(super) look: bool,
 }
@@ -58,15 +62,11 @@ impl Pusher {
         push: &Push,
         messages: &mut Vec<Message>,
     ) -> Result<Option<Prepared>, PushError> {
-        let base = match &self.policy.cluster {
-            Some(cluster) => format!("clusters/{cluster}/{}", push.asked.path),
-            None => push.asked.path.clone(),
-        };
+        let prefix = self.policy.cluster.as_ref().map(|cluster| format!("clusters/{cluster}/")).unwrap_or_default();
+        let share = if push.asked.update == UpdatePolicy::Merge { Share::Keys } else { Share::Whole };
         let mut prepared = Prepared { locations: Locations::new(), refused: BTreeSet::new() };
         for target in push.wanted.targets() {
-            let parsed =
-                SecretPath::parse(&base).and_then(|base| if target.is_empty() { Ok(base) } else { base.join(target) });
-            let location = match parsed {
+            let location = match push.path(&prefix, target) {
                 Ok(path) => self.locate(push, &path).await,
                 Err(error) => Err(VaultError::Path(error)),
             };
@@ -84,7 +84,7 @@ impl Pusher {
             if !is_allowed(&self.policy.rules, &place, &location) {
                 messages.push(Message::not_allowed(&key.namespace, &text));
                 prepared.refused.insert(text);
-            } else if let Err(holder) = self.bindings.claim(key, &text) {
+            } else if let Err(holder) = self.bindings.claim(key, &text, share) {
                 self.metrics.conflicted();
                 messages.push(Message::claimed(&text, &holder));
                 prepared.refused.insert(text);
@@ -116,16 +116,18 @@ impl Pusher {
         &self,
         key: &ObjectRef,
         binding: &Binding,
+        push: &Push,
         verified: &Verified,
     ) -> Result<bool, PushError> {
         let owner = self.store.owner(key, &binding.uid);
         let Some(record) = &binding.record else { return Ok(false) };
-        for (location, _) in record.locations() {
+        for (location, written) in record.locations() {
             let Some(digest) = verified.digests.get(&location.to_string()) else { return Ok(false) };
             let Found::Live(secret) = self.store.read(&location).await? else { return Ok(false) };
             let metadata = secret.version.as_ref().map(|version| &version.custom_metadata);
             let is_ours = metadata.is_none_or(|metadata| !matches!(owner.standing(metadata), Standing::Foreign(_)));
-            if !is_ours || self.digest(&secret.content) != Some(*digest) {
+            let is_same = || self.digest(own(&secret.content, written)) == Some(*digest);
+            if push.asked.update != UpdatePolicy::IfNotExists && !(is_ours && is_same()) {
                 return Ok(false);
             }
         }
@@ -138,16 +140,14 @@ impl Pusher {
     }
 
     /// The digest of what we write, which is text alone.
-    fn digest(&self, content: &Content) -> Option<ContentDigest> {
-        let is_text = content.iter().all(|(_, field)| matches!(field, Field::Text(_)));
-        is_text.then(|| self.digest_key.digest(content.iter().map(|(key, field)| (key, field.bytes()))))
+    pub(super) fn digest<'a>(&self, fields: impl Iterator<Item = (&'a str, &'a Field)>) -> Option<ContentDigest> {
+        let fields: Vec<_> = fields.collect();
+        let is_text = fields.iter().all(|(_, field)| matches!(field, Field::Text(_)));
+        is_text.then(|| self.digest_key.digest(fields.iter().map(|(key, field)| (*key, field.bytes()))))
     }
 
     /// Brings each path in step, and clears those that are recorded and not wanted any more.
-    pub(super) async fn write_all(&self, run: &Run<'_>, sources: Sources, mut done: Done) -> Result<Done, PushError> {
-        let asked = &run.push.asked;
-        let targets = desired(&run.push.wanted, &sources, asked.binary.unwrap_or(self.policy.binary));
-        drop(sources);
+    pub(super) async fn write_all(&self, run: &Run<'_>, targets: Targets, mut done: Done) -> Result<Done, PushError> {
         done.complete = run.prepared.refused.is_empty();
         for (beneath, target) in targets {
             let Some(location) = run.prepared.locations.get(&beneath) else { continue };
@@ -167,7 +167,7 @@ impl Pusher {
         if let Lack::Key { secret, key: missing, .. } = lack {
             self.metrics.key_missing(&key.namespace, secret, missing);
         }
-        done.messages.push(Message::lacking(&location.to_string(), lack));
+        done.messages.push(Message::lacking(key.kind, &location.to_string(), lack));
     }
 
     async fn write_one(
@@ -177,28 +177,39 @@ impl Pusher {
         made: Made,
         done: &mut Done,
     ) -> Result<(), VaultError> {
-        let Run { key, binding, push, owner, look, .. } = run;
+        let Run { key, binding, push, owner, before: recorded_before, look, .. } = run;
         let Made { content, encoded } = made;
         let text = location.to_string();
-        let digest = self.digest(&content);
+        let digest = self.digest(content.iter());
         let before = binding.verified.as_ref().and_then(|verified| verified.digests.get(&text)).copied();
         let recorded = done.record.paths.get(&text).cloned().unwrap_or_else(|| Written::intended(location));
         if !encoded.is_empty() {
             done.messages.push(Message::encoded(&text, &encoded));
         }
-        if !*look && recorded.written && digest.is_some() && before == digest {
+        if !*look && (recorded.written || recorded.left) && digest.is_some() && before == digest {
             done.digests.extend(digest.map(|digest| (text, digest)));
             return Ok(());
         }
-        let found = self.store.read(location).await?;
-        let claim = if recorded.written { Claim::Written } else { Claim::Intended };
         let known = if before.is_some() && before == digest { Known::Same } else { Known::Changed };
+        if push.asked.update == UpdatePolicy::Merge {
+            return self.merge_one(run, location, &content, known, digest, done).await;
+        }
+        let found = self.store.read(location).await?;
         let existing = push.asked.existing.unwrap_or(self.policy.existing);
-        let step = match plan(&content, &found, owner, claim, existing, known) {
+        let was_intended = recorded_before.is_some_and(|before| before.paths.contains_key(&text)) && !recorded.left;
+        let step = match (push.asked.update, recorded.written && recorded.keys.is_none()) {
+            (UpdatePolicy::IfNotExists, true) => plan_once(&content, &found, owner, Claim::Written),
+            // Somebody else may have written the same; only what was begun before is ours.
+            (UpdatePolicy::IfNotExists, false) if was_intended => plan_once(&content, &found, owner, Claim::Intended),
+            (UpdatePolicy::IfNotExists, false) => plan_once(&content, &found, owner, Claim::New),
+            (_, true) => plan(&content, &found, owner, Claim::Written, existing, known),
+            (_, false) => plan(&content, &found, owner, Claim::Intended, existing, known),
+        };
+        let step = match step {
             Ok(step) => step,
             Err(refusal) => {
                 self.metrics.conflicted();
-                done.messages.push(Message::refused(&text, &refusal));
+                done.messages.push(Message::refused(key.kind, &text, &refusal));
                 done.complete = false;
                 return Ok(());
             }
@@ -207,6 +218,15 @@ impl Pusher {
         let mark = match step {
             Step::Nothing => false,
             Step::Mark => true,
+            Step::Leave { ours, mark } => {
+                done.messages.push(Message::left_alone(&text, ours));
+                if !ours {
+                    done.record.paths.insert(text.clone(), Written { left: true, ..Written::intended(location) });
+                    done.digests.extend(digest.map(|digest| (text, digest)));
+                    return Ok(());
+                }
+                mark
+            }
             Step::Write { expected, mark, adopted, drifted } => {
                 // The annotation may have gone while this waited, and with it the permission to write.
                 if !self.bindings.is_current(key, binding) {
@@ -228,7 +248,7 @@ impl Pusher {
         };
         done.record.paths.insert(text.clone(), Written { written: true, version, ..Written::intended(location) });
         if mark {
-            match self.store.mark(location, owner).await {
+            match self.store.mark(location, owner, &found).await {
                 Ok(()) => {}
                 Err(error) if error.is_outage() => return Err(error),
                 Err(error) => done.messages.push(Message::unmarked(&text, &error)),
@@ -236,6 +256,14 @@ impl Pusher {
         }
         done.digests.extend(digest.map(|digest| (text, digest)));
         Ok(())
+    }
+
+    /// Gives up a location, with its keys if it has only these, and wakes who waited for it.
+    fn release(&self, key: &ObjectRef, location: &str, written: &Written) {
+        for name in written.keys.iter().flatten().chain(&written.pending) {
+            self.wake(self.bindings.release(key, &key_of(location, name)));
+        }
+        self.wake(self.bindings.release(key, location));
     }
 
     /// Clears the locations that are recorded and that the object does not name any more.
@@ -255,12 +283,16 @@ impl Pusher {
             let claim = self.claim(key, &location, &written);
             let deleted = match vault_deletion(done.record.deletion) {
                 None => self.store.leave(&location, owner).await.map(|()| false),
-                Some(deletion) => self.store.clear(&location, owner, claim, None, deletion).await,
+                Some(deletion) => {
+                    let leaving =
+                        Leaving { location: &location, owner, written: &written, claim, content: None, gone: false };
+                    self.store.clear(&leaving, deletion).await
+                }
             };
             match deleted {
                 Ok(deleted) => {
                     done.record.paths.remove(&text);
-                    self.wake(self.bindings.release(key, &text));
+                    self.release(key, &text, &written);
                     cleared.extend(deleted.then_some(text));
                 }
                 Err(error) => done.unless_refused(key, &location, Err(error))?,
@@ -311,7 +343,7 @@ pub(crate) fn vault_deletion(policy: DeletionPolicy) -> Option<Deletion> {
     }
 }
 
-fn found_version(found: &Found) -> Option<u64> {
+pub(super) fn found_version(found: &Found) -> Option<u64> {
     match found {
         Found::Live(secret) => secret.version.as_ref().map(|version| version.number),
         Found::Deleted(_) | Found::Absent => None,

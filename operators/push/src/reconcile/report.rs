@@ -34,7 +34,7 @@ impl Pusher {
         messages: Vec<Message>,
     ) -> Result<(), PushError> {
         let record = record.or_else(|| binding.record.clone());
-        let record = record.unwrap_or_else(|| Record::new(&binding.uid, Timestamp::now()));
+        let record = record.unwrap_or_else(|| binding.new_record(Timestamp::now()));
         let record = self.stand(key, binding, record, messages);
         if !binding.bears(&record) {
             self.note(key, binding, &record).await?;
@@ -53,6 +53,7 @@ impl Pusher {
 
     /// Says what is to be said, and gives the record that says it.
     fn stand(&self, key: &ObjectRef, binding: &Binding, mut record: Record, mut messages: Vec<Message>) -> Record {
+        record.generation = binding.generation;
         let (state, text) = summary(&messages);
         if state == SYNCED {
             messages.push(Message::synced(&record.paths.keys().cloned().collect::<Vec<_>>()));

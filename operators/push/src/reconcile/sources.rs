@@ -4,10 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_core::SecretValue;
-use kube::{Api, Client, Error, api::GetParams};
+use kube::{
+    Api, Client, Error,
+    api::{GetParams, ListParams},
+    core::Selector,
+};
 
 use super::PushError;
 use crate::{bindings::Bindings, desired::Sources, object::SecretRef};
+
+/// Secrets in one answer.
+const PAGE: u32 = 500;
 
 /// What was read.
 pub(super) struct Read {
@@ -15,6 +22,28 @@ pub(super) struct Read {
     pub(super) data: Sources,
     /// In which version.
     pub(super) versions: BTreeMap<String, Option<String>>,
+}
+
+/// The names of the Secrets that fit a selector.
+pub(super) async fn fitting(
+    client: &Client,
+    namespace: &str,
+    selector: &Selector,
+) -> Result<BTreeSet<String>, PushError> {
+    let api = Api::<Secret>::namespaced(client.clone(), namespace);
+    let mut page = ListParams::default().labels_from(selector).limit(PAGE);
+    let mut names = BTreeSet::new();
+    loop {
+        let listed = api.list_metadata(&page).await.map_err(|source| PushError::Read {
+            what: format!("which secrets of {namespace} are {selector}"),
+            source: Box::new(source),
+        })?;
+        names.extend(listed.items.into_iter().filter_map(|secret| secret.metadata.name));
+        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(names),
+        }
+    }
 }
 
 /// Reads each Secret once. That one is not there is an answer; that one cannot be read is an error.

@@ -11,13 +11,15 @@ use kube::{
 };
 use serde_json::Value;
 
+use crate::world::DEFINITION;
+
 const NAMESPACE: &str = "vault-sync-operator-system";
 const ROLE: &str = include_str!("../../../../deploy/rbac/vault-sync-operator.yaml");
 const DEPLOYMENT: &str = include_str!("../../../../deploy/vault-sync-operator.yaml");
 const DRAIN: &str = include_str!("../../../../deploy/vault-sync-operator-drain.yaml");
 
 fn documents() -> Vec<Value> {
-    let documents = [ROLE, DEPLOYMENT, DRAIN].into_iter().flat_map(|text| text.split("\n---\n"));
+    let documents = [ROLE, DEPLOYMENT, DRAIN, DEFINITION].into_iter().flat_map(|text| text.split("\n---\n"));
     documents.map(|text| serde_saphyr::from_str(text).unwrap()).collect()
 }
 

@@ -27,3 +27,14 @@ fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     let ends = (1..=level).filter_map(|level| rest.find(&format!("\n{} ", "#".repeat(level))));
     &rest[..ends.min().unwrap_or(rest.len())]
 }
+
+#[test]
+fn every_field_of_the_custom_resource_is_explained() {
+    let definition = serde_json::to_value(konverge_push::vault_push::definition()).unwrap();
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let fields: Vec<_> = definition.pointer(spec).unwrap().as_object().unwrap().keys().collect();
+    assert!(fields.len() > 10, "{fields:?}");
+    for field in fields {
+        assert!(PAGES[0].contains(&format!("\n| `{field}` |")), "docs/push.md does not explain {field}");
+    }
+}

@@ -12,4 +12,5 @@ mod keeping;
 mod outages;
 mod owning;
 mod switching;
+mod vault_push;
 mod world;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use konverge_core::SecretValue;
-use konverge_push::{object::Kind, run::assemble};
+use konverge_push::{object::Kind, record::Record, run::assemble};
 use konverge_runtime::Metrics;
 use konverge_testkit::{AuditEntry, ControlPlane, Options, VaultOptions, VaultServer, http_get};
 use konverge_vault::{
@@ -30,8 +30,17 @@ pub(crate) const QUIET: Duration = Duration::from_secs(3);
 /// One for all tests of this binary; it ends with the process. It is ours even when a cluster is named: a test reads its audit log.
 pub(crate) async fn control_plane() -> &'static ControlPlane {
     static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
-    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(Options::ours()).await.unwrap() }).await
+    CONTROL_PLANE
+        .get_or_init(|| async {
+            let control_plane = ControlPlane::start(Options::ours()).await.unwrap();
+            control_plane.apply(DEFINITION).await.unwrap();
+            control_plane
+        })
+        .await
 }
+
+/// The definition that we ship.
+pub(crate) const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultpushes.yaml");
 
 /// One for all tests that do it no harm; each has paths of its own.
 async fn shared_vault() -> &'static VaultServer {
@@ -49,6 +58,7 @@ async fn shared_vault() -> &'static VaultServer {
 
 /// A namespace, paths in Vault, and a person with both.
 pub(crate) struct World {
+    control_plane: &'static ControlPlane,
     pub(crate) namespace: String,
     /// The operator's own namespace.
     pub(crate) home: String,
@@ -99,12 +109,16 @@ impl World {
 
     /// A world with a Vault of its own, which may be done harm.
     pub(crate) async fn with(server: &VaultServer) -> Self {
-        let control_plane = control_plane().await;
+        Self::on(control_plane().await, server).await
+    }
+
+    /// The same on a control plane that is not that of the others.
+    pub(crate) async fn on(control_plane: &'static ControlPlane, server: &VaultServer) -> Self {
         let namespace = control_plane.namespace("push").await.unwrap();
         let config = vault_config(server, server.root_token());
         let client = control_plane.admin_client().await.unwrap();
         let home = control_plane.namespace("operator").await.unwrap();
-        Self { namespace, home, client, vault: Vault::new(&config), config }
+        Self { control_plane, namespace, home, client, vault: Vault::new(&config), config }
     }
 
     /// The kubeconfig of the operator's account, which may do what the role that we ship lets it, and no more.
@@ -114,8 +128,7 @@ impl World {
             .replace("vault-sync-operator-manager-role", &format!("{}-manager-role", self.home))
             .replace("vault-sync-operator-auth-role", &format!("{}-auth-role", self.home))
             .replace("vault-sync-operator-metrics-reader", &format!("{}-metrics-reader", self.home));
-        let control_plane = control_plane().await;
-        let installed = control_plane.install(ACCOUNT, &self.home, &manifest).await.unwrap();
+        let installed = self.control_plane.install(ACCOUNT, &self.home, &manifest).await.unwrap();
         installed.kubeconfig().to_owned()
     }
 
@@ -165,6 +178,11 @@ impl World {
         let data: BTreeMap<_, _> = data.iter().copied().collect();
         let patch = Patch::Merge(json!({ "stringData": data }));
         self.api(Kind::Secret).patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// A `VaultPush` with this spec.
+    pub(crate) async fn vault_push(&self, name: &str, spec: Value) {
+        self.apply(Kind::VaultPush, name, json!({ "spec": spec })).await;
     }
 
     /// A workload whose pods use these Secrets by `envFrom`.
@@ -280,6 +298,12 @@ impl World {
 
     /// The record on an object.
     pub(crate) async fn record(&self, kind: Kind, name: &str) -> Option<Value> {
+        if kind == Kind::VaultPush {
+            let object = self.api(kind).get_opt(name).await.unwrap()?;
+            // What it says of an earlier spec says nothing of this one.
+            let record = Record::of(&object).filter(|record| record.generation == object.metadata.generation)?;
+            return Some(serde_json::to_value(record).unwrap());
+        }
         let object = self.api(kind).get_metadata_opt(name).await.unwrap()?;
         serde_json::from_str(object.metadata.annotations?.get("vault-sync.io/status")?).ok()
     }
@@ -324,7 +348,7 @@ impl World {
 
     /// What the operator writes on objects from now on until `during` is over, events apart.
     pub(crate) async fn writes_during(&self, during: impl Future<Output = ()>) -> Vec<AuditEntry> {
-        let log = control_plane().await.audit_log().unwrap();
+        let log = self.control_plane.audit_log().unwrap();
         // What was done before may not be in the log yet.
         log.catch_up(&self.client).await.unwrap();
         let log = log.from_now().unwrap();

@@ -1,0 +1,163 @@
+//! What an object asks for, whoever spelled it: annotations or a `VaultPush`. Pure.
+
+use std::{fmt, time::Duration};
+
+use clap::ValueEnum;
+use konverge_vault::Mount;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    annotations::{self, Choice},
+    reasons,
+};
+
+/// What an object asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// The path as it is written, neither checked nor prefixed.
+    pub path: String,
+    /// Which Secrets, which keys.
+    pub selection: Selection,
+    /// How often to compare with Vault although nothing changed; not at all if there is none.
+    pub every: Option<Duration>,
+    /// Whether every run compares with Vault.
+    pub always: bool,
+    /// What becomes of data that is no longer asked for; the operator's default if there is none.
+    pub deletion: Option<DeletionPolicy>,
+    /// What becomes of a path that holds something and is nobody's; the operator's default if there is none.
+    pub existing: Option<ExistingPolicy>,
+    /// How a value that is no text is written; the operator's default if there is none.
+    pub binary: Option<BinaryPolicy>,
+    /// How a path is written.
+    pub update: UpdatePolicy,
+    /// The engine, if Vault is not to be asked for it. That the path is beneath it is not checked.
+    pub mount: Option<Mount>,
+    /// Whether nothing is to be done.
+    pub paused: bool,
+    /// A text that stands for one wish to be worked on now.
+    pub sync_now: Option<String>,
+    /// Whether Secrets for pulling images count as used.
+    pub image_pull_secrets: bool,
+    /// What was put right and is worth telling.
+    pub notes: Vec<String>,
+}
+
+/// Which Secrets and keys an object asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// All that it uses, or holds if it is a Secret.
+    All,
+    /// These, of the same namespace, together in one place.
+    Chosen(Vec<Choice>),
+}
+
+/// What becomes of data in Vault that is no longer asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeletionPolicy {
+    /// The newest version is deleted and can be undeleted; older ones stay readable. What the original does.
+    Soft,
+    /// The data of all versions is destroyed; that there was something stays to be seen.
+    Destroy,
+    /// Nothing is left.
+    Metadata,
+    /// It stays as it is.
+    Keep,
+}
+
+/// What becomes of a path that holds something and carries nobody's mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExistingPolicy {
+    /// It is overwritten and ours from then on. What the original does.
+    Adopt,
+    /// It is left alone.
+    Refuse,
+}
+
+/// How a path is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum UpdatePolicy {
+    /// All of the path is what is asked for. What annotations do.
+    #[default]
+    Replace,
+    /// Only the keys that are asked for are written, and removed when they are not wanted any more; those of others stay.
+    Merge,
+    /// It is written where nothing is, and left alone from then on.
+    IfNotExists,
+}
+
+/// How a value that is no text reaches Vault, which keeps only text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BinaryPolicy {
+    /// Encoded in base64.
+    Base64,
+    /// Not at all, and neither does what comes with it.
+    Refuse,
+}
+
+/// What is asked for cannot be followed. The text names where it is said, the cause and the next step.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// The JSON is none, or not of the form.
+    #[error(
+        "failed to parse secrets annotation {secrets}: {cause}; it is a list such as [{{\"name\":\"db\",\"keys\":[\"password\"],\"prefix\":\"db_\"}}]",
+        secrets = annotations::SECRETS
+    )]
+    Secrets {
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// A word that says what becomes of data is not among those that there are.
+    #[error("the annotation {annotation} is {value:?}; write {expected}, or leave it out")]
+    Word {
+        /// Which annotation.
+        annotation: &'static str,
+        /// The beginning of what it holds.
+        value: String,
+        /// What it may hold.
+        expected: String,
+    },
+    /// A template is none, or names what it cannot have.
+    #[error("spec.templates[{key}] cannot be followed: {cause}")]
+    Template {
+        /// Which one.
+        key: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The object is not what its kind says; its definition in the cluster may be another one.
+    #[error("spec cannot be followed: {cause}; is the installed definition that of this operator?")]
+    Spec {
+        /// What is wrong with it.
+        cause: String,
+    },
+}
+
+impl Invalid {
+    /// The reason in events, metrics and the status.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Secrets { .. } => "InvalidSecretsAnnotation",
+            Self::Word { .. } => "InvalidAnnotation",
+            Self::Template { .. } => reasons::INVALID_TEMPLATE,
+            Self::Spec { .. } => reasons::INVALID_SPEC,
+        }
+    }
+}
+
+/// As it is written in annotations and flags.
+macro_rules! as_written {
+    ($($policy:ty),*) => {$(
+        impl fmt::Display for $policy {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let word = self.to_possible_value();
+                formatter.write_str(word.as_ref().map_or_else(Default::default, |word| word.get_name()))
+            }
+        }
+    )*};
+}
+
+as_written!(DeletionPolicy, ExistingPolicy, BinaryPolicy);

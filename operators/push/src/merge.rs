@@ -1,0 +1,219 @@
+//! Keys of ours among keys of others at one path: from what should be there and what is there to one write. Pure.
+//!
+//! Whose a key is stands in the custom metadata of the path, a mark for each key. What carries no mark is ours if it is recorded on the
+//! object that it was written, and nobody's otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use konverge_core::SecretValue;
+use konverge_vault::{Content, Expected, Field, Found, Owner, Standing};
+
+use crate::{asked::ExistingPolicy, plan::Refusal, record::Written};
+
+/// What is to be noted in the custom metadata; nothing where a note goes.
+pub type Marks = BTreeMap<String, Option<String>>;
+
+/// What Vault allows for the name of a note. A key whose mark has a longer one is not marked.
+const LONGEST_NAME: usize = 128;
+
+/// Whose a key is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Keeper {
+    Nobody,
+    Us,
+    /// One of our name that is not there any more.
+    Predecessor,
+    Another(String),
+}
+
+/// What to do about a path.
+pub struct Merge {
+    /// What is to be written, if anything is.
+    pub content: Option<Content>,
+    /// What has to be there then.
+    pub expected: Expected,
+    /// What is to be noted after it.
+    pub marks: Marks,
+    /// Keys of nobody's whose values go.
+    pub adopted: Vec<String>,
+}
+
+/// What to do so that the path has `own` among other keys.
+pub fn merge(
+    own: &Content,
+    found: Found,
+    owner: &Owner,
+    recorded: &Written,
+    existing: ExistingPolicy,
+) -> Result<Merge, Refusal> {
+    let notes = found.custom_metadata().cloned().unwrap_or_default();
+    let was_whole = match owner.standing(&notes) {
+        Standing::Foreign(name) => return Err(Refusal::Foreign(name)),
+        Standing::Ours | Standing::Predecessor => true,
+        Standing::Unowned => recorded.written && recorded.keys.is_none(),
+    };
+    let expected = found.expected();
+    let mut content = contained(found);
+    let mut adopted = Vec::new();
+    for (key, field) in own.iter() {
+        let keeper = keeper(&notes, owner, key);
+        if let Keeper::Another(owner) = keeper {
+            return Err(Refusal::ForeignKey { key: key.to_owned(), owner });
+        }
+        let is_ours = was_whole || keeper != Keeper::Nobody || is_written(recorded, key);
+        if !is_ours && content.get(key).is_some_and(|there| there != field) {
+            if existing == ExistingPolicy::Refuse {
+                return Err(Refusal::ExistingKey(key.to_owned()));
+            }
+            adopted.push(key.to_owned());
+        }
+    }
+    let mut marks = if was_whole { owner.unmark() } else { Marks::new() };
+    marks.retain(|name, _| notes.contains_key(name));
+    let mut changed = false;
+    for key in ours(&content, &notes, owner, recorded, was_whole) {
+        if own.get(&key).is_none() {
+            changed |= content.remove(&key).is_some();
+            marks.extend(notes.contains_key(&name(owner, &key)).then(|| (name(owner, &key), None)));
+        }
+    }
+    for (key, field) in own.iter() {
+        if content.get(key) != Some(field) {
+            content.insert(key, SecretValue::new(field.bytes().to_vec()));
+            changed = true;
+        }
+        let mark = (name(owner, key), mark(owner));
+        if mark.0.len() <= LONGEST_NAME && notes.get(&mark.0) != Some(&mark.1) {
+            marks.insert(mark.0, Some(mark.1));
+        }
+    }
+    Ok(Merge { content: changed.then_some(content), expected, marks, adopted })
+}
+
+/// What to do about a path that none of our keys is wanted at any more.
+pub struct Parting {
+    /// What is to be there; nothing if it is there already. If that is empty, the path is to be deleted.
+    pub content: Option<Content>,
+    /// What has to be there then.
+    pub expected: Expected,
+    /// Which marks go.
+    pub marks: Marks,
+}
+
+/// What to do so that none of our keys is at the path. `own` is what an unfinished write would have made, if that can be told. Where the
+/// object's `heir` may be, keys of one that came after it under its name stay.
+pub fn part(found: Found, owner: &Owner, recorded: &Written, own: Option<&Content>, heir: bool) -> Parting {
+    let notes = found.custom_metadata().cloned().unwrap_or_default();
+    let expected = found.expected();
+    let mut content = contained(found);
+    let mut parting = Parting { content: None, expected, marks: Marks::new() };
+    if matches!(owner.standing(&notes), Standing::Foreign(_)) {
+        return parting;
+    }
+    let known = recorded.keys.iter().flatten().chain(&recorded.pending).cloned();
+    let keys: BTreeSet<String> = known.chain(marked(&notes, owner)).collect();
+    let mut changed = false;
+    for key in keys {
+        let goes = match keeper(&notes, owner, &key) {
+            Keeper::Us => true,
+            Keeper::Predecessor => !heir,
+            Keeper::Another(_) => false,
+            Keeper::Nobody => is_written(recorded, &key) || own.is_some_and(|own| own.get(&key) == content.get(&key)),
+        };
+        if goes {
+            changed |= content.remove(&key).is_some();
+            parting.marks.extend(notes.contains_key(&name(owner, &key)).then(|| (name(owner, &key), None)));
+        }
+    }
+    parting.content = changed.then_some(content);
+    parting
+}
+
+/// The marks of our keys, to be taken away.
+pub fn unmark(found: &Found, owner: &Owner) -> Marks {
+    let notes = found.custom_metadata().into_iter().flat_map(|notes| marked(notes, owner));
+    notes
+        .filter(|key| found.custom_metadata().is_some_and(|notes| keeper(notes, owner, key) == Keeper::Us))
+        .map(|key| (name(owner, &key), None))
+        .collect()
+}
+
+/// Who else keeps a key there.
+pub fn other_keeper(notes: &BTreeMap<String, String>, owner: &Owner) -> Option<String> {
+    marked(notes, owner).find_map(|key| match keeper(notes, owner, &key) {
+        Keeper::Another(name) => Some(name),
+        _ => None,
+    })
+}
+
+/// Keys that were written for us, as far as that is marked or recorded.
+fn ours(
+    content: &Content,
+    notes: &BTreeMap<String, String>,
+    owner: &Owner,
+    recorded: &Written,
+    was_whole: bool,
+) -> BTreeSet<String> {
+    let known = content.keys().map(str::to_owned).chain(marked(notes, owner));
+    let is_ours = |key: &String| match keeper(notes, owner, key) {
+        Keeper::Us | Keeper::Predecessor => true,
+        Keeper::Another(_) => false,
+        Keeper::Nobody => was_whole || is_written(recorded, key),
+    };
+    known.filter(is_ours).collect()
+}
+
+fn is_written(recorded: &Written, key: &str) -> bool {
+    recorded.written && recorded.keys.as_ref().is_some_and(|keys| keys.contains(key))
+}
+
+fn contained(found: Found) -> Content {
+    match found {
+        Found::Live(secret) => secret.content,
+        Found::Deleted(_) | Found::Absent => Content::new(),
+    }
+}
+
+fn name(owner: &Owner, key: &str) -> String {
+    format!("{}/key/{key}", owner.prefix)
+}
+
+/// No part of it has a blank in it.
+fn mark(owner: &Owner) -> String {
+    format!("{} {} {}", owner.name, owner.uid, owner.instance)
+}
+
+/// The keys that carry a mark.
+fn marked(notes: &BTreeMap<String, String>, owner: &Owner) -> impl Iterator<Item = String> {
+    let prefix = name(owner, "");
+    notes.keys().filter_map(move |name| name.strip_prefix(&prefix).map(str::to_owned))
+}
+
+fn keeper(notes: &BTreeMap<String, String>, owner: &Owner, key: &str) -> Keeper {
+    let Some(mark) = notes.get(&name(owner, key)) else { return Keeper::Nobody };
+    let mut parts = mark.splitn(3, ' ');
+    let (name, uid, instance) = (parts.next(), parts.next(), parts.next());
+    let one_of_us = instance.is_some_and(|instance| instance == owner.instance || instance == Owner::SOME_INSTANCE);
+    match (name, uid) {
+        (Some(name), Some(uid)) if name == owner.name && one_of_us => {
+            if uid == owner.uid {
+                Keeper::Us
+            } else {
+                Keeper::Predecessor
+            }
+        }
+        (Some(name), _) if name == owner.name => {
+            Keeper::Another(format!("{name} of the installation {}", instance.unwrap_or_default()))
+        }
+        _ => Keeper::Another(name.unwrap_or_default().to_owned()),
+    }
+}
+
+/// Only the keys that were written for us.
+pub fn own<'a>(content: &'a Content, written: &Written) -> impl Iterator<Item = (&'a str, &'a Field)> {
+    let keys = written.keys.clone();
+    content.iter().filter(move |(key, _)| keys.as_ref().is_none_or(|keys| keys.contains(*key)))
+}
+
+#[cfg(test)]
+mod tests;

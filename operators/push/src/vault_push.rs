@@ -1,0 +1,185 @@
+//! `VaultPush`, the spelling for those who have outgrown annotations.
+//!
+//! What the schema refuses never gets here. What an older definition let in is understood as far as it goes, or said to be wrong.
+
+#![allow(clippy::doc_markdown, reason = "descriptions are read in `kubectl explain`, where backticks are noise")]
+#![allow(unreachable_pub, reason = "the derived schema has a copy of each type in a function")]
+
+mod schema;
+mod spelling;
+mod status;
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::spelling::shown;
+pub use self::{
+    schema::definition,
+    status::{PathStatus, VaultPushStatus},
+};
+use crate::asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy};
+
+/// What stands in a path for the name of each Secret.
+pub const SECRET: &str = "{secret}";
+
+/// Which Secrets of this namespace are pushed, where in Vault, and how.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[kube(
+    group = "konverge.dev",
+    version = "v1alpha1",
+    kind = "VaultPush",
+    plural = "vaultpushes",
+    shortname = "vpush",
+    namespaced,
+    status = "VaultPushStatus",
+    doc = "Secrets of this namespace that are pushed into Vault or OpenBao.",
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason"}"#,
+    printcolumn = r#"{"name": "Paths", "type": "string", "jsonPath": ".status.written"}"#,
+    printcolumn = r#"{"name": "Path", "type": "string", "jsonPath": ".spec.path", "priority": 1}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
+)]
+#[x_kube(
+    validation = Rule::new("!has(self.secrets.selector) || self.path.contains('{secret}')")
+        .message("with a selector the path must contain {secret}: which Secrets fit may change, and two of them could have one key"),
+    validation = Rule::new("!has(self.secrets.names) || size(self.secrets.names) == 1 || self.path.contains('{secret}') || has(self.keys) || has(self.templates)")
+        .message("with several names the path must contain {secret}, or keys or templates must say what is taken of which Secret"),
+    validation = Rule::new("!has(self.keys) || !has(self.secrets.names) || size(self.secrets.names) == 1 || self.path.contains('{secret}') || self.keys.all(key, has(key.secret))")
+        .message("where several Secrets share a path, each entry of keys must name its secret"),
+    validation = Rule::new("!has(self.keys) || self.keys.all(key, !has(key.secret) || (has(self.secrets.names) && key.secret in self.secrets.names))")
+        .message("a secret in keys must be one of secrets.names"),
+    validation = Rule::new("self.updatePolicy != 'Merge' || !has(self.deletionPolicy) || self.deletionPolicy in ['soft', 'keep']")
+        .message("with updatePolicy Merge the deletionPolicy is soft or keep: older versions hold keys of others"),
+    validation = Rule::new("self.updatePolicy != 'Merge' || !has(self.engine) || self.engine.version == 2")
+        .message("updatePolicy Merge needs an engine of version 2, which has check-and-set"),
+    validation = Rule::new("self.updatePolicy != 'IfNotExists' || !has(self.existing)")
+        .message("existing says nothing with updatePolicy IfNotExists, which leaves alone what is there")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct VaultPushSpec {
+    /// Which Secrets of this namespace.
+    pub secrets: SecretsSpec,
+    /// The path in Vault's API, such as secret/data/shop/{secret}. {namespace} and {name} are those of this object, and {secret} gives each
+    /// Secret a path of its own.
+    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^([^{}]|\{(namespace|name|secret)\})+$"))]
+    pub path: String,
+    /// Which keys of the Secrets, and what they are called in Vault. All under their own names if there are neither keys nor templates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 100))]
+    pub keys: Option<Vec<KeySpec>>,
+    /// What stands before each key in Vault, but for those that are named by to or by templates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub key_prefix: Option<String>,
+    /// Keys in Vault that are made of texts: ${key} is the value of a key of the Secret, ${secret/key} of a named one, and $$ is a dollar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::templates")]
+    pub templates: Option<BTreeMap<String, String>>,
+    /// Replace: the path holds this and nothing else. Merge: only keys of ours are written and removed, those of others stay. IfNotExists: it is
+    /// written where nothing is and then left alone, also when the Secret changes.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::update_policy")]
+    pub update_policy: UpdatePolicy,
+    /// What becomes of what is no longer asked for: soft, destroy, metadata or keep. The operator's default if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::deletion_policy")]
+    pub deletion_policy: Option<DeletionPolicy>,
+    /// What becomes of what is there and is nobody's: adopt or refuse. The operator's default if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::existing_policy")]
+    pub existing: Option<ExistingPolicy>,
+    /// How a value that is no text is written: base64 or refuse. The operator's default if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::binary_policy")]
+    pub binary: Option<BinaryPolicy>,
+    /// How often Vault is compared although nothing changed in the cluster, such as 5m; at least 30s, and not at all if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::interval")]
+    pub interval: Option<String>,
+    /// Whether Vault stays as it is for the time being. An object that is deleted is cleared all the same.
+    #[serde(default)]
+    pub suspend: bool,
+    /// The engine that holds the path, if Vault is not to be asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineSpec>,
+}
+
+/// Which Secrets: by name, or by their labels.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[x_kube(validation = Rule::new("has(self.names) != has(self.selector)").message("give either names or a selector"))]
+#[serde(rename_all = "camelCase")]
+pub struct SecretsSpec {
+    /// Their names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::names")]
+    pub names: Option<Vec<String>>,
+    /// What their labels have to be. One that fits later is pushed then, and one that stops to fit is cleared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<SelectorSpec>,
+}
+
+/// A selector of labels.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[x_kube(
+    validation = Rule::new("has(self.matchLabels) || has(self.matchExpressions)")
+        .message("an empty selector would push every Secret of the namespace; give matchLabels or matchExpressions")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct SelectorSpec {
+    /// Labels with their values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 32))]
+    pub match_labels: Option<BTreeMap<String, String>>,
+    /// Conditions on labels; all have to hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub match_expressions: Option<Vec<RequirementSpec>>,
+}
+
+/// A condition on a label.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[x_kube(
+    validation = Rule::new("self.operator in ['In', 'NotIn'] ? has(self.values) : !has(self.values)")
+        .message("In and NotIn need values, Exists and DoesNotExist have none")
+)]
+pub struct RequirementSpec {
+    /// The label.
+    #[schemars(length(min = 1, max = 317))]
+    pub key: String,
+    /// In, NotIn, Exists or DoesNotExist.
+    #[schemars(extend("enum" = ["In", "NotIn", "Exists", "DoesNotExist"]))]
+    pub operator: String,
+    /// Values for In and NotIn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::label_values")]
+    pub values: Option<Vec<String>>,
+}
+
+/// A key that is taken.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct KeySpec {
+    /// Of which Secret; of each if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub secret: Option<String>,
+    /// The key in the Secret.
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
+    pub from: String,
+    /// The key in Vault, if it is to be another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub to: Option<String>,
+}
+
+/// An engine.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct EngineSpec {
+    /// Where it is mounted, without slashes around.
+    #[schemars(length(min = 1, max = 256), regex(pattern = "^[^/].*[^/]$|^[^/]$"))]
+    pub mount: String,
+    /// The version of KV.
+    #[schemars(range(min = 1, max = 2))]
+    pub version: u8,
+}

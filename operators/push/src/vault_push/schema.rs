@@ -1,0 +1,78 @@
+//! What the API server checks before it takes a `VaultPush`, where a type does not say it.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use super::VaultPush;
+
+/// The definition that a cluster needs.
+pub fn definition() -> CustomResourceDefinition {
+    VaultPush::crd()
+}
+
+/// Names of Secrets. How long they are bounds what the rules cost that look at them.
+pub(super) fn names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 100,
+        "x-kubernetes-list-type": "set",
+        "items": {
+            "type": "string",
+            "maxLength": 253,
+            "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+        }
+    })
+}
+
+pub(super) fn label_values(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 100,
+        "items": { "type": "string", "maxLength": 63 }
+    })
+}
+
+/// The syntax of [`Template`](crate::template::Template).
+pub(super) fn templates(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 64,
+        "additionalProperties": {
+            "type": "string",
+            "maxLength": 16384,
+            "pattern": "^([^$]|\\$\\$|\\$\\{([-._a-zA-Z0-9]+/)?[-._a-zA-Z0-9]+\\})*$"
+        }
+    })
+}
+
+/// A span as Go writes it, long enough not to be a load.
+pub(super) fn interval(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "maxLength": 32,
+        "pattern": "^([0-9]+(\\.[0-9]+)?(s|m|h))+$",
+        "x-kubernetes-validations": [
+            { "rule": "duration(self) >= duration('30s')", "message": "the shortest interval is 30s" }
+        ]
+    })
+}
+
+/// The words of a policy, beside what its type says of it to readers of code.
+macro_rules! words {
+    ($($name:ident $(= $default:literal)?: $($word:literal),+;)*) => {$(
+        pub(super) fn $name(_: &mut SchemaGenerator) -> Schema {
+            json_schema!({ "type": "string", "enum": [$($word),+] $(, "default": $default)? })
+        }
+    )*};
+}
+
+words! {
+    update_policy = "Replace": "Replace", "Merge", "IfNotExists";
+    deletion_policy: "soft", "destroy", "metadata", "keep";
+    existing_policy: "adopt", "refuse";
+    binary_policy: "base64", "refuse";
+}

@@ -1,0 +1,154 @@
+//! What a `VaultPush` asks for, in the words that annotations are understood in, too.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use konverge_runtime::watch::Guarded;
+use konverge_vault::{KvVersion, Mount, SecretPath};
+use kube::{
+    Resource,
+    core::{Expression, Selector},
+};
+
+use super::{RequirementSpec, SECRET, SecretsSpec, SelectorSpec, VaultPush, VaultPushSpec};
+use crate::{
+    annotations::{FINALIZER, duration},
+    asked::{Asked, Invalid, Selection},
+    bindings::{Asking, Push, Shown},
+    composition::{Composition, KeyChoice, Secrets},
+    desired::Wanted,
+    object::ObjectRef,
+    record::Record,
+    template::Template,
+};
+
+/// What an object is to us.
+pub(crate) fn shown(key: &ObjectRef, object: &Guarded<VaultPush>) -> Option<Shown> {
+    let metadata = object.meta().clone();
+    let uid = metadata.uid?;
+    let status = object.0.as_ref().ok().and_then(|object| object.status.clone());
+    let asking = match &object.0 {
+        Ok(object) => push(key, &object.spec).map_or_else(|invalid| Asking::Invalid(Arc::new(invalid)), Asking::Push),
+        Err(undecodable) => Asking::Invalid(Arc::new(Invalid::Spec { cause: undecodable.error.clone() })),
+    };
+    Some(Shown {
+        key: key.clone(),
+        version: metadata.resource_version.unwrap_or_default(),
+        asking,
+        deleting: metadata.deletion_timestamp.map(|time| time.0),
+        finalizer: metadata.finalizers.iter().flatten().any(|known| known == FINALIZER),
+        generation: metadata.generation,
+        record: status.map(Record::from).filter(|record| record.uid == uid).map(|record| record.text()),
+        uid,
+    })
+}
+
+fn push(key: &ObjectRef, spec: &VaultPushSpec) -> Result<Arc<Push>, Invalid> {
+    let path = spec.path.replace("{namespace}", &key.namespace).replace("{name}", &key.name);
+    let secrets = secrets(&spec.secrets)?;
+    let templates = spec.templates.iter().flatten();
+    let composition = Composition {
+        apart: path.contains(SECRET),
+        keys: spec
+            .keys
+            .iter()
+            .flatten()
+            .map(|key| KeyChoice { secret: key.secret.clone(), from: key.from.clone(), to: key.to.clone() })
+            .collect(),
+        prefix: spec.key_prefix.clone().unwrap_or_default(),
+        templates: templates
+            .map(|(key, text)| {
+                let parsed = text.parse::<Template>().map_err(|error| error.to_string());
+                let fits =
+                    parsed.and_then(|template| named(&template, &secrets, path.contains(SECRET)).map(|()| template));
+                fits.map(|template| (key.clone(), template))
+                    .map_err(|cause| Invalid::Template { key: key.clone(), cause })
+            })
+            .collect::<Result<BTreeMap<_, _>, _>>()?,
+        secrets,
+    };
+    let every = spec.interval.as_deref().map(interval).transpose()?.flatten();
+    let asked = Asked {
+        path,
+        selection: Selection::All,
+        every,
+        always: false,
+        deletion: spec.deletion_policy,
+        existing: spec.existing,
+        binary: spec.binary,
+        update: spec.update_policy,
+        mount: spec.engine.as_ref().map(|engine| mount(&engine.mount, engine.version)).transpose()?,
+        paused: spec.suspend,
+        sync_now: None,
+        image_pull_secrets: false,
+        notes: Vec::new(),
+    };
+    Ok(Arc::new(Push { asked, wanted: Wanted::Composed(composition) }))
+}
+
+fn wrong(cause: impl Into<String>) -> Invalid {
+    Invalid::Spec { cause: cause.into() }
+}
+
+fn secrets(spec: &SecretsSpec) -> Result<Secrets, Invalid> {
+    match (&spec.names, &spec.selector) {
+        (Some(names), None) => Ok(Secrets::Named(names.iter().cloned().collect())),
+        (None, Some(spec)) => {
+            let selector = selector(spec)?;
+            // What fits everything is more often a slip than meant.
+            if selector.selects_all() { Err(wrong("the selector is empty")) } else { Ok(Secrets::Selected(selector)) }
+        }
+        _ => Err(wrong("there must be either names or a selector")),
+    }
+}
+
+fn selector(spec: &SelectorSpec) -> Result<Selector, Invalid> {
+    let equal = spec.match_labels.iter().flatten();
+    let mut selector: Selector = equal.map(|(key, value)| (key.clone(), value.clone())).collect();
+    for RequirementSpec { key, operator, values } in spec.match_expressions.iter().flatten() {
+        let values = values.iter().flatten().cloned().collect();
+        let key = key.clone();
+        selector.extend(match operator.as_str() {
+            "In" => Expression::In(key, values),
+            "NotIn" => Expression::NotIn(key, values),
+            "Exists" => Expression::Exists(key),
+            "DoesNotExist" => Expression::DoesNotExist(key),
+            other => return Err(wrong(format!("{other:?} is no operator of a selector"))),
+        });
+    }
+    Ok(selector)
+}
+
+/// Each placeholder has to lead to one value: to a Secret that is named, or to the only one of its path.
+fn named(template: &Template, secrets: &Secrets, apart: bool) -> Result<(), String> {
+    for placeholder in template.placeholders() {
+        match (&placeholder.secret, secrets) {
+            (Some(secret), Secrets::Named(names)) if names.contains(secret) => {}
+            (Some(secret), _) => return Err(format!("{secret} is not one of secrets.names")),
+            (None, Secrets::Named(names)) if !apart && names.len() > 1 => {
+                let key = &placeholder.key;
+                return Err(format!(
+                    "several Secrets share the path; write ${{secret/{key}}} to say whose {key} it is"
+                ));
+            }
+            (None, _) => {}
+        }
+    }
+    Ok(())
+}
+
+fn interval(text: &str) -> Result<Option<std::time::Duration>, Invalid> {
+    let span = duration::parse(text).map_err(|error| wrong(format!("interval: {error}")))?;
+    let shortest = crate::annotations::SHORTEST_INTERVAL;
+    span.duration()
+        .filter(|span| *span >= shortest)
+        .map(Some)
+        .ok_or_else(|| wrong(format!("interval is below {} s", shortest.as_secs())))
+}
+
+fn mount(path: &str, version: u8) -> Result<Mount, Invalid> {
+    SecretPath::parse(&format!("{path}/x")).map_err(|error| wrong(format!("engine.mount: {error}")))?;
+    Ok(Mount::new(path, if version == 1 { KvVersion::One } else { KvVersion::Two }))
+}
+
+#[cfg(test)]
+mod tests;

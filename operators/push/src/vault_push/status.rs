@@ -1,0 +1,196 @@
+//! The status of a `VaultPush`, which is where its record stands: what annotations keep in `vault-sync.io/status`, in the form that tools
+//! for custom resources read.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use konverge_apply::conditions::{Conditions, Moment, READY, Reason};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    asked::DeletionPolicy,
+    reasons,
+    record::{PENDING, Record, SYNCED, Written},
+};
+
+/// How a `VaultPush` stands. Written by the operator alone.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VaultPushStatus {
+    /// The generation of the object that this is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The object's own uid. A status that came along with a copy names another's, and counts for nothing.
+    pub uid: String,
+    /// How the paths are cleared when they are not wanted any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::schema::deletion_policy")]
+    pub deletion_policy: Option<DeletionPolicy>,
+    /// How many of the paths are written, such as 2/3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written: Option<String>,
+    /// Each path that was ever written and is not cleared yet. One is here before it is written for the first time.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["location"]))]
+    pub paths: Vec<PathStatus>,
+    /// Ready, and while it is not: Reconciling or Stalled.
+    pub conditions: Conditions,
+}
+
+/// How a path stands.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PathStatus {
+    /// As it is spelled in Vault's API.
+    pub location: String,
+    /// Where the engine is mounted.
+    pub mount: String,
+    /// The version of the engine.
+    pub kv: u8,
+    /// Whether it was written; before that it is an intention.
+    pub written: bool,
+    /// The version that holds what was wanted last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// Whether it is somebody else's and left alone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub left: bool,
+    /// With updatePolicy Merge, the keys that were written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<BTreeSet<String>>,
+    /// With updatePolicy Merge, the keys that are about to be written.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub pending: BTreeSet<String>,
+}
+
+/// What a condition says that has nothing to say.
+const UNKNOWN: Reason = Reason::new("Unknown");
+
+/// What only a change of the object, of what holds the path, or of a value can end. All else is worked on.
+const STALLED: [&str; 9] = [
+    reasons::INVALID_PATH,
+    reasons::INVALID_SPEC,
+    reasons::INVALID_TEMPLATE,
+    reasons::NOT_ALLOWED,
+    reasons::OWNED_BY_ANOTHER,
+    reasons::EXISTS_ALREADY,
+    reasons::BINARY_VALUE,
+    reasons::NEEDS_VERSION_TWO,
+    reasons::PAUSED,
+];
+
+impl From<VaultPushStatus> for Record {
+    fn from(status: VaultPushStatus) -> Self {
+        let ready = status.conditions.get(READY);
+        let is_ready = ready.is_some_and(|ready| ready.status == "True");
+        let message = ready.map(|ready| ready.message.clone());
+        Self {
+            uid: status.uid,
+            state: ready.map_or_else(|| PENDING.to_owned(), |ready| ready.reason.clone()),
+            since: ready.map_or(Timestamp::UNIX_EPOCH, |ready| ready.last_transition_time.0),
+            message: message.filter(|message| !is_ready && !message.is_empty()),
+            deletion: status.deletion_policy.unwrap_or(DeletionPolicy::Soft),
+            generation: Some(status.observed_generation.unwrap_or_default()),
+            paths: status.paths.into_iter().map(|path| (path.location.clone(), path.into())).collect(),
+        }
+    }
+}
+
+impl From<&Record> for VaultPushStatus {
+    fn from(record: &Record) -> Self {
+        let written = record.paths.values().filter(|path| path.written).count();
+        let mut conditions = Conditions::default();
+        let moment = Moment { generation: record.generation, now: record.since };
+        let reason = Reason::parse(&record.state).unwrap_or(UNKNOWN);
+        let message = record.message.as_deref().unwrap_or_default();
+        match &*record.state {
+            SYNCED => conditions.ready(
+                &reason,
+                &format!("{written} of {} paths are as they should be", record.paths.len()),
+                moment,
+            ),
+            state if STALLED.contains(&state) => conditions.stalled(&reason, message, moment),
+            _ => conditions.reconciling(&reason, message, moment),
+        }
+        Self {
+            observed_generation: record.generation,
+            uid: record.uid.clone(),
+            deletion_policy: Some(record.deletion),
+            written: Some(format!("{written}/{}", record.paths.len())),
+            paths: record.paths.iter().map(|(location, path)| PathStatus::new(location, path)).collect(),
+            conditions,
+        }
+    }
+}
+
+impl PathStatus {
+    fn new(location: &str, path: &Written) -> Self {
+        let Written { mount, kv, written, version, left, keys, pending } = path.clone();
+        Self { location: location.to_owned(), mount, kv, written, version, left, keys, pending }
+    }
+}
+
+impl From<PathStatus> for Written {
+    fn from(path: PathStatus) -> Self {
+        let PathStatus { location: _, mount, kv, written, version, left, keys, pending } = path;
+        Self { mount, kv, written, version, left, keys, pending }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        let mut record = Record::new("1", Timestamp::from_second(5).unwrap());
+        record.generation = Some(3);
+        record.deletion = DeletionPolicy::Keep;
+        let keys = Some(BTreeSet::from(["a".to_owned()]));
+        let path =
+            Written { mount: "secret".to_owned(), kv: 2, written: true, version: Some(7), keys, ..Written::default() };
+        let pending = BTreeSet::from(["b".to_owned()]);
+        record
+            .paths
+            .insert("secret/data/x".to_owned(), Written { written: false, left: true, pending, ..path.clone() });
+        record.paths.insert("secret/data/y".to_owned(), path);
+        record
+    }
+
+    #[test]
+    fn a_record_survives_the_way_through_the_status() {
+        let mut record = record();
+        let there_and_back = |record: &Record| {
+            let json = serde_json::to_string(&VaultPushStatus::from(record)).unwrap();
+            Record::from(serde_json::from_str::<VaultPushStatus>(&json).unwrap())
+        };
+        assert_eq!(there_and_back(&record), record, "before the first word");
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (second, state, message) in
+            [(6, "VaultSealed", Some("why")), (7, SYNCED, None), (8, reasons::NOT_ALLOWED, Some("why"))]
+        {
+            record.say(state, message.map(str::to_owned), at(second));
+            let read = there_and_back(&record);
+            assert_eq!((&read, read.text()), (&record, record.text()), "{state}");
+        }
+    }
+
+    #[test]
+    fn conditions_tell_who_has_to_do_something() {
+        for (state, expected) in [
+            (SYNCED, [Some("True"), None, None]),
+            ("Pending", [Some("False"), Some("True"), None]),
+            ("VaultSealed", [Some("False"), Some("True"), None]),
+            (reasons::SECRET_NOT_FOUND, [Some("False"), Some("True"), None]),
+            (reasons::NOT_ALLOWED, [Some("False"), None, Some("True")]),
+            ("no word", [Some("False"), Some("True"), None]),
+        ] {
+            let mut record = record();
+            record.say(state, None, Timestamp::UNIX_EPOCH);
+            let status = VaultPushStatus::from(&record);
+            let said = ["Ready", "Reconciling", "Stalled"]
+                .map(|kind| status.conditions.get(kind).map(|condition| condition.status.as_str()));
+            assert_eq!(said, expected, "{state}");
+            assert_eq!(status.written.as_deref(), Some("1/2"));
+        }
+    }
+}
