@@ -13,18 +13,22 @@ mod vault;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Secret;
 use konverge_kubectl::{Cluster, Difference, Fact, Failure, Finding, Job, Shown, Standing, Wish};
 use kube::{
-    Resource,
-    api::GetParams,
+    Api, Resource, ResourceExt,
+    api::{GetParams, ListParams},
     core::{DynamicObject, ObjectMeta, Request},
 };
 use serde_json::Value;
 
 use crate::{
-    annotations::{Asked, PATH, PAUSE, SYNC_NOW, asked},
+    annotations::{PATH, PAUSE, SYNC_NOW, asked},
+    asked::{Asked, Invalid},
     desired::Wanted,
     object::{Kind, ObjectRef},
+    record::Record,
+    vault_push,
     workload::Workload,
 };
 
@@ -45,11 +49,14 @@ impl Job for Push {
         Kind::ALL.into_iter().map(shown_kind).collect()
     }
 
-    fn standing(&self, _: &konverge_kubectl::Kind, object: &DynamicObject) -> Option<Standing> {
-        standing::standing(&object.metadata)
+    fn standing(&self, kind: &konverge_kubectl::Kind, object: &DynamicObject) -> Option<Standing> {
+        standing::standing(&key(kind, &object.metadata)?, object)
     }
 
     fn how_to_ask(&self, kind: &konverge_kubectl::Kind, name: &str) -> String {
+        if kind.resource.kind == Kind::VaultPush.name() {
+            return "Every VaultPush asks.".to_owned();
+        }
         let what =
             if kind.resource.kind == Kind::Secret.name() { "all its keys" } else { "each Secret that its pods use" };
         let kind = kind.singular();
@@ -58,7 +65,7 @@ impl Job for Push {
 
     async fn explain(&self, cluster: &Cluster, kind: &konverge_kubectl::Kind, object: &DynamicObject) -> Vec<Fact> {
         match key(kind, &object.metadata) {
-            Some(key) => explain::facts(cluster, &key, &object.metadata).await,
+            Some(key) => explain::facts(cluster, &key, object).await,
             None => Vec::new(),
         }
     }
@@ -70,13 +77,14 @@ impl Job for Push {
         object: &DynamicObject,
     ) -> Result<Vec<Difference>, Failure> {
         match key(kind, &object.metadata) {
-            Some(key) => difference::differences(cluster, &key, &object.metadata).await,
+            Some(key) => difference::differences(cluster, &key, object).await,
             None => Ok(Vec::new()),
         }
     }
 
     fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
-        if !standing::asks(&object.metadata) {
+        let is_vault_push = object.types.as_ref().is_some_and(|types| types.kind == Kind::VaultPush.name());
+        if !is_vault_push && asked(object.annotations()).is_none() {
             return Err(Failure::Failed(format!("it does not ask for a push any more; set {PATH} first")));
         }
         let (annotation, value) = match wish {
@@ -88,7 +96,7 @@ impl Job for Push {
     }
 
     fn is_answered(&self, object: &DynamicObject, token: &str) -> bool {
-        standing::record(&object.metadata).is_some_and(|record| record.answered.as_deref() == Some(token))
+        Record::of(object).is_some_and(|record| record.answered.as_deref() == Some(token))
     }
 
     async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
@@ -102,9 +110,11 @@ fn shown_kind(kind: Kind) -> konverge_kubectl::Kind {
         Kind::StatefulSet => &["sts"],
         Kind::DaemonSet => &["ds"],
         Kind::CronJob => &["cj"],
+        Kind::VaultPush => &["vpush"],
         Kind::Job | Kind::Secret => &[],
     };
-    konverge_kubectl::Kind { resource: kind.resource(), short, shown: Shown::Metadata }
+    let shown = if kind == Kind::VaultPush { Shown::Whole } else { Shown::Metadata };
+    konverge_kubectl::Kind { resource: kind.resource(), short, shown }
 }
 
 fn key(kind: &konverge_kubectl::Kind, metadata: &ObjectMeta) -> Option<ObjectRef> {
@@ -112,20 +122,38 @@ fn key(kind: &konverge_kubectl::Kind, metadata: &ObjectMeta) -> Option<ObjectRef
     Some(ObjectRef { kind, namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
 }
 
-/// What the annotations ask for; nothing if they do not, or cannot be followed.
-fn followable(metadata: &ObjectMeta) -> Option<Asked> {
-    asked(metadata.annotations.as_ref()?)?.ok()
+/// What it asks for, if it does, be it in words that cannot be followed.
+fn asking(key: &ObjectRef, object: &DynamicObject) -> Option<Result<Asked, Invalid>> {
+    match key.kind {
+        Kind::VaultPush => Some(vault_push::understood(key, object).map(|push| push.asked.clone())),
+        _ => asked(object.annotations()),
+    }
 }
 
 /// Which Secrets it is made of. Of a workload the names are read that its pods use, and nothing else of it is decoded.
-async fn wanted(cluster: &Cluster, key: &ObjectRef, asked: &Asked) -> Result<Wanted, Failure> {
-    if key.kind == Kind::Secret {
-        return Ok(Wanted::of_secret(&asked.selection, &key.name));
+async fn wanted(cluster: &Cluster, key: &ObjectRef, object: &DynamicObject, asked: &Asked) -> Result<Wanted, Failure> {
+    match key.kind {
+        Kind::Secret => Ok(Wanted::of_secret(&asked.selection, &key.name)),
+        Kind::VaultPush => composed(cluster, key, object).await,
+        _ => {
+            let failed = |error| Failure::of(&format!("get {key}"), &error);
+            let request = Request::new(Workload::url_path(&key.kind, Some(&key.namespace)));
+            let request = request
+                .get(&key.name, &GetParams::default())
+                .map_err(|error| failed(kube::Error::BuildRequest(error)))?;
+            let workload: Workload = cluster.client.request(request).await.map_err(failed)?;
+            Ok(Wanted::of_workload(&asked.selection, &workload.references, asked.image_pull_secrets))
+        }
     }
-    let failed = |error| Failure::of(&format!("get {key}"), &error);
-    let request = Request::new(Workload::url_path(&key.kind, Some(&key.namespace)));
-    let request =
-        request.get(&key.name, &GetParams::default()).map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-    let workload: Workload = cluster.client.request(request).await.map_err(failed)?;
-    Ok(Wanted::of_workload(&asked.selection, &workload.references, asked.image_pull_secrets))
+}
+
+/// The same for a `VaultPush`; those that fit its selector are looked for.
+async fn composed(cluster: &Cluster, key: &ObjectRef, object: &DynamicObject) -> Result<Wanted, Failure> {
+    let push = vault_push::understood(key, object).map_err(|invalid| Failure::Failed(invalid.to_string()))?;
+    let Wanted::Composed(composition) = &push.wanted else { return Ok(push.wanted.clone()) };
+    let Some(selector) = composition.selector() else { return Ok(push.wanted.clone()) };
+    let api = Api::<Secret>::namespaced(cluster.client.clone(), &key.namespace);
+    let fitting = api.list_metadata(&ListParams::default().labels_from(selector)).await;
+    let fitting = fitting.map_err(|error| Failure::of(&format!("list the secrets of {}", key.namespace), &error))?;
+    Ok(Wanted::Composed(composition.of(fitting.items.into_iter().filter_map(|secret| secret.metadata.name).collect())))
 }

@@ -33,8 +33,8 @@ use crate::{
     store::Store,
     watch::WAITED,
 };
-pub(crate) use paths::vault_deletion;
 use paths::{Done, Prepared, Run};
+pub(crate) use paths::{cluster_prefix, vault_deletion};
 
 /// After a refusal that nothing here can end, such as a path that belongs to somebody in another cluster.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::spelling::shown;
+pub(crate) use self::spelling::{shown, understood};
 pub use self::{
     schema::definition,
     status::{PathStatus, VaultPushStatus},

@@ -31,7 +31,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::annotations::BinaryPolicy;
+    use crate::asked::BinaryPolicy;
 
     #[test]
     fn flags_count_before_variables() {

@@ -6,18 +6,20 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use konverge_core::{SecretValue, error::in_one_line};
 use konverge_kubectl::{Change, Cluster, Difference, Failure, Fate};
 use konverge_vault::{Content, Deletion, Found, Location, Owner, Vault, VaultError};
-use kube::{Api, core::ObjectMeta};
+use kube::{Api, core::DynamicObject};
 
-use super::{explain::path, followable, operator, standing, vault, wanted};
+use super::{asking, operator, vault, wanted};
 use crate::{
-    annotations::{Asked, BinaryPolicy, ExistingPolicy, asked},
+    asked::{Asked, BinaryPolicy, ExistingPolicy, UpdatePolicy},
+    bindings::Push,
     config::Config,
-    desired::{Lack, Sources, Target, desired},
+    desired::{Lack, Made, Sources, Target, desired},
+    merge::{merge, part},
     messages::Message,
-    object::ObjectRef,
-    plan::{Claim, Farewell, Known, Refusal, Step, farewell, plan},
-    reconcile::vault_deletion,
-    record::Record,
+    object::{Kind, ObjectRef},
+    plan::{Claim, Farewell, Known, Step, farewell, plan, plan_once},
+    reconcile::{cluster_prefix, vault_deletion},
+    record::{Record, Written},
     run::CLUSTER_IDENTITY,
     store::owner,
 };
@@ -26,12 +28,14 @@ use crate::{
 pub(super) async fn differences(
     cluster: &Cluster,
     key: &ObjectRef,
-    metadata: &ObjectMeta,
+    object: &DynamicObject,
 ) -> Result<Vec<Difference>, Failure> {
-    if let Some(Err(invalid)) = metadata.annotations.as_ref().and_then(asked) {
-        return Err(Failure::Failed(Message::invalid(&invalid).text));
-    }
-    let record = standing::record(metadata);
+    let asked = match asking(key, object) {
+        Some(Err(invalid)) => return Err(Failure::Failed(Message::invalid(&invalid).text)),
+        Some(Ok(asked)) => Some(asked),
+        None => None,
+    };
+    let record = Record::of(object);
     let vault = vault::own()?;
     let operator = operator::of_namespace(cluster, &key.namespace).await.unwrap_or_else(|failure| {
         eprintln!("warning: the operator's settings count as the defaults: {failure}");
@@ -42,16 +46,16 @@ pub(super) async fn differences(
         Some(instance) => instance,
         None => identity(cluster).await,
     };
-    let owner = owner(key, metadata.uid.as_deref().unwrap_or_default(), &instance);
-    let mut found = match followable(metadata) {
-        Some(asked) => asked_for(cluster, key, &asked, config, &vault, &owner, record.as_ref()).await?,
+    let owner = owner(key, object.metadata.uid.as_deref().unwrap_or_default(), &instance);
+    let side = Side { kind: key.kind, vault: &vault, owner };
+    let mut found = match asked {
+        Some(asked) => asked_for(cluster, key, object, asked, config, &side, record.as_ref()).await?,
         None => Vec::new(),
     };
     for (location, written) in record.iter().flat_map(Record::locations) {
         if !found.iter().any(|known| known.path == location.to_string()) {
             let deletion = record.as_ref().and_then(|record| vault_deletion(record.deletion));
-            let claim = if written.written { Claim::Written } else { Claim::Intended };
-            found.push(dropped(&vault, &location, &owner, claim, deletion).await?);
+            found.push(side.dropped(&location, written, deletion).await?);
         }
     }
     Ok(found)
@@ -60,82 +64,131 @@ pub(super) async fn differences(
 async fn asked_for(
     cluster: &Cluster,
     key: &ObjectRef,
-    asked: &Asked,
+    object: &DynamicObject,
+    asked: Asked,
     config: Option<&Config>,
-    vault: &Vault,
-    owner: &Owner,
+    side: &Side<'_>,
     record: Option<&Record>,
 ) -> Result<Vec<Difference>, Failure> {
-    let wanted = wanted(cluster, key, asked).await?;
-    let sources = sources(cluster, &key.namespace, &wanted.names()).await?;
-    let binary = asked.binary.or(config.map(|config| config.binary)).unwrap_or(BinaryPolicy::Base64);
-    let existing = asked.existing.or(config.map(|config| config.existing)).unwrap_or(ExistingPolicy::Adopt);
+    let wanted = wanted(cluster, key, object, &asked).await?;
+    let push = Push { asked, wanted };
+    let sources = sources(cluster, &key.namespace, &push.wanted.names()).await?;
+    let binary = push.asked.binary.or(config.map(|config| config.binary)).unwrap_or(BinaryPolicy::Base64);
+    let existing = push.asked.existing.or(config.map(|config| config.existing)).unwrap_or(ExistingPolicy::Adopt);
+    let prefix = cluster_prefix(config.and_then(Config::cluster));
     let mut found = Vec::new();
-    for (beneath, target) in desired(&wanted, &sources, binary) {
-        let path = path(asked, config.and_then(Config::cluster), &beneath);
-        let Some(path) = path else { return Err(Failure::Failed(format!("{:?} is no path in Vault", asked.path))) };
-        let location = match &asked.mount {
+    for (beneath, target) in desired(&push.wanted, &sources, binary) {
+        let path = push.path(&prefix, &beneath).map_err(|error| refused(&VaultError::Path(error)))?;
+        let location = match &push.asked.mount {
             Some(mount) => mount.location(&path).map_err(|error| refused(&VaultError::Path(error)))?,
-            None => vault.locate(&path).await.map_err(|error| refused(&error))?,
+            None => side.vault.locate(&path).await.map_err(|error| refused(&error))?,
         };
-        found.push(one(vault, &location, target, owner, claim(record, &location), existing).await?);
+        let written = record.and_then(|record| record.paths.get(&location.to_string()));
+        found.push(match target {
+            Target::Content(made) => side.one(&location, &made, push.asked.update, written, existing).await?,
+            Target::Keep(lack) => side.lacking(&location, &lack),
+        });
     }
     Ok(found)
 }
 
-/// What becomes of a path that is not asked for any more.
-async fn dropped(
-    vault: &Vault,
-    location: &Location,
-    owner: &Owner,
-    claim: Claim,
-    deletion: Option<Deletion>,
-) -> Result<Difference, Failure> {
-    let found = vault.read(location).await.map_err(|error| refused(&error))?;
-    let (fate, why) = match deletion.map(|deletion| farewell(&found, owner, claim, None, deletion)) {
-        Some(Farewell::Delete) => (Fate::Cleared, "it is not asked for any more"),
-        Some(Farewell::Forget | Farewell::Unmark) => {
-            (Fate::Same, "it is not asked for any more, and holds nothing of this object")
-        }
-        None => (Fate::Same, "it is not asked for any more, and stays as the policy keep says"),
-    };
-    let held = content(found).filter(|_| fate == Fate::Cleared);
-    let keys = held.iter().flat_map(Content::keys).map(|key| (key.to_owned(), Change::Removed)).collect();
-    Ok(Difference { path: location.to_string(), fate, note: Some(why.to_owned()), keys })
+/// Vault, and as whom the operator would come.
+struct Side<'a> {
+    kind: Kind,
+    vault: &'a Vault,
+    owner: Owner,
 }
 
-async fn one(
-    vault: &Vault,
-    location: &Location,
-    target: Target,
-    owner: &Owner,
-    claim: Claim,
-    existing: ExistingPolicy,
-) -> Result<Difference, Failure> {
-    let path = location.to_string();
-    let made = match target {
-        Target::Content(made) => made,
-        Target::Keep(lack) => {
-            // That a Secret is missing which the pods can do without is as it should be.
-            let fate = if matches!(lack, Lack::Secret { optional: true, .. }) { Fate::Same } else { Fate::Left };
-            let note = Some(Message::lacking(&path, &lack).text);
-            return Ok(Difference { path, fate, note, keys: BTreeMap::new() });
-        }
-    };
-    let found = vault.read(location).await.map_err(|error| refused(&error))?;
-    let step = plan(&made.content, &found, owner, claim, existing, Known::Changed);
-    let is_there = matches!(found, Found::Live(_));
-    let keys = changes(&made.content, content(found).as_ref());
-    let (fate, note) = match step {
-        Err(refusal @ (Refusal::Foreign(_) | Refusal::Existing)) => {
-            (Fate::Left, Some(Message::refused(&path, &refusal).text))
-        }
-        Ok(Step::Nothing) => (Fate::Same, None),
-        Ok(Step::Mark) => (Fate::Same, Some("it would be marked as this object's".to_owned())),
-        Ok(Step::Write { .. }) if !is_there => (Fate::Created, None),
-        Ok(Step::Write { .. }) => (Fate::Changed, None),
-    };
-    Ok(Difference { path, fate, note, keys })
+impl Side<'_> {
+    async fn read(&self, location: &Location) -> Result<Found, Failure> {
+        self.vault.read(location).await.map_err(|error| refused(&error))
+    }
+
+    /// What becomes of a path that is not asked for any more.
+    async fn dropped(
+        &self,
+        location: &Location,
+        written: &Written,
+        deletion: Option<Deletion>,
+    ) -> Result<Difference, Failure> {
+        let found = self.read(location).await?;
+        let held = content(&found);
+        let goes = |key: &str| held.is_some_and(|held| held.get(key).is_some());
+        let (fate, keys, why) = match (deletion, &written.keys) {
+            (None, _) => (Fate::Same, Vec::new(), "it is not asked for any more, and stays as the policy keep says"),
+            (Some(_), Some(keys)) => {
+                let keys: Vec<String> = keys.iter().filter(|key| goes(key)).cloned().collect();
+                let left = part(self.read(location).await?, &self.owner, written, None, false).content;
+                match left {
+                    None => (Fate::Same, Vec::new(), "it is not asked for any more, and holds no key of this object"),
+                    Some(left) if left.is_empty() => (Fate::Cleared, keys, "it is not asked for any more"),
+                    Some(_) => (Fate::Changed, keys, "it is not asked for any more; keys of others stay"),
+                }
+            }
+            (Some(deletion), None) => {
+                let claim = if written.written { Claim::Written } else { Claim::Intended };
+                match farewell(&found, &self.owner, claim, None, deletion) {
+                    Farewell::Delete => {
+                        let keys = held.iter().flat_map(|held| held.keys()).map(str::to_owned).collect();
+                        (Fate::Cleared, keys, "it is not asked for any more")
+                    }
+                    Farewell::Forget | Farewell::Unmark => {
+                        (Fate::Same, Vec::new(), "it is not asked for any more, and holds nothing of this object")
+                    }
+                }
+            }
+        };
+        let keys = keys.into_iter().map(|key| (key, Change::Removed)).collect();
+        Ok(Difference { path: location.to_string(), fate, note: Some(why.to_owned()), keys })
+    }
+
+    fn lacking(&self, location: &Location, lack: &Lack) -> Difference {
+        let path = location.to_string();
+        // That a Secret is missing which the pods can do without is as it should be.
+        let fate = if matches!(lack, Lack::Secret { optional: true, .. }) { Fate::Same } else { Fate::Left };
+        let note = Some(Message::lacking(self.kind, &path, lack).text);
+        Difference { path, fate, note, keys: BTreeMap::new() }
+    }
+
+    async fn one(
+        &self,
+        location: &Location,
+        made: &Made,
+        update: UpdatePolicy,
+        written: Option<&Written>,
+        existing: ExistingPolicy,
+    ) -> Result<Difference, Failure> {
+        let path = location.to_string();
+        let found = self.read(location).await?;
+        let mut keys = changes(&made.content, content(&found));
+        let is_there = matches!(found, Found::Live(_));
+        let claim = claim(update, written);
+        let (own, owner) = (&made.content, &self.owner);
+        let step = match update {
+            UpdatePolicy::Replace => plan(own, &found, owner, claim, existing, Known::Changed),
+            UpdatePolicy::IfNotExists => plan_once(own, &found, owner, claim),
+            UpdatePolicy::Merge => {
+                let recorded = written.cloned().unwrap_or_else(|| Written::intended(location));
+                keys.retain(|key, change| {
+                    *change != Change::Removed || recorded.keys.as_ref().is_some_and(|keys| keys.contains(key))
+                });
+                merge(own, found, owner, &recorded, existing).map(|merge| match merge.content {
+                    None if merge.marks.is_empty() => Step::Nothing,
+                    None => Step::Mark,
+                    Some(_) => Step::Write { expected: merge.expected, mark: false, adopted: false, drifted: false },
+                })
+            }
+        };
+        let (fate, note) = match step {
+            Err(refusal) => (Fate::Left, Some(Message::refused(self.kind, &path, &refusal).text)),
+            Ok(Step::Nothing) => (Fate::Same, None),
+            Ok(Step::Mark) => (Fate::Same, Some("it would be marked as this object's".to_owned())),
+            Ok(Step::Leave { ours, .. }) => (Fate::Same, Some(Message::left_alone(&path, ours).text)),
+            Ok(Step::Write { .. }) if !is_there => (Fate::Created, None),
+            Ok(Step::Write { .. }) => (Fate::Changed, None),
+        };
+        Ok(Difference { path, fate, note, keys })
+    }
 }
 
 /// What becomes of each key. Nothing of a value leaves this.
@@ -158,18 +211,21 @@ fn changes(wanted: &Content, held: Option<&Content>) -> BTreeMap<String, Change>
     changes
 }
 
-fn content(found: Found) -> Option<Content> {
+fn content(found: &Found) -> Option<&Content> {
     match found {
-        Found::Live(secret) => Some(secret.content),
+        Found::Live(secret) => Some(&secret.content),
         Found::Absent | Found::Deleted(_) => None,
     }
 }
 
-fn claim(record: Option<&Record>, location: &Location) -> Claim {
-    match record.and_then(|record| record.paths.get(&location.to_string())) {
-        None => Claim::New,
-        Some(written) if written.written => Claim::Written,
-        Some(_) => Claim::Intended,
+/// What the operator would take a path for.
+fn claim(update: UpdatePolicy, written: Option<&Written>) -> Claim {
+    match written {
+        Some(written) if written.written && written.keys.is_none() => Claim::Written,
+        Some(written) if written.left => Claim::New,
+        // It would have noted the path before it looks.
+        None if update == UpdatePolicy::IfNotExists => Claim::New,
+        _ => Claim::Intended,
     }
 }
 

@@ -7,7 +7,7 @@ use konverge_core::error::in_one_line;
 use konverge_kubectl::{Cluster, Failure, Finding, Grade, Installation, Job};
 use kube::{Api, api::ListParams, core::DynamicObject};
 
-use super::{Push, standing, vault};
+use super::{Push, shown_kind, standing, vault};
 use crate::{config::Config, object::Kind, orphans::CONFIG_MAP, run::LEASE};
 
 /// What an operator may have to do: group, resource and verb.
@@ -52,7 +52,7 @@ async fn objects(push: &Push, cluster: &Cluster, namespace: Option<&str>) -> Obj
         let found = cluster
             .list(&shown, namespace)
             .await
-            .map(|found| found.into_iter().filter(|object| standing::standing(&object.metadata).is_some()).collect());
+            .map(|found| found.into_iter().filter(|object| push.standing(&shown, object).is_some()).collect());
         objects.push((kind, found));
     }
     objects
@@ -132,7 +132,7 @@ fn in_step(objects: &Objects) -> Vec<Finding> {
             }
         };
         for object in found {
-            let Some(standing) = standing::standing(&object.metadata) else { continue };
+            let Some(standing) = Push.standing(&shown_kind(*kind), object) else { continue };
             all += 1;
             if standing.grade == Grade::InStep {
                 good += 1;
@@ -161,7 +161,7 @@ fn deserted(objects: &Objects, installations: Option<&[Installation]>) -> Option
     let held: Vec<String> = objects
         .iter()
         .flat_map(|(kind, found)| found.iter().flatten().map(|object| (*kind, object)))
-        .filter(|(_, object)| standing::has_finalizer(&object.metadata))
+        .filter(|(_, object)| standing::has_finalizer(object))
         .map(|(kind, object)| named(kind, object))
         .collect();
     if !nobody || held.is_empty() {

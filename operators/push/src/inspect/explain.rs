@@ -1,43 +1,52 @@
 //! What an object asks for and whether it may, in words.
 
 use konverge_kubectl::{Cluster, Fact, Failure};
-use konverge_vault::{Location, Mount, SecretPath};
-use kube::core::ObjectMeta;
+use konverge_vault::{Location, Mount};
+use kube::core::DynamicObject;
 
 use super::{
-    followable,
+    asking,
     operator::{self, Operator},
     wanted,
 };
 use crate::{
-    annotations::{Asked, DeletionPolicy, PAUSE, RECONCILE},
+    annotations::RECONCILE,
+    asked::{Asked, DeletionPolicy, UpdatePolicy},
+    bindings::Push,
     boundaries::{Place, Rule, is_allowed},
     desired::Wanted,
-    object::ObjectRef,
+    object::{Kind, ObjectRef},
+    reconcile::cluster_prefix,
     workload::Need,
 };
 
 /// Facts about an object.
-pub(super) async fn facts(cluster: &Cluster, key: &ObjectRef, metadata: &ObjectMeta) -> Vec<Fact> {
-    let Some(asked) = followable(metadata) else { return Vec::new() };
-    let wanted = wanted(cluster, key, &asked).await;
+pub(super) async fn facts(cluster: &Cluster, key: &ObjectRef, object: &DynamicObject) -> Vec<Fact> {
+    let Some(Ok(asked)) = asking(key, object) else { return Vec::new() };
+    let wanted = wanted(cluster, key, object, &asked).await;
     let operator = operator::of_namespace(cluster, &key.namespace).await;
     let mut facts = Vec::new();
-    match &wanted {
-        Ok(wanted) => facts.push(Fact::new("asks for", wish(&asked, wanted))),
+    let push = wanted.map(|wanted| Push { asked: asked.clone(), wanted });
+    match &push {
+        Ok(push) => facts.push(Fact::new("asks for", wish(push))),
         Err(failure) => facts.push(Fact::new("asks for", format!("{}; {failure}", asked.path))),
     }
     facts.extend(asked.notes.iter().map(|note| Fact::new("note", note.clone())));
-    facts.push(Fact::new("may", may(key, &asked, wanted.as_ref().ok(), operator.as_ref())));
-    facts.push(Fact::new("compared", compared(&asked)));
+    facts.push(Fact::new("may", may(key, push.as_ref().ok(), operator.as_ref())));
+    match asked.update {
+        UpdatePolicy::Replace => {}
+        UpdatePolicy::Merge => facts.push(Fact::new("written", "its own keys; those of others stay".to_owned())),
+        UpdatePolicy::IfNotExists => facts.push(Fact::new("written", "where nothing is, and then no more".to_owned())),
+    }
+    facts.push(Fact::new("compared", compared(key.kind, &asked)));
     facts.push(Fact::new("in the end", farewell(&asked, operator.as_ref().ok().and_then(Option::as_ref))));
-    facts.push(Fact::new("paused", if asked.paused { format!("yes, by {PAUSE}") } else { "no".to_owned() }));
+    facts.push(Fact::new("paused", if asked.paused { "yes" } else { "no" }.to_owned()));
     facts
 }
 
-fn wish(asked: &Asked, wanted: &Wanted) -> String {
-    let path = &asked.path;
-    match wanted {
+fn wish(push: &Push) -> String {
+    let path = &push.asked.path;
+    match &push.wanted {
         Wanted::Whole(_) => format!("all its keys, at {path}"),
         Wanted::Each(names) if names.is_empty() => "nothing: its pods use no Secret".to_owned(),
         Wanted::Each(names) => {
@@ -57,16 +66,17 @@ fn wish(asked: &Asked, wanted: &Wanted) -> String {
             };
             format!("{}; together at {path}", choices.iter().map(choice).collect::<Vec<_>>().join("; "))
         }
+        Wanted::Composed(composition) => {
+            let names: Vec<_> = composition.names().into_iter().map(str::to_owned).collect();
+            let names =
+                if names.is_empty() { "no Secret that fits".to_owned() } else { crate::messages::names(&names) };
+            format!("{names}; at {path}")
+        }
     }
 }
 
 /// Whether the rules of the operator allow it, as far as they can be read.
-fn may(
-    key: &ObjectRef,
-    asked: &Asked,
-    wanted: Option<&Wanted>,
-    operator: Result<&Option<Operator>, &Failure>,
-) -> String {
+fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Operator>, &Failure>) -> String {
     let operator = match operator {
         Ok(Some(operator)) => operator,
         Ok(None) => {
@@ -79,11 +89,11 @@ fn may(
     if rules.is_empty() {
         return format!("yes; {whose} has no --allow-path and so allows all");
     }
-    let Some(wanted) = wanted else { return "not known".to_owned() };
+    let Some(push) = push else { return "not known".to_owned() };
     let place = Place { namespace: &key.namespace, name: &key.name, cluster: operator.config.cluster() };
     let mut allowing: Vec<String> = Vec::new();
-    for target in wanted.targets() {
-        let Some(location) = location(asked, operator.config.cluster(), target) else {
+    for target in push.wanted.targets() {
+        let Some(location) = location(push, operator.config.cluster(), target) else {
             return "no: that is no path".to_owned();
         };
         let rule: Option<&Rule> = rules.iter().find(|rule| is_allowed(std::slice::from_ref(*rule), &place, &location));
@@ -100,30 +110,21 @@ fn may(
 }
 
 /// Where a path leads, as far as that can be told without Vault: an engine `secret` or one with `data/` in the path is of version 2.
-fn location(asked: &Asked, cluster: Option<&str>, target: &str) -> Option<Location> {
-    let path = path(asked, cluster, target)?;
-    let mount = asked.mount.clone().unwrap_or_else(|| Mount::guess(&path));
+fn location(push: &Push, cluster: Option<&str>, target: &str) -> Option<Location> {
+    let path = push.path(&cluster_prefix(cluster), target).ok()?;
+    let mount = push.asked.mount.clone().unwrap_or_else(|| Mount::guess(&path));
     mount.location(&path).ok()
 }
 
-/// The path of one of the targets of an object, as it is asked of Vault.
-pub(super) fn path(asked: &Asked, cluster: Option<&str>, target: &str) -> Option<SecretPath> {
-    let base = match cluster {
-        Some(cluster) => format!("clusters/{cluster}/{}", asked.path),
-        None => asked.path.clone(),
-    };
-    let base = SecretPath::parse(&base).ok()?;
-    if target.is_empty() { Some(base) } else { base.join(target).ok() }
-}
-
-fn compared(asked: &Asked) -> String {
+fn compared(kind: Kind, asked: &Asked) -> String {
     match (asked.always, asked.every) {
         (true, _) => "with Vault at each look".to_owned(),
         (false, Some(every)) => {
             format!("with Vault every {} seconds, besides each change in the cluster", every.as_secs())
         }
         (false, None) => {
-            format!("when something changes in the cluster; {RECONCILE} would have it compared from time to time")
+            let setting = kind.setting(RECONCILE);
+            format!("when something changes in the cluster; {setting} would have it compared from time to time")
         }
     }
 }

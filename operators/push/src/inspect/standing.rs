@@ -1,38 +1,28 @@
-//! How an object stands, by its metadata. Pure.
+//! How an object stands, by what is on it. Pure.
 
 use konverge_kubectl::{Grade, Place, Standing};
-use kube::core::ObjectMeta;
+use kube::{ResourceExt, core::DynamicObject};
 
+use super::asking;
 use crate::{
-    annotations::{FINALIZER, PATH, PAUSE, STATUS, SYNC_NOW, asked},
+    annotations::{FINALIZER, PATH, SYNC_NOW},
     messages::Message,
+    object::ObjectRef,
     reasons,
-    record::{Record, SYNCED, Written},
+    record::{PENDING, Record, SYNCED, Written},
 };
 
-/// The state of what the operator has not said anything about yet.
-const PENDING: &str = "Pending";
-
-/// What is recorded on the object; that of another object is none.
-pub(super) fn record(metadata: &ObjectMeta) -> Option<Record> {
-    Record::read(metadata.annotations.as_ref()?.get(STATUS)?, metadata.uid.as_deref()?)
-}
-
-/// Whether it asks for a push, be it in words that cannot be followed.
-pub(super) fn asks(metadata: &ObjectMeta) -> bool {
-    metadata.annotations.as_ref().is_some_and(|annotations| asked(annotations).is_some())
-}
-
 /// Whether it would stay until its paths are cleared.
-pub(super) fn has_finalizer(metadata: &ObjectMeta) -> bool {
-    metadata.finalizers.iter().flatten().any(|known| known == FINALIZER)
+pub(super) fn has_finalizer(object: &DynamicObject) -> bool {
+    object.finalizers().iter().any(|known| known == FINALIZER)
 }
 
 /// How it stands; nothing if it does not ask and nothing is left to be cleared.
-pub(super) fn standing(metadata: &ObjectMeta) -> Option<Standing> {
-    let record = record(metadata);
-    let asked = metadata.annotations.as_ref().and_then(asked);
-    if asked.is_none() && record.is_none() && !has_finalizer(metadata) {
+pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standing> {
+    let metadata = &object.metadata;
+    let record = Record::of(object);
+    let asked = asking(key, object);
+    if asked.is_none() && record.is_none() && !has_finalizer(object) {
         return None;
     }
     let paths = record.iter().flat_map(|record| &record.paths).map(|(path, written)| place(path, written)).collect();
@@ -58,17 +48,20 @@ pub(super) fn standing(metadata: &ObjectMeta) -> Option<Standing> {
         (Some(Ok(_)), None) => {
             standing(PENDING, Grade::Waiting, says("the operator has not taken note of it yet".to_owned()))
         }
+        (Some(Ok(_)), Some(record)) if record.generation.is_some() && record.generation != metadata.generation => {
+            standing(PENDING, Grade::Waiting, says("it was changed, and the operator has not answered yet".to_owned()))
+        }
         (Some(Ok(asked)), Some(record)) => match (&*record.state, asked.paused) {
             (reasons::PAUSED, true) => standing(reasons::PAUSED, Grade::Paused, message),
             (reasons::PAUSED, false) => standing(
                 PENDING,
                 Grade::Waiting,
-                says(format!("{PAUSE} has gone, and the operator has not answered yet")),
+                says("it is not to pause any more, and the operator has not answered yet".to_owned()),
             ),
             (_, true) => standing(
                 PENDING,
                 Grade::Waiting,
-                says(format!("{PAUSE} is set, and the operator has not answered yet")),
+                says("it is to pause, and the operator has not answered yet".to_owned()),
             ),
             (SYNCED, false) if record.answered != asked.sync_now && asked.sync_now.is_some() => standing(
                 PENDING,
@@ -83,8 +76,13 @@ pub(super) fn standing(metadata: &ObjectMeta) -> Option<Standing> {
 }
 
 fn place(path: &str, written: &Written) -> Place {
-    let note =
-        if written.written { format!("KV {}", written.kv) } else { format!("KV {}, not written yet", written.kv) };
+    let kv = written.kv;
+    let note = match &written.keys {
+        _ if written.left => format!("KV {kv}, left alone"),
+        _ if !written.written => format!("KV {kv}, not written yet"),
+        Some(keys) => format!("KV {kv}, of which {} keys", keys.len()),
+        None => format!("KV {kv}"),
+    };
     Place { path: path.to_owned(), version: written.version, note: Some(note) }
 }
 
@@ -92,23 +90,41 @@ fn place(path: &str, written: &Written) -> Place {
 mod tests {
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use serde_json::json;
 
     use super::*;
+    use crate::{
+        annotations::{PAUSE, STATUS},
+        object::Kind,
+        vault_push::VaultPushStatus,
+    };
 
-    fn object(annotations: &[(&str, &str)]) -> ObjectMeta {
+    fn object(annotations: &[(&str, &str)]) -> DynamicObject {
+        let mut object = DynamicObject::new("a", &Kind::Deployment.resource());
         let annotations = annotations.iter().map(|&(key, value)| (key.to_owned(), value.to_owned()));
-        ObjectMeta { uid: Some("1".to_owned()), annotations: Some(annotations.collect()), ..ObjectMeta::default() }
+        object.metadata.annotations = Some(annotations.collect());
+        object.metadata.uid = Some("1".to_owned());
+        object
+    }
+
+    fn standing(object: &DynamicObject) -> Option<Standing> {
+        let kind = object.types.as_ref().and_then(|types| Kind::ALL.into_iter().find(|kind| kind.name() == types.kind));
+        super::standing(&ObjectRef { kind: kind?, namespace: "shop".to_owned(), name: "a".to_owned() }, object)
     }
 
     fn recorded(state: &str, uid: &str, answered: Option<&str>) -> String {
+        of(state, uid, answered).text()
+    }
+
+    fn of(state: &str, uid: &str, answered: Option<&str>) -> Record {
         let mut record = Record::new(uid, Timestamp::UNIX_EPOCH);
         record.say(state, (state != SYNCED).then(|| "why".to_owned()), Timestamp::UNIX_EPOCH);
         record.answered = answered.map(str::to_owned);
         record.paths.insert(
             "secret/data/a".to_owned(),
-            Written { mount: "secret".to_owned(), kv: 2, written: true, version: Some(3) },
+            Written { mount: "secret".to_owned(), kv: 2, written: true, version: Some(3), ..Written::default() },
         );
-        record.text()
+        record
     }
 
     #[test]
@@ -156,10 +172,39 @@ mod tests {
     #[test]
     fn what_is_going_waits_for_vault() {
         let mut object = object(&[]);
-        object.finalizers = Some(vec![FINALIZER.to_owned()]);
+        object.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
         assert_eq!(standing(&object).map(|standing| standing.state), Some("Clearing".to_owned()));
-        object.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        object.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
         let standing = standing(&object).unwrap();
         assert_eq!((&*standing.state, standing.since), ("Deleting", Some(Timestamp::UNIX_EPOCH)));
+    }
+
+    #[test]
+    fn a_vault_push_says_it_in_its_status() {
+        let mut record = of(SYNCED, "1", Some("x"));
+        record.generation = Some(2);
+        let mut object = DynamicObject::new("a", &Kind::VaultPush.resource());
+        object.metadata.uid = Some("1".to_owned());
+        object.data = json!({
+            "spec": { "secrets": { "names": ["db"] }, "path": "secret/data/a" },
+            "status": VaultPushStatus::from(&record),
+        });
+        for (generation, annotations, expected) in [
+            (2, &[][..], (SYNCED, Grade::InStep)),
+            (3, &[], ("Pending", Grade::Waiting)),
+            (2, &[(SYNC_NOW, "x")], (SYNCED, Grade::InStep)),
+            (2, &[(SYNC_NOW, "y")], ("Pending", Grade::Waiting)),
+            (2, &[(PAUSE, "true")], ("Pending", Grade::Waiting)),
+        ] {
+            object.metadata.generation = Some(generation);
+            let annotations = annotations.iter().map(|&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned()));
+            object.metadata.annotations = Some(annotations.collect());
+            let found = standing(&object).unwrap();
+            assert_eq!((&*found.state, found.grade), expected, "{generation} {:?}", object.metadata.annotations);
+        }
+        object.metadata.generation = Some(2);
+        object.data["spec"] = json!({});
+        let invalid = standing(&object).unwrap();
+        assert_eq!((&*invalid.state, invalid.grade), (reasons::INVALID_SPEC, Grade::Wrong));
     }
 }

@@ -62,7 +62,7 @@ impl Pusher {
         push: &Push,
         messages: &mut Vec<Message>,
     ) -> Result<Option<Prepared>, PushError> {
-        let prefix = self.policy.cluster.as_ref().map(|cluster| format!("clusters/{cluster}/")).unwrap_or_default();
+        let prefix = cluster_prefix(self.policy.cluster.as_deref());
         let share = if push.asked.update == UpdatePolicy::Merge { Share::Keys } else { Share::Whole };
         let mut prepared = Prepared { locations: Locations::new(), refused: BTreeSet::new() };
         for target in push.wanted.targets() {
@@ -331,6 +331,11 @@ impl Done {
             outcome => outcome,
         }
     }
+}
+
+/// What stands before every path.
+pub(crate) fn cluster_prefix(cluster: Option<&str>) -> String {
+    cluster.map(|cluster| format!("clusters/{cluster}/")).unwrap_or_default()
 }
 
 /// How Vault is told to delete; nothing if what was written stays.

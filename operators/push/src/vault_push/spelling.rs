@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use konverge_runtime::watch::Guarded;
 use konverge_vault::{KvVersion, Mount, SecretPath};
 use kube::{
-    Resource,
-    core::{Expression, Selector},
+    Resource, ResourceExt,
+    core::{DynamicObject, Expression, Selector},
 };
 
 use super::{RequirementSpec, SECRET, SecretsSpec, SelectorSpec, VaultPush, VaultPushSpec};
 use crate::{
-    annotations::{FINALIZER, duration},
+    annotations::{FINALIZER, PAUSE, SYNC_NOW, duration},
     asked::{Asked, Invalid, Selection},
     bindings::{Asking, Push, Shown},
     composition::{Composition, KeyChoice, Secrets},
@@ -27,7 +27,8 @@ pub(crate) fn shown(key: &ObjectRef, object: &Guarded<VaultPush>) -> Option<Show
     let uid = metadata.uid?;
     let status = object.0.as_ref().ok().and_then(|object| object.status.clone());
     let asking = match &object.0 {
-        Ok(object) => push(key, &object.spec).map_or_else(|invalid| Asking::Invalid(Arc::new(invalid)), Asking::Push),
+        Ok(object) => push(key, &object.spec, object.annotations())
+            .map_or_else(|invalid| Asking::Invalid(Arc::new(invalid)), Asking::Push),
         Err(undecodable) => Asking::Invalid(Arc::new(Invalid::Spec { cause: undecodable.error.clone() })),
     };
     Some(Shown {
@@ -42,7 +43,14 @@ pub(crate) fn shown(key: &ObjectRef, object: &Guarded<VaultPush>) -> Option<Show
     })
 }
 
-fn push(key: &ObjectRef, spec: &VaultPushSpec) -> Result<Arc<Push>, Invalid> {
+/// What an object asks for that nobody has decoded.
+pub(crate) fn understood(key: &ObjectRef, object: &DynamicObject) -> Result<Arc<Push>, Invalid> {
+    let object: VaultPush = object.clone().try_parse().map_err(|error| wrong(error.to_string()))?;
+    push(key, &object.spec, object.annotations())
+}
+
+/// To pause it and to have it compared now, annotations do as elsewhere: its spec may be in the hands of a program.
+fn push(key: &ObjectRef, spec: &VaultPushSpec, annotations: &BTreeMap<String, String>) -> Result<Arc<Push>, Invalid> {
     let path = spec.path.replace("{namespace}", &key.namespace).replace("{name}", &key.name);
     let secrets = secrets(&spec.secrets)?;
     let templates = spec.templates.iter().flatten();
@@ -77,8 +85,8 @@ fn push(key: &ObjectRef, spec: &VaultPushSpec) -> Result<Arc<Push>, Invalid> {
         binary: spec.binary,
         update: spec.update_policy,
         mount: spec.engine.as_ref().map(|engine| mount(&engine.mount, engine.version)).transpose()?,
-        paused: spec.suspend,
-        sync_now: None,
+        paused: spec.suspend || annotations.get(PAUSE).is_some_and(|value| value == "true"),
+        sync_now: annotations.get(SYNC_NOW).filter(|token| !token.is_empty()).cloned(),
         image_pull_secrets: false,
         notes: Vec::new(),
     };

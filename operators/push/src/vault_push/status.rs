@@ -23,6 +23,9 @@ pub struct VaultPushStatus {
     pub observed_generation: Option<i64>,
     /// The object's own uid. A status that came along with a copy names another's, and counts for nothing.
     pub uid: String,
+    /// The request to look, vault-sync.io/sync-now, that this answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered: Option<String>,
     /// How the paths are cleared when they are not wanted any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::deletion_policy")]
@@ -89,6 +92,7 @@ impl From<VaultPushStatus> for Record {
             state: ready.map_or_else(|| PENDING.to_owned(), |ready| ready.reason.clone()),
             since: ready.map_or(Timestamp::UNIX_EPOCH, |ready| ready.last_transition_time.0),
             message: message.filter(|message| !is_ready && !message.is_empty()),
+            answered: status.answered,
             deletion: status.deletion_policy.unwrap_or(DeletionPolicy::Soft),
             generation: Some(status.observed_generation.unwrap_or_default()),
             paths: status.paths.into_iter().map(|path| (path.location.clone(), path.into())).collect(),
@@ -115,6 +119,7 @@ impl From<&Record> for VaultPushStatus {
         Self {
             observed_generation: record.generation,
             uid: record.uid.clone(),
+            answered: record.answered.clone(),
             deletion_policy: Some(record.deletion),
             written: Some(format!("{written}/{}", record.paths.len())),
             paths: record.paths.iter().map(|(location, path)| PathStatus::new(location, path)).collect(),
@@ -169,6 +174,7 @@ mod tests {
             [(6, "VaultSealed", Some("why")), (7, SYNCED, None), (8, reasons::NOT_ALLOWED, Some("why"))]
         {
             record.say(state, message.map(str::to_owned), at(second));
+            record.answered = Some(second.to_string());
             let read = there_and_back(&record);
             assert_eq!((&read, read.text()), (&record, record.text()), "{state}");
         }

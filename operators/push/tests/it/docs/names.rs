@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use clap::ValueEnum;
 use konverge_push::{
-    annotations::{self, BinaryPolicy, DeletionPolicy, ExistingPolicy},
+    annotations,
+    asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
     metrics::Metrics,
     object::{Kind, ObjectRef},
     runtime_info::RuntimeInfo,
