@@ -94,7 +94,8 @@ impl Kind {
             annotations::SECRETS => "spec.keys and spec.templates",
             annotations::EXISTING => "spec.existing",
             annotations::BINARY => "spec.binary",
-            annotations::PAUSE => "spec.suspend",
+            annotations::PAUSE => "spec.suspend or vault-sync.io/pause",
+            annotations::RECONCILE => "spec.interval",
             other => other,
         }
     }

@@ -60,3 +60,26 @@ async fn what_is_paused_is_left_alone_until_it_is_resumed() {
     world.secret("silent", &[("a", "b")], json!({})).await;
     world.run("pause secret/silent").await.ends(1).says(&["asks for nothing"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vault_push_is_asked_as_all_others_are() {
+    let world = Stage::shared().await.world().await;
+    let _operator = world.operator(&[]).await;
+    let path = world.path("shared");
+    world.write(&path, &[("theirs", VALUES[1])]).await;
+    world.secret("db", &[("password", VALUES[0])], json!({})).await;
+    world.vault_push("db", "db", &path, "Merge").await;
+    world.until("vpush/db", "Synced").await;
+    world.run("why vaultpush/db").await.ends(0).says(&["state", "Synced", "its own keys; those of others stay", &path]);
+    world.run("diff vpush/db").await.ends(0).says(&["password same"]);
+    world.write(&path, &[("theirs", VALUES[1]), ("password", VALUES[2])]).await;
+    world.run("diff vpush/db").await.ends(1).says(&["~ password changed"]);
+    world.run("sync vpush/db --wait").await.ends(0).says(&["vaultpush/db: Synced"]);
+    let held = world.held(&path).await;
+    assert_eq!((held["password"].as_str(), held["theirs"].as_str()), (VALUES[0], VALUES[1]));
+    world.run("pause vpush/db").await.ends(0).says(&["left alone from now on"]);
+    world.until("vpush/db", "Paused").await;
+    world.run("resume vpush/db").await.ends(0).says(&["is worked on again"]);
+    world.until("vpush/db", "Synced").await;
+    world.run("status").await.ends(0).says(&["vaultpush/db"]);
+}

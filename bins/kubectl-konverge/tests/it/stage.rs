@@ -20,6 +20,8 @@ pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 const ACCOUNT: &str = "vault-sync-operator-controller-manager";
 const ROLE: &str = include_str!("../../../../deploy/rbac/vault-sync-operator.yaml");
+/// The kind that the role names, too.
+const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultpushes.yaml");
 const DEPLOYMENT: &str = include_str!("../../../../deploy/vault-sync-operator.yaml");
 
 /// What no output may show, in the clear and as the API server would show it.
@@ -55,6 +57,7 @@ impl Stage {
         server.mount_kv("secret", 2).await.unwrap();
         let home = plane.namespace("operator").await.unwrap();
         let manifest = ROLE.replace("vault-sync-operator-system", &home);
+        plane.apply(DEFINITION).await.unwrap();
         let operator = plane.install(ACCOUNT, &home, &manifest).await.unwrap().kubeconfig().to_owned();
         Self { plane, server, home, operator }
     }
@@ -167,6 +170,15 @@ impl World<'_> {
         let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data });
         let api = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
         api.patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&secret)).await.unwrap();
+    }
+
+    /// Applies a `VaultPush` of one Secret.
+    pub(crate) async fn vault_push(&self, name: &str, secret: &str, path: &str, update: &str) {
+        let spec = json!({ "secrets": { "names": [secret] }, "path": path, "updatePolicy": update });
+        let metadata = json!({ "name": name, "namespace": self.namespace });
+        let object =
+            json!({ "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": metadata, "spec": spec });
+        self.stage.plane.apply(&object.to_string()).await.unwrap();
     }
 
     /// Applies a Deployment that uses a Secret.

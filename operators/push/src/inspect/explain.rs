@@ -10,7 +10,7 @@ use super::{
     wanted,
 };
 use crate::{
-    annotations::RECONCILE,
+    annotations::{PAUSE, RECONCILE},
     asked::{Asked, DeletionPolicy, UpdatePolicy},
     bindings::Push,
     boundaries::{Place, Rule, is_allowed},
@@ -40,7 +40,10 @@ pub(super) async fn facts(cluster: &Cluster, key: &ObjectRef, object: &DynamicOb
     }
     facts.push(Fact::new("compared", compared(key.kind, &asked)));
     facts.push(Fact::new("in the end", farewell(&asked, operator.as_ref().ok().and_then(Option::as_ref))));
-    facts.push(Fact::new("paused", if asked.paused { "yes" } else { "no" }.to_owned()));
+    facts.push(Fact::new(
+        "paused",
+        if asked.paused { format!("yes, by {}", key.kind.setting(PAUSE)) } else { "no".to_owned() },
+    ));
     facts
 }
 

@@ -19,7 +19,9 @@ use super::{PAGE, PAGES, quoted, section, words};
 fn marks() -> Vec<String> {
     let [name, uid, instance] = ["a/Secret/b", "1", "one"].map(str::to_owned);
     let owner = Owner { prefix: "vault-sync.io".to_owned(), name, uid, instance };
-    owner.mark().unwrap().into_keys().collect()
+    // That of a key ends with the key.
+    assert!(include_str!("../../../src/merge.rs").contains("/key/{key}"));
+    owner.mark().unwrap().into_keys().chain([format!("{}/key/", owner.prefix)]).collect()
 }
 
 /// The values of the constants of a source file.
@@ -50,10 +52,7 @@ fn annotations_are_those_of_the_page() {
     }
     for mark in &marks {
         let ending = mark.trim_start_matches("vault-sync.io");
-        assert!(
-            PAGE.contains(&format!("`{mark}`")) || PAGE.contains(&format!("`{ending}`")),
-            "{mark} is not explained"
-        );
+        assert!(PAGE.contains(&format!("`{mark}")) || PAGE.contains(&format!("`{ending}`")), "{mark} is not explained");
     }
 }
 
@@ -86,7 +85,7 @@ fn reasons() -> BTreeSet<String> {
     let mut reasons: BTreeSet<_> =
         constants(include_str!("../../../src/reasons.rs")).into_iter().map(str::to_owned).collect();
     for source in [
-        include_str!("../../../src/annotations.rs"),
+        include_str!("../../../src/asked.rs"),
         include_str!("../../../src/ledger.rs"),
         include_str!("../../../src/reconcile.rs"),
         include_str!("../../../../../stores/vault/src/error.rs"),
@@ -115,7 +114,25 @@ fn reasons_are_those_of_the_page() {
         table.lines().filter_map(|line| line.split('|').nth(1)).flat_map(quoted).map(str::to_owned).collect();
     assert_eq!(explained, reasons);
     // Names of others' kinds.
-    let others = ["PushSecret", "SecretStore", "ConfigMap", "Replace", "IfNotExists", "Delete", "None", "True"];
+    let others = [
+        "PushSecret",
+        "SecretStore",
+        "ConfigMap",
+        "VaultPush",
+        "Replace",
+        "Merge",
+        "IfNotExists",
+        "Delete",
+        "None",
+        "True",
+        "Ready",
+        "Reconciling",
+        "Stalled",
+        "Reason",
+        "Paths",
+        "Path",
+        "Age",
+    ];
     for page in PAGES {
         for named in quoted(page).filter(|word| is_reason(word) && !others.contains(word)) {
             assert!(reasons.contains(named), "there is no reason {named}");
@@ -218,7 +235,9 @@ fn names_are_those_of_the_manifests_and_links_lead_somewhere() {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
             assert!(file.contains("://") || docs.join(file).exists(), "{link} leads nowhere");
             let heading = |line: &str| line.trim_start_matches(['#', ' ']).to_lowercase().replace(' ', "-");
-            let target = if file == "push.md" { PAGE } else { page };
+            let linked = Some(file).filter(|file| !file.is_empty() && !anchor.is_empty());
+            let linked = linked.map(|file| std::fs::read_to_string(docs.join(file)).unwrap());
+            let target = linked.as_deref().unwrap_or(page);
             let is_there = target.lines().filter(|line| line.starts_with('#')).any(|line| heading(line) == anchor);
             assert!(anchor.is_empty() || is_there, "there is no heading for {link}");
         }
