@@ -6,9 +6,9 @@
 //!                    Vault ◀──check-and-set── reconcile: observe ▶ plan ▶ write ▶ report
 //! ```
 //!
-//! Read in this order: [`annotations`], what an object asks for; [`boundaries`], whether it may; [`object`] and [`workload`], which
-//! objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known; [`desired`] and [`plan`], the decisions, without
-//! IO; [`record`], what is remembered on the object; [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program.
+//! Read in this order: [`annotations`], what an object asks for; [`boundaries`], whether it may; [`object`], which objects there
+//! are; [`bindings`] and [`watch`](mod@watch), how that becomes known; [`desired`] and [`plan`], the decisions, without IO; [`record`],
+//! what is remembered on the object; [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program.
 
 pub mod annotations;
 pub mod bindings;
@@ -32,6 +32,5 @@ pub mod runtime_info;
 pub mod store;
 pub mod vault_environment;
 pub mod watch;
-pub mod workload;
 
 pub use run::run;

@@ -1,8 +1,9 @@
 //! Which objects can ask for a push, and how one of them is named.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use konverge_workload::WorkloadKind;
 use kube::core::ApiResource;
 
 /// A kind of object that takes part.
@@ -27,45 +28,36 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::Deployment, Self::StatefulSet, Self::DaemonSet, Self::CronJob, Self::Job, Self::Secret];
 
+    /// Which kind of workload it is; nothing for a Secret.
+    pub fn workload(self) -> Option<WorkloadKind> {
+        match self {
+            Self::Deployment => Some(WorkloadKind::Deployment),
+            Self::StatefulSet => Some(WorkloadKind::StatefulSet),
+            Self::DaemonSet => Some(WorkloadKind::DaemonSet),
+            Self::CronJob => Some(WorkloadKind::CronJob),
+            Self::Job => Some(WorkloadKind::Job),
+            Self::Secret => None,
+        }
+    }
+
     /// As in manifests.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Deployment => "Deployment",
-            Self::StatefulSet => "StatefulSet",
-            Self::DaemonSet => "DaemonSet",
-            Self::CronJob => "CronJob",
-            Self::Job => "Job",
-            Self::Secret => "Secret",
-        }
+        self.workload().map_or("Secret", WorkloadKind::name)
     }
 
     /// As in addresses and roles.
     pub fn plural(self) -> &'static str {
-        match self {
-            Self::Deployment => "deployments",
-            Self::StatefulSet => "statefulsets",
-            Self::DaemonSet => "daemonsets",
-            Self::CronJob => "cronjobs",
-            Self::Job => "jobs",
-            Self::Secret => "secrets",
-        }
+        self.workload().map_or("secrets", WorkloadKind::plural)
     }
 
     /// The API group.
     pub fn group(self) -> &'static str {
-        match self {
-            Self::Deployment | Self::StatefulSet | Self::DaemonSet => "apps",
-            Self::CronJob | Self::Job => "batch",
-            Self::Secret => "",
-        }
+        self.workload().map_or("", WorkloadKind::group)
     }
 
     /// Group and version, as in manifests.
-    pub fn api_version(self) -> Cow<'static, str> {
-        match self.group() {
-            "" => Cow::Borrowed("v1"),
-            group => Cow::Owned(format!("{group}/v1")),
-        }
+    pub fn api_version(self) -> &'static str {
+        self.workload().map_or("v1", WorkloadKind::api_version)
     }
 
     /// Whether the original knows it, whose role allows to work with it.
@@ -78,7 +70,7 @@ impl Kind {
         ApiResource {
             group: self.group().to_owned(),
             version: "v1".to_owned(),
-            api_version: self.api_version().into_owned(),
+            api_version: self.api_version().to_owned(),
             kind: self.name().to_owned(),
             plural: self.plural().to_owned(),
         }
@@ -100,7 +92,7 @@ impl ObjectRef {
     /// As events refer to it.
     pub fn reference(&self, uid: &str) -> ObjectReference {
         ObjectReference {
-            api_version: Some(self.kind.api_version().into_owned()),
+            api_version: Some(self.kind.api_version().to_owned()),
             kind: Some(self.kind.name().to_owned()),
             name: Some(self.name.clone()),
             namespace: Some(self.namespace.clone()),

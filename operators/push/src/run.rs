@@ -17,6 +17,7 @@ use konverge_runtime::{
     watch::{self, WatchOptions},
 };
 use konverge_vault::{Owner, Vault};
+use konverge_workload::Workload;
 use kube::{Api, Client, core::PartialObjectMeta};
 
 use crate::{
@@ -34,7 +35,6 @@ use crate::{
     store::Store,
     vault_environment::{self, EnvironmentError},
     watch::Feed,
-    workload::Workload,
 };
 
 /// The program's name in metrics, events and errors: that of the original.
@@ -207,8 +207,9 @@ fn listen(bind: Bind) -> Listen {
 /// may be missing in its role; then they are left out.
 fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) {
     let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
-    for &kind in config.kinds.iter().filter(|kind| **kind != Kind::Secret) {
-        let (events, health) = watch::events::<Workload>(client.clone(), &kind, &options);
+    for &kind in &config.kinds {
+        let Some(workload) = kind.workload() else { continue };
+        let (events, health) = watch::events::<Workload>(client.clone(), &workload, &options);
         let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().workloads(kind, events));
         let name = format!("{}-watch", kind.plural());
         if kind.is_original() {

@@ -11,6 +11,7 @@ use std::{
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Secret;
 use konverge_runtime::{Priority, Queue, watch::Event};
+use konverge_workload::Workload;
 use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
@@ -19,7 +20,6 @@ use crate::{
     desired::Wanted,
     object::{Kind, ObjectRef, SecretRef},
     record::Record,
-    workload::Workload,
 };
 
 /// Why an object is looked at: it changed.
@@ -87,7 +87,7 @@ impl Feed {
     }
 
     fn show_workload(&self, kind: Kind, object: Workload) -> Option<ObjectRef> {
-        let Workload { metadata, references } = object;
+        let Workload { metadata, references, .. } = object;
         self.show(kind, metadata, |asked, _| {
             Wanted::of_workload(&asked.selection, &references, asked.image_pull_secrets)
         })

@@ -1,7 +1,8 @@
 use konverge_core::digest::DigestKey;
+use konverge_workload::Need;
 
 use super::*;
-use crate::{annotations::asked, record::SYNCED, workload::Need};
+use crate::{annotations::asked, record::SYNCED};
 
 fn key(name: &str) -> ObjectRef {
     ObjectRef { kind: Kind::Deployment, namespace: "shop".to_owned(), name: name.to_owned() }
