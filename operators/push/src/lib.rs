@@ -20,7 +20,6 @@ pub mod ledger;
 pub mod messages;
 pub mod metrics;
 pub mod object;
-mod optional;
 pub mod orphans;
 pub mod plan;
 mod reachability;

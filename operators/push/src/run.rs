@@ -27,7 +27,6 @@ use crate::{
     ledger::Ledger,
     metrics::Metrics,
     object::Kind,
-    optional,
     orphans::{self, Orphans},
     reachability::Reachability,
     reconcile::{Policy, Pusher},
@@ -216,7 +215,7 @@ fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Fee
             manager.checks().readiness(name.clone(), move || health.check());
             manager.task(name, follow);
         } else {
-            manager.task(name, optional::once_allowed(client.clone(), kind, config.namespace.clone(), follow));
+            manager.task(name, watch::once_allowed(client.clone(), kind.resource(), config.namespace.clone(), follow));
         }
     }
     let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &options);
