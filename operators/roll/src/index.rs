@@ -262,12 +262,15 @@ impl Inner {
         let before = std::mem::replace(&mut known.uses, found);
         let gone: Vec<_> = before.keys().filter(|name| !known.uses.contains_key(*name)).cloned().collect();
         let now: Vec<_> = known.uses.keys().filter(|name| !before.contains_key(*name)).cloned().collect();
+        let used: Vec<_> = known.uses.keys().map(|name| name.of(&key.namespace)).collect();
         for name in now {
-            let source = name.of(&key.namespace);
+            self.users.entry(name.of(&key.namespace)).or_default().insert(key.clone());
+        }
+        for source in used {
+            // Asked for until it was read: who has asked before may have been interrupted.
             if self.sources.entry(source.clone()).or_default().read.is_none() {
-                work.sources.insert(source.clone());
+                work.sources.insert(source);
             }
-            self.users.entry(source).or_default().insert(key.clone());
         }
         for name in gone {
             let source = name.of(&key.namespace);

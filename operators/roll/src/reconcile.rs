@@ -23,7 +23,7 @@ use crate::{
     index::{Index, View},
     messages::{Message, because},
     metrics::Metrics,
-    object::{SourceName, WorkloadRef},
+    object::{SourceName, SourceRef, WorkloadRef},
     record::{Entry, Record},
     waves::{self, Turn},
     writer::{Decided, WriteError, Writer, Written},
@@ -34,6 +34,9 @@ pub(crate) const ACTION: &str = "Roll";
 
 /// Why a workload is looked at: there is room for it now.
 pub const ROOM: &str = "room";
+
+/// It was found changed while it was worked on.
+pub const CONTENDED: &str = "contended";
 
 /// So often a workload that changes under our hands is read and decided upon anew before it has to wait.
 const ATTEMPTS: usize = 3;
@@ -66,6 +69,8 @@ pub struct Roller {
     pub key: Key,
     /// Wakes others.
     pub queue: Queue<WorkloadRef>,
+    /// Has sources read.
+    pub sources: Queue<SourceRef>,
     /// Where events go.
     pub events: EventSink,
     /// What is counted.
@@ -156,9 +161,17 @@ impl Roller {
             NamespaceResourceScope::api(self.client.clone(), &key.kind, Some(&key.namespace));
         let found = api.get_opt(&key.name).await;
         let found = found.map_err(|source| RollError::Read { object: key.clone(), source: Box::new(source) })?;
-        match found {
-            Some(Guarded(Ok(workload))) => drop(self.index.show(key.kind, workload, Timestamp::now())),
-            Some(Guarded(Err(_))) | None => drop(self.index.forget(key)),
+        let work = match found {
+            Some(Guarded(Ok(workload))) => self.index.show(key.kind, workload, Timestamp::now()).1,
+            // What cannot be understood is not gone: the watch has told, and what was known stays.
+            Some(Guarded(Err(_))) => return Ok(()),
+            None => self.index.forget(key),
+        };
+        for source in work.sources {
+            self.sources.add(source, Priority::High, CONTENDED);
+        }
+        for other in work.workloads.into_iter().filter(|other| other != key) {
+            self.queue.add(other, Priority::Normal, CONTENDED);
         }
         Ok(())
     }

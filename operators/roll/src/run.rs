@@ -143,7 +143,8 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         events: events.clone(),
         metrics: counts.clone(),
     };
-    let reader = Controller::new(Arc::new(reader), sources, metrics.controllers()).workers(config.workers.into());
+    let reader =
+        Controller::new(Arc::new(reader), sources.clone(), metrics.controllers()).workers(config.workers.into());
     manager.controller("roll-sources", reader);
     let roller = Roller {
         client: client.clone(),
@@ -152,6 +153,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         budget,
         key,
         queue: workloads.clone(),
+        sources,
         events,
         metrics: counts,
         policy: Policy { min_interval: config.min_interval, debounce: config.debounce, longest: config.longest },

@@ -89,7 +89,9 @@ fn a_workload_is_read_for_once_and_woken_by_other_content_alone() {
     let all = json!({ ON_CHANGE: "true" });
     assert_eq!(show(&index, "web", &all, &["db"]), (strings(&["web"]), strings(&["db"])));
     assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().verdict, None, "not read yet");
+    assert_eq!(show(&index, "web", &all, &["db"]).1, ["db"], "asked for until it was read");
     assert_eq!(learn(&index, "db", "5", "x"), (strings(&["web"]), false));
+    assert_eq!(show(&index, "web", &all, &["db"]).1, [""; 0]);
     assert_eq!(show(&index, "cart", &all, &["db"]), (strings(&["cart"]), vec![]), "read already");
     assert_eq!(show_secret(&index, "db", "5", &json!({})), (vec![], vec![]), "in that version");
     assert_eq!(show_secret(&index, "db", "6", &json!({})), (vec![], strings(&["db"])));
