@@ -7,6 +7,7 @@ mod explained;
 mod guarded;
 mod initial_list;
 mod namespace;
+mod once_allowed;
 mod selector;
 
 use std::{
@@ -28,6 +29,7 @@ pub use guarded::{Guarded, Undecodable};
 pub use initial_list::InitialList;
 pub use kube::runtime::watcher::Event;
 pub use namespace::{NamespaceError, namespace};
+pub use once_allowed::once_allowed;
 pub use selector::{SelectorError, label_selector};
 
 use crate::object::{Object, Scope};

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use konverge_core::SecretValue;
 use konverge_vault::Content;
+use konverge_workload::{Need, References};
 use kube::core::Selector;
 use zeroize::Zeroizing;
 
@@ -12,7 +13,6 @@ use crate::{
     annotations::Choice,
     asked::{BinaryPolicy, Selection},
     composition::Composition,
-    workload::{Need, References},
 };
 
 /// The data of the Secrets that were read; nothing where there is no such Secret.
@@ -37,7 +37,8 @@ impl Wanted {
         match selection {
             Selection::Chosen(choices) => Self::Chosen(choices.clone()),
             Selection::All => {
-                let mut names = references.secrets.clone();
+                let used = references.secrets.iter().map(|(name, usage)| (name.clone(), usage.need));
+                let mut names: BTreeMap<_, _> = used.collect();
                 if image_pull_secrets {
                     names.extend(references.image_pull_secrets.iter().map(|name| (name.clone(), Need::Required)));
                 }

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_kubectl::{Cluster, Difference, Fact, Failure, Finding, Job, Shown, Standing, Wish};
+use konverge_workload::Workload;
 use kube::{
     Api, Resource, ResourceExt,
     api::{GetParams, ListParams},
@@ -29,7 +30,6 @@ use crate::{
     object::{Kind, ObjectRef},
     record::Record,
     vault_push,
-    workload::Workload,
 };
 
 /// Push, for the plugin.
@@ -135,9 +135,10 @@ async fn wanted(cluster: &Cluster, key: &ObjectRef, object: &DynamicObject, aske
     match key.kind {
         Kind::Secret => Ok(Wanted::of_secret(&asked.selection, &key.name)),
         Kind::VaultPush => composed(cluster, key, object).await,
-        _ => {
+        kind => {
+            let Some(workload) = kind.workload() else { return Err(Failure::Failed(format!("{key} has no pods"))) };
             let failed = |error| Failure::of(&format!("get {key}"), &error);
-            let request = Request::new(Workload::url_path(&key.kind, Some(&key.namespace)));
+            let request = Request::new(Workload::url_path(&workload, Some(&key.namespace)));
             let request = request
                 .get(&key.name, &GetParams::default())
                 .map_err(|error| failed(kube::Error::BuildRequest(error)))?;

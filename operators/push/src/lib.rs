@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Read in this order: [`asked`], what an object asks for, and [`annotations`] and [`vault_push`], its two spellings; [`boundaries`],
-//! whether it may; [`object`] and [`workload`], which objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known;
-//! [`desired`], [`composition`], [`plan`] and [`merge`], the decisions, without IO; [`record`], what is remembered on the object;
-//! [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program; [`inspect`], what the plugin of kubectl tells.
+//! whether it may; [`object`], which objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known; [`desired`],
+//! [`composition`], [`plan`] and [`merge`], the decisions, without IO; [`record`], what is remembered on the object; [`reconcile`], the
+//! way through; [`config`] and [`run`](mod@run), the program; [`inspect`], what the plugin of kubectl tells.
 
 pub mod annotations;
 pub mod asked;
@@ -25,7 +25,6 @@ pub mod merge;
 pub mod messages;
 pub mod metrics;
 pub mod object;
-mod optional;
 pub mod orphans;
 pub mod plan;
 mod reachability;
@@ -39,6 +38,5 @@ pub mod template;
 pub mod vault_environment;
 pub mod vault_push;
 pub mod watch;
-pub mod workload;
 
 pub use run::run;

@@ -1,8 +1,9 @@
 //! Which objects can ask for a push, and how one of them is named.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use konverge_workload::WorkloadKind;
 use kube::core::ApiResource;
 
 use crate::annotations;
@@ -31,39 +32,39 @@ impl Kind {
     pub const ALL: [Self; 7] =
         [Self::Deployment, Self::StatefulSet, Self::DaemonSet, Self::CronJob, Self::Job, Self::Secret, Self::VaultPush];
 
+    /// Which kind of workload it is, if it is one.
+    pub fn workload(self) -> Option<WorkloadKind> {
+        match self {
+            Self::Deployment => Some(WorkloadKind::Deployment),
+            Self::StatefulSet => Some(WorkloadKind::StatefulSet),
+            Self::DaemonSet => Some(WorkloadKind::DaemonSet),
+            Self::CronJob => Some(WorkloadKind::CronJob),
+            Self::Job => Some(WorkloadKind::Job),
+            Self::Secret | Self::VaultPush => None,
+        }
+    }
+
     /// As in manifests.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Deployment => "Deployment",
-            Self::StatefulSet => "StatefulSet",
-            Self::DaemonSet => "DaemonSet",
-            Self::CronJob => "CronJob",
-            Self::Job => "Job",
-            Self::Secret => "Secret",
             Self::VaultPush => "VaultPush",
+            _ => self.workload().map_or("Secret", WorkloadKind::name),
         }
     }
 
     /// As in addresses and roles.
     pub fn plural(self) -> &'static str {
         match self {
-            Self::Deployment => "deployments",
-            Self::StatefulSet => "statefulsets",
-            Self::DaemonSet => "daemonsets",
-            Self::CronJob => "cronjobs",
-            Self::Job => "jobs",
-            Self::Secret => "secrets",
             Self::VaultPush => "vaultpushes",
+            _ => self.workload().map_or("secrets", WorkloadKind::plural),
         }
     }
 
     /// The API group.
     pub fn group(self) -> &'static str {
         match self {
-            Self::Deployment | Self::StatefulSet | Self::DaemonSet => "apps",
-            Self::CronJob | Self::Job => "batch",
-            Self::Secret => "",
             Self::VaultPush => "konverge.dev",
+            _ => self.workload().map_or("", WorkloadKind::group),
         }
     }
 
@@ -73,10 +74,10 @@ impl Kind {
     }
 
     /// Group and version, as in manifests.
-    pub fn api_version(self) -> Cow<'static, str> {
-        match self.group() {
-            "" => Cow::Borrowed(self.version()),
-            group => Cow::Owned(format!("{group}/{}", self.version())),
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::VaultPush => "konverge.dev/v1alpha1",
+            _ => self.workload().map_or("v1", WorkloadKind::api_version),
         }
     }
 
@@ -105,7 +106,7 @@ impl Kind {
         ApiResource {
             group: self.group().to_owned(),
             version: self.version().to_owned(),
-            api_version: self.api_version().into_owned(),
+            api_version: self.api_version().to_owned(),
             kind: self.name().to_owned(),
             plural: self.plural().to_owned(),
         }
@@ -127,7 +128,7 @@ impl ObjectRef {
     /// As events refer to it.
     pub fn reference(&self, uid: &str) -> ObjectReference {
         ObjectReference {
-            api_version: Some(self.kind.api_version().into_owned()),
+            api_version: Some(self.kind.api_version().to_owned()),
             kind: Some(self.kind.name().to_owned()),
             name: Some(self.name.clone()),
             namespace: Some(self.namespace.clone()),

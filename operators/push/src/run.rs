@@ -17,6 +17,7 @@ use konverge_runtime::{
     watch::{self, Guarded, WatchOptions},
 };
 use konverge_vault::{Owner, Vault};
+use konverge_workload::Workload;
 use kube::{Api, Client, core::PartialObjectMeta};
 
 use crate::{
@@ -26,7 +27,6 @@ use crate::{
     ledger::Ledger,
     metrics::Metrics,
     object::Kind,
-    optional,
     orphans::{self, Orphans},
     reachability::Reachability,
     reconcile::{Policy, Pusher},
@@ -35,7 +35,6 @@ use crate::{
     vault_environment::{self, EnvironmentError},
     vault_push::VaultPush,
     watch::Feed,
-    workload::Workload,
 };
 
 /// The program's name in metrics, events and errors: that of the original.
@@ -212,21 +211,23 @@ fn listen(bind: Bind) -> Listen {
 /// may be missing in its role, and `VaultPush` in the cluster; then they are left out until they are there.
 fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) {
     let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
-    for &kind in config.kinds.iter().filter(|kind| !matches!(kind, Kind::Secret | Kind::VaultPush)) {
-        let (events, health) = watch::events::<Workload>(client.clone(), &kind, &options);
+    for &kind in &config.kinds {
+        let Some(workload) = kind.workload() else { continue };
+        let (events, health) = watch::events::<Workload>(client.clone(), &workload, &options);
         let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().workloads(kind, events));
         let name = format!("{}-watch", kind.plural());
         if kind.is_original() {
             manager.checks().readiness(name.clone(), move || health.check());
             manager.task(name, follow);
         } else {
-            manager.task(name, optional::once_allowed(client.clone(), kind, config.namespace.clone(), follow));
+            manager.task(name, watch::once_allowed(client.clone(), kind.resource(), config.namespace.clone(), follow));
         }
     }
     if config.kinds.contains(&Kind::VaultPush) {
         let (events, _) = watch::events::<Guarded<VaultPush>>(client.clone(), &(), &options);
         let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().vault_pushes(events));
-        let once_known = optional::once_allowed(client.clone(), Kind::VaultPush, config.namespace.clone(), follow);
+        let resource = Kind::VaultPush.resource();
+        let once_known = watch::once_allowed(client.clone(), resource, config.namespace.clone(), follow);
         manager.task("vaultpushes-watch", once_known);
     }
     let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &options);

@@ -14,6 +14,7 @@ use konverge_runtime::{
     Priority, Queue,
     watch::{Event, Guarded},
 };
+use konverge_workload::Workload;
 use kube::{
     Resource,
     core::{ObjectMeta, PartialObjectMeta},
@@ -27,7 +28,6 @@ use crate::{
     object::{Kind, ObjectRef, SecretRef},
     record::Record,
     vault_push::{self, VaultPush},
-    workload::Workload,
 };
 
 /// Why an object is looked at: it changed.
@@ -117,7 +117,7 @@ impl Feed {
     }
 
     fn show_workload(&self, kind: Kind, object: Workload) -> Option<ObjectRef> {
-        let Workload { metadata, references } = object;
+        let Workload { metadata, references, .. } = object;
         self.show(kind, metadata, |asked, _| {
             Wanted::of_workload(&asked.selection, &references, asked.image_pull_secrets)
         })

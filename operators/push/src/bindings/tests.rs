@@ -1,11 +1,11 @@
 use konverge_core::digest::DigestKey;
+use konverge_workload::Need;
 
 use super::*;
 use crate::{
     annotations::asked,
     composition::{Composition, Secrets},
     record::SYNCED,
-    workload::Need,
 };
 
 fn key(name: &str) -> ObjectRef {

@@ -1,3 +1,4 @@
+use konverge_workload::{Keys, Usage};
 use proptest::prelude::*;
 
 use super::*;
@@ -100,8 +101,9 @@ fn w13_what_is_no_text_is_encoded_or_refused_and_never_changed_silently() {
 #[test]
 fn a_workload_wants_what_its_pods_use_and_registries_only_when_asked() {
     let references = References {
-        secrets: BTreeMap::from([("db".to_owned(), Need::Required)]),
-        image_pull_secrets: vec!["registry".to_owned()],
+        secrets: BTreeMap::from([("db".to_owned(), Usage { need: Need::Required, keys: Keys::All })]),
+        image_pull_secrets: BTreeSet::from(["registry".to_owned()]),
+        ..References::default()
     };
     let names = |pull| Wanted::of_workload(&Selection::All, &references, pull).names().len();
     assert_eq!((names(false), names(true)), (1, 2));

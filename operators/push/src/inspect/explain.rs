@@ -2,6 +2,7 @@
 
 use konverge_kubectl::{Cluster, Fact, Failure};
 use konverge_vault::{Location, Mount};
+use konverge_workload::Need;
 use kube::core::DynamicObject;
 
 use super::{
@@ -17,7 +18,6 @@ use crate::{
     desired::Wanted,
     object::{Kind, ObjectRef},
     reconcile::cluster_prefix,
-    workload::Need,
 };
 
 /// Facts about an object.

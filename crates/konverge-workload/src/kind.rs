@@ -1,0 +1,99 @@
+//! The kinds of workloads.
+
+use kube::core::ApiResource;
+
+/// A kind of object that has a pod template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkloadKind {
+    /// `apps/v1`.
+    Deployment,
+    /// `apps/v1`.
+    StatefulSet,
+    /// `apps/v1`.
+    DaemonSet,
+    /// `batch/v1`.
+    CronJob,
+    /// `batch/v1`. Its template never changes.
+    Job,
+    /// `argoproj.io/v1alpha1`, where Argo Rollouts is installed.
+    Rollout,
+}
+
+impl WorkloadKind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Deployment, Self::StatefulSet, Self::DaemonSet, Self::CronJob, Self::Job, Self::Rollout];
+
+    /// As in manifests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+            Self::DaemonSet => "DaemonSet",
+            Self::CronJob => "CronJob",
+            Self::Job => "Job",
+            Self::Rollout => "Rollout",
+        }
+    }
+
+    /// As in addresses and roles.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Deployment => "deployments",
+            Self::StatefulSet => "statefulsets",
+            Self::DaemonSet => "daemonsets",
+            Self::CronJob => "cronjobs",
+            Self::Job => "jobs",
+            Self::Rollout => "rollouts",
+        }
+    }
+
+    /// The API group.
+    pub fn group(self) -> &'static str {
+        match self {
+            Self::Deployment | Self::StatefulSet | Self::DaemonSet => "apps",
+            Self::CronJob | Self::Job => "batch",
+            Self::Rollout => "argoproj.io",
+        }
+    }
+
+    /// The API version, without the group.
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Rollout => "v1alpha1",
+            _ => "v1",
+        }
+    }
+
+    /// Group and version, as in manifests.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::Deployment | Self::StatefulSet | Self::DaemonSet => "apps/v1",
+            Self::CronJob | Self::Job => "batch/v1",
+            Self::Rollout => "argoproj.io/v1alpha1",
+        }
+    }
+
+    /// What a dynamic client needs to know.
+    pub fn resource(self) -> ApiResource {
+        ApiResource {
+            group: self.group().to_owned(),
+            version: self.version().to_owned(),
+            api_version: self.api_version().to_owned(),
+            kind: self.name().to_owned(),
+            plural: self.plural().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn group_and_version_are_those_of_the_manifest() {
+        for kind in WorkloadKind::ALL {
+            assert_eq!(kind.api_version(), format!("{}/{}", kind.group(), kind.version()));
+        }
+    }
+}

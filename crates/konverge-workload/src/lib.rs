@@ -1,0 +1,18 @@
+//! Workloads as far as an operator around them needs to know: which Secrets and `ConfigMaps` their pods use, and how their rollout stands.
+//!
+//! Read in this order: [`WorkloadKind`], which kinds there are; [`Workload`], one of any of them; [`References`], what its pods use;
+//! [`Rollout`], how far its pods are what its template says.
+//!
+//! Pod templates can be large and hold values in clear text. What is not decoded takes no memory and cannot leak, so names, keys,
+//! counts and annotations are all that is decoded of a workload.
+
+mod kind;
+mod pod;
+mod references;
+mod rollout;
+mod workload;
+
+pub use kind::WorkloadKind;
+pub use references::{Keys, Need, References, Usage};
+pub use rollout::{Progress, Rollout};
+pub use workload::Workload;

@@ -1,0 +1,81 @@
+//! What the pods of a workload use.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The Secrets and `ConfigMaps` that the pods of a workload use, by name; all of them are in its namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct References {
+    /// Secrets that containers see, or that a CSI driver gets with a volume.
+    pub secrets: BTreeMap<String, Usage>,
+    /// `ConfigMaps` that containers see.
+    pub config_maps: BTreeMap<String, Usage>,
+    /// Secrets that nodes mount volumes of the older kinds with. Containers never see them.
+    pub storage_secrets: BTreeSet<String>,
+    /// Secrets that nodes pull images with. Containers never see them.
+    pub image_pull_secrets: BTreeSet<String>,
+    /// What the Secrets Store CSI driver mounts.
+    pub secret_provider_classes: BTreeSet<String>,
+}
+
+/// How a Secret or a `ConfigMap` is used: all uses of it together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// Whether the pods can do without: only if no use of it needs it.
+    pub need: Need,
+    /// Which of its keys.
+    pub keys: Keys,
+}
+
+/// Whether pods can start without something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// Each use is marked as optional.
+    Optional,
+    /// They cannot.
+    Required,
+}
+
+/// Keys of a Secret or a `ConfigMap`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Keys {
+    /// These.
+    Some(BTreeSet<String>),
+    /// Whichever it has.
+    All,
+}
+
+impl Keys {
+    /// One key.
+    pub fn one(key: impl Into<String>) -> Self {
+        Self::Some(BTreeSet::from([key.into()]))
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        match (self, others) {
+            (Self::Some(mut keys), Self::Some(others)) => {
+                keys.extend(others);
+                Self::Some(keys)
+            }
+            _ => Self::All,
+        }
+    }
+
+    /// Whether the key is one of them.
+    pub fn contains(&self, key: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(keys) => keys.contains(key),
+        }
+    }
+}
+
+impl Usage {
+    /// All that is used of one thing, in this way and in that.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.need = self.need.max(other.need);
+        let keys = std::mem::replace(&mut self.keys, Keys::All);
+        self.keys = keys.and(other.keys);
+    }
+}

@@ -1,0 +1,206 @@
+//! How far the pods of a workload are what its template says.
+
+use serde::Deserialize;
+
+/// How the pods of a workload stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rollout {
+    /// How far they are.
+    pub progress: Progress,
+    /// Whether somebody has stopped the rollout: changes of the template wait.
+    pub paused: bool,
+    /// Whether there are no pods, and there are to be none.
+    pub empty: bool,
+}
+
+/// How far the pods are what the template says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Nobody has told yet: no controller has looked at the workload.
+    Unknown,
+    /// There are pods of an older template, or the controller has not seen the newest one.
+    Running,
+    /// The pods are of the newest template, but not all of them are available.
+    Unready,
+    /// All pods are of the newest template and available; or there is nothing to wait for.
+    Ready,
+    /// The controller has given up.
+    Failed,
+}
+
+/// Of `spec`.
+pub(crate) struct Wanted {
+    pub(crate) replicas: Option<i64>,
+    pub(crate) paused: Option<bool>,
+    pub(crate) update_strategy: Option<UpdateStrategy>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct UpdateStrategy {
+    r#type: Option<String>,
+    rolling_update: Option<RollingUpdate>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RollingUpdate {
+    partition: Option<i64>,
+}
+
+/// Of `status`.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Status {
+    observed_generation: Option<Number>,
+    replicas: i64,
+    updated_replicas: i64,
+    available_replicas: i64,
+    /// Only a `DaemonSet` has this, and the three below.
+    desired_number_scheduled: Option<i64>,
+    current_number_scheduled: i64,
+    updated_number_scheduled: i64,
+    number_available: i64,
+    abort: bool,
+    conditions: Option<Vec<Condition>>,
+}
+
+/// Argo writes it as a text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Number(i64),
+    Text(String),
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(default)]
+    r#type: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    reason: String,
+}
+
+impl Number {
+    fn value(&self) -> Option<i64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Text(text) => text.parse().ok(),
+        }
+    }
+}
+
+impl Rollout {
+    /// Of what makes pods anew from its template each time: there is nothing to wait for.
+    pub(crate) const SETTLED: Self = Self { progress: Progress::Ready, paused: false, empty: false };
+
+    pub(crate) fn of(generation: Option<i64>, wanted: &Wanted, status: &Status) -> Self {
+        Self {
+            progress: progress(generation, wanted, status),
+            paused: wanted.paused == Some(true),
+            empty: wanted.replicas == Some(0) && status.replicas == 0,
+        }
+    }
+}
+
+fn progress(generation: Option<i64>, wanted: &Wanted, status: &Status) -> Progress {
+    let Some(observed) = status.observed_generation.as_ref().and_then(Number::value) else { return Progress::Unknown };
+    if generation.is_some_and(|generation| observed < generation) {
+        return Progress::Running;
+    }
+    let given_up = |condition: &Condition| {
+        condition.r#type == "Progressing"
+            && condition.status == "False"
+            && condition.reason == "ProgressDeadlineExceeded"
+    };
+    if status.abort || status.conditions.iter().flatten().any(given_up) {
+        return Progress::Failed;
+    }
+    let strategy = wanted.update_strategy.as_ref();
+    // Who deletes pods by hand decides when, so nobody waits for it.
+    let by_hand = strategy.and_then(|strategy| strategy.r#type.as_deref()) == Some("OnDelete");
+    let kept = strategy.and_then(|strategy| strategy.rolling_update.as_ref()?.partition).unwrap_or(0);
+    let (pods, updated, available, needed) = match status.desired_number_scheduled {
+        Some(desired) => {
+            (status.current_number_scheduled, status.updated_number_scheduled, status.number_available, desired)
+        }
+        None => (status.replicas, status.updated_replicas, status.available_replicas, wanted.replicas.unwrap_or(1)),
+    };
+    if pods - updated > kept && !by_hand {
+        return Progress::Running;
+    }
+    if available < needed { Progress::Unready } else { Progress::Ready }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Workload;
+
+    fn rollout(spec: &Value, status: &Value) -> Rollout {
+        let object = json!({ "metadata": { "name": "a", "generation": 3 }, "spec": spec, "status": status });
+        serde_json::from_value::<Workload>(object).unwrap().rollout
+    }
+
+    #[test]
+    fn progress_of_each_kind() {
+        let two = json!({ "replicas": 2 });
+        let on_delete = json!({ "replicas": 2, "updateStrategy": { "type": "OnDelete" } });
+        let partition = json!({ "replicas": 2, "updateStrategy": { "rollingUpdate": { "partition": 1 } } });
+        let done = json!({ "observedGeneration": 3, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2 });
+        let half = json!({ "observedGeneration": 3, "replicas": 2, "updatedReplicas": 1, "availableReplicas": 2 });
+        let given_up = json!([{ "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded" }]);
+        let daemons = |updated: u32, available: u32| {
+            json!({
+                "observedGeneration": 3, "desiredNumberScheduled": 2, "currentNumberScheduled": 2,
+                "updatedNumberScheduled": updated, "numberAvailable": available,
+            })
+        };
+        let cases = [
+            ("no controller", &two, json!({}), Progress::Unknown),
+            ("not seen yet", &two, json!({ "observedGeneration": 2 }), Progress::Running),
+            ("all new and there", &two, done.clone(), Progress::Ready),
+            ("an old pod is left", &two, half.clone(), Progress::Running),
+            ("an old pod waits for a person", &on_delete, half.clone(), Progress::Ready),
+            ("an old pod is to stay", &partition, half.clone(), Progress::Ready),
+            (
+                "new pods do not come up",
+                &two,
+                json!({ "observedGeneration": 3, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 1 }),
+                Progress::Unready,
+            ),
+            (
+                "given up",
+                &two,
+                json!({ "observedGeneration": 3, "replicas": 3, "updatedReplicas": 1, "conditions": given_up }),
+                Progress::Failed,
+            ),
+            ("one replica where none is said", &json!({}), json!({ "observedGeneration": 3 }), Progress::Unready),
+            ("Argo's text", &two, json!({ "observedGeneration": "2" }), Progress::Running),
+            ("Argo's abort", &two, json!({ "observedGeneration": "3", "abort": true }), Progress::Failed),
+            ("daemons, one old", &json!({}), daemons(1, 2), Progress::Running),
+            ("daemons, one not up", &json!({}), daemons(2, 1), Progress::Unready),
+            ("daemons", &json!({}), daemons(2, 2), Progress::Ready),
+        ];
+        for (what, spec, status, expected) in cases {
+            assert_eq!(rollout(spec, &status).progress, expected, "{what}");
+        }
+        let cron = json!({ "jobTemplate": { "spec": { "template": {} } }, "suspend": true });
+        assert_eq!(rollout(&cron, &json!({})), Rollout::SETTLED);
+    }
+
+    #[test]
+    fn paused_and_empty() {
+        let paused = rollout(&json!({ "paused": true }), &json!({}));
+        assert!(paused.paused && !paused.empty);
+        let none = json!({ "replicas": 0 });
+        assert!(rollout(&none, &json!({})).empty);
+        // Its pods are still ending.
+        assert!(!rollout(&none, &json!({ "replicas": 1 })).empty);
+        assert!(!rollout(&json!({}), &json!({})).empty);
+    }
+}

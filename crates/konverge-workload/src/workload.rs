@@ -1,0 +1,121 @@
+//! A workload of any kind.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, core::NamespaceResourceScope};
+use serde::Deserialize;
+
+use crate::{
+    WorkloadKind,
+    pod::Pod,
+    references::References,
+    rollout::{Rollout, Status, UpdateStrategy, Wanted},
+};
+
+/// A workload of any of the kinds that have a pod template.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "Wire")]
+pub struct Workload {
+    /// Its metadata.
+    pub metadata: ObjectMeta,
+    /// What its pods use.
+    pub references: References,
+    /// The annotations of its pods.
+    pub template_annotations: BTreeMap<String, String>,
+    /// How its pods stand.
+    pub rollout: Rollout,
+}
+
+impl Resource for Workload {
+    type DynamicType = WorkloadKind;
+    type Scope = NamespaceResourceScope;
+
+    fn kind(kind: &WorkloadKind) -> Cow<'_, str> {
+        Cow::Borrowed(kind.name())
+    }
+
+    fn group(kind: &WorkloadKind) -> Cow<'_, str> {
+        Cow::Borrowed(kind.group())
+    }
+
+    fn version(kind: &WorkloadKind) -> Cow<'_, str> {
+        Cow::Borrowed(kind.version())
+    }
+
+    fn plural(kind: &WorkloadKind) -> Cow<'_, str> {
+        Cow::Borrowed(kind.plural())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+/// Of a Deployment and its like, or of a `CronJob`.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    template: Option<Template>,
+    job_template: Option<JobTemplate>,
+    replicas: Option<i64>,
+    paused: Option<bool>,
+    update_strategy: Option<UpdateStrategy>,
+}
+
+#[derive(Deserialize)]
+struct JobTemplate {
+    spec: JobSpec,
+}
+
+#[derive(Deserialize)]
+struct JobSpec {
+    template: Template,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Template {
+    metadata: Option<TemplateMetadata>,
+    spec: Pod,
+}
+
+#[derive(Deserialize)]
+struct TemplateMetadata {
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl From<Wire> for Workload {
+    fn from(wire: Wire) -> Self {
+        let Wire { metadata, spec, status } = wire;
+        let wanted = Wanted { replicas: spec.replicas, paused: spec.paused, update_strategy: spec.update_strategy };
+        let rollout = match &spec.job_template {
+            Some(_) => Rollout::SETTLED,
+            None => Rollout::of(metadata.generation, &wanted, &status),
+        };
+        let template = spec.template.or_else(|| spec.job_template.map(|job| job.spec.template)).unwrap_or_default();
+        let annotations = template.metadata.and_then(|metadata| metadata.annotations);
+        Self {
+            metadata,
+            references: template.spec.references(),
+            template_annotations: annotations.unwrap_or_default(),
+            rollout,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

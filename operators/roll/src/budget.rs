@@ -1,0 +1,236 @@
+//! How many rollouts there may be in the cluster: in a minute, and at the same time. A state machine; the time is handed in.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::object::WorkloadRef;
+
+/// How many there may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// In any minute; any number if there is none.
+    pub in_a_minute: Option<usize>,
+    /// Under way at the same time; any number if there is none.
+    pub at_once: Option<usize>,
+    /// One that is not done after this long holds up no other any more.
+    pub longest: SignedDuration,
+}
+
+/// Why a rollout has to wait for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spent {
+    /// What is used up.
+    pub by: Limit,
+    /// When it is there again at the latest.
+    pub until: Timestamp,
+}
+
+/// A limit of the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Rollouts in a minute.
+    Rate,
+    /// Rollouts at the same time.
+    AtOnce,
+}
+
+/// What has been spent.
+#[derive(Debug)]
+pub struct Budget {
+    limits: Limits,
+    begun: VecDeque<Timestamp>,
+    running: BTreeMap<WorkloadRef, Slot>,
+    /// Who waits for one under way to be done, the first one first.
+    waiting: VecDeque<WorkloadRef>,
+}
+
+/// A rollout under way.
+#[derive(Debug)]
+struct Slot {
+    since: Timestamp,
+    /// What its pod template got.
+    stamp: String,
+}
+
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+
+impl Budget {
+    /// Nothing is spent.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, begun: VecDeque::new(), running: BTreeMap::new(), waiting: VecDeque::new() }
+    }
+
+    /// Takes what one rollout needs, or says when to ask again.
+    pub fn take(&mut self, key: &WorkloadRef, stamp: &str, now: Timestamp) -> Result<(), Spent> {
+        self.running.retain(|_, slot| now.duration_since(slot.since) < self.limits.longest);
+        let is_running = self.running.contains_key(key);
+        if self.limits.at_once.is_some_and(|most| !is_running && self.running.len() >= most) {
+            if !self.waiting.contains(key) {
+                self.waiting.push_back(key.clone());
+            }
+            let oldest = self.running.values().map(|slot| slot.since).min().unwrap_or(now);
+            return Err(Spent { by: Limit::AtOnce, until: later(oldest, self.limits.longest) });
+        }
+        // The clock may have been set back: what lies in the future is not of this minute either.
+        self.begun.retain(|begun| now.duration_since(*begun).abs() < MINUTE);
+        if let Some(most) = self.limits.in_a_minute {
+            let full = self.begun.len().checked_sub(most).and_then(|over| self.begun.get(over));
+            if let Some(first) = full {
+                return Err(Spent { by: Limit::Rate, until: later(*first, MINUTE) });
+            }
+            self.begun.push_back(now);
+        }
+        self.waiting.retain(|waiting| waiting != key);
+        if self.limits.at_once.is_some() {
+            self.running.insert(key.clone(), Slot { since: now, stamp: stamp.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// The rollout was not begun after all. Returns who may go now.
+    #[must_use]
+    pub fn give_back(&mut self, key: &WorkloadRef) -> Option<WorkloadRef> {
+        self.begun.pop_back();
+        self.done(key)
+    }
+
+    /// A watch shows a workload that was rolled by us. `is_over` is whether nobody will say more of its rollout. Returns who may go now.
+    #[must_use]
+    pub fn seen(&mut self, key: &WorkloadRef, stamp: &str, since: Timestamp, is_over: bool) -> Option<WorkloadRef> {
+        self.limits.at_once?;
+        match self.running.get(key) {
+            // What is shown may be from before we wrote.
+            Some(slot) if slot.stamp == stamp && is_over => return self.done(key),
+            // It began before we did.
+            None if !is_over => drop(self.running.insert(key.clone(), Slot { since, stamp: stamp.to_owned() })),
+            Some(_) | None => {}
+        }
+        None
+    }
+
+    /// A workload need not be rolled now. What it has taken and not used is free again. Returns who may go now.
+    #[must_use]
+    pub fn not_now(&mut self, key: &WorkloadRef, stamp: Option<&str>) -> Option<WorkloadRef> {
+        self.waiting.retain(|waiting| waiting != key);
+        if self.running.get(key).is_some_and(|slot| Some(slot.stamp.as_str()) != stamp) {
+            self.running.remove(key);
+        }
+        let is_room = self.limits.at_once.is_some_and(|most| self.running.len() < most);
+        if is_room { self.waiting.pop_front() } else { None }
+    }
+
+    /// A rollout is done, or given up, or its workload is gone. Returns who may go now.
+    #[must_use]
+    pub fn done(&mut self, key: &WorkloadRef) -> Option<WorkloadRef> {
+        self.waiting.retain(|waiting| waiting != key);
+        self.running.remove(key)?;
+        self.waiting.pop_front()
+    }
+}
+
+fn later(time: Timestamp, span: SignedDuration) -> Timestamp {
+    time.checked_add(span).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use konverge_workload::WorkloadKind;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(name: usize) -> WorkloadRef {
+        WorkloadRef { namespace: "shop".to_owned(), kind: WorkloadKind::Deployment, name: name.to_string() }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn budget(in_a_minute: Option<usize>, at_once: Option<usize>) -> Budget {
+        Budget::new(Limits { in_a_minute, at_once, longest: SignedDuration::from_mins(10) })
+    }
+
+    #[test]
+    fn without_limits_everybody_goes_and_nothing_is_kept() {
+        let mut budget = budget(None, None);
+        assert!((0..1000).all(|name| budget.take(&key(name), "s", at(0)).is_ok()));
+        assert!(budget.begun.is_empty() && budget.running.is_empty());
+    }
+
+    #[test]
+    fn who_waits_goes_in_order_when_one_is_done() {
+        let mut budget = budget(None, Some(2));
+        assert!(budget.take(&key(1), "s", at(0)).is_ok() && budget.take(&key(2), "s", at(1)).is_ok());
+        let spent = Spent { by: Limit::AtOnce, until: at(600) };
+        assert_eq!(budget.take(&key(3), "s", at(2)), Err(spent));
+        assert_eq!(budget.take(&key(4), "s", at(2)), Err(spent));
+        assert_eq!(budget.take(&key(3), "s", at(2)), Err(spent), "asking twice is no second place");
+        assert!(budget.take(&key(1), "s", at(3)).is_ok(), "its own place is its own");
+        assert_eq!(budget.done(&key(2)), Some(key(3)));
+        assert_eq!(budget.done(&key(9)), None, "nobody's place");
+        assert!(budget.take(&key(3), "s", at(4)).is_ok());
+        assert_eq!(budget.done(&key(3)), Some(key(4)));
+        assert_eq!(budget.done(&key(1)), None);
+    }
+
+    #[test]
+    fn one_that_never_ends_makes_room() {
+        let mut budget = budget(None, Some(1));
+        assert_eq!(budget.seen(&key(1), "s", at(0), false), None);
+        assert!(budget.take(&key(2), "s", at(599)).is_err());
+        assert!(budget.take(&key(2), "s", at(600)).is_ok());
+    }
+
+    #[test]
+    fn a_rollout_is_over_when_the_watch_shows_it_with_what_it_got() {
+        let mut budget = budget(None, Some(1));
+        assert_eq!(budget.seen(&key(1), "s", at(0), true), None, "over before we began");
+        assert!(budget.take(&key(1), "t", at(0)).is_ok());
+        assert!(budget.take(&key(2), "s", at(1)).is_err());
+        assert_eq!(budget.seen(&key(1), "s", at(0), true), None, "from before");
+        assert_eq!(budget.seen(&key(1), "t", at(0), false), None, "under way");
+        assert_eq!(budget.seen(&key(1), "t", at(0), true), Some(key(2)));
+    }
+
+    #[test]
+    fn room_that_is_not_used_goes_to_the_next() {
+        let mut budget = budget(None, Some(1));
+        assert!(budget.take(&key(1), "t", at(0)).is_ok());
+        assert!(budget.take(&key(2), "s", at(1)).is_err() && budget.take(&key(3), "s", at(1)).is_err());
+        assert_eq!(budget.not_now(&key(1), Some("t")), None, "it is under way");
+        assert_eq!(budget.not_now(&key(1), Some("s")), Some(key(2)), "the write was lost, and is not needed any more");
+        assert_eq!(budget.not_now(&key(2), None), Some(key(3)));
+        assert_eq!(budget.not_now(&key(3), None), None);
+    }
+
+    #[test]
+    fn what_was_given_back_does_not_count() {
+        let mut budget = budget(Some(1), Some(1));
+        assert!(budget.take(&key(1), "s", at(0)).is_ok());
+        assert_eq!(budget.give_back(&key(1)), None);
+        assert!(budget.take(&key(2), "s", at(0)).is_ok());
+    }
+
+    proptest! {
+        /// Whoever asks when: in no minute are there more than allowed, and who is told when to come back gets what it needs then.
+        #[test]
+        fn the_rate_is_kept_in_every_minute(most in 1..4_usize, pauses in proptest::collection::vec(0..40_i64, 1..60)) {
+            let mut budget = budget(Some(most), None);
+            let mut now = 0;
+            let mut begun = Vec::new();
+            for (name, pause) in pauses.into_iter().enumerate() {
+                now += pause;
+                if let Err(spent) = budget.take(&key(name), "s", at(now)) {
+                    prop_assert_eq!(spent.by, Limit::Rate);
+                    prop_assert!(spent.until > at(now) && spent.until <= at(now + 60));
+                    now = spent.until.as_second();
+                    prop_assert!(budget.take(&key(name), "s", at(now)).is_ok());
+                }
+                begun.push(now);
+                prop_assert!(begun.iter().filter(|time| now - **time < 60).count() <= most);
+            }
+        }
+    }
+}

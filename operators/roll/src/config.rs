@@ -1,0 +1,126 @@
+//! The operator's settings, each with a flag and a variable.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::Parser;
+use jiff::SignedDuration;
+use konverge_runtime::{http_server::Listen, telemetry::LogFormat, watch::namespace};
+use konverge_workload::WorkloadKind;
+
+use crate::declarations::Others;
+
+/// Rolls what uses a Secret or a `ConfigMap` when its content changes: exactly once, and only then.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "vault-rollout-operator", version, args_override_self = true)]
+pub struct Config {
+    /// The only namespace to look at [default: all namespaces]
+    #[arg(long, env = "ROLLOUT_NAMESPACE", value_parser = namespace)]
+    pub namespace: Option<String>,
+    /// Kinds of workloads that take part; rollouts are those of Argo
+    #[arg(long, env = "ROLLOUT_KINDS", value_delimiter = ',', default_value = "deployments,statefulsets,daemonsets,cronjobs,rollouts", value_parser = kind)]
+    pub kinds: Vec<WorkloadKind>,
+    /// Understand the annotations of Stakater Reloader
+    #[arg(long, env = "ROLLOUT_RELOADER_ANNOTATIONS")]
+    pub reloader_annotations: bool,
+    /// Understand the annotations of wave
+    #[arg(long, env = "ROLLOUT_WAVE_ANNOTATIONS")]
+    pub wave_annotations: bool,
+
+    /// The least time between two rollouts of a workload that does not say
+    #[arg(long, env = "ROLLOUT_MIN_INTERVAL", default_value = "1m", value_parser = span, value_name = "TIME")]
+    pub min_interval: SignedDuration,
+    /// How long to wait for more changes after one
+    #[arg(long, env = "ROLLOUT_DEBOUNCE", default_value = "0s", value_parser = span, value_name = "TIME")]
+    pub debounce: SignedDuration,
+    /// How long a rollout is waited for: by the next of its workload, by later waves, and by others of the budget
+    #[arg(long, env = "ROLLOUT_LONGEST", default_value = "10m", value_parser = span, value_name = "TIME")]
+    pub longest: SignedDuration,
+    /// Rollouts in any minute, over all workloads; 0 is no limit
+    #[arg(long, env = "ROLLOUT_IN_A_MINUTE", default_value_t = 0, value_name = "NUMBER")]
+    pub in_a_minute: usize,
+    /// Rollouts under way at the same time, over all workloads; 0 is no limit
+    #[arg(long, env = "ROLLOUT_AT_ONCE", default_value_t = 0, value_name = "NUMBER")]
+    pub at_once: usize,
+    /// A Secret or `ConfigMap` that changes so often within a minute is not followed until it is quiet; 0 follows all
+    #[arg(long, env = "ROLLOUT_RUNAWAY_CHANGES", default_value_t = 10, value_name = "NUMBER")]
+    pub runaway_changes: usize,
+    /// So long it must not have changed to be quiet
+    #[arg(long, env = "ROLLOUT_RUNAWAY_QUIET", default_value = "1m", value_parser = span, value_name = "TIME")]
+    pub runaway_quiet: SignedDuration,
+
+    /// Secret beside the operator with the key of digests; made if it is not there
+    #[arg(long, env = "ROLLOUT_DIGEST_KEY", default_value = "vault-rollout-operator-digest-key", value_name = "NAME")]
+    pub digest_key: String,
+    /// How many workloads are worked on at the same time
+    #[arg(long, env = "ROLLOUT_WORKERS", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: u16,
+    /// Where /healthz, /readyz and /metrics are served; 0 is nowhere
+    #[arg(long, env = "ROLLOUT_BIND_ADDRESS", default_value = ":8080", value_name = "ADDRESS")]
+    pub bind_address: Listen,
+    /// Let one of several replicas work while the others stand by
+    #[arg(long, env = "ROLLOUT_LEADER_ELECT")]
+    pub leader_elect: bool,
+    /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
+    #[arg(long, env = "ROLLOUT_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Form of the log lines; how many there are is up to `RUST_LOG`
+    #[arg(long, env = "ROLLOUT_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+/// The settings of the command line and the environment. Prints what is asked for (help, version) or what is wrong, and ends
+/// the program then.
+pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
+    Config::parse_from(arguments)
+}
+
+impl Config {
+    /// Whose annotations are understood.
+    pub fn others(&self) -> Others {
+        Others { reloader: self.reloader_annotations, wave: self.wave_annotations }
+    }
+}
+
+fn span(text: &str) -> Result<SignedDuration, String> {
+    let span = text.trim().parse::<SignedDuration>().ok().filter(|span| !span.is_negative());
+    span.ok_or_else(|| "write a span of time, such as 90s, 5m or 1h30m".to_owned())
+}
+
+fn kind(text: &str) -> Result<WorkloadKind, String> {
+    // The template of a Job never changes.
+    let kinds = || WorkloadKind::ALL.into_iter().filter(|kind| *kind != WorkloadKind::Job);
+    kinds().find(|kind| kind.plural() == text).ok_or_else(|| {
+        let names: Vec<_> = kinds().map(WorkloadKind::plural).collect();
+        format!("write some of {}", names.join(","))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Config, String> {
+        Config::try_parse_from(["x"].iter().chain(arguments)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_given_rolls_each_workload_once_a_minute_at_most() {
+        let config = parse(&[]).unwrap();
+        assert_eq!((config.min_interval, config.debounce), (SignedDuration::from_mins(1), SignedDuration::ZERO));
+        assert_eq!(config.kinds.len(), 5);
+        assert_eq!(config.others(), Others::default());
+    }
+
+    #[test]
+    fn bad_values_are_refused_by_name() {
+        for (flag, value, part) in [
+            ("--kinds", "deployments,jobs", "deployments,statefulsets"),
+            ("--min-interval", "-1m", "span of time"),
+            ("--namespace", "Shop", "Shop"),
+            ("--at-once", "-1", "--at-once"),
+        ] {
+            let told = parse(&[&format!("{flag}={value}")]).unwrap_err();
+            assert!(told.contains(flag) && told.contains(part), "{told}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Whether the content that a workload uses is what its pods run with. Pure: no client, no clock.
+
+use std::collections::BTreeMap;
+
+use konverge_workload::Need;
+
+use crate::record::{Content, Entry, Record};
+
+/// A source that a workload uses, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Now {
+    /// Its content.
+    pub entry: Entry,
+    /// Whether the pods can do without.
+    pub need: Need,
+}
+
+/// What stands on a workload.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing<'a> {
+    /// Its record, if it is its own and made with our key.
+    pub record: Option<&'a Record>,
+    /// The stamp on its pod template, whoever put it there.
+    pub stamp: Option<&'a str>,
+    /// The beginning of a stamp that is its own and made with our key.
+    pub tag: &'a str,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing: the pods run with what there is, and the record says so.
+    Nothing,
+    /// The record is to say this; the pods run with it, or nothing else is known of them. Never a reason to roll.
+    Note(BTreeMap<String, Entry>),
+    /// The pods run with something else.
+    Roll {
+        /// Which sources differ; none of them is known if the record is lost.
+        changed: Vec<String>,
+        /// What they run with afterwards.
+        content: BTreeMap<String, Entry>,
+    },
+}
+
+/// Compares what there is with what stands on the workload. `stamp_of` makes the stamp of content.
+///
+/// - What was never seen is noted and rolls nothing: the pods that read it are those that are there.
+/// - The same holds for another choice of keys, which comes with a change of the workload itself.
+/// - A source that is gone changes nothing: pods that are restarted for it would not start. It is remembered as it was, so that it rolls
+///   nothing if it comes back as it was.
+/// - One that was never there and can be done without rolls when it comes; without the others no pod has started yet.
+/// - The record counts before the stamp: who sets the template back, by `kubectl rollout undo` or from a repository, has restarted the
+///   pods by that, and they have read what there is.
+pub fn decide(
+    standing: Standing<'_>,
+    now: &BTreeMap<String, Now>,
+    stamp_of: impl FnOnce(&BTreeMap<String, Entry>) -> String,
+) -> Verdict {
+    let nothing = BTreeMap::new();
+    let known = standing.record.map_or(&nothing, |record| &record.content);
+    let mut content = BTreeMap::new();
+    let mut changed = Vec::new();
+    for (source, now) in now {
+        let before = known.get(source).filter(|before| before.selection == now.entry.selection);
+        let (entry, differs) = match (before.map(|before| &before.content), &now.entry.content) {
+            (Some(Content::Digest(_)), Content::Absent) => (before.unwrap_or(&now.entry), false),
+            (Some(Content::Digest(before)), Content::Digest(now_it_is)) => (&now.entry, before != now_it_is),
+            (Some(Content::Absent), Content::Digest(_)) => (&now.entry, now.need == Need::Optional),
+            (Some(Content::Absent), Content::Absent) | (None, _) => (&now.entry, false),
+        };
+        content.insert(source.clone(), entry.clone());
+        if differs {
+            changed.push(source.clone());
+        }
+    }
+    match standing.record {
+        _ if !changed.is_empty() => Verdict::Roll { changed, content },
+        Some(record) if record.content == content => Verdict::Nothing,
+        Some(_) => Verdict::Note(content),
+        None => {
+            let own = |stamp: &&str| stamp.split('.').next() == Some(standing.tag);
+            match standing.stamp.filter(own) {
+                Some(stamp) if stamp != stamp_of(&content) => Verdict::Roll { changed, content },
+                _ => Verdict::Note(content),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

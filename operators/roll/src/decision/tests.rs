@@ -1,0 +1,185 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const TAG: &str = "tag";
+
+fn entry(selection: &str, content: Option<&str>) -> Entry {
+    let content = content.map_or(Content::Absent, |digest| Content::Digest(digest.to_owned()));
+    Entry { selection: selection.to_owned(), content }
+}
+
+fn now(sources: &[(&str, &str, Option<&str>, Need)]) -> BTreeMap<String, Now> {
+    let source = |&(name, selection, content, need): &(&str, &str, Option<&str>, Need)| {
+        (name.to_owned(), Now { entry: entry(selection, content), need })
+    };
+    sources.iter().map(source).collect()
+}
+
+fn record(sources: &[(&str, &str, Option<&str>)]) -> Record {
+    let content = sources.iter().map(|(name, selection, content)| ((*name).to_owned(), entry(selection, *content)));
+    Record { tag: TAG.to_owned(), content: content.collect(), rolled: None, because: None }
+}
+
+/// Readable instead of keyed.
+fn stamp_of(content: &BTreeMap<String, Entry>) -> String {
+    let texts: Vec<_> = content.iter().map(|(source, entry)| format!("{source}={entry}")).collect();
+    format!("{TAG}.{}", texts.join(";"))
+}
+
+fn decided(record: Option<&Record>, stamp: Option<&str>, now: &BTreeMap<String, Now>) -> Verdict {
+    decide(Standing { record, stamp, tag: TAG }, now, stamp_of)
+}
+
+/// `nothing`, `note`, or what changed.
+fn word(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Nothing => "nothing".to_owned(),
+        Verdict::Note(_) => "note".to_owned(),
+        Verdict::Roll { changed, .. } => format!("roll {}", changed.join(" ")).trim().to_owned(),
+    }
+}
+
+#[test]
+fn with_a_record() {
+    use Need::{Optional, Required};
+    let before = record(&[("db", "all", Some("1")), ("app", "all", None)]);
+    let app = ("app", "all", None, Optional);
+    for (what, now, expected) in [
+        ("in step", now(&[("db", "all", Some("1"), Required), app]), "nothing"),
+        ("changed", now(&[("db", "all", Some("2"), Required), app]), "roll db"),
+        ("gone", now(&[("db", "all", None, Required), app]), "nothing"),
+        ("other keys", now(&[("db", "some", Some("2"), Required), app]), "note"),
+        ("not used any more", now(&[app]), "note"),
+        ("a new one", now(&[("db", "all", Some("1"), Required), app, ("x", "all", Some("1"), Required)]), "note"),
+        (
+            "a new one and a changed one",
+            now(&[("db", "all", Some("2"), Required), app, ("x", "all", Some("1"), Required)]),
+            "roll db",
+        ),
+        (
+            "an optional one came",
+            now(&[("app", "all", Some("1"), Optional), ("db", "all", Some("1"), Required)]),
+            "roll app",
+        ),
+        ("a needed one came", now(&[("app", "all", Some("1"), Required), ("db", "all", Some("1"), Required)]), "note"),
+    ] {
+        assert_eq!(word(&decided(Some(&before), None, &now)), expected, "{what}");
+    }
+}
+
+#[test]
+fn first_sight_rolls_nothing_whatever_stamp_came_along() {
+    let db = now(&[("db", "all", Some("1"), Need::Required)]);
+    for stamp in [None, Some("other.abc"), Some(""), Some("tag2.abc")] {
+        assert_eq!(word(&decided(None, stamp, &db)), "note", "{stamp:?}");
+    }
+}
+
+#[test]
+fn a_lost_record_is_replaced_by_the_stamp() {
+    let db = |digest| now(&[("db", "all", Some(digest), Need::Required)]);
+    let stamp = stamp_of(&record(&[("db", "all", Some("1"))]).content);
+    assert_eq!(word(&decided(None, Some(&stamp), &db("1"))), "note");
+    assert_eq!(word(&decided(None, Some(&stamp), &db("2"))), "roll");
+}
+
+#[test]
+fn a_template_that_was_set_back_is_not_set_forth_again() {
+    let (old, current) = (record(&[("db", "all", Some("1"))]), record(&[("db", "all", Some("2"))]));
+    let db = now(&[("db", "all", Some("2"), Need::Required)]);
+    for stamp in [None, Some(stamp_of(&old.content))] {
+        assert_eq!(decided(Some(&current), stamp.as_deref(), &db), Verdict::Nothing, "{stamp:?}");
+    }
+}
+
+#[test]
+fn one_that_goes_and_comes_back_rolls_only_if_it_is_another() {
+    let before = record(&[("db", "all", Some("1"))]);
+    let gone = now(&[("db", "all", None, Need::Required)]);
+    assert_eq!(decided(Some(&before), None, &gone), Verdict::Nothing);
+    for (digest, expected) in [("1", "nothing"), ("2", "roll db")] {
+        let back = now(&[("db", "all", Some(digest), Need::Required)]);
+        assert_eq!(word(&decided(Some(&before), None, &back)), expected);
+    }
+}
+
+/// What a world can do to a workload that uses two sources.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Write {
+        source: usize,
+        content: u8,
+    },
+    Delete {
+        source: usize,
+    },
+    /// The operator looks, and what it decides is done.
+    Look,
+    /// The operator looks, and what it decides is done, but it never learns of it; then it looks again.
+    LookTwice,
+    /// Somebody takes our stamp off the template, which restarts the pods.
+    SetBack,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..2_usize, 0..3_u8).prop_map(|(source, content)| Event::Write { source, content }),
+        1 => (0..2_usize).prop_map(|source| Event::Delete { source }),
+        3 => Just(Event::Look),
+        1 => Just(Event::LookTwice),
+        1 => Just(Event::SetBack),
+    ]
+}
+
+proptest! {
+    /// Pods are modelled as what they read when they started. After each look they run with what there is, nothing is rolled that the
+    /// operator could know to run with it already, and a second look does nothing.
+    #[test]
+    fn exactly_what_is_needed_is_rolled(events in proptest::collection::vec(event(), 0..24)) {
+        const NAMES: [&str; 2] = ["a", "b"];
+        let mut there: [Option<u8>; 2] = [Some(0), Some(0)];
+        let mut pods = there;
+        let (mut kept, mut stamp): (Option<Record>, Option<String>) = (None, None);
+        // Pods that somebody else restarts read what there is at that time, which nobody can see on the workload.
+        let mut restarted = false;
+        for event in [Event::Look].into_iter().chain(events) {
+            let looks = match event {
+                Event::Write { source, content } => { there[source] = Some(content); 0 }
+                Event::Delete { source } => { there[source] = None; 0 }
+                Event::SetBack => {
+                    if stamp.take().is_some() {
+                        restarted = true;
+                        // What is not there keeps pods from starting; those that run go on.
+                        for source in 0..2 { pods[source] = there[source].or(pods[source]); }
+                    }
+                    0
+                }
+                Event::Look => 1,
+                Event::LookTwice => 2,
+            };
+            for look in 0..looks {
+                let seen: BTreeMap<_, _> = (0..2).map(|source| {
+                    let digest = there[source].map(|content| content.to_string());
+                    let entry = entry("all", digest.as_deref());
+                    (NAMES[source].to_owned(), Now { entry, need: Need::Required })
+                }).collect();
+                let differs = (0..2).any(|source| there[source].is_some_and(|content| pods[source] != Some(content)));
+                match decided(kept.as_ref(), stamp.as_deref(), &seen) {
+                    Verdict::Nothing => prop_assert!(!differs || restarted),
+                    Verdict::Note(content) => {
+                        prop_assert!((!differs || restarted) && look == 0);
+                        kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None });
+                    }
+                    Verdict::Roll { content, .. } => {
+                        prop_assert!(look == 0 && (differs || restarted));
+                        for source in 0..2 { pods[source] = there[source].or(pods[source]); }
+                        stamp = Some(stamp_of(&content));
+                        kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None });
+                    }
+                }
+                restarted &= pods != there;
+            }
+        }
+    }
+}

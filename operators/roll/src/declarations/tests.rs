@@ -1,0 +1,146 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const NONE: Others = Others { reloader: false, wave: false };
+const EVERYBODY: Others = Others { reloader: true, wave: true };
+
+fn annotations(pairs: &[(&str, &str)]) -> Annotations {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn workload(pairs: &[(&str, &str)], others: Others) -> Result<WorkloadAsks, Invalid> {
+    WorkloadAsks::read(&annotations(pairs), &Annotations::new(), "shop", others)
+}
+
+fn named(keys: Option<&[&str]>, rule: Rule) -> Named {
+    Named { keys: keys.map(|keys| Keys::Some(keys.iter().map(|key| (*key).to_owned()).collect())), rule }
+}
+
+#[test]
+fn our_words() {
+    assert_eq!(workload(&[], EVERYBODY), Ok(WorkloadAsks::default()));
+    let all = workload(&[(ON_CHANGE, "true")], NONE).unwrap();
+    assert_eq!(all.all.len(), 2);
+    assert!(workload(&[(ON_CHANGE, "false")], NONE).unwrap().never);
+    let some = workload(&[(ON_CHANGE, "secret/db:a, secret/db:b,configmap/app,secret/x:k,secret/x")], NONE).unwrap();
+    let expected = [
+        (SourceName::secret("db"), named(Some(&["a", "b"]), ON_CHANGE)),
+        (SourceName::secret("x"), named(None, ON_CHANGE)),
+        (SourceName::config_map("app"), named(None, ON_CHANGE)),
+    ];
+    assert_eq!(some.named, BTreeMap::from(expected));
+    let set = workload(&[(MIN_INTERVAL, "1h30m"), (WAVE, "-2"), (PAUSE, "true")], NONE).unwrap();
+    assert_eq!((set.min_interval, set.wave, set.paused), (Some(SignedDuration::from_mins(90)), -2, true));
+}
+
+#[test]
+fn zopps_word_is_for_secrets_and_says_nothing_unless_it_is_true() {
+    let asks = workload(&[("zopp.dev/reload", "true")], NONE).unwrap();
+    assert_eq!((asks.zopp, asks.all), (true, BTreeMap::from([(SourceKind::Secret, ZOPP_RELOAD)])));
+    assert_eq!(workload(&[("zopp.dev/reload", "yes")], NONE), Ok(WorkloadAsks::default()));
+}
+
+#[test]
+fn the_words_of_others_count_when_the_platform_says_so() {
+    let reloader = [
+        ("reloader.stakater.com/auto", "true"),
+        ("secret.reloader.stakater.com/reload", "a, b"),
+        ("configmap.reloader.stakater.com/reload", "c"),
+        ("configmaps.exclude.reloader.stakater.com/reload", "d"),
+        ("reloader.stakater.com/search", "true"),
+        ("deployment.reloader.stakater.com/pause-period", "5m"),
+    ];
+    assert_eq!(workload(&reloader, NONE), Ok(WorkloadAsks::default()));
+    let asks = workload(&reloader, EVERYBODY).unwrap();
+    assert_eq!(asks.all.len(), 2);
+    let names: Vec<_> = asks.named.keys().map(ToString::to_string).collect();
+    assert_eq!(names, ["Secret/a", "Secret/b", "ConfigMap/c"]);
+    assert_eq!(asks.except, BTreeSet::from([SourceName::config_map("d")]));
+    assert!(asks.matching.is_some());
+    assert_eq!(asks.min_interval, Some(SignedDuration::from_mins(5)));
+
+    let only = |annotation| workload(&[(annotation, "true")], EVERYBODY).unwrap().all.into_keys().collect::<Vec<_>>();
+    assert_eq!(only("secret.reloader.stakater.com/auto"), [SourceKind::Secret]);
+    assert_eq!(only("configmap.reloader.stakater.com/auto"), [SourceKind::ConfigMap]);
+    assert_eq!(only("wave.pusher.com/update-on-config-change").len(), 2);
+
+    let pods = annotations(&[("reloader.stakater.com/auto", "true")]);
+    assert_eq!(WorkloadAsks::read(&Annotations::new(), &pods, "shop", EVERYBODY).unwrap().all.len(), 2);
+    let own = annotations(&[("reloader.stakater.com/auto", "false")]);
+    assert!(WorkloadAsks::read(&own, &pods, "shop", EVERYBODY).unwrap().all.is_empty(), "the workload's word is first");
+
+    let wave = [
+        ("wave.pusher.com/update-on-config-change", "true"),
+        ("wave.pusher.com/extra-secrets", "shop/a,b"),
+        ("wave.pusher.com/extra-configmaps", "shop/c"),
+    ];
+    let names: Vec<_> = workload(&wave, EVERYBODY).unwrap().named.keys().map(ToString::to_string).collect();
+    assert_eq!(names, ["Secret/a", "Secret/b", "ConfigMap/c"]);
+}
+
+#[test]
+fn what_a_source_asks_for() {
+    let source = |pairs: &[(&str, &str)], others| SourceAsks::read(&annotations(pairs), others);
+    assert!(source(&[("example.com/x", "y")], EVERYBODY).unwrap().is_silent());
+    assert!(source(&[(ROLL_USERS, "true")], NONE).unwrap().users);
+    assert!(source(&[(IGNORE, "true")], NONE).unwrap().ignored);
+    let selector = source(&[(ROLL_SELECTOR, "app=web, tier=front")], NONE).unwrap().selector.unwrap();
+    assert!(selector.choose(&annotations(&[("app", "web"), ("tier", "front"), ("x", "y")])));
+    assert!(!selector.choose(&annotations(&[("app", "web")])));
+    let reloader = [("reloader.stakater.com/match", "true"), ("reloader.stakater.com/ignore", "true")];
+    assert!(source(&reloader, NONE).unwrap().is_silent());
+    let asks = source(&reloader, EVERYBODY).unwrap();
+    assert!(asks.matches && asks.ignored);
+}
+
+#[test]
+fn bad_input_is_named() {
+    for (annotation, value, part) in [
+        (ON_CHANGE, "", "names nothing"),
+        (ON_CHANGE, "yes", "\"yes\" names nothing"),
+        (ON_CHANGE, "pod/x", "\"pod\" is neither secret nor configmap"),
+        (ON_CHANGE, "secret/../x", "\"../x\" is no name"),
+        (ON_CHANGE, "secret/other/db", "\"other/db\" is no name"),
+        (ON_CHANGE, "secret/db:a b", "\"a b\" is no key"),
+        (ON_CHANGE, "secret/db,", "\"\" names nothing"),
+        (MIN_INTERVAL, "soon", "span of time"),
+        (MIN_INTERVAL, "-5m", "span of time"),
+        (WAVE, "first", "whole number"),
+        (PAUSE, "yes", "\"true\" or \"false\""),
+        ("reloader.stakater.com/auto", "yes", "\"true\" or \"false\""),
+        ("secret.reloader.stakater.com/reload", "db-.*", "patterns are not understood"),
+    ] {
+        let told = workload(&[(annotation, value)], EVERYBODY).unwrap_err().to_string();
+        assert!(told.contains(annotation) && told.contains(part), "{annotation}={value}: {told}");
+    }
+    let foreign = [("wave.pusher.com/update-on-config-change", "true"), ("wave.pusher.com/extra-secrets", "other/a")];
+    assert!(workload(&foreign, EVERYBODY).unwrap_err().to_string().contains("another namespace"));
+    for (annotation, value, part) in [
+        (ROLL_USERS, "all", "\"true\" or \"false\""),
+        (ROLL_SELECTOR, "app", "app=web"),
+        (ROLL_SELECTOR, "app!=web", "app=web"),
+    ] {
+        let told = SourceAsks::read(&annotations(&[(annotation, value)]), NONE).unwrap_err().to_string();
+        assert!(told.contains(annotation) && told.contains(part), "{annotation}={value}: {told}");
+    }
+}
+
+#[test]
+fn an_error_shows_only_the_beginning() {
+    let told = workload(&[(WAVE, &"x".repeat(100_000))], NONE).unwrap_err().to_string();
+    assert!(told.len() < 300, "{}", told.len());
+}
+
+proptest! {
+    /// Whatever stands there: an answer, and never a source of another namespace or one that is no name.
+    #[test]
+    fn any_text_is_read_or_named(text in "[a-z/:,.=! *-]{0,24}") {
+        for annotation in [ON_CHANGE, MIN_INTERVAL, WAVE, "secret.reloader.stakater.com/reload"] {
+            match workload(&[(annotation, &text)], EVERYBODY) {
+                Ok(asks) => prop_assert!(asks.named.keys().all(|source| !source.name.contains(['/', ':', ',', ' ']))),
+                Err(error) => prop_assert_eq!(error.annotation, annotation),
+            }
+        }
+    }
+}

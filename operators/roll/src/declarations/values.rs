@@ -1,0 +1,97 @@
+//! The grammars of values.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+
+use super::{Annotations, Invalid};
+use crate::object::SourceName;
+
+/// What is shown of a value that is not understood.
+const SHOWN: usize = 64;
+
+/// Labels that an object must have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Labels(BTreeMap<String, String>);
+
+impl Labels {
+    /// Whether all of them are among these.
+    pub fn choose(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.0.iter().all(|(name, value)| labels.get(name) == Some(value))
+    }
+}
+
+pub(super) fn invalid(annotation: &'static str, value: &str, cause: impl Into<String>) -> Invalid {
+    Invalid { annotation, value: value.chars().take(SHOWN).collect(), cause: cause.into() }
+}
+
+pub(super) fn boolean(annotations: &Annotations, annotation: &'static str) -> Result<Option<bool>, Invalid> {
+    match annotations.get(annotation).map(String::as_str) {
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(other) => Err(invalid(annotation, other, "write \"true\" or \"false\", or leave it out")),
+    }
+}
+
+pub(super) fn whole_number(annotation: &'static str, text: &str) -> Result<i32, Invalid> {
+    text.trim().parse().map_err(|_| invalid(annotation, text, "write a whole number, such as 0, 1 or -1"))
+}
+
+pub(super) fn duration(annotation: &'static str, text: &str) -> Result<SignedDuration, Invalid> {
+    let span = text.trim().parse::<SignedDuration>().ok().filter(|span| !span.is_negative());
+    span.ok_or_else(|| invalid(annotation, text, "write a span of time, such as 90s, 5m or 1h30m"))
+}
+
+/// `secret/NAME`, `configmap/NAME`, each with `:KEY` or without.
+pub(super) fn sources(annotation: &'static str, text: &str) -> Result<Vec<(SourceName, Option<String>)>, Invalid> {
+    text.split(',').map(|item| source(item.trim()).map_err(|cause| invalid(annotation, text, cause))).collect()
+}
+
+fn source(item: &str) -> Result<(SourceName, Option<String>), String> {
+    let expected = "write \"true\", \"false\", or a list such as secret/db,configmap/app or secret/db:password";
+    let (kind, rest) = item.split_once('/').ok_or_else(|| format!("{item:?} names nothing; {expected}"))?;
+    let (name, key) = rest.split_once(':').map_or((rest, None), |(name, key)| (name, Some(key)));
+    let source = match kind {
+        "secret" => SourceName::secret(object_name(name)?),
+        "configmap" => SourceName::config_map(object_name(name)?),
+        _ => return Err(format!("{kind:?} is neither secret nor configmap; {expected}")),
+    };
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    match key {
+        Some(key) if key.is_empty() || key.len() > 253 || !key.chars().all(is_part) => {
+            Err(format!("{key:?} is no key; keys are made of letters, digits, -, _ and ."))
+        }
+        key => Ok((source, key.map(str::to_owned))),
+    }
+}
+
+/// A list of names.
+pub(super) fn names(annotation: &'static str, text: &str) -> Result<Vec<String>, Invalid> {
+    text.split(',').map(|name| object_name(name.trim()).map_err(|cause| invalid(annotation, text, cause))).collect()
+}
+
+pub(super) fn object_name(name: &str) -> Result<String, String> {
+    let is_inner = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    let is_part =
+        |part: &str| !part.is_empty() && part.chars().all(is_inner) && !part.starts_with('-') && !part.ends_with('-');
+    if name.len() <= 253 && name.split('.').all(is_part) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("{name:?} is no name of an object, and patterns are not understood"))
+    }
+}
+
+/// `a=b,c=d`.
+pub(super) fn labels(annotation: &'static str, text: &str) -> Result<Labels, Invalid> {
+    let pair = |item: &str| {
+        let (name, value) = item.split_once('=')?;
+        let (name, value) = (name.trim(), value.trim().trim_start_matches('='));
+        (!name.is_empty() && !name.ends_with('!') && !value.contains([' ', '=']))
+            .then(|| (name.to_owned(), value.to_owned()))
+    };
+    let labels: Option<_> = text.split(',').map(pair).collect();
+    labels
+        .map(Labels)
+        .ok_or_else(|| invalid(annotation, text, "write labels that must be there, such as app=web,tier=front"))
+}

@@ -1,0 +1,136 @@
+//! What is known of content: digests with a key that only the operator has.
+//!
+//! Everybody who may see a workload sees the digests on it. Content is often short, a plain hash of it could be guessed by trying, and
+//! so could one whose key is made of what everybody may see, such as uids. Hence the key is random, made once for an installation and
+//! kept in a Secret beside the operator ([`digest_key`](crate::digest_key)); all replicas have the same one, and so have all that come
+//! after them. Each digest is also bound to the workload it stands on and to the name of its source, so that two of them that
+//! are equal tell nothing but that the same content has come back to the same place.
+
+use std::collections::BTreeMap;
+
+use konverge_core::digest::{DIGEST_KEY_LENGTH, keyed_hash};
+use konverge_workload::Keys;
+use zeroize::Zeroizing;
+
+use crate::{
+    object::SourceName,
+    record::{Content, Entry},
+};
+
+/// So many bytes of a digest are kept: two contents have the same one with a chance of 2⁻¹²⁸.
+const KEPT: usize = 16;
+
+/// So many bytes tell one choice of keys, or one object, from others that it might be taken for. Those who gain by a collision are those who
+/// may write the object anyway.
+const TAG: usize = 6;
+
+/// The digest of the value of each key of a Secret or a `ConfigMap`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeyDigests(BTreeMap<String, [u8; KEPT]>);
+
+/// Makes digests.
+pub struct Digester(Zeroizing<[u8; DIGEST_KEY_LENGTH]>);
+
+impl Digester {
+    /// With this key. Digests of another key are not comparable, and are told by their tag.
+    pub fn new(key: [u8; DIGEST_KEY_LENGTH]) -> Self {
+        Self(Zeroizing::new(key))
+    }
+
+    /// What is remembered of content.
+    pub fn of_content<'a>(&self, content: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> KeyDigests {
+        let digest = |(key, value): (&'a str, &'a [u8])| (key.to_owned(), self.hash([b"value", key.as_bytes(), value]));
+        KeyDigests(content.into_iter().map(digest).collect())
+    }
+
+    /// What stands on an object for the keys that it uses of a source; nothing of the source if it is not there.
+    pub fn entry(&self, uid: &str, source: &SourceName, keys: &Keys, content: Option<&KeyDigests>) -> Entry {
+        let selection: [u8; TAG] = match keys {
+            Keys::All => self.hash([b"all".as_slice()]),
+            Keys::Some(keys) => self.hash([b"some".as_slice()].into_iter().chain(keys.iter().map(String::as_bytes))),
+        };
+        let digest = content.map(|content| {
+            let used = content.0.iter().filter(|(key, _)| keys.contains(key));
+            let parts = used.flat_map(|(key, digest)| [key.as_bytes(), digest.as_slice()]);
+            let source = [b"entry", uid.as_bytes(), source.kind.name().as_bytes(), source.name.as_bytes()];
+            self.hash::<KEPT>(source.into_iter().chain(parts))
+        });
+        let content = digest.map_or(Content::Absent, |digest| Content::Digest(hex::encode(digest)));
+        Entry { selection: hex::encode(selection), content }
+    }
+
+    /// What tells that a record is of this object, and made with this key.
+    pub fn tag(&self, uid: &str) -> String {
+        hex::encode(self.hash::<TAG>([b"tag", uid.as_bytes()]))
+    }
+
+    /// One text for all that an object uses.
+    pub fn stamp(&self, uid: &str, content: &BTreeMap<String, Entry>) -> String {
+        let texts: Vec<_> = content.iter().map(|(source, entry)| (source, entry.to_string())).collect();
+        let parts = texts.iter().flat_map(|(source, entry)| [source.as_bytes(), entry.as_bytes()]);
+        let digest = self.hash::<KEPT>([b"stamp", uid.as_bytes()].into_iter().chain(parts));
+        format!("{}.{}", self.tag(uid), hex::encode(digest))
+    }
+
+    fn hash<'a, const LENGTH: usize>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; LENGTH] {
+        let whole = keyed_hash(&self.0, parts);
+        std::array::from_fn(|index| whole[index])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(keys: &[&str]) -> Keys {
+        Keys::Some(keys.iter().map(|key| (*key).to_owned()).collect())
+    }
+
+    fn entry(uid: &str, source: &str, chosen: &Keys, content: &[(&str, &str)]) -> Entry {
+        let digester = Digester::new([7; DIGEST_KEY_LENGTH]);
+        let content = digester.of_content(content.iter().map(|(key, value)| (*key, value.as_bytes())));
+        digester.entry(uid, &SourceName::secret(source), chosen, Some(&content))
+    }
+
+    #[test]
+    fn only_the_keys_that_are_used_count() {
+        let one = entry("1", "db", &keys(&["a"]), &[("a", "x"), ("b", "y")]);
+        assert_eq!(one, entry("1", "db", &keys(&["a"]), &[("a", "x"), ("b", "changed"), ("c", "new")]));
+        assert_ne!(one, entry("1", "db", &keys(&["a"]), &[("a", "changed"), ("b", "y")]));
+        assert_ne!(one, entry("1", "db", &keys(&["a"]), &[("b", "y")]), "a key that went");
+        let all = entry("1", "db", &Keys::All, &[("a", "x")]);
+        assert_ne!(all, entry("1", "db", &Keys::All, &[("a", "x"), ("b", "")]), "a key that came");
+    }
+
+    #[test]
+    fn the_same_content_looks_different_in_each_place() {
+        let content = [("a", "x")];
+        let one = entry("1", "db", &Keys::All, &content);
+        assert_eq!(one, entry("1", "db", &Keys::All, &content));
+        assert_ne!(one.content, entry("2", "db", &Keys::All, &content).content);
+        assert_ne!(one.content, entry("1", "other", &Keys::All, &content).content);
+        let map = Digester::new([7; DIGEST_KEY_LENGTH]);
+        let digests = map.of_content([("a", b"x".as_slice())]);
+        assert_ne!(one.content, map.entry("1", &SourceName::config_map("db"), &Keys::All, Some(&digests)).content);
+    }
+
+    #[test]
+    fn another_choice_of_keys_is_told_from_other_content() {
+        let one = entry("1", "db", &keys(&["a", "b"]), &[("a", "x")]);
+        let other = entry("1", "db", &keys(&["a"]), &[("a", "x")]);
+        assert_ne!(one.selection, other.selection);
+        assert_ne!(entry("1", "db", &keys(&["ab"]), &[]).selection, one.selection);
+    }
+
+    /// What stands on objects is compared by later versions, so it must not change. By another program: HMAC-SHA256 over the parts,
+    /// each behind its length in eight bytes.
+    #[test]
+    fn the_bytes_stay_the_same() {
+        let digester = Digester::new([7; DIGEST_KEY_LENGTH]);
+        assert_eq!(digester.tag("1"), "a305e2678e17");
+        assert_eq!(
+            entry("1", "db", &Keys::All, &[("a", "x")]).to_string(),
+            "74533d1321a5.8d704b44aec609816d139d45376139cc"
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! What keeps a workload from being rolled for the time being, apart from the others. Pure; the time is handed in.
+
+use jiff::{SignedDuration, Timestamp};
+use konverge_workload::{Progress, Rollout};
+
+/// A workload whose content changed.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate {
+    /// How its pods stand.
+    pub rollout: Rollout,
+    /// Whether its annotation says to wait.
+    pub paused: bool,
+    /// When it was last rolled by us.
+    pub rolled: Option<Timestamp>,
+    /// The least time between two rollouts of it.
+    pub min_interval: SignedDuration,
+    /// When what it uses changed last, as far as that was seen.
+    pub changed: Option<Timestamp>,
+    /// How long to wait for more changes.
+    pub debounce: SignedDuration,
+    /// Until when a source of its is not followed, because it ran away.
+    pub breaker: Option<Timestamp>,
+    /// Since when its pods have been seen on their way to what its template says.
+    pub running: Option<Timestamp>,
+    /// How long such a rollout is waited for.
+    pub longest: SignedDuration,
+}
+
+/// Why it is not rolled now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// Its own annotation says so; until that goes.
+    Asked,
+    /// Its rollout is paused; until somebody resumes it.
+    Paused,
+    /// A source of its ran away; until it is quiet.
+    Breaker(Timestamp),
+    /// More changes may come.
+    Debounce(Timestamp),
+    /// It was rolled a short while ago.
+    Interval(Timestamp),
+    /// A rollout is under way; until it is done, or this time.
+    Running(Timestamp),
+}
+
+impl Hold {
+    /// When to look again, if nothing else says so.
+    pub fn until(self) -> Option<Timestamp> {
+        match self {
+            Self::Asked | Self::Paused => None,
+            Self::Breaker(until) | Self::Debounce(until) | Self::Interval(until) | Self::Running(until) => Some(until),
+        }
+    }
+}
+
+impl Candidate {
+    /// Why it has to wait; nothing if it has not.
+    pub fn hold(&self, now: Timestamp) -> Option<Hold> {
+        // A time in the future is another clock's, or somebody wrote it: it holds nothing up for longer than the present would.
+        let after = |time: Option<Timestamp>, span: SignedDuration| {
+            let until = time?.min(now).checked_add(span).unwrap_or(Timestamp::MAX);
+            (until > now).then_some(until)
+        };
+        if self.paused {
+            return Some(Hold::Asked);
+        }
+        if self.rollout.paused {
+            return Some(Hold::Paused);
+        }
+        if let Some(until) = self.breaker.filter(|until| *until > now) {
+            return Some(Hold::Breaker(until));
+        }
+        if let Some(until) = after(self.changed, self.debounce) {
+            return Some(Hold::Debounce(until));
+        }
+        if let Some(until) = after(self.rolled, self.min_interval) {
+            return Some(Hold::Interval(until));
+        }
+        // One that hangs may hang for the lack of what changed.
+        let running = self.running.filter(|_| self.rollout.progress == Progress::Running);
+        after(running, self.longest).map(Hold::Running)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn candidate() -> Candidate {
+        Candidate {
+            rollout: Rollout { progress: Progress::Ready, paused: false, empty: false },
+            paused: false,
+            rolled: None,
+            min_interval: SignedDuration::from_secs(60),
+            changed: Some(at(1000)),
+            debounce: SignedDuration::ZERO,
+            breaker: None,
+            running: None,
+            longest: SignedDuration::from_secs(600),
+        }
+    }
+
+    #[test]
+    fn each_reason_and_its_end() {
+        let rollout = |progress, paused| Rollout { progress, paused, empty: false };
+        let free = candidate();
+        for (what, candidate, expected) in [
+            ("free", free, None),
+            ("asked to wait", Candidate { paused: true, ..free }, Some(Hold::Asked)),
+            (
+                "paused",
+                Candidate { rollout: rollout(Progress::Ready, true), rolled: Some(at(990)), ..free },
+                Some(Hold::Paused),
+            ),
+            ("ran away", Candidate { breaker: Some(at(1060)), ..free }, Some(Hold::Breaker(at(1060)))),
+            ("quiet again", Candidate { breaker: Some(at(1000)), ..free }, None),
+            (
+                "more may come",
+                Candidate { debounce: SignedDuration::from_secs(5), ..free },
+                Some(Hold::Debounce(at(1005))),
+            ),
+            ("rolled just now", Candidate { rolled: Some(at(990)), ..free }, Some(Hold::Interval(at(1050)))),
+            ("rolled some time ago", Candidate { rolled: Some(at(940)), ..free }, None),
+            ("rolled tomorrow", Candidate { rolled: Some(at(90_000)), ..free }, Some(Hold::Interval(at(1060)))),
+            (
+                "under way",
+                Candidate { rollout: rollout(Progress::Running, false), running: Some(at(900)), ..free },
+                Some(Hold::Running(at(1500))),
+            ),
+            (
+                "under way for ever",
+                Candidate { rollout: rollout(Progress::Running, false), running: Some(at(400)), ..free },
+                None,
+            ),
+            ("not up", Candidate { rollout: rollout(Progress::Unready, false), running: Some(at(900)), ..free }, None),
+            ("given up", Candidate { rollout: rollout(Progress::Failed, false), running: Some(at(900)), ..free }, None),
+        ] {
+            assert_eq!(candidate.hold(at(1000)), expected, "{what}");
+        }
+    }
+
+    proptest! {
+        /// What is held until a time is free of that reason then: nobody is told to come back for the same.
+        #[test]
+        fn a_time_that_is_told_is_kept(
+            rolled in 0..2000_i64, changed in 0..2000_i64, running in 0..2000_i64, breaker in 0..2000_i64,
+        ) {
+            let mut candidate = Candidate {
+                rollout: Rollout { progress: Progress::Running, paused: false, empty: false },
+                rolled: Some(at(rolled)),
+                changed: Some(at(changed)),
+                running: Some(at(running)),
+                breaker: Some(at(breaker)),
+                debounce: SignedDuration::from_secs(5),
+                ..candidate()
+            };
+            let mut now = at(1000);
+            let mut told = 0;
+            // Nothing happens meanwhile, so what lies in the future was never true.
+            candidate.rolled = candidate.rolled.map(|time| time.min(now));
+            candidate.changed = candidate.changed.map(|time| time.min(now));
+            candidate.running = candidate.running.map(|time| time.min(now));
+            while let Some(until) = candidate.hold(now).and_then(Hold::until) {
+                prop_assert!(until > now);
+                now = until;
+                told += 1;
+                prop_assert!(told <= 4);
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Secrets and `ConfigMaps` in the index.
+
+use std::collections::{BTreeSet, HashSet};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{Index, Inner, Work};
+use crate::{
+    breaker::Breaker,
+    declarations::{Invalid, SourceAsks},
+    digest::KeyDigests,
+    object::{SourceKind, SourceName, SourceRef, WorkloadRef},
+};
+
+/// What is known of a Secret or a `ConfigMap`.
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    pub(super) uid: String,
+    pub(super) asks: SourceAsks,
+    pub(super) invalid: Option<Invalid>,
+    /// What was read of it; nothing if it was not read yet.
+    pub(super) read: Option<Read>,
+    pub(super) breaker: Breaker,
+    /// When its content changed, as far as that was seen.
+    pub(super) changed: Option<Timestamp>,
+}
+
+/// What was read of a source.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Read {
+    /// In which version; nothing if it was not there.
+    pub(super) version: Option<String>,
+    /// What it holds.
+    pub(super) content: Option<KeyDigests>,
+}
+
+/// What reading a source has brought.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Learned {
+    /// Whom it concerns.
+    pub users: BTreeSet<WorkloadRef>,
+    /// Whether its content is another than before.
+    pub changed: bool,
+    /// Whether it has run away by that; then its uid.
+    pub ran_away: Option<String>,
+}
+
+impl Index {
+    /// A watch shows a source. One that nobody is rolled for and that asks for nothing leaves no trace.
+    pub fn show_source(&self, kind: SourceKind, metadata: ObjectMeta) -> (Option<SourceRef>, Work) {
+        let mut work = Work::default();
+        let (Some(namespace), Some(name)) = (metadata.namespace, metadata.name) else { return (None, work) };
+        let name = SourceName { kind, name };
+        let source = name.of(&namespace);
+        let (asks, invalid) = match metadata.annotations.map(|own| SourceAsks::read(&own, self.others)) {
+            None => (SourceAsks::default(), None),
+            Some(Ok(asks)) => (asks, None),
+            Some(Err(invalid)) => (SourceAsks::default(), Some(invalid)),
+        };
+        let mut inner = self.lock();
+        let silent = asks.is_silent() && invalid.is_none();
+        if silent && !inner.sources.contains_key(&source) {
+            return (None, work);
+        }
+        let known = inner.sources.entry(source.clone()).or_default();
+        known.uid = metadata.uid.unwrap_or_default();
+        if known.invalid != invalid {
+            work.invalid = invalid.clone().map(|invalid| (source.clone(), known.uid.clone(), invalid));
+            known.invalid = invalid;
+        }
+        if known.read.as_ref().is_some_and(|read| read.version != metadata.resource_version) {
+            work.sources.insert(source.clone());
+        }
+        let before = std::mem::replace(&mut known.asks, asks);
+        if before != known.asks {
+            let chooses = (before.selector.is_some(), known.asks.selector.is_some());
+            inner.asks_otherwise(&source, chooses, &mut work);
+        }
+        inner.drop_unused(&source);
+        (Some(source), work)
+    }
+
+    /// A source was read in this version; nothing if it is not there.
+    pub fn learn(
+        &self,
+        source: &SourceRef,
+        version: Option<String>,
+        content: Option<KeyDigests>,
+        now: Timestamp,
+    ) -> Learned {
+        let mut inner = self.lock();
+        let users = inner.users.get(source).cloned().unwrap_or_default();
+        let Some(known) = inner.sources.get_mut(source).filter(|_| !users.is_empty()) else {
+            return Learned::default();
+        };
+        let read = Read { version, content };
+        let before = known.read.replace(read);
+        let is_new = before.is_none();
+        let changed =
+            before.is_some_and(|before| Some(before.content) != known.read.as_ref().map(|read| read.content.clone()));
+        if !is_new && !changed {
+            return Learned::default();
+        }
+        let mut learned = Learned { users, changed, ran_away: None };
+        if changed {
+            known.changed = Some(now);
+            learned.ran_away = known.breaker.changed(now, &self.breaker).then(|| known.uid.clone());
+        }
+        learned
+    }
+
+    /// A source is gone.
+    pub fn forget_source(&self, source: &SourceRef, now: Timestamp) -> Work {
+        let mut work = Work::default();
+        let learned = self.learn(source, None, None, now);
+        work.workloads.extend(learned.users);
+        let mut inner = self.lock();
+        if let Some(known) = inner.sources.get_mut(source) {
+            let before = std::mem::take(&mut known.asks);
+            known.invalid = None;
+            if !before.is_silent() {
+                inner.asks_otherwise(source, (before.selector.is_some(), false), &mut work);
+            }
+        }
+        inner.drop_unused(source);
+        work
+    }
+
+    /// A complete list was seen: what is not in it is gone.
+    pub fn retain_sources(&self, kind: SourceKind, shown: &HashSet<SourceRef>, now: Timestamp) -> Work {
+        let gone = |source: &&SourceRef| source.name.kind == kind && !shown.contains(*source);
+        let gone: Vec<_> = self.lock().sources.keys().filter(gone).cloned().collect();
+        let mut work = Work::default();
+        for source in gone {
+            // One that was not read yet is there for all that is known, or will be read and found missing.
+            let was_there = self.lock().sources.get(&source).is_some_and(|known| {
+                known.read.as_ref().is_some_and(|read| read.content.is_some()) || !known.asks.is_silent()
+            });
+            if was_there {
+                let forgotten = self.forget_source(&source, now);
+                work.workloads.extend(forgotten.workloads);
+                work.sources.extend(forgotten.sources);
+            }
+        }
+        work
+    }
+
+    /// Its uid, as far as it was seen.
+    pub fn source_uid(&self, source: &SourceRef) -> Option<String> {
+        self.lock().sources.get(source).map(|known| known.uid.clone()).filter(|uid| !uid.is_empty())
+    }
+
+    /// Whether anybody is rolled for it.
+    pub fn is_used(&self, source: &SourceRef) -> bool {
+        self.lock().users.contains_key(source)
+    }
+
+    /// How many workloads take part, and how many sources they are rolled for.
+    pub fn counts(&self) -> (usize, usize) {
+        let inner = self.lock();
+        (inner.workloads.values().filter(|known| !known.uses.is_empty()).count(), inner.users.len())
+    }
+}
+
+impl Inner {
+    /// Finds out anew whom it concerns that a source asks for something else. `chooses` is whether it chose by labels before, and now.
+    fn asks_otherwise(&mut self, source: &SourceRef, chooses: (bool, bool), work: &mut Work) {
+        let choosing = self.choosing.entry(source.namespace.clone()).or_default();
+        if chooses.1 {
+            choosing.insert(source.name.clone());
+        } else {
+            choosing.remove(&source.name);
+        }
+        if choosing.is_empty() {
+            self.choosing.remove(&source.namespace);
+        }
+        let mut concerned = self.named.get(source).cloned().unwrap_or_default();
+        if chooses.0 || chooses.1 {
+            let all = self.workloads.keys().filter(|key| key.namespace == source.namespace);
+            concerned.extend(all.cloned());
+        }
+        for key in concerned {
+            self.index(&key, work);
+        }
+    }
+}

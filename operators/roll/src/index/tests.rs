@@ -1,0 +1,205 @@
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    decision::Verdict,
+    declarations::{ON_CHANGE, ROLL_SELECTOR, ROLL_USERS},
+    digest::Digester,
+    object::SourceKind,
+};
+
+const BREAKER: breaker::Settings =
+    breaker::Settings { changes: 3, within: SignedDuration::from_secs(60), quiet: SignedDuration::from_secs(60) };
+
+fn index() -> Index {
+    Index::new(Others::default(), BREAKER)
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1000).unwrap()
+}
+
+fn digester() -> Digester {
+    Digester::new([7; 32])
+}
+
+fn key(name: &str) -> WorkloadRef {
+    WorkloadRef { namespace: "shop".to_owned(), kind: WorkloadKind::Deployment, name: name.to_owned() }
+}
+
+fn secret(name: &str) -> SourceRef {
+    SourceName::secret(name).of("shop")
+}
+
+/// A Deployment whose pods use these Secrets.
+fn workload(name: &str, version: u64, annotations: &Value, secrets: &[&str]) -> Workload {
+    let sources: Vec<_> = secrets.iter().map(|name| json!({ "secretRef": { "name": name } })).collect();
+    let object = json!({
+        "metadata": {
+            "namespace": "shop", "name": name, "uid": format!("uid of {name}"), "resourceVersion": version.to_string(),
+            "labels": { "app": name }, "annotations": annotations,
+        },
+        "spec": { "template": { "spec": { "containers": [{ "envFrom": sources }] } } },
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn show(index: &Index, name: &str, annotations: &Value, secrets: &[&str]) -> (Vec<String>, Vec<String>) {
+    shown(index.show(WorkloadKind::Deployment, workload(name, 1, annotations, secrets), now()).1)
+}
+
+fn show_secret(index: &Index, name: &str, version: &str, annotations: &Value) -> (Vec<String>, Vec<String>) {
+    let metadata = json!({
+        "namespace": "shop", "name": name, "uid": "s", "resourceVersion": version, "annotations": annotations,
+    });
+    let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+    shown(index.show_source(SourceKind::Secret, metadata).1)
+}
+
+fn shown(work: Work) -> (Vec<String>, Vec<String>) {
+    let workloads = work.workloads.into_iter().map(|key| key.name).collect();
+    (workloads, work.sources.into_iter().map(|source| source.name.name).collect())
+}
+
+fn learn(index: &Index, name: &str, version: &str, value: &str) -> (Vec<String>, bool) {
+    let content = digester().of_content([("k", value.as_bytes())]);
+    let learned = index.learn(&secret(name), Some(version.to_owned()), Some(content), now());
+    (learned.users.into_iter().map(|key| key.name).collect(), learned.ran_away.is_some())
+}
+
+fn strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn who_takes_no_part_leaves_no_trace() {
+    let index = index();
+    assert_eq!(show(&index, "web", &json!({}), &["db"]), (vec![], vec![]));
+    assert_eq!(show_secret(&index, "db", "1", &json!({ "example.com/x": "y" })), (vec![], vec![]));
+    assert!(index.view(&key("web"), &digester(), now()).is_none());
+    let inner = index.lock();
+    assert!(inner.sources.is_empty() && inner.users.is_empty());
+}
+
+#[test]
+fn a_workload_is_read_for_once_and_woken_by_other_content_alone() {
+    let index = index();
+    let all = json!({ ON_CHANGE: "true" });
+    assert_eq!(show(&index, "web", &all, &["db"]), (strings(&["web"]), strings(&["db"])));
+    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().verdict, None, "not read yet");
+    assert_eq!(show(&index, "web", &all, &["db"]).1, ["db"], "asked for until it was read");
+    assert_eq!(learn(&index, "db", "5", "x"), (strings(&["web"]), false));
+    assert_eq!(show(&index, "web", &all, &["db"]).1, [""; 0]);
+    assert_eq!(show(&index, "cart", &all, &["db"]), (strings(&["cart"]), vec![]), "read already");
+    assert_eq!(show_secret(&index, "db", "5", &json!({})), (vec![], vec![]), "in that version");
+    assert_eq!(show_secret(&index, "db", "6", &json!({})), (vec![], strings(&["db"])));
+    assert_eq!(learn(&index, "db", "6", "x"), (vec![], false), "only its metadata changed");
+    assert_eq!(learn(&index, "db", "7", "y"), (strings(&["cart", "web"]), false));
+    assert!(matches!(index.view(&key("web"), &digester(), now()).unwrap().verdict, Some(Verdict::Note(_))));
+}
+
+#[test]
+fn a_source_asks_for_its_users_and_for_labels_whichever_comes_first() {
+    for first in [true, false] {
+        let index = index();
+        let asks = json!({ ROLL_USERS: "true", ROLL_SELECTOR: "app=chosen" });
+        if first {
+            show_secret(&index, "db", "1", &asks);
+        }
+        show(&index, "web", &json!({}), &["db"]);
+        show(&index, "chosen", &json!({}), &[]);
+        show(&index, "left-alone", &json!({ ON_CHANGE: "false" }), &["db"]);
+        show(&index, "other", &json!({}), &["api"]);
+        if !first {
+            assert_eq!(show_secret(&index, "db", "1", &asks), (strings(&["chosen", "web"]), strings(&["db"])));
+        }
+        assert_eq!(index.counts(), (2, 1));
+        // It asks no more.
+        show_secret(&index, "db", "2", &json!({}));
+        assert_eq!(index.counts(), (0, 0));
+        assert!(index.lock().sources.is_empty(), "and is forgotten");
+    }
+}
+
+#[test]
+fn what_is_gone_is_forgotten_and_another_of_its_name_is_another() {
+    let index = index();
+    let all = json!({ ON_CHANGE: "true" });
+    show(&index, "web", &all, &["db"]);
+    learn(&index, "db", "1", "x");
+    let mut other = workload("web", 2, &all, &["db"]);
+    other.metadata.uid = Some("other".to_owned());
+    index.show(WorkloadKind::Deployment, other, now());
+    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().uid, "other");
+    let (gone, _) = index.retain(WorkloadKind::Deployment, &HashSet::new());
+    assert_eq!(gone, [key("web")]);
+    let inner = index.lock();
+    assert!(inner.workloads.is_empty() && inner.sources.is_empty() && inner.users.is_empty() && inner.named.is_empty());
+}
+
+#[test]
+fn what_we_wrote_is_not_undone_by_an_older_event() {
+    let index = index();
+    let all = json!({ ON_CHANGE: "true" });
+    show(&index, "web", &all, &["db"]);
+    learn(&index, "db", "1", "x");
+    let view = index.view(&key("web"), &digester(), now()).unwrap();
+    let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
+    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None };
+    index.wrote(&key("web"), &view.uid, "3", record.text(), None);
+    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().verdict, Some(Verdict::Nothing));
+    index.show(WorkloadKind::Deployment, workload("web", 2, &all, &["db"]), now());
+    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().verdict, Some(Verdict::Nothing));
+    // Somebody took it away.
+    index.show(WorkloadKind::Deployment, workload("web", 4, &all, &["db"]), now());
+    let taken = index.view(&key("web"), &digester(), now()).unwrap();
+    assert!(matches!(taken.verdict, Some(Verdict::Note(_))));
+}
+
+#[test]
+fn a_deleted_source_changes_nothing_until_it_is_back() {
+    let index = index();
+    show(&index, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
+    learn(&index, "db", "1", "x");
+    let view = index.view(&key("web"), &digester(), now()).unwrap();
+    let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
+    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None };
+    index.wrote(&key("web"), &view.uid, "2", record.text(), None);
+    let verdict = || index.view(&key("web"), &digester(), now()).unwrap().verdict.unwrap();
+    index.forget_source(&secret("db"), now());
+    assert_eq!(verdict(), Verdict::Nothing);
+    assert_eq!(show_secret(&index, "db", "9", &json!({})).1, ["db"]);
+    learn(&index, "db", "9", "x");
+    assert_eq!(verdict(), Verdict::Nothing);
+    learn(&index, "db", "10", "y");
+    assert!(matches!(verdict(), Verdict::Roll { .. }));
+}
+
+#[test]
+fn a_source_that_runs_away_says_so_once() {
+    let index = index();
+    show(&index, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
+    let told: Vec<_> = (0..6).map(|turn| learn(&index, "db", &turn.to_string(), &turn.to_string()).1).collect();
+    assert_eq!(told, [false, false, false, true, false, false]);
+    let (until, source) = index.view(&key("web"), &digester(), now()).unwrap().breaker.unwrap();
+    assert_eq!((until.as_second(), source), (1060, SourceName::secret("db")));
+}
+
+#[test]
+fn bad_annotations_are_told_once_and_end_nothing_else() {
+    let index = index();
+    let bad = json!({ ROLL_USERS: "perhaps" });
+    let metadata = |version: &str| {
+        let metadata = json!({
+            "namespace": "shop", "name": "db", "uid": "s", "resourceVersion": version, "annotations": bad,
+        });
+        serde_json::from_value::<ObjectMeta>(metadata).unwrap()
+    };
+    assert!(index.show_source(SourceKind::Secret, metadata("1")).1.invalid.is_some());
+    assert!(index.show_source(SourceKind::Secret, metadata("2")).1.invalid.is_none());
+    assert_eq!(show(&index, "web", &json!({ ON_CHANGE: "maybe" }), &["db"]), (strings(&["web"]), vec![]));
+    assert!(index.view(&key("web"), &digester(), now()).unwrap().asks.is_err());
+    assert_eq!(show(&index, "cart", &json!({ ON_CHANGE: "true" }), &["db"]), (strings(&["cart"]), strings(&["db"])));
+}

@@ -1,0 +1,44 @@
+//! Roll: what uses a changed Secret or `ConfigMap` restarts exactly once, and only then.
+//!
+//! ```text
+//! workloads (metadata, what their pods use) ──watch──▶ index ──wake──▶ queue ──▶ reconcile: look ▶ decide ▶ patch ▶ report
+//! Secrets, `ConfigMaps` (metadata alone) ─────watch──▶   │ ▲                              │
+//!                                                      ▼ └──digests── reader ◀──read one─┘
+//! ```
+//!
+//! Read in this order: [`declarations`], what annotations ask for; [`object`] and [`uses`](mod@uses), which sources count for a workload;
+//! [`index`], how that is known both ways; [`digest`] and [`record`], what is remembered of content, and where; [`decision`], whether
+//! anything is to be done, without IO; [`hold`], [`waves`], [`budget`] and [`breaker`], what keeps it waiting; [`reader`],
+//! [`reconcile`] and [`writer`], the way through; [`config`] and [`run`](mod@run), the program.
+//!
+//! **Guarantees.** What was never seen rolls nothing. Content that differs from what is recorded on the workload rolls it once, in one
+//! patch that carries record and stamp together and names the version of the workload that was decided upon; so a restart, a
+//! failover or a second leader rolls nothing, and what changed meanwhile is rolled once. What comes back to what it was rolls nothing.
+//!
+//! **Does not** know what pods have read that somebody else restarted between two changes: after a change they restart once more, and if the
+//! content is what it was before by then, they keep what they have read. Nor does it see a change of content that happened while
+//! nobody watched, if another choice of keys came with it.
+
+pub mod breaker;
+pub mod budget;
+pub mod config;
+pub mod decision;
+pub mod declarations;
+pub mod digest;
+pub mod digest_key;
+pub mod hold;
+pub mod index;
+pub mod messages;
+pub mod metrics;
+pub mod object;
+pub mod reader;
+pub mod reasons;
+pub mod reconcile;
+pub mod record;
+pub mod run;
+pub mod uses;
+pub mod watch;
+pub mod waves;
+pub mod writer;
+
+pub use run::run;

@@ -1,0 +1,139 @@
+//! What the owner of an object is told: the cause and the next step; never a value.
+
+use jiff::Timestamp;
+use konverge_core::error::{Classify, in_one_line};
+
+use crate::{
+    budget::{Limit, Spent},
+    declarations::Invalid,
+    hold::Hold,
+    object::{SourceName, WorkloadRef},
+    reasons,
+    uses::Use,
+    waves::Turn,
+};
+
+/// Names beyond this many are counted, so that an event stays readable.
+const NAMES_AT_MOST: usize = 5;
+
+/// A message about an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// One of [`reasons`], or an error's.
+    pub reason: &'static str,
+    /// The sentence.
+    pub text: String,
+    /// Whether somebody should look.
+    pub is_problem: bool,
+}
+
+impl Message {
+    fn normal(reason: &'static str, text: String) -> Self {
+        Self { reason, text, is_problem: false }
+    }
+
+    fn problem(reason: &'static str, text: String) -> Self {
+        Self { reason, text, is_problem: true }
+    }
+
+    /// An annotation cannot be followed.
+    pub fn invalid(invalid: &Invalid) -> Self {
+        Self::problem(reasons::INVALID_ANNOTATION, format!("{invalid}. Nothing is rolled for its sake"))
+    }
+
+    /// It was rolled.
+    pub fn rolled(because: &str) -> Self {
+        Self::normal(reasons::ROLLED, format!("rolled: {because}"))
+    }
+
+    /// Somebody is rolled for a source.
+    pub fn rolled_user(user: &WorkloadRef) -> Self {
+        Self::normal(reasons::ROLLED_USER, format!("its content changed: {user} is rolled"))
+    }
+
+    /// A source changes all the time.
+    pub fn ran_away() -> Self {
+        Self::problem(
+            reasons::RAN_AWAY,
+            "it changes again and again, so nobody is rolled for it until it is quiet; find out who writes it: its metadata.managedFields \
+             name them"
+                .to_owned(),
+        )
+    }
+
+    /// It cannot be read or written.
+    pub fn failed(error: &(impl std::error::Error + Classify)) -> Self {
+        Self::problem(error.reason(), format!("{}. It is tried again", in_one_line(error)))
+    }
+
+    /// It waits. `changed` is what for.
+    pub fn held(hold: Hold, changed: &str, breaker: Option<&SourceName>) -> Self {
+        let why = match hold {
+            Hold::Asked => "its annotation says to pause".to_owned(),
+            Hold::Paused => "its rollout is paused; resume it to have it rolled".to_owned(),
+            Hold::Breaker(_) => {
+                let source = breaker.map_or_else(|| "what it uses".to_owned(), ToString::to_string);
+                format!("{source} changes again and again; it is followed when it is quiet")
+            }
+            Hold::Debounce(until) => format!("more changes may come until {}", second(until)),
+            Hold::Interval(until) => {
+                format!("it was rolled a short while ago; the next time is {} at the earliest", second(until))
+            }
+            Hold::Running(until) => {
+                format!("a rollout is under way; it is waited for until {} at the latest", second(until))
+            }
+        };
+        let reason = match hold {
+            Hold::Asked | Hold::Paused => reasons::PAUSED,
+            Hold::Breaker(_) => reasons::BREAKER,
+            Hold::Debounce(_) | Hold::Interval(_) => reasons::INTERVAL,
+            Hold::Running(_) => reasons::RUNNING,
+        };
+        Self::normal(reason, format!("{changed}, and it is not rolled yet: {why}"))
+    }
+
+    /// It is not its turn.
+    pub fn not_its_turn(turn: &Turn<WorkloadRef>, changed: &str) -> Option<Self> {
+        match turn {
+            Turn::Now => None,
+            Turn::After(other) => {
+                let text = format!("{changed}, and it is not rolled yet: {other} of an earlier wave is first");
+                Some(Self::normal(reasons::WAVE, text))
+            }
+            Turn::Halted(other) => {
+                let text = format!(
+                    "{changed}, and it is not rolled: {other} of an earlier wave was, and does not become ready. Mend that, or change the \
+                     content again"
+                );
+                Some(Self::problem(reasons::HALTED, text))
+            }
+        }
+    }
+
+    /// There were enough rollouts for the time being.
+    pub fn spent(spent: &Spent, changed: &str) -> Self {
+        let (reason, what) = match spent.by {
+            Limit::Rate => (reasons::RATE, "so many were rolled within a minute as may be"),
+            Limit::AtOnce => (reasons::AT_ONCE, "so many rollouts are under way as may be"),
+        };
+        Self::normal(reason, format!("{changed}, and it is not rolled yet: {what}"))
+    }
+}
+
+/// What changed, and who asked to be rolled for it.
+pub fn because<'a>(changed: impl IntoIterator<Item = (&'a SourceName, &'a Use)>) -> String {
+    let all: Vec<_> = changed.into_iter().map(|(source, used)| format!("{source} changed ({})", used.rule)).collect();
+    match all.len() {
+        0 => "what it uses is not what its pods were rolled for".to_owned(),
+        count if count > NAMES_AT_MOST => {
+            format!("{} and {} more", all[..NAMES_AT_MOST].join(", "), count - NAMES_AT_MOST)
+        }
+        _ => all.join(", "),
+    }
+}
+
+/// To the second, and never earlier than it is.
+fn second(time: Timestamp) -> Timestamp {
+    let up = i64::from(time.subsec_nanosecond() > 0);
+    Timestamp::from_second(time.as_second() + up).unwrap_or(time)
+}

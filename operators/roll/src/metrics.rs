@@ -1,0 +1,105 @@
+//! What the operator counts. No label names an object.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use konverge_workload::WorkloadKind;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+use crate::index::Index;
+
+/// In seconds. Most is done within a few requests; what is held back takes as long as it is told to.
+const DELAY_BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 60.0, 600.0, 3600.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RolloutLabels {
+    kind: &'static str,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+/// The operator's metrics. Clones count into the same ones.
+#[derive(Clone)]
+pub struct Metrics {
+    checks: Counter,
+    changes: Counter,
+    rollouts: Family<RolloutLabels, Counter>,
+    held: Family<Reason, Counter>,
+    delay: Histogram,
+    pending: Gauge,
+    oldest: Gauge,
+    workloads: Gauge,
+    sources: Gauge,
+}
+
+impl Metrics {
+    /// Makes the metrics and registers them under `konverge_roll`.
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            checks: Counter::default(),
+            changes: Counter::default(),
+            rollouts: Family::default(),
+            held: Family::default(),
+            delay: Histogram::new(DELAY_BUCKETS),
+            pending: Gauge::default(),
+            oldest: Gauge::default(),
+            workloads: Gauge::default(),
+            sources: Gauge::default(),
+        };
+        let registry = registry.sub_registry_with_prefix("konverge_roll");
+        registry.register("checks", "Reads of Secrets and ConfigMaps", metrics.checks.clone());
+        registry.register("changes", "Reads that found other content than before", metrics.changes.clone());
+        registry.register("rollouts", "Patches of pod templates, by kind and result", metrics.rollouts.clone());
+        registry.register("suppressed", "Rollouts that were put off, by reason", metrics.held.clone());
+        let help = "From when a change was seen to when the pod template was patched";
+        registry.register("delay_seconds", help, metrics.delay.clone());
+        registry.register("pending", "Workloads that wait to be rolled", metrics.pending.clone());
+        let help = "How long the one has waited that has waited longest";
+        registry.register("oldest_pending_seconds", help, metrics.oldest.clone());
+        registry.register("workloads", "Workloads that take part", metrics.workloads.clone());
+        registry.register("sources", "Secrets and ConfigMaps that they are rolled for", metrics.sources.clone());
+        metrics
+    }
+
+    /// Takes the measure of what is known, before it is scraped.
+    pub fn measure(&self, index: &Arc<Index>, now: Timestamp) {
+        let (since, pending) = index.waiting();
+        let (workloads, sources) = index.counts();
+        let set = |gauge: &Gauge, count: usize| gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        set(&self.pending, pending);
+        set(&self.workloads, workloads);
+        set(&self.sources, sources);
+        self.oldest.set(since.map_or(0, |since| now.duration_since(since).as_secs().max(0)));
+    }
+
+    /// A source was read.
+    pub fn checked(&self, changed: bool) {
+        self.checks.inc();
+        if changed {
+            self.changes.inc();
+        }
+    }
+
+    /// A pod template was patched, or was not.
+    pub fn rolled(&self, kind: WorkloadKind, result: &'static str) {
+        self.rollouts.get_or_create(&RolloutLabels { kind: kind.name(), result }).inc();
+    }
+
+    /// So long after its cause was seen.
+    pub fn delayed(&self, seconds: f64) {
+        self.delay.observe(seconds.max(0.0));
+    }
+
+    /// A rollout was put off.
+    pub fn held(&self, reason: &'static str) {
+        self.held.get_or_create(&Reason { reason }).inc();
+    }
+}

@@ -1,0 +1,125 @@
+//! Reading a source, once for all that use it, and forgetting its values at once.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use konverge_apply::events::{EventSink, Notice};
+use konverge_core::{
+    SecretValue,
+    error::{Classify, ErrorClass},
+};
+use konverge_runtime::{Action, Priority, Queue, Reconciler, Request};
+use kube::{Api, Client, runtime::events::EventType};
+
+use crate::{
+    digest::{Digester, KeyDigests},
+    digest_key::Key,
+    index::Index,
+    messages::Message,
+    metrics::Metrics,
+    object::{SourceKind, SourceRef, WorkloadRef},
+    reconcile::ACTION,
+};
+
+/// Why a workload is looked at: what it uses was read.
+pub const SOURCE: &str = "source";
+
+/// Reads sources.
+pub struct Reader {
+    /// With this.
+    pub client: Client,
+    /// What is known.
+    pub index: Arc<Index>,
+    /// Makes digests.
+    pub key: Key,
+    /// Wakes those that use what changed.
+    pub workloads: Queue<WorkloadRef>,
+    /// Where events go.
+    pub events: EventSink,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+/// A source could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {source_ref}: {source}")]
+pub struct ReadError {
+    source_ref: SourceRef,
+    source: Box<kube::Error>,
+}
+
+impl Classify for ReadError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Transient
+    }
+
+    fn reason(&self) -> &'static str {
+        "SourceUnreadable"
+    }
+}
+
+impl Reconciler for Reader {
+    type Key = SourceRef;
+    type Error = ReadError;
+
+    async fn reconcile(&self, request: Request<SourceRef>) -> Result<Action, ReadError> {
+        let source = &request.key;
+        // Whoever used it does so no more.
+        if !self.index.is_used(source) {
+            return Ok(Action::Done);
+        }
+        let digester = self.key.digester().await;
+        let (version, content) = match self.read(source, &digester).await {
+            Ok(Some((version, content))) => (version, Some(content)),
+            Ok(None) => (None, None),
+            Err(error) => return Err(ReadError { source_ref: source.clone(), source: Box::new(error) }),
+        };
+        let learned = self.index.learn(source, version, content, Timestamp::now());
+        self.metrics.checked(learned.changed);
+        if let Some(uid) = learned.ran_away {
+            let Message { reason, text, .. } = Message::ran_away();
+            tracing::warn!(%source, reason, "{text}");
+            let regarding = source.reference(&uid);
+            self.events.send(Notice { regarding, kind: EventType::Warning, reason, action: ACTION, note: text });
+        }
+        for user in learned.users {
+            self.workloads.add(user, Priority::High, SOURCE);
+        }
+        Ok(Action::Done)
+    }
+}
+
+impl Reader {
+    /// Its version and the digests of its values; nothing if it is not there.
+    async fn read(
+        &self,
+        source: &SourceRef,
+        digester: &Digester,
+    ) -> Result<Option<(Option<String>, KeyDigests)>, kube::Error> {
+        let (namespace, name) = (&source.namespace, &source.name.name);
+        match source.name.kind {
+            SourceKind::Secret => {
+                let found = Api::<Secret>::namespaced(self.client.clone(), namespace).get_opt(name).await?;
+                Ok(found.map(|secret| {
+                    let data = secret.data.unwrap_or_default();
+                    // Wiped when they are dropped.
+                    let values: Vec<_> =
+                        data.into_iter().map(|(key, value)| (key, SecretValue::new(value.0))).collect();
+                    let content = values.iter().map(|(key, value)| (key.as_str(), value.expose()));
+                    (secret.metadata.resource_version, digester.of_content(content))
+                }))
+            }
+            SourceKind::ConfigMap => {
+                let found = Api::<ConfigMap>::namespaced(self.client.clone(), namespace).get_opt(name).await?;
+                Ok(found.map(|map| {
+                    let (text, binary) = (map.data.unwrap_or_default(), map.binary_data.unwrap_or_default());
+                    // The API server lets no key be in both.
+                    let text = text.iter().map(|(key, value)| (key.as_str(), value.as_bytes()));
+                    let binary = binary.iter().map(|(key, value)| (key.as_str(), value.0.as_slice()));
+                    (map.metadata.resource_version, digester.of_content(text.chain(binary)))
+                }))
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The parts put together to a program.
+
+use std::{
+    process::ExitCode,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all, pending},
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use konverge_apply::events::EventSink;
+use konverge_core::error::in_one_line;
+use konverge_runtime::{
+    Controller, LeaseOptions, Manager, Queue,
+    client::{self, ClientError, ClientOptions},
+    http_server::BindError,
+    lease::Elector,
+    manager::RunError,
+    telemetry::{self, TelemetryError},
+    watch::{self, Guarded, WatchHealth, WatchOptions, once_allowed},
+};
+use konverge_workload::{Workload, WorkloadKind};
+use kube::{Client, core::PartialObjectMeta};
+
+use crate::{
+    breaker,
+    budget::{Budget, Limits},
+    config::Config,
+    digest_key::Key,
+    index::Index,
+    metrics::Metrics,
+    object::SourceKind,
+    reader::Reader,
+    reconcile::{Policy, Roller},
+    watch::Feed,
+    writer::Writer,
+};
+
+/// The program's name in metrics, events and errors.
+const PROGRAM: &str = "vault-rollout-operator";
+
+/// Between two reads of one source: what changes faster is rolled no sooner for it.
+const REST: Duration = Duration::from_millis(500);
+
+/// The operator cannot start, whatever the servers do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Logging cannot be set up.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    /// The Kubernetes configuration is unusable.
+    #[error(transparent)]
+    Kubernetes(#[from] ClientError),
+    /// An address is taken.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// It started and then could not go on.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Runs the operator until it is told to stop. What cannot work, whatever the servers do, ends it at once with status 1; a
+/// server that is away does not.
+pub async fn run(config: Config) -> ExitCode {
+    match start(config).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error @ StartError::Telemetry(_)) => {
+            eprintln!("{PROGRAM}: {}", in_one_line(&error));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            tracing::error!("{}", in_one_line(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn start(config: Config) -> Result<(), StartError> {
+    let filter = telemetry::init(config.log_format)?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config, "starting");
+    let mut manager = assemble(config).await?;
+    manager.log_filter(filter);
+    Ok(manager.run().await?)
+}
+
+/// The operator, ready to run. Nothing is asked of the API server before it runs.
+pub async fn assemble(config: Config) -> Result<Manager, StartError> {
+    let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
+    let mut manager = Manager::listen(config.bind_address, metrics.clone()).await?;
+    let options = ClientOptions { kubeconfig: config.kubeconfig.clone(), ..ClientOptions::default() };
+    let client = client::build(&options, metrics.client()).await?;
+    if config.leader_elect {
+        let impatient = client::build(&options.impatient(), metrics.client()).await?;
+        let lease = LeaseOptions::new(impatient.default_namespace(), PROGRAM);
+        manager = manager.leader_election(Elector::new(impatient, lease));
+    }
+    let counts = metrics.register(Metrics::new);
+    let (events, publish) = EventSink::new(client.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
+    metrics.register(|registry| events.register(registry));
+    manager.stopping_task("events", publish);
+
+    let key = Key::default();
+    let check = key.clone();
+    manager.checks().readiness("digest-key", move || check.check());
+    let load = key.clone().load(client.clone(), config.digest_key.clone());
+    // A task that ends would end the program.
+    manager.task("digest-key", load.then(|()| pending()));
+
+    let index = Arc::new(Index::new(
+        config.others(),
+        breaker::Settings {
+            changes: config.runaway_changes,
+            within: SignedDuration::from_mins(1),
+            quiet: config.runaway_quiet,
+        },
+    ));
+    let (measured, gauges) = (Arc::clone(&index), counts.clone());
+    metrics.before_scrape(move || gauges.measure(&measured, Timestamp::now()));
+    let budget = Arc::new(Mutex::new(Budget::new(Limits {
+        in_a_minute: Some(config.in_a_minute).filter(|most| *most > 0),
+        at_once: Some(config.at_once).filter(|most| *most > 0),
+        longest: config.longest,
+    })));
+    let workloads = Queue::new("roll", metrics.queues());
+    let sources = Queue::new("roll-sources", metrics.queues()).with_rest(REST);
+    let feed = Feed {
+        index: Arc::clone(&index),
+        budget: Arc::clone(&budget),
+        workloads: workloads.clone(),
+        sources: sources.clone(),
+        events: events.clone(),
+    };
+    let watches = watch_all(&mut manager, &client, &config, &feed);
+    let reader = Reader {
+        client: client.clone(),
+        index: Arc::clone(&index),
+        key: key.clone(),
+        workloads: workloads.clone(),
+        events: events.clone(),
+        metrics: counts.clone(),
+    };
+    let reader =
+        Controller::new(Arc::new(reader), sources.clone(), metrics.controllers()).workers(config.workers.into());
+    manager.controller("roll-sources", reader);
+    let roller = Roller {
+        client: client.clone(),
+        writer: Writer::new(client),
+        index,
+        budget,
+        key,
+        queue: workloads.clone(),
+        sources,
+        events,
+        metrics: counts,
+        policy: Policy { min_interval: config.min_interval, debounce: config.debounce, longest: config.longest },
+    };
+    let roller = Controller::new(Arc::new(roller), workloads, metrics.controllers()).workers(config.workers.into());
+    // Whose turn it is and what is under way is known when all have been seen.
+    let all_seen = async move { drop(join_all(watches.iter().map(WatchHealth::synced)).await) };
+    manager.controller("roll", roller.ready(all_seen));
+    Ok(manager)
+}
+
+/// Watches Secrets, `ConfigMaps` and each kind of workload. Argo's kind need not be there.
+fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) -> Vec<WatchHealth> {
+    let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
+    let mut watches = Vec::new();
+    for &kind in &config.kinds {
+        let (events, health) = watch::events::<Guarded<Workload>>(client.clone(), &kind, &options);
+        let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().workloads(kind, events));
+        let name = format!("{}-watch", kind.plural());
+        if kind == WorkloadKind::Rollout {
+            manager.task(name, once_allowed(client.clone(), kind.resource(), config.namespace.clone(), follow));
+        } else {
+            manager.task(name.clone(), follow);
+            watches.push((name, health));
+        }
+    }
+    let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &options);
+    manager.task("secrets-watch", feed.clone().sources(SourceKind::Secret, secrets));
+    watches.push(("secrets-watch".to_owned(), health));
+    let (maps, health) = watch::events::<PartialObjectMeta<ConfigMap>>(client.clone(), &(), &options);
+    manager.task("configmaps-watch", feed.clone().sources(SourceKind::ConfigMap, maps));
+    watches.push(("configmaps-watch".to_owned(), health));
+    for (name, health) in &watches {
+        let health = health.clone();
+        manager.checks().readiness(name.clone(), move || health.check());
+    }
+    watches.into_iter().map(|(_, health)| health).collect()
+}

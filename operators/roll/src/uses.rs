@@ -1,0 +1,154 @@
+//! Which sources count for a workload, from what it asks for, what its pods use and what the sources ask for. Pure.
+
+use std::collections::BTreeMap;
+
+use konverge_workload::{Keys, Need, References, Usage};
+
+use crate::{
+    declarations::{ROLL_SELECTOR, ROLL_USERS, Rule, SourceAsks, WorkloadAsks},
+    object::SourceName,
+};
+
+/// What a workload uses and is rolled for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Use {
+    /// Which keys count.
+    pub keys: Keys,
+    /// Whether its pods can do without.
+    pub need: Need,
+    /// The annotation that asked first.
+    pub rule: Rule,
+}
+
+/// All that a workload's pods use, in one map: what containers see, and what nodes mount their volumes with.
+pub fn referenced(references: &References) -> BTreeMap<SourceName, Usage> {
+    let secrets = references.secrets.iter().map(|(name, usage)| (SourceName::secret(name), usage.clone()));
+    let maps = references.config_maps.iter().map(|(name, usage)| (SourceName::config_map(name), usage.clone()));
+    let mut all: BTreeMap<_, _> = secrets.chain(maps).collect();
+    for name in &references.storage_secrets {
+        // The drivers that mount with it read keys of their own choice.
+        all.insert(SourceName::secret(name), Usage { need: Need::Required, keys: Keys::All });
+    }
+    all
+}
+
+/// Which sources a workload is rolled for. `asks_of` tells what a source asks for, `chosen` are those that choose the workload by its labels.
+pub fn uses<'a>(
+    asks: &WorkloadAsks,
+    referenced: &BTreeMap<SourceName, Usage>,
+    chosen: impl IntoIterator<Item = &'a SourceName>,
+    asks_of: impl Fn(&SourceName) -> Option<&'a SourceAsks>,
+) -> BTreeMap<SourceName, Use> {
+    let mut found = BTreeMap::new();
+    if asks.never {
+        return found;
+    }
+    let usage = |source: &SourceName| {
+        // What its pods do not name may be read in ways that nobody sees.
+        referenced.get(source).cloned().unwrap_or(Usage { need: Need::Required, keys: Keys::All })
+    };
+    for (source, named) in &asks.named {
+        let usage = usage(source);
+        let keys = named.keys.clone().unwrap_or(usage.keys);
+        found.insert(source.clone(), Use { keys, need: usage.need, rule: named.rule });
+    }
+    for (source, usage) in referenced {
+        let of_source = asks_of(source);
+        let except = asks.except.contains(source);
+        let rule = asks.all.get(&source.kind).copied().filter(|_| !except);
+        let matching = asks.matching.filter(|_| !except && of_source.is_some_and(|asks| asks.matches));
+        let users = of_source.filter(|asks| asks.users).map(|_| ROLL_USERS);
+        if let Some(rule) = rule.or(matching).or(users) {
+            add(&mut found, source, usage.clone(), rule);
+        }
+    }
+    for source in chosen {
+        add(&mut found, source, usage(source), ROLL_SELECTOR);
+    }
+    found.retain(|source, _| !asks_of(source).is_some_and(|asks| asks.ignored));
+    found
+}
+
+fn add(found: &mut BTreeMap<SourceName, Use>, source: &SourceName, usage: Usage, rule: Rule) {
+    match found.get_mut(source) {
+        Some(known) => {
+            let keys = std::mem::replace(&mut known.keys, Keys::All);
+            known.keys = keys.and(usage.keys);
+        }
+        None => drop(found.insert(source.clone(), Use { keys: usage.keys, need: usage.need, rule })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::declarations::{Annotations, Others};
+
+    fn annotations(pairs: &[(&str, &str)]) -> Annotations {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    const OTHERS: Others = Others { reloader: true, wave: true };
+
+    /// The pods use all of the Secret `db`, the key `a` of the Secret `api`, and the `ConfigMap` `app`.
+    fn found(own: &[(&str, &str)], sources: &[(&str, SourceName)], chosen: &[SourceName]) -> Vec<String> {
+        let usage = |keys| Usage { need: Need::Required, keys };
+        let referenced = BTreeMap::from([
+            (SourceName::secret("db"), usage(Keys::All)),
+            (SourceName::secret("api"), usage(Keys::one("a"))),
+            (SourceName::config_map("app"), usage(Keys::All)),
+        ]);
+        let asks = WorkloadAsks::read(&annotations(own), &Annotations::new(), "shop", OTHERS).unwrap();
+        let of_sources: BTreeMap<_, _> = sources
+            .iter()
+            .map(|(word, name)| (name.clone(), SourceAsks::read(&annotations(&[(*word, "true")]), OTHERS).unwrap()))
+            .collect();
+        let uses = uses(&asks, &referenced, chosen, |source| of_sources.get(source));
+        let keys = |keys: Keys| match keys {
+            Keys::All => "*".to_owned(),
+            Keys::Some(keys) => keys.into_iter().collect::<Vec<_>>().join("+"),
+        };
+        uses.into_iter().map(|(source, used)| format!("{source}:{} {}", keys(used.keys), used.rule)).collect()
+    }
+
+    #[test]
+    fn who_asks_for_what() {
+        let (db, api) = (SourceName::secret("db"), SourceName::secret("api"));
+        let all = "roll.konverge.dev/on-change";
+        assert!(found(&[], &[], &[]).is_empty());
+        assert_eq!(
+            found(&[(all, "true")], &[], &[]),
+            [format!("Secret/api:a {all}"), format!("Secret/db:* {all}"), format!("ConfigMap/app:* {all}")]
+        );
+        assert_eq!(
+            found(&[(all, "secret/db:x,secret/api,secret/unseen")], &[], &[]),
+            [format!("Secret/api:a {all}"), format!("Secret/db:x {all}"), format!("Secret/unseen:* {all}")]
+        );
+        assert_eq!(found(&[], &[(ROLL_USERS, db.clone())], &[]), [format!("Secret/db:* {ROLL_USERS}")]);
+        let unseen = SourceName::secret("unseen");
+        assert!(found(&[], &[(ROLL_USERS, unseen.clone())], &[]).is_empty(), "not used");
+        assert_eq!(found(&[], &[], &[unseen]), [format!("Secret/unseen:* {ROLL_SELECTOR}")]);
+        // A named key and the one that its pods use.
+        assert_eq!(found(&[(all, "secret/api:b")], &[(ROLL_USERS, api)], &[]), [format!("Secret/api:a+b {all}")]);
+        assert_eq!(
+            found(&[("zopp.dev/reload", "true")], &[], &[]),
+            ["Secret/api:a zopp.dev/reload", "Secret/db:* zopp.dev/reload"]
+        );
+        let search = "reloader.stakater.com/search";
+        let matched = [("reloader.stakater.com/match", db)];
+        assert_eq!(found(&[(search, "true")], &matched, &[]), [format!("Secret/db:* {search}")]);
+        assert!(found(&[], &matched, &[]).is_empty(), "nobody looks for it");
+    }
+
+    #[test]
+    fn who_says_no_is_heard() {
+        let db = SourceName::secret("db");
+        let all = "roll.konverge.dev/on-change";
+        assert!(found(&[(all, "false")], &[(ROLL_USERS, db.clone())], std::slice::from_ref(&db)).is_empty());
+        let rest = found(&[(all, "true")], &[("roll.konverge.dev/ignore", db.clone())], std::slice::from_ref(&db));
+        assert_eq!(rest.len(), 2, "{rest:?}");
+        let auto = [("reloader.stakater.com/auto", "true"), ("secrets.exclude.reloader.stakater.com/reload", "db")];
+        assert_eq!(found(&auto, &[], &[]).len(), 2);
+        assert_eq!(found(&auto, &[(ROLL_USERS, db)], &[]).len(), 3, "the source asks by itself");
+    }
+}

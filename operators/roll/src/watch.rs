@@ -1,0 +1,164 @@
+//! From watches to the index, and from the index to work.
+//!
+//! Every workload, Secret and `ConfigMap` of the cluster passes through here, the latter two as metadata alone.
+
+use std::{
+    collections::HashSet,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures::{Stream, StreamExt};
+use jiff::Timestamp;
+use konverge_apply::events::{EventSink, Notice};
+use konverge_runtime::{
+    Priority, Queue,
+    watch::{Event, Guarded},
+};
+use konverge_workload::{Workload, WorkloadKind};
+use kube::{Resource, core::PartialObjectMeta, runtime::events::EventType};
+
+use crate::{
+    budget::Budget,
+    index::{Index, Work},
+    messages::Message,
+    object::{SourceKind, SourceRef, WorkloadRef},
+    reconcile::{ACTION, ROOM, is_over},
+};
+
+/// Why something is looked at: it changed.
+pub const OBJECT: &str = "object";
+/// It is there since before we were.
+pub const LISTED: &str = "listed";
+
+/// Keeps the index as the watches show things.
+#[derive(Clone)]
+pub struct Feed {
+    /// What to keep.
+    pub index: Arc<Index>,
+    /// Where rollouts that are over make room.
+    pub budget: Arc<Mutex<Budget>>,
+    /// Where workloads are left to be looked at.
+    pub workloads: Queue<WorkloadRef>,
+    /// Where sources are left to be read.
+    pub sources: Queue<SourceRef>,
+    /// Where events go.
+    pub events: EventSink,
+}
+
+impl Feed {
+    /// Follows the workloads of one kind, as long as there are events.
+    pub async fn workloads(self, kind: WorkloadKind, events: impl Stream<Item = Event<Guarded<Workload>>>) {
+        let mut events = pin!(events);
+        let mut listed = HashSet::new();
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(object) => listed.extend(self.show(kind, object, Priority::Low)),
+                Event::InitDone => {
+                    let (gone, work) = self.index.retain(kind, &std::mem::take(&mut listed));
+                    for key in &gone {
+                        self.made_room(key);
+                    }
+                    self.leave(work, Priority::Normal, OBJECT);
+                }
+                Event::Apply(object) => drop(self.show(kind, object, Priority::Normal)),
+                Event::Delete(object) => {
+                    let metadata = object.meta();
+                    let Some((namespace, name)) = metadata.namespace.clone().zip(metadata.name.clone()) else {
+                        continue;
+                    };
+                    self.forget(&WorkloadRef { namespace, kind, name });
+                }
+            }
+        }
+    }
+
+    /// Follows the Secrets or the `ConfigMaps`, as long as there are events.
+    pub async fn sources<K: Resource>(self, kind: SourceKind, events: impl Stream<Item = Event<PartialObjectMeta<K>>>) {
+        let mut events = pin!(events);
+        let mut listed = HashSet::new();
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(object) => {
+                    let (source, work) = self.index.show_source(kind, object.metadata);
+                    // Of those that nobody uses, not even the name is kept.
+                    listed.extend(source);
+                    self.leave(work, Priority::Low, LISTED);
+                }
+                Event::InitDone => {
+                    let work = self.index.retain_sources(kind, &std::mem::take(&mut listed), Timestamp::now());
+                    self.leave(work, Priority::Normal, OBJECT);
+                }
+                Event::Apply(object) => {
+                    let (_, work) = self.index.show_source(kind, object.metadata);
+                    self.leave(work, Priority::High, OBJECT);
+                }
+                Event::Delete(object) => {
+                    let metadata = object.metadata;
+                    let Some((namespace, name)) = metadata.namespace.zip(metadata.name) else { continue };
+                    let source = crate::object::SourceName { kind, name }.of(&namespace);
+                    self.leave(self.index.forget_source(&source, Timestamp::now()), Priority::Normal, OBJECT);
+                }
+            }
+        }
+    }
+
+    /// Returns which workload it is.
+    fn show(&self, kind: WorkloadKind, object: Guarded<Workload>, priority: Priority) -> Option<WorkloadRef> {
+        let workload = match object.0 {
+            Ok(workload) => workload,
+            Err(undecodable) => {
+                // It is there, and what was known of it stays.
+                let metadata = undecodable.metadata;
+                let key = WorkloadRef { namespace: metadata.namespace?, kind, name: metadata.name? };
+                tracing::warn!(object = %key, "is not what its kind says, and is left alone: {}", undecodable.error);
+                return Some(key);
+            }
+        };
+        let (key, work) = self.index.show(kind, workload, Timestamp::now());
+        if let Some(key) = &key
+            && let Some((stamp, since, progress)) = self.index.rollout(key)
+        {
+            let next =
+                self.budget.lock().unwrap_or_else(PoisonError::into_inner).seen(key, &stamp, since, is_over(progress));
+            self.room_for(next);
+        }
+        let reason = if priority == Priority::Low { LISTED } else { OBJECT };
+        self.leave(work, priority, reason);
+        key
+    }
+
+    fn forget(&self, key: &WorkloadRef) {
+        let work = self.index.forget(key);
+        self.made_room(key);
+        self.leave(work, Priority::Normal, OBJECT);
+    }
+
+    fn made_room(&self, key: &WorkloadRef) {
+        let next = self.budget.lock().unwrap_or_else(PoisonError::into_inner).done(key);
+        self.room_for(next);
+    }
+
+    fn room_for(&self, next: Option<WorkloadRef>) {
+        if let Some(next) = next {
+            self.workloads.add(next, Priority::Normal, ROOM);
+        }
+    }
+
+    fn leave(&self, work: Work, priority: Priority, reason: &'static str) {
+        for source in work.sources {
+            self.sources.add(source, priority, reason);
+        }
+        for workload in work.workloads {
+            self.workloads.add(workload, priority, reason);
+        }
+        if let Some((source, uid, invalid)) = work.invalid {
+            let Message { reason, text, .. } = Message::invalid(&invalid);
+            tracing::warn!(%source, reason, "{text}");
+            let regarding = source.reference(&uid);
+            self.events.send(Notice { regarding, kind: EventType::Warning, reason, action: ACTION, note: text });
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What changed is rolled exactly once, and what did not change is not.
+
+use konverge_workload::WorkloadKind::{self, Deployment};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{ALL, QUIET, World, until};
+
+const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+
+#[tokio::test]
+async fn a_change_rolls_once_in_two_requests_and_the_same_value_again_rolls_nothing() {
+    let world = World::new().await;
+    world.secret("db", "one").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let _operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    world.ready("web").await;
+    assert_eq!(world.stamp(Deployment, "web").await, None, "first sight rolls nothing");
+
+    let asked = world.requests_during(async {
+        world.secret("db", "two").await;
+        world.rolled("web", 1).await;
+        world.ready("web").await;
+        sleep(QUIET).await;
+    });
+    let asked = asked.await;
+    let verbs: Vec<_> = asked.iter().map(|entry| entry.verb.as_str()).collect();
+    assert_eq!(verbs, ["get", "patch"], "{asked:?}");
+    let told = world.event("web", "RolledOut").await;
+    assert_eq!(told, "rolled: Secret/db changed (roll.konverge.dev/on-change)");
+    world.event("db", "RolloutTriggered").await;
+
+    let asked = world.requests_during(async {
+        world.secret_with("db", &json!({ "k": "two" }), &json!({ "example.com/touched": "true" })).await;
+        sleep(QUIET).await;
+    });
+    let asked = asked.await;
+    assert_eq!(asked.iter().map(|entry| entry.verb.as_str()).collect::<Vec<_>>(), ["get"], "{asked:?}");
+    assert_eq!(world.templates("web").await, 2);
+}
+
+#[tokio::test]
+async fn a_restart_rolls_nothing_and_what_changed_meanwhile_is_rolled_once() {
+    let world = World::new().await;
+    world.secret("db", "one").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    world.secret("db", "two").await;
+    world.rolled("web", 1).await;
+    world.ready("web").await;
+    operator.stop().await;
+
+    for _ in 0..3 {
+        let operator = world.operator(&NO_REST).await;
+        sleep(QUIET / 2).await;
+        operator.stop().await;
+    }
+    assert_eq!(world.templates("web").await, 2);
+
+    world.secret("db", "three").await;
+    let operator = world.operator(&NO_REST).await;
+    world.rolled("web", 2).await;
+    world.ready("web").await;
+    operator.stop().await;
+
+    world.secret("db", "four").await;
+    world.secret("db", "three").await;
+    let _operator = world.operator(&NO_REST).await;
+    sleep(QUIET).await;
+    assert_eq!(world.templates("web").await, 3, "changed and reverted is no change");
+}
+
+#[tokio::test]
+async fn two_leaders_roll_once() {
+    let world = World::new().await;
+    world.secret("db", "one").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let (_one, _two) = (world.operator(&NO_REST).await, world.operator(&NO_REST).await);
+    world.noted(Deployment, "web").await;
+    for (times, value) in ["two", "three", "four"].into_iter().enumerate() {
+        world.ready("web").await;
+        world.secret("db", value).await;
+        world.rolled("web", times + 1).await;
+    }
+    sleep(QUIET).await;
+    assert_eq!(world.templates("web").await, 4);
+}
+
+#[tokio::test]
+async fn every_kind_is_rolled_and_a_cron_job_with_its_next_run() {
+    let world = World::new().await;
+    world.secret("db", "one").await;
+    let kinds = [Deployment, WorkloadKind::StatefulSet, WorkloadKind::DaemonSet, WorkloadKind::CronJob];
+    for kind in kinds {
+        world.workload(kind, "app", &["db"], json!({ ALL: "true" })).await;
+    }
+    let _operator = world.operator(&NO_REST).await;
+    let mut generations = Vec::new();
+    for kind in kinds {
+        world.noted(kind, "app").await;
+        generations.push(world.api(kind).get_metadata("app").await.unwrap().metadata.generation.unwrap());
+    }
+    world.secret("db", "two").await;
+    for (kind, before) in kinds.into_iter().zip(generations) {
+        until(&format!("{kind:?} is rolled"), async || world.stamp(kind, "app").await.ok_or_else(String::new)).await;
+        let now = world.api(kind).get_metadata("app").await.unwrap().metadata.generation.unwrap();
+        assert_eq!(now, before + 1, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_deleted_and_made_again_rolls_only_with_another_value() {
+    let world = World::new().await;
+    world.secret("db", "one").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let _operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    world.delete_secret("db").await;
+    sleep(QUIET / 2).await;
+    world.secret("db", "one").await;
+    sleep(QUIET / 2).await;
+    assert_eq!(world.templates("web").await, 1);
+    world.delete_secret("db").await;
+    world.secret("db", "two").await;
+    world.rolled("web", 1).await;
+}
+
+#[tokio::test]
+async fn a_template_that_is_set_back_stays_so() {
+    let world = World::new().await;
+    world.secret("db", "one").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let _operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    world.secret("db", "two").await;
+    world.rolled("web", 1).await;
+    world.ready("web").await;
+    // Somebody who knows no other annotations than their own writes the whole map, as some do from a repository.
+    let bare = json!({ "spec": { "template": { "metadata": { "annotations": null } } } });
+    world.merge(Deployment, "web", bare).await;
+    world.ready("web").await;
+    sleep(QUIET).await;
+    assert_eq!(world.stamp(Deployment, "web").await, None);
+    world.secret("db", "three").await;
+    // Without a stamp it was the first template, so this is the third.
+    world.rolled("web", 2).await;
+}

@@ -1,0 +1,157 @@
+//! What is put off is done in the end, once.
+
+use konverge_workload::WorkloadKind::Deployment;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{ALL, QUIET, World, until};
+
+const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+
+#[tokio::test]
+async fn within_the_interval_changes_are_gathered_into_one_rollout_also_over_a_restart() {
+    let world = World::new().await;
+    world.secret("db", "1").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true", "roll.konverge.dev/min-interval": "15s" })).await;
+    let operator = world.operator(&[]).await;
+    world.noted(Deployment, "web").await;
+    world.secret("db", "2").await;
+    world.rolled("web", 1).await;
+    world.secret("db", "3").await;
+    let told = world.event("web", "WaitingForInterval").await;
+    assert!(told.starts_with("Secret/db changed"), "{told}");
+    operator.stop().await;
+    let _operator = world.operator(&[]).await;
+    for value in ["4", "5", "6"] {
+        world.secret("db", value).await;
+    }
+    world.rolled("web", 2).await;
+    sleep(QUIET).await;
+    assert_eq!(world.templates("web").await, 3);
+}
+
+#[tokio::test]
+async fn paused_is_remembered_and_without_pods_nothing_needs_to_be() {
+    let world = World::new().await;
+    world.secret("db", "1").await;
+    for name in ["paused", "asked", "empty"] {
+        world.workload(Deployment, name, &["db"], json!({ ALL: "true" })).await;
+    }
+    let _operator = world.operator(&NO_REST).await;
+    for name in ["paused", "asked", "empty"] {
+        world.noted(Deployment, name).await;
+        world.ready(name).await;
+    }
+    let pause = |word: serde_json::Value| json!({ "metadata": { "annotations": { "roll.konverge.dev/pause": word } } });
+    world.merge(Deployment, "paused", json!({ "spec": { "paused": true } })).await;
+    world.merge(Deployment, "asked", pause("true".into())).await;
+    world.merge(Deployment, "empty", json!({ "spec": { "replicas": 0 } })).await;
+    let before = world.noted(Deployment, "empty").await;
+    until("no pods are left", async || {
+        let object = world.api(Deployment).get("empty").await.unwrap();
+        let left = object.data["status"]["replicas"].as_i64().unwrap_or_default();
+        if left == 0 { Ok(()) } else { Err(left.to_string()) }
+    })
+    .await;
+    world.secret("db", "2").await;
+    for name in ["paused", "asked"] {
+        world.event(name, "RolloutPaused").await;
+    }
+    // What its pods will run with is noted instead.
+    until("it is noted", async || {
+        let now = world.noted(Deployment, "empty").await;
+        if now == before { Err(now.to_string()) } else { Ok(()) }
+    })
+    .await;
+    for name in ["paused", "asked", "empty"] {
+        assert_eq!(world.templates(name).await, 1, "{name}");
+    }
+    world.merge(Deployment, "paused", json!({ "spec": { "paused": false } })).await;
+    world.merge(Deployment, "asked", pause(serde_json::Value::Null)).await;
+    world.merge(Deployment, "empty", json!({ "spec": { "replicas": 1 } })).await;
+    for name in ["paused", "asked"] {
+        world.rolled(name, 1).await;
+    }
+    sleep(QUIET).await;
+    assert_eq!(world.templates("empty").await, 1);
+}
+
+#[tokio::test]
+async fn waves_go_in_order_and_halt() {
+    let world = World::new().await;
+    world.secret("db", "1").await;
+    world.workload(Deployment, "second", &["db"], json!({ ALL: "true", "roll.konverge.dev/wave": "2" })).await;
+    world.workload(Deployment, "first", &["db"], json!({ ALL: "true", "roll.konverge.dev/wave": "1" })).await;
+    let _operator = world.operator(&NO_REST).await;
+    for name in ["first", "second"] {
+        world.noted(Deployment, name).await;
+        world.ready(name).await;
+    }
+    world.secret("db", "2").await;
+    for name in ["first", "second"] {
+        world.rolled(name, 1).await;
+        world.ready(name).await;
+    }
+    // The first one's new pods do not come up, and its controller gives up soon.
+    let change = json!({ "spec": {
+        "progressDeadlineSeconds": 5,
+        "template": { "spec": { "containers": [{ "name": "main", "image": "example.com/broken" }] } },
+    } });
+    let patch = kube::api::Patch::Strategic(change);
+    world.api(Deployment).patch("first", &kube::api::PatchParams::default(), &patch).await.unwrap();
+    world.secret("db", "3").await;
+    let told = world.event("second", "WaveHalted").await;
+    assert!(told.contains("first") && told.contains("does not become ready"), "{told}");
+    assert_eq!(world.templates("second").await, 2);
+}
+
+#[tokio::test]
+async fn at_most_so_many_at_once() {
+    let world = World::new().await;
+    world.secret("db", "1").await;
+    let names = ["a", "b", "c"];
+    for name in names {
+        world.workload(Deployment, name, &["db"], json!({ ALL: "true" })).await;
+    }
+    let _operator = world.operator(&["--min-interval", "0s", "--at-once", "1"]).await;
+    for name in names {
+        world.noted(Deployment, name).await;
+        world.ready(name).await;
+    }
+    world.secret("db", "2").await;
+    for name in names {
+        world.rolled(name, 1).await;
+    }
+    let waited = async |name| world.events(name).await.iter().any(|(reason, _)| reason == "WaitingForOthers");
+    assert!(waited("a").await || waited("b").await || waited("c").await, "nobody waited");
+}
+
+#[tokio::test]
+async fn a_runaway_source_is_left_alone_until_it_is_quiet() {
+    let world = World::new().await;
+    world.secret("db", "0").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true", "roll.konverge.dev/min-interval": "1h" })).await;
+    world.workload(Deployment, "other", &["db"], json!({ ALL: "true" })).await;
+    let arguments = ["--min-interval", "0s", "--runaway-changes", "4", "--runaway-quiet", "20s"];
+    let _operator = world.operator(&arguments).await;
+    for name in ["web", "other"] {
+        world.noted(Deployment, name).await;
+    }
+    let mut value = 0;
+    until("it ran away", async || {
+        value += 1;
+        world.secret("db", &value.to_string()).await;
+        let events = world.events("db").await;
+        if events.iter().any(|(reason, _)| reason == "RunawaySource") { Ok(()) } else { Err(format!("{events:?}")) }
+    })
+    .await;
+    let before = world.templates("other").await;
+    for _ in 0..10 {
+        value += 1;
+        world.secret("db", &value.to_string()).await;
+        sleep(QUIET / 10).await;
+    }
+    assert_eq!(world.templates("other").await, before, "not followed");
+    world.rolled("other", before).await;
+    assert_eq!(world.templates("web").await, 2, "once an hour");
+}

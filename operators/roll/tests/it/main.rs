@@ -1,0 +1,9 @@
+//! The operator with a real API server and real controllers of workloads.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod deploy;
+mod exactly_once;
+mod held;
+mod who;
+mod world;

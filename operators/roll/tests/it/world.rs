@@ -1,0 +1,304 @@
+//! An operator in this process with a real API server and real controllers, and people who use them.
+
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+
+use k8s_openapi::api::{
+    apps::v1::ReplicaSet,
+    core::v1::{Pod, Secret},
+    events::v1::Event,
+};
+use konverge_roll::run::assemble;
+use konverge_testkit::{AuditEntry, ControlPlane, Options};
+use konverge_workload::WorkloadKind;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+    core::DynamicObject,
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::OnceCell,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Far longer than anything here takes, on a machine that does other things, too.
+pub(crate) const SOON: Duration = Duration::from_secs(90);
+
+/// What is at rest for so long does not oscillate.
+pub(crate) const QUIET: Duration = Duration::from_secs(4);
+
+pub(crate) const ACCOUNT: &str = "vault-rollout-operator";
+pub(crate) const HOME: &str = "vault-rollout-operator-system";
+pub(crate) const ROLE: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml");
+
+/// What asks for all that the pods use.
+pub(crate) const ALL: &str = "roll.konverge.dev/on-change";
+
+/// The annotation with the record.
+const RECORD: &str = "roll.konverge.dev/record";
+
+/// One for all tests of this binary; it ends with the process. It is ours even when a cluster is named: a test reads its audit log.
+pub(crate) async fn control_plane() -> &'static ControlPlane {
+    static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+    let options = Options { controller_manager: true, ..Options::ours() };
+    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(options).await.unwrap() }).await
+}
+
+/// A namespace, and a person in it.
+pub(crate) struct World {
+    pub(crate) namespace: String,
+    pub(crate) client: Client,
+    kubeconfig: PathBuf,
+    account: String,
+    _kubelet: DropGuard,
+}
+
+/// An operator that runs until it is dropped or stopped.
+pub(crate) struct Operator {
+    shutdown: DropGuard,
+    running: JoinHandle<()>,
+}
+
+impl Operator {
+    /// Stops it and waits for its end.
+    pub(crate) async fn stop(self) {
+        drop(self.shutdown);
+        self.running.await.unwrap();
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let control_plane = control_plane().await;
+        let namespace = control_plane.namespace("roll").await.unwrap();
+        let home = control_plane.namespace("operator").await.unwrap();
+        // Objects of the whole cluster are named after it, so that tests do not take each other's away.
+        let manifest = ROLE
+            .replace(HOME, &home)
+            .replace(
+                &format!("ClusterRole\nmetadata:\n  name: {ACCOUNT}"),
+                &format!("ClusterRole\nmetadata:\n  name: {home}"),
+            )
+            .replace(&format!("kind: ClusterRole\n  name: {ACCOUNT}"), &format!("kind: ClusterRole\n  name: {home}"))
+            .replace(
+                &format!("ClusterRoleBinding\nmetadata:\n  name: {ACCOUNT}"),
+                &format!("ClusterRoleBinding\nmetadata:\n  name: {home}"),
+            );
+        let installed = control_plane.install(ACCOUNT, &home, &manifest).await.unwrap();
+        let client = control_plane.admin_client().await.unwrap();
+        let stop = CancellationToken::new();
+        let kubelet = start_pods(client.clone(), namespace.clone());
+        tokio::spawn({
+            let stop = stop.clone();
+            async move { stop.run_until_cancelled(kubelet).await }
+        });
+        let account = format!("system:serviceaccount:{home}:{ACCOUNT}");
+        Self { namespace, client, kubeconfig: installed.kubeconfig().to_owned(), account, _kubelet: stop.drop_guard() }
+    }
+
+    /// Starts an operator for this world's namespace, which may do what the role that we ship lets it, and no more.
+    pub(crate) async fn operator(&self, arguments: &[&str]) -> Operator {
+        let common = ["vault-rollout-operator", "--bind-address", "127.0.0.1:0", "--namespace", &self.namespace];
+        let kubeconfig = ["--kubeconfig", self.kubeconfig.to_str().unwrap()];
+        let given = [&common, kubeconfig.as_slice(), arguments].concat();
+        let config = konverge_roll::config::arguments(given.iter().map(Into::into));
+        let manager = assemble(config).await.unwrap();
+        let shutdown = manager.shutdown();
+        let running = tokio::spawn(async { manager.run().await.unwrap() });
+        Operator { shutdown: shutdown.drop_guard(), running }
+    }
+
+    pub(crate) fn api(&self, kind: WorkloadKind) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, &kind.resource())
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// A Secret with this value of the key `k`.
+    pub(crate) async fn secret(&self, name: &str, value: &str) {
+        self.secret_with(name, &json!({ "k": value }), &json!({})).await;
+    }
+
+    pub(crate) async fn secret_with(&self, name: &str, data: &Value, annotations: &Value) {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": name, "annotations": annotations }, "stringData": data,
+        });
+        self.secrets().patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
+    }
+
+    pub(crate) async fn delete_secret(&self, name: &str) {
+        self.secrets().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    pub(crate) async fn config_map(&self, name: &str, value: &str) {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "k": value },
+        });
+        let api: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        api.patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
+    }
+
+    /// A workload whose pods use these Secrets as a whole.
+    pub(crate) async fn workload(&self, kind: WorkloadKind, name: &str, secrets: &[&str], annotations: Value) {
+        let sources: Vec<_> = secrets.iter().map(|name| json!({ "secretRef": { "name": name } })).collect();
+        self.workload_of(kind, name, json!({ "envFrom": sources }), annotations).await;
+    }
+
+    /// A workload with a container like this.
+    pub(crate) async fn workload_of(&self, kind: WorkloadKind, name: &str, mut container: Value, annotations: Value) {
+        container["name"] = "main".into();
+        container["image"] = "example.com/app".into();
+        let labels = json!({ "app": name });
+        let mut pod = json!({ "metadata": { "labels": labels }, "spec": { "containers": [container] } });
+        let selector = json!({ "matchLabels": labels });
+        let spec = match kind {
+            WorkloadKind::CronJob => {
+                pod["spec"]["restartPolicy"] = "Never".into();
+                json!({ "schedule": "@yearly", "suspend": true, "jobTemplate": { "spec": { "template": pod } } })
+            }
+            WorkloadKind::StatefulSet => json!({ "serviceName": name, "selector": selector, "template": pod }),
+            _ => json!({ "selector": selector, "template": pod }),
+        };
+        let object = json!({
+            "apiVersion": kind.api_version(), "kind": kind.name(),
+            "metadata": { "name": name, "annotations": annotations, "labels": labels }, "spec": spec,
+        });
+        self.api(kind).patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
+    }
+
+    /// Changes a part of a workload.
+    pub(crate) async fn merge(&self, kind: WorkloadKind, name: &str, change: Value) {
+        let patch = Patch::Merge(change);
+        self.api(kind).patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Waits until the operator has noted with what the pods run, which is from when a change is one.
+    pub(crate) async fn noted(&self, kind: WorkloadKind, name: &str) -> Value {
+        until(&format!("{name} has a record"), async || self.record(kind, name).await.ok_or_else(String::new)).await
+    }
+
+    /// What is recorded of a workload.
+    pub(crate) async fn record(&self, kind: WorkloadKind, name: &str) -> Option<Value> {
+        let object = self.api(kind).get_metadata(name).await.unwrap();
+        serde_json::from_str(object.metadata.annotations?.get(RECORD)?).ok()
+    }
+
+    /// The annotations of the pods of a workload.
+    pub(crate) async fn template(&self, kind: WorkloadKind, name: &str) -> Value {
+        let object = self.api(kind).get(name).await.unwrap();
+        let template = match kind {
+            WorkloadKind::CronJob => "/spec/jobTemplate/spec/template/metadata/annotations",
+            _ => "/spec/template/metadata/annotations",
+        };
+        object.data.pointer(template).cloned().unwrap_or_default()
+    }
+
+    /// The stamp on the pod template.
+    pub(crate) async fn stamp(&self, kind: WorkloadKind, name: &str) -> Option<String> {
+        self.template(kind, name).await["roll.konverge.dev/content"].as_str().map(str::to_owned)
+    }
+
+    /// How many changes of its pod template a Deployment has gone through: one is how it was made.
+    pub(crate) async fn templates(&self, name: &str) -> usize {
+        let api: Api<ReplicaSet> = Api::namespaced(self.client.clone(), &self.namespace);
+        api.list_metadata(&ListParams::default().labels(&format!("app={name}"))).await.unwrap().items.len()
+    }
+
+    /// Waits until a Deployment has been rolled so often.
+    pub(crate) async fn rolled(&self, name: &str, times: usize) {
+        until(&format!("{name} is rolled {times} times"), async || {
+            let templates = self.templates(name).await;
+            if templates == times + 1 { Ok(()) } else { Err(format!("{templates} templates")) }
+        })
+        .await;
+    }
+
+    /// Waits until the rollout of a Deployment is done.
+    pub(crate) async fn ready(&self, name: &str) {
+        until(&format!("{name} is ready"), async || {
+            let object = self.api(WorkloadKind::Deployment).get(name).await.unwrap();
+            let count = |field: &str| object.data["status"][field].as_i64().unwrap_or_default();
+            let is_seen = count("observedGeneration") == object.metadata.generation.unwrap_or_default();
+            let is_ready = count("replicas") == 1 && count("updatedReplicas") == 1 && count("availableReplicas") == 1;
+            if is_seen && is_ready { Ok(()) } else { Err(object.data["status"].to_string()) }
+        })
+        .await;
+    }
+
+    /// Waits for an event with this reason; gives its text.
+    pub(crate) async fn event(&self, name: &str, reason: &str) -> String {
+        until(&format!("{name} has an event {reason}"), async || {
+            let events = self.events(name).await;
+            let found = events.iter().find(|(known, _)| known == reason).map(|(_, note)| note.clone());
+            found.ok_or_else(|| format!("{events:?}"))
+        })
+        .await
+    }
+
+    /// Reasons and texts of the events about an object.
+    pub(crate) async fn events(&self, name: &str) -> BTreeSet<(String, String)> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let events = api.list(&ListParams::default()).await.unwrap().items.into_iter();
+        let ours = events.filter(|event| event.reporting_controller.as_deref() == Some(ACCOUNT));
+        let about =
+            ours.filter(|event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name));
+        about.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect()
+    }
+
+    /// What the operator asks of the API server while `during` is done, events and watches apart.
+    pub(crate) async fn requests_during(&self, during: impl Future<Output = ()>) -> Vec<AuditEntry> {
+        let log = control_plane().await.audit_log().unwrap();
+        // What was done before may not be in the log yet.
+        log.catch_up(&self.client).await.unwrap();
+        let log = log.from_now().unwrap();
+        during.await;
+        log.catch_up(&self.client).await.unwrap();
+        let asked = log.entries_of(&self.account).unwrap().into_iter();
+        asked.filter(|entry| entry.object_ref.resource != "events" && entry.verb != "watch").collect()
+    }
+}
+
+/// Waits until it is so; says what was seen last if it never is.
+pub(crate) async fn until<T>(what: &str, mut is_so: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        match is_so().await {
+            Ok(value) => return value,
+            Err(seen) if Instant::now() >= deadline => panic!("not within {SOON:?}: {what}; seen last: {seen}"),
+            Err(_) => sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// In the place of a kubelet: says that pods are ready. Those of an image `example.com/broken` never are.
+async fn start_pods(client: Client, namespace: String) {
+    let pods: Api<Pod> = Api::namespaced(client, &namespace);
+    loop {
+        for pod in pods.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default() {
+            let is_broken = pod
+                .spec
+                .iter()
+                .flat_map(|spec| &spec.containers)
+                .any(|container| container.image.as_deref() == Some("example.com/broken"));
+            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            let is_ready =
+                conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+            if is_ready || is_broken || pod.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let now = jiff::Timestamp::now();
+            let status = json!({ "status": { "phase": "Running", "conditions": [
+                { "type": "Ready", "status": "True", "lastTransitionTime": now },
+            ] } });
+            let name = pod.metadata.name.unwrap_or_default();
+            // One that is gone by now needs nothing.
+            let _ = pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await;
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
+}
