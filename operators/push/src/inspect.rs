@@ -1,7 +1,7 @@
 //! What the plugin of kubectl tells about objects that ask for a push.
 //!
 //! It works with a person's own access to the cluster and to Vault, not with the operator's. What only the operator knows is read from
-//! the record on the object ([`standing`]) and from what its Deployment is started with ([`operator`]).
+//! the record on the object (`standing`) and from what its Deployment is started with (`operator`).
 
 mod difference;
 mod doctor;
