@@ -267,7 +267,12 @@ impl Pusher {
     }
 
     /// Clears the locations that are recorded and that the object does not name any more.
+    ///
+    /// Not while nothing of what it names is in Vault because of some trouble: what it had there may be all that there is.
     async fn clear_dropped(&self, run: &Run<'_>, done: &mut Done) -> Result<(), PushError> {
+        if done.digests.is_empty() && done.messages.iter().any(Message::is_problem) {
+            return Ok(());
+        }
         let Run { key, prepared, owner, .. } = run;
         let named: BTreeSet<String> = prepared.locations.values().map(ToString::to_string).collect();
         let is_dropped = |text: &String| !named.contains(text) && !prepared.refused.contains(text);

@@ -61,6 +61,28 @@ async fn w11_moved_paths_dropped_references_and_removed_annotations_leave_nothin
 }
 
 #[tokio::test]
+async fn what_was_there_stays_until_what_is_wanted_instead_is_there() {
+    let world = World::new().await;
+    let (old, new) = (world.path("old"), world.path("new"));
+    let rule = format!("*=secret/data/{}/*", world.namespace);
+    let _operator = world.operator(&["--allow-path", &rule]).await;
+    world.secret("db", &[("user", "u")], json!({ "vault-sync.io/path": old })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    let missing = json!([{ "name": "db", "keys": ["gone"] }]).to_string();
+    for (annotations, state) in [
+        (json!({ "vault-sync.io/path": "secret/data/elsewhere/db" }), "PathNotAllowed"),
+        (json!({ "vault-sync.io/path": new, "vault-sync.io/secrets": missing }), "KeyNotFound"),
+    ] {
+        world.annotate(Kind::Secret, "db", annotations).await;
+        world.says(Kind::Secret, "db", state).await;
+        world.holds(&old, &[("user", "u")]).await;
+    }
+    world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/secrets": null })).await;
+    world.holds(&new, &[("user", "u")]).await;
+    world.is_deleted(&old).await;
+}
+
+#[tokio::test]
 async fn w11_another_cluster_name_moves_everything() {
     let world = World::new().await;
     let path = format!("kv/data/{}/db", world.namespace);
