@@ -101,11 +101,14 @@ async fn one_stream_however_often_secrets_change_and_none_without_annotation() {
         world.merge("second", "somebody", json!({ "metadata": { "labels": { "number": number.to_string() } } })).await;
     }
     scene.set("A", "2");
-    world.holds("second", &[("A", "2")]).await;
+    let all = ["backend", "second", "third"];
+    for name in all {
+        world.holds(name, &[("A", "2")]).await;
+    }
     assert_eq!(scene.streams(), 1);
     operator.counts("konverge_pull_streams 1").await;
 
-    for name in ["backend", "second", "third"] {
+    for name in all {
         world.annotate(name, json!({})).await;
     }
     until("the stream is closed", || scene.streams() == 0).await;
