@@ -11,8 +11,8 @@ use kube::{
 /// Between two attempts; permissions are changed by hand.
 const EVERY: Duration = Duration::from_mins(5);
 
-/// The same where the kind is not known: whoever installs its definition waits for what comes of it.
-const EVERY_UNKNOWN: Duration = Duration::from_secs(5);
+/// The same where the kind is not known: whoever installs its definition waits for what comes of it, and most never do.
+const EVERY_UNKNOWN: Duration = Duration::from_secs(30);
 
 /// Does `follow` from when the kind is there and may be listed, in this namespace or in all. Until then the log tells once that its objects
 /// take no part.
