@@ -2,7 +2,11 @@
 
 use konverge_vault::{Content, Deletion, Expected, Found, Owner, Standing};
 
-use crate::{asked::ExistingPolicy, merge::other_keeper};
+use crate::{
+    asked::{ExistingPolicy, UpdatePolicy},
+    merge::other_keeper,
+    record::Written,
+};
 
 /// What is known of a path from before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +17,19 @@ pub enum Claim {
     Intended,
     /// It is recorded that it was written for this object.
     Written,
+}
+
+impl Claim {
+    /// What was recorded of a path that is written like this, before it was looked at.
+    pub fn of(update: UpdatePolicy, recorded: Option<&Written>) -> Self {
+        match recorded {
+            Some(written) if written.written && written.keys.is_none() => Self::Written,
+            _ if update != UpdatePolicy::IfNotExists => Self::Intended,
+            // Somebody else may have written the same; only what was begun before is ours.
+            Some(written) if !written.left => Self::Intended,
+            _ => Self::New,
+        }
+    }
 }
 
 /// What to do.

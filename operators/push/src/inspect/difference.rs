@@ -113,13 +113,12 @@ impl Side<'_> {
     ) -> Result<Difference, Failure> {
         let found = self.read(location).await?;
         let held = content(&found);
-        let goes = |key: &str| held.is_some_and(|held| held.get(key).is_some());
         let (fate, keys, why) = match (deletion, &written.keys) {
             (None, _) => (Fate::Same, Vec::new(), "it is not asked for any more, and stays as the policy keep says"),
             (Some(_), Some(keys)) => {
-                let keys: Vec<String> = keys.iter().filter(|key| goes(key)).cloned().collect();
-                let left = part(self.read(location).await?, &self.owner, written, None, false).content;
-                match left {
+                let is_there = |key: &&String| held.is_some_and(|held| held.get(key).is_some());
+                let keys: Vec<String> = keys.iter().filter(is_there).cloned().collect();
+                match part(found, &self.owner, written, None, false).content {
                     None => (Fate::Same, Vec::new(), "it is not asked for any more, and holds no key of this object"),
                     Some(left) if left.is_empty() => (Fate::Cleared, keys, "it is not asked for any more"),
                     Some(_) => (Fate::Changed, keys, "it is not asked for any more; keys of others stay"),
@@ -162,7 +161,7 @@ impl Side<'_> {
         let found = self.read(location).await?;
         let mut keys = changes(&made.content, content(&found));
         let is_there = matches!(found, Found::Live(_));
-        let claim = claim(update, written);
+        let claim = Claim::of(update, written);
         let (own, owner) = (&made.content, &self.owner);
         let step = match update {
             UpdatePolicy::Replace => plan(own, &found, owner, claim, existing, Known::Changed),
@@ -215,17 +214,6 @@ fn content(found: &Found) -> Option<&Content> {
     match found {
         Found::Live(secret) => Some(&secret.content),
         Found::Absent | Found::Deleted(_) => None,
-    }
-}
-
-/// What the operator would take a path for.
-fn claim(update: UpdatePolicy, written: Option<&Written>) -> Claim {
-    match written {
-        Some(written) if written.written && written.keys.is_none() => Claim::Written,
-        Some(written) if written.left => Claim::New,
-        // It would have noted the path before it looks.
-        None if update == UpdatePolicy::IfNotExists => Claim::New,
-        _ => Claim::Intended,
     }
 }
 

@@ -154,3 +154,21 @@ fn who_wants_all_of_a_path_leaves_it_to_those_who_keep_keys_there() {
     assert_eq!(refused, Err(Refusal::Foreign("shop/VaultPush/other".to_owned())));
     assert_eq!(farewell(&found, &us(), Claim::Written, None, Deletion::Soft), Farewell::Forget);
 }
+
+#[test]
+fn what_a_record_counts_for() {
+    let written = Written { written: true, ..Written::default() };
+    let keys = Written { keys: Some([].into()), ..written.clone() };
+    let left = Written { left: true, ..Written::default() };
+    let begun = Written::default();
+    for (recorded, replaced, once) in [
+        (None, Claim::Intended, Claim::New),
+        (Some(&begun), Claim::Intended, Claim::Intended),
+        (Some(&left), Claim::Intended, Claim::New),
+        (Some(&keys), Claim::Intended, Claim::Intended),
+        (Some(&written), Claim::Written, Claim::Written),
+    ] {
+        assert_eq!(Claim::of(UpdatePolicy::Replace, recorded), replaced, "{recorded:?}");
+        assert_eq!(Claim::of(UpdatePolicy::IfNotExists, recorded), once, "{recorded:?}");
+    }
+}

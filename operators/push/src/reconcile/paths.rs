@@ -196,14 +196,10 @@ impl Pusher {
         }
         let found = self.store.read(location).await?;
         let existing = push.asked.existing.unwrap_or(self.policy.existing);
-        let was_intended = recorded_before.is_some_and(|before| before.paths.contains_key(&text)) && !recorded.left;
-        let step = match (push.asked.update, recorded.written && recorded.keys.is_none()) {
-            (UpdatePolicy::IfNotExists, true) => plan_once(&content, &found, owner, Claim::Written),
-            // Somebody else may have written the same; only what was begun before is ours.
-            (UpdatePolicy::IfNotExists, false) if was_intended => plan_once(&content, &found, owner, Claim::Intended),
-            (UpdatePolicy::IfNotExists, false) => plan_once(&content, &found, owner, Claim::New),
-            (_, true) => plan(&content, &found, owner, Claim::Written, existing, known),
-            (_, false) => plan(&content, &found, owner, Claim::Intended, existing, known),
+        let claim = Claim::of(push.asked.update, recorded_before.and_then(|before| before.paths.get(&text)));
+        let step = match push.asked.update {
+            UpdatePolicy::IfNotExists => plan_once(&content, &found, owner, claim),
+            UpdatePolicy::Replace | UpdatePolicy::Merge => plan(&content, &found, owner, claim, existing, known),
         };
         let step = match step {
             Ok(step) => step,
