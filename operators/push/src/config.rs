@@ -10,8 +10,9 @@ use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, CommandFactory, Parser, ValueEnum, error::ErrorKind};
 
-pub(crate) use self::values::boolean;
 use konverge_runtime::{telemetry::LogFormat, watch::namespace};
+pub use konverge_vault::environment::AuthMethod;
+use konverge_vault::environment::{Flags, boolean};
 
 pub use self::{
     address::Bind,
@@ -44,7 +45,7 @@ pub struct Config {
     #[arg(long, env = "VAULT_AUTH_PATH", value_name = "MOUNT")]
     pub vault_auth_path: Option<String>,
     /// How to log in
-    #[arg(long, env = "VAULT_SYNC_VAULT_AUTH_METHOD", default_value = "kubernetes", value_name = "METHOD")]
+    #[arg(long, env = "VAULT_SYNC_VAULT_AUTH_METHOD", default_value = "kubernetes", value_parser = values::auth_method(), value_name = "METHOD")]
     pub vault_auth_method: AuthMethod,
     /// File with a token, for the method token [default: the variable `VAULT_TOKEN`]
     #[arg(long, env = "VAULT_SYNC_VAULT_TOKEN_FILE", value_name = "FILE")]
@@ -109,7 +110,7 @@ pub struct Config {
     #[arg(long, env = "VAULT_SYNC_METRICS_BIND_ADDRESS", default_value = ":8080", value_parser = address::metrics, value_name = "ADDRESS")]
     pub metrics_bind_address: Bind,
     /// Show metrics only to who may get them by the roles of the cluster
-    #[arg(long, env = "VAULT_SYNC_ENABLE_METRICS_AUTH", default_value = "true", value_parser = values::boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, env = "VAULT_SYNC_ENABLE_METRICS_AUTH", default_value = "true", value_parser = boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
     pub enable_metrics_auth: bool,
     /// Certificate with which metrics are served over TLS, in PEM
     #[arg(long, env = "VAULT_SYNC_METRICS_CERT_FILE", requires = "metrics_key_file", value_name = "FILE")]
@@ -121,7 +122,7 @@ pub struct Config {
     #[arg(long, env = "VAULT_SYNC_HEALTH_PROBE_BIND_ADDRESS", default_value = ":8081", value_parser = address::health, value_name = "ADDRESS")]
     pub health_probe_bind_address: Bind,
     /// Let one of several replicas work while the others stand by
-    #[arg(long, env = "VAULT_SYNC_LEADER_ELECT", default_value = "false", value_parser = values::boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, env = "VAULT_SYNC_LEADER_ELECT", default_value = "false", value_parser = boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
     pub leader_elect: bool,
     /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
     #[arg(long, env = "VAULT_SYNC_KUBECONFIG", value_name = "FILE")]
@@ -134,7 +135,7 @@ pub struct Config {
     #[arg(long, value_name = "ENCODER")]
     pub zap_encoder: Option<ZapEncoder>,
     /// As with the original: false is --log-format=json
-    #[arg(long, value_parser = values::boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
     pub zap_devel: Option<bool>,
     /// As with the original: the lowest level that is logged, unless `RUST_LOG` says
     #[arg(long, value_name = "LEVEL")]
@@ -147,7 +148,7 @@ pub struct Config {
     pub zap_time_encoding: Option<String>,
 
     /// Print the version
-    #[arg(long, default_value = "false", value_parser = values::boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL", hide_default_value = true)]
+    #[arg(long, default_value = "false", value_parser = boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL", hide_default_value = true)]
     pub version: bool,
 }
 
@@ -158,35 +159,6 @@ pub enum Task {
     Run,
     /// Takes the finalizer off every object and ends, for an uninstall; Vault stays as it is.
     Drain,
-}
-
-/// How to log in to Vault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum AuthMethod {
-    /// By the pod's service account.
-    Kubernetes,
-    /// With a token that is there.
-    Token,
-    /// With the id of a role and a secret id.
-    #[value(name = "approle")]
-    AppRole,
-    /// With a JWT of an issuer that Vault trusts.
-    Jwt,
-    /// With the certificate of `VAULT_CLIENT_CERT` and `VAULT_CLIENT_KEY`.
-    Cert,
-}
-
-impl AuthMethod {
-    /// What it is called, which is where it is usually mounted.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kubernetes => "kubernetes",
-            Self::Token => "token",
-            Self::AppRole => "approle",
-            Self::Jwt => "jwt",
-            Self::Cert => "cert",
-        }
-    }
 }
 
 /// The settings of the command line and the environment. Prints what is asked for (help, version) or what is wrong, and ends
@@ -231,6 +203,24 @@ impl Config {
     pub fn auth_path(&self) -> &str {
         let given = self.vault_auth_path.as_deref().filter(|path| !path.is_empty());
         given.unwrap_or(self.vault_auth_method.name())
+    }
+
+    /// What the flags say about Vault.
+    pub fn vault(&self) -> Flags {
+        Flags {
+            address: self.vault_addr.clone(),
+            address_from: "--vault-addr",
+            method: self.vault_auth_method,
+            mount: self.auth_path().to_owned(),
+            role: self.vault_role.clone(),
+            token_file: self.vault_token_file.clone(),
+            role_id: self.vault_role_id.clone(),
+            secret_id_file: self.vault_secret_id_file.clone(),
+            jwt_file: self.vault_jwt_file.clone(),
+            timeout: self.vault_timeout,
+            rate: self.vault_rate,
+            concurrency: self.vault_concurrency,
+        }
     }
 
     /// The cluster's name, if it has one.

@@ -35,7 +35,6 @@ pub mod run;
 pub mod runtime_info;
 pub mod store;
 pub mod template;
-pub mod vault_environment;
 pub mod vault_push;
 pub mod watch;
 

@@ -16,7 +16,10 @@ use konverge_runtime::{
     tls::{Certificate, FilesError},
     watch::{self, Guarded, WatchOptions},
 };
-use konverge_vault::{Owner, Vault};
+use konverge_vault::{
+    Owner, Vault,
+    environment::{self, EnvironmentError},
+};
 use konverge_workload::Workload;
 use kube::{Api, Client, core::PartialObjectMeta};
 
@@ -32,7 +35,6 @@ use crate::{
     reconcile::{Policy, Pusher},
     runtime_info::RuntimeInfo,
     store::Store,
-    vault_environment::{self, EnvironmentError},
     vault_push::VaultPush,
     watch::Feed,
 };
@@ -108,7 +110,7 @@ async fn start(config: Config) -> Result<(), StartError> {
         .await?;
         return Ok(drain::drain(&client, config.namespace.as_deref(), &config.kinds).await?);
     }
-    let access = vault_environment::vault_config(&config)?;
+    let access = environment::access(&config.vault())?;
     for warning in access.warnings {
         tracing::warn!("{warning}");
     }

@@ -27,13 +27,14 @@
 //! our own is the spelling of addresses.
 //!
 //! # Reading order
-//! `path` → `mount` → [`config`] and `login` → `transport` and `breaker` → `session` → `client` → `kv` → `ownership` → `watch`.
+//! `path` → `mount` → [`config`] and `login` ([`environment`] makes them of flags and variables) → `transport` and `breaker` → `session` → `client` → `kv` → `ownership` → `watch`.
 
 mod answer;
 mod breaker;
 mod client;
 pub mod config;
 mod content;
+pub mod environment;
 mod error;
 mod kv;
 mod limits;

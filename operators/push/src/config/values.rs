@@ -2,8 +2,11 @@
 
 use std::{str::FromStr, time::Duration};
 
-use clap::ValueEnum;
-use konverge_vault::SecretPath;
+use clap::{
+    ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+use konverge_vault::{SecretPath, environment::AuthMethod};
 
 use crate::{
     annotations::duration::{SpanError, parse},
@@ -65,13 +68,10 @@ impl LogLevel {
     }
 }
 
-/// As Go's `strconv.ParseBool`.
-pub(crate) fn boolean(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("write true or false".to_owned()),
-    }
+/// A login method by its name.
+pub(super) fn auth_method() -> impl TypedValueParser<Value = AuthMethod> {
+    let methods = AuthMethod::ALL.map(|method| PossibleValue::new(method.name()).help(method.about()));
+    PossibleValuesParser::new(methods).try_map(|name| name.parse())
 }
 
 /// A span of time above zero, as Go writes it.

@@ -4,9 +4,9 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::Parser;
 use konverge_kubectl::Failure;
-use konverge_vault::Vault;
+use konverge_vault::{Vault, environment};
 
-use crate::{config::Config, vault_environment::vault_config};
+use crate::config::Config;
 
 /// The file in which `vault login` leaves the token.
 const TOKEN_FILE: &str = ".vault-token";
@@ -36,7 +36,7 @@ pub(super) fn own() -> Result<Vault, Failure> {
         arguments.push(flag("--vault-token-file", PathBuf::into_os_string(file)));
     }
     let config = Config::try_parse_from(arguments).map_err(|error| Failure::Usage(error.to_string()))?;
-    let access = vault_config(&config)
+    let access = environment::access(&config.vault())
         .map_err(|error| Failure::Failed(format!("cannot ask Vault: {}", konverge_core::error::in_one_line(&error))))?;
     for warning in access.warnings {
         eprintln!("warning: {}", warning.replace("--vault-addr", "VAULT_ADDR"));

@@ -50,7 +50,7 @@ fn every_flag_that_a_page_names_is_one() {
 fn every_variable_is_explained_and_is_one() {
     let is_letter = |letter: char| letter.is_ascii_uppercase() || letter == '_';
     let is_variable = |word: &str| word.len() > 6 && word.starts_with("VAULT_");
-    let read = include_str!("../../../src/vault_environment.rs");
+    let read = include_str!("../../../../../stores/vault/src/environment.rs");
     let mut known: BTreeSet<_> = words(read, is_letter, is_variable).map(str::to_owned).collect();
     known.extend(flags().iter().filter_map(|flag| flag.get_env()).map(|name| name.to_string_lossy().into_owned()));
     for source in [include_str!("../../../src/runtime_info.rs"), include_str!("../../../src/run.rs")] {

@@ -1,31 +1,53 @@
 //! Variables as manifests set them.
 
-use clap::Parser;
-use konverge_vault::Vault;
-
 use super::*;
+use crate::client::Vault;
+
+/// What flags make of the usual.
+type Change = fn(&mut Flags);
+
+/// Nothing but the address is given.
+fn usual(_: &mut Flags) {}
 
 fn read(variables: &[(&str, &str)]) -> Result<VaultEnvironment, EnvironmentError> {
     VaultEnvironment::read(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
 }
 
-fn configured(variables: &[(&str, &str)], flags: &[&str]) -> Result<(VaultConfig, Vec<String>), EnvironmentError> {
-    let access =
-        read(variables)?.vault_config(&Config::parse_from([&["x", "--vault-addr=https://vault"], flags].concat()))?;
+fn flags(change: Change) -> Flags {
+    let mut flags = Flags {
+        address: "https://vault".to_owned(),
+        address_from: "--vault-addr",
+        method: AuthMethod::Kubernetes,
+        mount: "kubernetes".to_owned(),
+        role: "operator".to_owned(),
+        token_file: None,
+        role_id: None,
+        secret_id_file: None,
+        jwt_file: None,
+        timeout: Duration::from_mins(1),
+        rate: None,
+        concurrency: NonZeroUsize::MIN,
+    };
+    change(&mut flags);
+    flags
+}
+
+fn configured(variables: &[(&str, &str)], change: Change) -> Result<(VaultConfig, Vec<String>), EnvironmentError> {
+    let access = read(variables)?.access(&flags(change))?;
     Ok((access.vault, access.warnings))
 }
 
 /// The only thing that is warned of.
 #[track_caller]
-fn warning(variables: &[(&str, &str)], flags: &[&str]) -> String {
-    let (_, warnings) = configured(variables, flags).unwrap();
+fn warning(variables: &[(&str, &str)], change: Change) -> String {
+    let (_, warnings) = configured(variables, change).unwrap();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     warnings[0].clone()
 }
 
 #[track_caller]
-fn failure(variables: &[(&str, &str)], flags: &[&str]) -> String {
-    konverge_core::error::in_one_line(&configured(variables, flags).err().unwrap())
+fn failure(variables: &[(&str, &str)], change: Change) -> String {
+    konverge_core::error::in_one_line(&configured(variables, change).err().unwrap())
 }
 
 #[test]
@@ -34,7 +56,7 @@ fn nothing_set_is_nothing_to_tell() {
         let environment = read(variables).unwrap();
         assert_eq!(environment.tls, TlsSettings::default());
         assert!(environment.namespace.is_none() && environment.agent.is_none() && environment.proxy.is_none());
-        assert_eq!(configured(variables, &[]).unwrap().1, [""; 0]);
+        assert_eq!(configured(variables, usual).unwrap().1, [""; 0]);
     }
 }
 
@@ -62,7 +84,7 @@ fn certificates() {
     assert_eq!(pair.tls.client, Some(("/c".into(), "/k".into())));
     assert_eq!((pair.tls.server_name.as_deref(), pair.tls.without_system), (Some("v"), false));
     for half in ["VAULT_CLIENT_CERT", "VAULT_CLIENT_KEY"] {
-        assert!(failure(&[(half, "/x")], &[]).contains(&format!("only {half} is set")));
+        assert!(failure(&[(half, "/x")], usual).contains(&format!("only {half} is set")));
     }
 }
 
@@ -80,10 +102,10 @@ fn what_is_dangerous_or_without_effect_is_told() {
         ("VAULT_RATE_LIMIT", "0.5", "rounded"),
         ("VAULT_TOKEN", "hunter2", "VAULT_TOKEN has no effect"),
     ] {
-        let warning = warning(&[(variable, value)], &[]);
+        let warning = warning(&[(variable, value)], usual);
         assert!(warning.contains(told) && !warning.contains("hunter2"), "{variable}: {warning}");
     }
-    let plain = warning(&[], &["--vault-addr=http://vault:8200"]);
+    let plain = warning(&[], |flags| flags.address = "http://vault:8200".to_owned());
     assert!(plain.contains("--vault-addr is an address without TLS") && plain.contains("https://"), "{plain}");
     assert!(read(&[("VAULT_SKIP_VERIFY", "true")]).unwrap().tls.trust_anybody);
 }
@@ -100,42 +122,57 @@ fn what_cannot_be_understood_is_an_error() {
         ("VAULT_HTTP_PROXY", "socks5://proxy"),
         ("VAULT_AGENT_ADDR", "unix:///run/agent.sock"),
     ] {
-        assert!(failure(&[(variable, value)], &[]).contains(variable), "{variable}");
+        assert!(failure(&[(variable, value)], usual).contains(variable), "{variable}");
     }
-    assert!(failure(&[], &["--vault-addr=vault:8200"]).contains("--vault-addr"));
-    assert!(failure(&[], &["--vault-auth-path=a/../b"]).contains("--vault-auth-path"));
-    let password = failure(&[("VAULT_PROXY_ADDR", "socks5://me:hunter2@proxy")], &[]);
+    assert!(failure(&[], |flags| flags.address = "vault:8200".to_owned()).contains("--vault-addr"));
+    assert!(failure(&[], |flags| flags.mount = "a/../b".to_owned()).contains("--vault-auth-path"));
+    let password = failure(&[("VAULT_PROXY_ADDR", "socks5://me:hunter2@proxy")], usual);
     assert!(!password.contains("hunter2"), "{password}");
 }
 
 #[test]
 fn logins() {
-    assert!(failure(&[], &["--vault-auth-method=cert"]).contains("VAULT_CLIENT_CERT"));
+    assert!(failure(&[], |flags| flags.method = AuthMethod::Cert).contains("VAULT_CLIENT_CERT"));
     let pair = [("VAULT_CLIENT_CERT", "/c"), ("VAULT_CLIENT_KEY", "/k")];
-    assert_eq!(configured(&pair, &["--vault-auth-method=cert"]).unwrap().1, [""; 0]);
-    assert!(failure(&[], &["--vault-auth-method=token"]).contains("VAULT_TOKEN"));
-    assert_eq!(configured(&[("VAULT_TOKEN", "t")], &["--vault-auth-method=token"]).unwrap().1, [""; 0]);
-    let file = ["--vault-auth-method=token", "--vault-token-file=/t"];
-    assert_eq!(configured(&[], &file).unwrap().1, [""; 0]);
-    assert!(warning(&[("VAULT_TOKEN", "t")], &file).contains("VAULT_TOKEN has no effect"));
-    assert!(failure(&[], &["--vault-auth-method=approle"]).contains("--vault-role-id"));
-    configured(&[], &["--vault-auth-method=approle", "--vault-role-id=id"]).unwrap();
-    configured(&[], &["--vault-auth-method=jwt", "--vault-jwt-file=/jwt"]).unwrap();
+    assert_eq!(configured(&pair, |flags| flags.method = AuthMethod::Cert).unwrap().1, [""; 0]);
+    assert!(failure(&[], |flags| flags.method = AuthMethod::Token).contains("VAULT_TOKEN"));
+    assert_eq!(configured(&[("VAULT_TOKEN", "t")], |flags| flags.method = AuthMethod::Token).unwrap().1, [""; 0]);
+    let file: Change = |flags| {
+        flags.method = AuthMethod::Token;
+        flags.token_file = Some("/t".into());
+    };
+    assert_eq!(configured(&[], file).unwrap().1, [""; 0]);
+    assert!(warning(&[("VAULT_TOKEN", "t")], file).contains("VAULT_TOKEN has no effect"));
+    assert!(failure(&[], |flags| flags.method = AuthMethod::AppRole).contains("--vault-role-id"));
+    let role: Change = |flags| {
+        flags.method = AuthMethod::AppRole;
+        flags.role_id = Some("id".to_owned());
+    };
+    configured(&[], role).unwrap();
+    configured(&[], |flags| flags.method = AuthMethod::Jwt).unwrap();
+    for method in AuthMethod::ALL {
+        assert_eq!(method.name().parse(), Ok(method));
+    }
+    assert!("oidc".parse::<AuthMethod>().unwrap_err().contains("kubernetes, token"));
 }
 
 #[tokio::test]
 async fn limits() {
-    let limit = |variables: &[(&str, &str)], flags: &[&str]| {
-        let limits = *Vault::new(&configured(variables, flags).unwrap().0).limits();
+    let limit = |variables: &[(&str, &str)], change: Change| {
+        let limits = *Vault::new(&configured(variables, change).unwrap().0).limits();
         (limits.rate.map(NonZeroU32::get), limits.burst.get())
     };
-    assert_eq!(limit(&[], &[]), (Some(DEFAULT_RATE), DEFAULT_RATE));
-    assert_eq!(limit(&[], &["--vault-rate=0"]), (None, 1));
-    assert_eq!(limit(&[("VAULT_RATE_LIMIT", "10:20")], &[]), (Some(10), 20));
-    assert_eq!(limit(&[("VAULT_RATE_LIMIT", "10:20")], &["--vault-rate=30"]), (Some(30), 30));
-    let told = warning(&[("VAULT_RATE_LIMIT", "10:20")], &["--vault-rate=30"]);
+    assert_eq!(limit(&[], usual), (Some(DEFAULT_RATE), DEFAULT_RATE));
+    assert_eq!(limit(&[], |flags| flags.rate = Some(0)), (None, 1));
+    assert_eq!(limit(&[("VAULT_RATE_LIMIT", "10:20")], usual), (Some(10), 20));
+    assert_eq!(limit(&[("VAULT_RATE_LIMIT", "10:20")], |flags| flags.rate = Some(30)), (Some(30), 30));
+    let told = warning(&[("VAULT_RATE_LIMIT", "10:20")], |flags| flags.rate = Some(30));
     assert!(told.contains("VAULT_RATE_LIMIT has no effect"), "{told}");
-    let (config, _) = configured(&[], &["--vault-timeout=2s", "--vault-concurrency=3"]).unwrap();
+    let narrow: Change = |flags| {
+        flags.timeout = Duration::from_secs(2);
+        flags.concurrency = NonZeroUsize::new(3).unwrap();
+    };
+    let (config, _) = configured(&[], narrow).unwrap();
     let limits = *Vault::new(&config).limits();
     assert_eq!((limits.deadline.as_secs(), limits.connect.as_secs(), limits.concurrency.get()), (2, 2, 3));
 }
@@ -143,14 +180,15 @@ async fn limits() {
 #[test]
 fn what_is_exposed_is_told_as_long_as_it_is_so() {
     let exposed = |variables: &[(&str, &str)], address: &str| {
-        let access = read(variables).unwrap().vault_config(&Config::parse_from(["x", address])).unwrap();
+        let flags = Flags { address: address.to_owned(), ..flags(usual) };
+        let access = read(variables).unwrap().access(&flags).unwrap();
         assert_eq!(access.warnings.len(), usize::from(access.exposed.is_some() || !variables.is_empty()));
         access.exposed
     };
-    assert!(exposed(&[], "--vault-addr=http://vault:8200").unwrap().contains("VAULT_CACERT"));
-    assert!(exposed(&[("VAULT_SKIP_VERIFY", "1")], "--vault-addr=https://vault").unwrap().contains("not checked"));
+    assert!(exposed(&[], "http://vault:8200").unwrap().contains("VAULT_CACERT"));
+    assert!(exposed(&[("VAULT_SKIP_VERIFY", "1")], "https://vault").unwrap().contains("not checked"));
     let agent = [("VAULT_AGENT_ADDR", "http://127.0.0.1:8100")];
-    assert_eq!(exposed(&agent, "--vault-addr=http://vault:8200"), None, "the agent is asked");
-    assert_eq!(exposed(&[], "--vault-addr=https://vault"), None);
-    assert_eq!(exposed(&[], "--vault-addr=http://localhost:8200"), None);
+    assert_eq!(exposed(&agent, "http://vault:8200"), None, "the agent is asked");
+    assert_eq!(exposed(&[], "https://vault"), None);
+    assert_eq!(exposed(&[], "http://localhost:8200"), None);
 }

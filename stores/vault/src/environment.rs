@@ -1,20 +1,72 @@
 //! The variables that Vault's own programs know, as far as they concern a client.
 //!
-//! With the original they are the only way to set TLS, a namespace or a proxy. What our client does not do is told and never passed
+//! With some programs they are the only way to set TLS, a namespace or a proxy. What our client does not do is told and never passed
 //! over; what cannot be understood and would weaken it if passed over is an error.
 
 mod rate;
 
-use std::num::NonZeroU32;
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
 
 use konverge_core::SecretValue;
-use konverge_vault::{ConfigError, Credential, Limits, Login, SERVICE_ACCOUNT_TOKEN, TlsSettings, VaultConfig};
 
 use self::rate::Rate;
-use crate::config::{AuthMethod, Config, boolean};
+use crate::{
+    config::{ConfigError, TlsSettings, VaultConfig},
+    limits::Limits,
+    login::{Credential, Login, SERVICE_ACCOUNT_TOKEN},
+};
 
 /// Requests in a second where nothing else is said. The client's own default is for programs that ask less.
 const DEFAULT_RATE: u32 = 500;
+
+/// How to log in to Vault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthMethod {
+    /// By the pod's service account.
+    Kubernetes,
+    /// With a token that is there.
+    Token,
+    /// With the id of a role and a secret id.
+    AppRole,
+    /// With a JWT of an issuer that Vault trusts.
+    Jwt,
+    /// With the certificate of `VAULT_CLIENT_CERT` and `VAULT_CLIENT_KEY`.
+    Cert,
+}
+
+/// What a program's own flags say, in the names that they have with all of ours: `--vault-role`, `--vault-token-file` and so on.
+#[derive(Debug, Clone)]
+pub struct Flags {
+    /// The address of Vault or `OpenBao`.
+    pub address: String,
+    /// The flag or variable that the address is from.
+    pub address_from: &'static str,
+    /// How to log in.
+    pub method: AuthMethod,
+    /// Where the method is mounted, without `auth/`.
+    pub mount: String,
+    /// Role to log in as.
+    pub role: String,
+    /// A file with a token, for [`AuthMethod::Token`].
+    pub token_file: Option<PathBuf>,
+    /// The role's id, for [`AuthMethod::AppRole`].
+    pub role_id: Option<String>,
+    /// A file with the secret id, for [`AuthMethod::AppRole`].
+    pub secret_id_file: Option<PathBuf>,
+    /// A file with a JWT, if it is not to be that of the pod's service account.
+    pub jwt_file: Option<PathBuf>,
+    /// The longest time for one request.
+    pub timeout: Duration,
+    /// Requests in a second; 0 is no limit.
+    pub rate: Option<u32>,
+    /// Requests at the same time.
+    pub concurrency: NonZeroUsize,
+}
 
 /// What the environment says about Vault.
 pub struct VaultEnvironment {
@@ -83,12 +135,72 @@ pub struct Access {
 }
 
 /// How to reach Vault by the flags and the variables of the process, and what to warn of.
-pub fn vault_config(config: &Config) -> Result<Access, EnvironmentError> {
-    // What is no text is none that Vault's programs could use.
-    VaultEnvironment::read(|name| std::env::var(name).ok())?.vault_config(config)
+pub fn access(flags: &Flags) -> Result<Access, EnvironmentError> {
+    VaultEnvironment::of_process()?.access(flags)
+}
+
+/// A switch as Vault's programs read it, which is as Go's `strconv.ParseBool` does.
+pub fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("write true or false".to_owned()),
+    }
+}
+
+impl AuthMethod {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Kubernetes, Self::Token, Self::AppRole, Self::Jwt, Self::Cert];
+
+    /// What it is called, which is where it is usually mounted.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kubernetes => "kubernetes",
+            Self::Token => "token",
+            Self::AppRole => "approle",
+            Self::Jwt => "jwt",
+            Self::Cert => "cert",
+        }
+    }
+
+    /// What it logs in with, for those who choose.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Kubernetes => "By the pod's service account",
+            Self::Token => "With a token that is there",
+            Self::AppRole => "With the id of a role and a secret id",
+            Self::Jwt => "With a JWT of an issuer that Vault trusts",
+            Self::Cert => "With the certificate of `VAULT_CLIENT_CERT` and `VAULT_CLIENT_KEY`",
+        }
+    }
+}
+
+/// By its name.
+impl FromStr for AuthMethod {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|method| method.name() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.into_iter().map(Self::name).collect();
+            format!("write one of {}", names.join(", "))
+        })
+    }
 }
 
 impl VaultEnvironment {
+    /// Reads the variables of the process.
+    pub fn of_process() -> Result<Self, EnvironmentError> {
+        // What is no text is none that Vault's programs could use.
+        Self::read(|name| std::env::var(name).ok())
+    }
+
+    /// Works in this namespace of Vault if no variable names one.
+    #[must_use]
+    pub fn default_namespace(mut self, namespace: &str) -> Self {
+        self.namespace.get_or_insert_with(|| namespace.to_owned());
+        self
+    }
+
     /// Reads the variables; empty ones are as if they were not there.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, EnvironmentError> {
         let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
@@ -128,12 +240,12 @@ impl VaultEnvironment {
     }
 
     /// With the flags: what the client needs to know, and what to warn of. One login serves all that use the client.
-    pub fn vault_config(mut self, config: &Config) -> Result<Access, EnvironmentError> {
-        let limits = self.limits(config);
-        let login = self.login(config)?;
+    pub fn access(mut self, flags: &Flags) -> Result<Access, EnvironmentError> {
+        let limits = self.limits(flags);
+        let login = self.login(flags)?;
         let (variable, address) = match &self.agent {
             Some(agent) => ("VAULT_AGENT_ADDR", agent.as_str()),
-            None => ("--vault-addr", config.vault_addr.as_str()),
+            None => (flags.address_from, flags.address.as_str()),
         };
         let refused = |variable| move |source| EnvironmentError::Refused { variable, source };
         // The mount of the login method is all that can be wrong beside the address.
@@ -152,8 +264,8 @@ impl VaultEnvironment {
         Ok(Access { vault: vault.tls(self.tls).limits(limits), warnings: self.warnings, exposed })
     }
 
-    fn limits(&mut self, config: &Config) -> Limits {
-        let rate = match (config.vault_rate, self.rate) {
+    fn limits(&mut self, flags: &Flags) -> Limits {
+        let rate = match (flags.rate, self.rate) {
             (Some(rate), other) => {
                 if other.is_some() {
                     self.warnings.push("VAULT_RATE_LIMIT has no effect, because --vault-rate is given".to_owned());
@@ -166,36 +278,34 @@ impl VaultEnvironment {
         Limits {
             rate: NonZeroU32::new(rate.per_second),
             burst: NonZeroU32::new(rate.burst).unwrap_or(NonZeroU32::MIN),
-            concurrency: config.vault_concurrency,
-            deadline: config.vault_timeout,
-            connect: Limits::default().connect.min(config.vault_timeout),
+            concurrency: flags.concurrency,
+            deadline: flags.timeout,
+            connect: Limits::default().connect.min(flags.timeout),
             ..Limits::default()
         }
     }
 
-    fn login(&mut self, config: &Config) -> Result<Login, EnvironmentError> {
-        let method = config.vault_auth_method;
+    fn login(&mut self, flags: &Flags) -> Result<Login, EnvironmentError> {
+        let method = flags.method;
         let missing = |what| EnvironmentError::NoCredential { method: method.name(), what };
-        let mount = config.auth_path().to_owned();
-        let jwt = || Credential::file(config.vault_jwt_file.clone().unwrap_or_else(|| SERVICE_ACCOUNT_TOKEN.into()));
+        let mount = flags.mount.clone();
+        let jwt = || Credential::file(flags.jwt_file.clone().unwrap_or_else(|| SERVICE_ACCOUNT_TOKEN.into()));
         let (login, uses_token) = match method {
-            AuthMethod::Kubernetes => {
-                (Login::Kubernetes { mount, role: config.vault_role.clone(), token: jwt() }, false)
-            }
-            AuthMethod::Jwt => (Login::Jwt { mount, role: Some(config.vault_role.clone()), token: jwt() }, false),
+            AuthMethod::Kubernetes => (Login::Kubernetes { mount, role: flags.role.clone(), token: jwt() }, false),
+            AuthMethod::Jwt => (Login::Jwt { mount, role: Some(flags.role.clone()), token: jwt() }, false),
             AuthMethod::AppRole => {
-                let id = config.vault_role_id.clone().ok_or_else(|| missing("--vault-role-id"))?;
+                let id = flags.role_id.clone().ok_or_else(|| missing("--vault-role-id"))?;
                 let role_id = Credential::value(SecretValue::new(id.into_bytes()));
-                let secret_id = config.vault_secret_id_file.as_ref().map(Credential::file);
+                let secret_id = flags.secret_id_file.as_ref().map(Credential::file);
                 (Login::AppRole { mount, role_id, secret_id }, false)
             }
             AuthMethod::Cert => {
                 if self.tls.client.is_none() {
                     return Err(missing("the variables VAULT_CLIENT_CERT and VAULT_CLIENT_KEY"));
                 }
-                (Login::Certificate { mount, role: Some(config.vault_role.clone()) }, false)
+                (Login::Certificate { mount, role: Some(flags.role.clone()) }, false)
             }
-            AuthMethod::Token => match (&config.vault_token_file, self.token.take()) {
+            AuthMethod::Token => match (&flags.token_file, self.token.take()) {
                 (Some(file), token) => {
                     // Put back, so that it is told below.
                     self.token = token;
