@@ -12,7 +12,7 @@ const PROGRAMS: [(&str, &str); 3] = [
 ];
 
 /// The definition of a job of ours, by an example of its crate: the program itself holds nothing but the job.
-const DEFINITIONS: [(&str, &str); 1] = [("konverge-push", "deploy/crds")];
+const DEFINITIONS: [(&str, &str); 2] = [("konverge-push", "deploy/crds"), ("konverge-roll", "deploy/crds")];
 
 /// Writes all generated files, or with `check` fails where they are not as they would be.
 pub(crate) fn generate(check: bool) -> Result<()> {

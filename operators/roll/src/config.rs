@@ -1,5 +1,7 @@
 //! The operator's settings, each with a flag and a variable.
 
+mod vault;
+
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::Parser;
@@ -7,9 +9,10 @@ use jiff::SignedDuration;
 use konverge_runtime::{http_server::Listen, telemetry::LogFormat, watch::namespace};
 use konverge_workload::WorkloadKind;
 
+pub use self::vault::VaultFlags;
 use crate::declarations::Others;
 
-/// Rolls what uses a Secret or a `ConfigMap` when its content changes: exactly once, and only then.
+/// Rolls what uses a Secret, a `ConfigMap` or a secret in Vault when that changes: exactly once, and only then.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "vault-rollout-operator", version, args_override_self = true)]
 pub struct Config {
@@ -47,6 +50,10 @@ pub struct Config {
     /// So long it must not have changed to be quiet
     #[arg(long, env = "ROLLOUT_RUNAWAY_QUIET", default_value = "1m", value_parser = span, value_name = "TIME")]
     pub runaway_quiet: SignedDuration,
+
+    /// How Vault is reached, if it takes part
+    #[command(flatten)]
+    pub vault: VaultFlags,
 
     /// Secret beside the operator with the key of digests; made if it is not there
     #[arg(long, env = "ROLLOUT_DIGEST_KEY", default_value = "vault-rollout-operator-digest-key", value_name = "NAME")]

@@ -13,6 +13,8 @@ pub struct Now {
     pub entry: Entry,
     /// Whether the pods can do without.
     pub need: Need,
+    /// Whether somebody has noted that the pods run with something else, for a source of which nothing is recorded.
+    pub is_news: bool,
 }
 
 /// What stands on a workload.
@@ -24,6 +26,13 @@ pub struct Standing<'a> {
     pub stamp: Option<&'a str>,
     /// The beginning of a stamp that is its own and made with our key.
     pub tag: &'a str,
+}
+
+impl Standing<'_> {
+    /// Whether the stamp on its pod template is its own.
+    pub fn is_stamped(&self) -> bool {
+        self.stamp.is_some_and(|stamp| stamp.split('.').next() == Some(self.tag))
+    }
 }
 
 /// What to do.
@@ -44,10 +53,12 @@ pub enum Verdict {
 
 /// Compares what there is with what stands on the workload. `stamp_of` makes the stamp of content.
 ///
-/// - What was never seen is noted and rolls nothing: the pods that read it are those that are there.
+/// - What was never seen is noted and rolls nothing: the pods that read it are those that are there. It rolls if somebody else has noted
+///   before that they run with something else, unless the stamp tells.
 /// - The same holds for another choice of keys, which comes with a change of the workload itself.
 /// - A source that is gone changes nothing: pods that are restarted for it would not start. It is remembered as it was, so that it rolls
 ///   nothing if it comes back as it was.
+/// - So does an older version than the one that is recorded: it comes from a server that lags behind, and passes.
 /// - One that was never there and can be done without rolls when it comes; without the others no pod has started yet.
 /// - The record counts before the stamp: who sets the template back, by `kubectl rollout undo` or from a repository, has restarted the
 ///   pods by that, and they have read what there is.
@@ -64,9 +75,16 @@ pub fn decide(
         let before = known.get(source).filter(|before| before.selection == now.entry.selection);
         let (entry, differs) = match (before.map(|before| &before.content), &now.entry.content) {
             (Some(Content::Digest(_)), Content::Absent) => (before.unwrap_or(&now.entry), false),
+            (Some(Content::Digest(_)), _) if before.is_some_and(|before| now.entry.is_before(before)) => {
+                (before.unwrap_or(&now.entry), false)
+            }
             (Some(Content::Digest(before)), Content::Digest(now_it_is)) => (&now.entry, before != now_it_is),
             (Some(Content::Absent), Content::Digest(_)) => (&now.entry, now.need == Need::Optional),
-            (Some(Content::Absent), Content::Absent) | (None, _) => (&now.entry, false),
+            (None, Content::Digest(_)) => {
+                let is_told = standing.record.is_none() && standing.is_stamped();
+                (&now.entry, now.is_news && !is_told && !known.contains_key(source))
+            }
+            (Some(Content::Absent) | None, Content::Absent) => (&now.entry, false),
         };
         content.insert(source.clone(), entry.clone());
         if differs {
@@ -77,13 +95,10 @@ pub fn decide(
         _ if !changed.is_empty() => Verdict::Roll { changed, content },
         Some(record) if record.content == content => Verdict::Nothing,
         Some(_) => Verdict::Note(content),
-        None => {
-            let own = |stamp: &&str| stamp.split('.').next() == Some(standing.tag);
-            match standing.stamp.filter(own) {
-                Some(stamp) if stamp != stamp_of(&content) => Verdict::Roll { changed, content },
-                _ => Verdict::Note(content),
-            }
-        }
+        None => match standing.stamp.filter(|_| standing.is_stamped()) {
+            Some(stamp) if stamp != stamp_of(&content) => Verdict::Roll { changed, content },
+            _ => Verdict::Note(content),
+        },
     }
 }
 

@@ -13,7 +13,7 @@ use jiff::SignedDuration;
 use konverge_workload::Keys;
 
 use crate::object::{SourceKind, SourceName};
-pub use values::Labels;
+pub use values::{Labels, object_name};
 
 /// On a workload: `true` for all that its pods use, `false` to be left alone whoever else asks, or a list of `secret/NAME`,
 /// `configmap/NAME` and `secret/NAME:KEY`.
@@ -24,6 +24,8 @@ pub const MIN_INTERVAL: &str = "roll.konverge.dev/min-interval";
 pub const WAVE: &str = "roll.konverge.dev/wave";
 /// On a workload: `true` remembers changes and rolls nothing until it goes.
 pub const PAUSE: &str = "roll.konverge.dev/pause";
+/// On a workload: namespaces whose objects may have it rolled, such as `platform,security`, or `*` for all. Its own may in any case.
+pub const ALLOW_FROM: &str = "roll.konverge.dev/allow-from";
 /// On a Secret or a `ConfigMap`: `true` rolls whoever uses it.
 pub const ROLL_USERS: &str = "roll.konverge.dev/roll-users";
 /// On a Secret or a `ConfigMap`: rolls the workloads of its namespace with these labels, such as `app=web,tier=front`.
@@ -38,6 +40,12 @@ pub const STAMP: &str = "roll.konverge.dev/content";
 pub const ZOPP_RELOAD: &str = "zopp.dev/reload";
 /// zopp's, written on the pod template of a workload that asks with [`ZOPP_RELOAD`]: when it was rolled.
 pub const ZOPP_RESTARTED_AT: &str = "zopp.dev/restartedAt";
+
+/// Of `kubectl rollout restart`, written on the pod template of a workload that is rolled for something in Vault: when it was rolled.
+pub const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
+
+/// What stands for all namespaces.
+pub(crate) const EVERY_NAMESPACE: &str = "*";
 
 /// The annotations of an object.
 pub type Annotations = BTreeMap<String, String>;
@@ -75,6 +83,8 @@ pub struct WorkloadAsks {
     pub paused: bool,
     /// Whether zopp's mark is set as well.
     pub zopp: bool,
+    /// Namespaces whose objects may have it rolled beside its own; `*` is all.
+    pub allowed: BTreeSet<String>,
 }
 
 /// A source that a workload names.
@@ -126,6 +136,8 @@ impl WorkloadAsks {
             asks.zopp = true;
             asks.all.entry(SourceKind::Secret).or_insert(ZOPP_RELOAD);
         }
+        asks.allowed =
+            own.get(ALLOW_FROM).map(|text| values::namespaces(ALLOW_FROM, text)).transpose()?.unwrap_or_default();
         if others.reloader {
             others::reloader(&mut asks, own, of_pods)?;
         }
@@ -133,6 +145,11 @@ impl WorkloadAsks {
             others::wave(&mut asks, own, namespace)?;
         }
         Ok(asks)
+    }
+
+    /// Whether an object of `namespace` may have a workload of namespace `own` rolled.
+    pub fn allows(&self, own: &str, namespace: &str) -> bool {
+        own == namespace || self.allowed.contains(namespace) || self.allowed.contains(EVERY_NAMESPACE)
     }
 
     fn on_change(&mut self, text: &str) -> Result<(), Invalid> {

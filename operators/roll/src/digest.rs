@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use crate::{
     object::SourceName,
     record::{Content, Entry},
+    vault::Version,
 };
 
 /// So many bytes of a digest are kept: two contents have the same one with a chance of 2⁻¹²⁸.
@@ -43,6 +44,13 @@ impl Digester {
         KeyDigests(content.into_iter().map(digest).collect())
     }
 
+    /// What is remembered of a version of a secret in Vault. When it was written tells it from another one of its number, which there is after
+    /// the metadata were deleted.
+    pub fn of_version(&self, version: &Version) -> KeyDigests {
+        let number = version.number.to_be_bytes();
+        self.of_content([("version", number.as_slice()), ("created", version.created.as_bytes())])
+    }
+
     /// What stands on an object for the keys that it uses of a source; nothing of the source if it is not there.
     pub fn entry(&self, uid: &str, source: &SourceName, keys: &Keys, content: Option<&KeyDigests>) -> Entry {
         let selection: [u8; TAG] = match keys {
@@ -56,7 +64,7 @@ impl Digester {
             self.hash::<KEPT>(source.into_iter().chain(parts))
         });
         let content = digest.map_or(Content::Absent, |digest| Content::Digest(hex::encode(digest)));
-        Entry { selection: hex::encode(selection), content }
+        Entry { selection: hex::encode(selection), content, version: None }
     }
 
     /// What tells that a record is of this object, and made with this key.
@@ -66,7 +74,9 @@ impl Digester {
 
     /// One text for all that an object uses.
     pub fn stamp(&self, uid: &str, content: &BTreeMap<String, Entry>) -> String {
-        let texts: Vec<_> = content.iter().map(|(source, entry)| (source, entry.to_string())).collect();
+        // The same content is the same in every version.
+        let text = |entry: &Entry| Entry { version: None, ..entry.clone() }.to_string();
+        let texts: Vec<_> = content.iter().map(|(source, entry)| (source, text(entry))).collect();
         let parts = texts.iter().flat_map(|(source, entry)| [source.as_bytes(), entry.as_bytes()]);
         let digest = self.hash::<KEPT>([b"stamp", uid.as_bytes()].into_iter().chain(parts));
         format!("{}.{}", self.tag(uid), hex::encode(digest))

@@ -5,6 +5,7 @@
 //! digests and never a value.
 
 mod sources;
+mod triggers;
 mod view;
 
 use std::{
@@ -21,10 +22,12 @@ use crate::{
     messages::Message,
     object::{SourceName, SourceRef, WorkloadRef},
     record::Record,
+    trigger::{Shown, TriggerRef},
     uses::{self, Use},
 };
 pub use sources::Learned;
 use sources::Source;
+pub use triggers::{InStep, Outlook, State};
 pub use view::View;
 
 /// What is to be done after something was shown.
@@ -32,8 +35,10 @@ pub use view::View;
 pub struct Work {
     /// Workloads to look at.
     pub workloads: BTreeSet<WorkloadRef>,
-    /// Secrets and `ConfigMaps` to read.
+    /// Secrets and `ConfigMaps` to read, and secrets in Vault to be followed, or not any more.
     pub sources: BTreeSet<SourceRef>,
+    /// Objects whose status is to be looked at.
+    pub triggers: BTreeSet<TriggerRef>,
     /// What a source asks for and cannot have, with its uid; told once for each text.
     pub invalid: Option<(SourceRef, String, Invalid)>,
 }
@@ -80,6 +85,14 @@ struct Inner {
     choosing: BTreeMap<String, BTreeSet<SourceName>>,
     /// Who waits for its turn.
     waiting: BTreeSet<WorkloadRef>,
+    /// Objects that ask for rollouts of others.
+    triggers: BTreeMap<TriggerRef, Shown>,
+    /// Whether all of them have been seen. Before that, what is recorded for their sake stays.
+    triggers_seen: bool,
+    /// Which of them ask for rollouts of a workload, whether it is there or not.
+    aimed: HashMap<WorkloadRef, BTreeSet<TriggerRef>>,
+    /// Which of them ask for rollouts when a source changes.
+    asked: HashMap<SourceRef, BTreeSet<TriggerRef>>,
 }
 
 impl Index {
@@ -151,6 +164,8 @@ impl Index {
         for key in &gone {
             let forgotten = self.forget(key);
             work.workloads.extend(forgotten.workloads);
+            work.sources.extend(forgotten.sources);
+            work.triggers.extend(forgotten.triggers);
         }
         (gone, work)
     }
@@ -247,10 +262,13 @@ impl Inner {
             selector.is_some_and(|selector| selector.choose(&known.labels))
         };
         let chosen = self.choosing.get(&key.namespace).into_iter().flatten().filter(chooses);
-        let found = match &known.asks {
+        let mut found = match &known.asks {
             Ok(asks) => uses::uses(asks, &known.referenced, chosen, of_source),
             Err(_) => BTreeMap::new(),
         };
+        // What annotations can ask for is in the cluster, and what these can is in Vault.
+        found.extend(self.triggered(key, known));
+        work.triggers.extend(self.aimed.get(key).into_iter().flatten().cloned());
         if !found.is_empty() || known.asks.is_err() {
             work.workloads.insert(key.clone());
         }
@@ -276,12 +294,16 @@ impl Inner {
             let source = name.of(&key.namespace);
             remove(&mut self.users, &source, key);
             self.drop_unused(&source);
+            if name.kind.is_in_vault() {
+                work.sources.insert(source);
+            }
         }
     }
 
     fn drop_workload(&mut self, key: &WorkloadRef, work: &mut Work) {
         self.use_only(key, BTreeMap::new(), work);
         self.waiting.remove(key);
+        work.triggers.extend(self.aimed.get(key).into_iter().flatten().cloned());
         if let Some(known) = self.workloads.remove(key) {
             let named = known.asks.iter().flat_map(|asks| asks.named.keys());
             for name in named.chain(known.referenced.keys()) {
@@ -308,7 +330,7 @@ impl Inner {
     }
 }
 
-fn remove<K: std::hash::Hash + Eq>(of: &mut HashMap<K, BTreeSet<WorkloadRef>>, from: &K, key: &WorkloadRef) {
+fn remove<K: std::hash::Hash + Eq, V: Ord>(of: &mut HashMap<K, BTreeSet<V>>, from: &K, key: &V) {
     if let Some(set) = of.get_mut(from) {
         set.remove(key);
         if set.is_empty() {

@@ -61,6 +61,28 @@ impl Message {
         )
     }
 
+    /// The same for a secret in Vault.
+    pub fn vault_ran_away() -> Self {
+        Self::problem(
+            reasons::RAN_AWAY,
+            "it changes again and again, so nobody is rolled for it until it is quiet; Vault's audit log tells who writes it".to_owned(),
+        )
+    }
+
+    /// A workload is rolled for an object's sake.
+    pub fn trigger_rolled(workload: &WorkloadRef, source: &SourceName) -> Self {
+        Self::normal(reasons::ROLLED_USER, format!("{source} changed: {workload} is rolled"))
+    }
+
+    /// Somebody else works on the object, too.
+    pub fn original_runs() -> Self {
+        Self::problem(
+            reasons::ORIGINAL_RUNS,
+            "kopf's finalizer and annotations have come back, so the original still runs, and restarts what this operator restarts. Scale it down"
+                .to_owned(),
+        )
+    }
+
     /// It cannot be read or written.
     pub fn failed(error: &(impl std::error::Error + Classify)) -> Self {
         Self::problem(error.reason(), format!("{}. It is tried again", in_one_line(error)))

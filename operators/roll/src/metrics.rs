@@ -1,6 +1,6 @@
 //! What the operator counts. No label names an object.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, atomic::Ordering};
 
 use jiff::Timestamp;
 use konverge_workload::WorkloadKind;
@@ -26,6 +26,9 @@ struct Reason {
     reason: &'static str,
 }
 
+/// Tells how often something was done.
+type Count = Box<dyn Fn() -> u64 + Send + Sync>;
+
 /// The operator's metrics. Clones count into the same ones.
 #[derive(Clone)]
 pub struct Metrics {
@@ -38,6 +41,10 @@ pub struct Metrics {
     oldest: Gauge,
     workloads: Gauge,
     sources: Gauge,
+    vault_questions: Counter,
+    count_questions: Arc<OnceLock<Count>>,
+    vault_failing: Gauge,
+    triggers: Gauge,
 }
 
 impl Metrics {
@@ -53,9 +60,13 @@ impl Metrics {
             oldest: Gauge::default(),
             workloads: Gauge::default(),
             sources: Gauge::default(),
+            vault_questions: Counter::default(),
+            count_questions: Arc::default(),
+            vault_failing: Gauge::default(),
+            triggers: Gauge::default(),
         };
         let registry = registry.sub_registry_with_prefix("konverge_roll");
-        registry.register("checks", "Reads of Secrets and ConfigMaps", metrics.checks.clone());
+        registry.register("checks", "Reads of Secrets and ConfigMaps, and of secrets in Vault", metrics.checks.clone());
         registry.register("changes", "Reads that found other content than before", metrics.changes.clone());
         registry.register("rollouts", "Patches of pod templates, by kind and result", metrics.rollouts.clone());
         registry.register("suppressed", "Rollouts that were put off, by reason", metrics.held.clone());
@@ -65,7 +76,16 @@ impl Metrics {
         let help = "How long the one has waited that has waited longest";
         registry.register("oldest_pending_seconds", help, metrics.oldest.clone());
         registry.register("workloads", "Workloads that take part", metrics.workloads.clone());
-        registry.register("sources", "Secrets and ConfigMaps that they are rolled for", metrics.sources.clone());
+        registry.register(
+            "sources",
+            "Secrets and ConfigMaps, and secrets in Vault, that they are rolled for",
+            metrics.sources.clone(),
+        );
+        let help = "Questions to Vault for versions since the start";
+        registry.register("vault_questions", help, metrics.vault_questions.clone());
+        let help = "Secrets in Vault that somebody is rolled for and that Vault does not tell of";
+        registry.register("vault_failing", help, metrics.vault_failing.clone());
+        registry.register("triggers", "Objects that ask for rollouts of others", metrics.triggers.clone());
         metrics
     }
 
@@ -77,7 +97,18 @@ impl Metrics {
         set(&self.pending, pending);
         set(&self.workloads, workloads);
         set(&self.sources, sources);
+        let (triggers, failing) = index.trigger_counts();
+        set(&self.triggers, triggers);
+        set(&self.vault_failing, failing);
+        let questions = self.count_questions.get().map_or(0, |count| count());
+        self.vault_questions.inner().store(questions, Ordering::Relaxed);
         self.oldest.set(since.map_or(0, |since| now.duration_since(since).as_secs().max(0)));
+    }
+
+    /// Who knows how many questions were sent to Vault.
+    pub fn vault_questions(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
+        // There is one Vault, and so the first is the only one.
+        let _ = self.count_questions.set(Box::new(count));
     }
 
     /// A source was read.

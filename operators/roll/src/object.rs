@@ -23,21 +23,27 @@ pub enum SourceKind {
     Secret,
     /// A `ConfigMap`.
     ConfigMap,
+    /// Which version a secret has in an engine of KV version 2 of Vault.
+    Vault,
+    /// What such a secret holds.
+    VaultContent,
+    /// What a secret holds in an engine of version 1.
+    VaultV1,
 }
 
-/// A Secret or a `ConfigMap` in the namespace of whoever uses it.
+/// A Secret or a `ConfigMap` in the namespace of whoever uses it, or a secret in Vault.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceName {
-    /// Which of the two.
+    /// What it is.
     pub kind: SourceKind,
-    /// Its name.
+    /// Its name; of one in Vault the engine and the path in it, with a colon between.
     pub name: String,
 }
 
-/// A Secret or a `ConfigMap` of the cluster.
+/// A Secret or a `ConfigMap` of the cluster, or a secret in Vault.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceRef {
-    /// Its namespace.
+    /// Its namespace; none in Vault.
     pub namespace: String,
     /// What it is called there.
     pub name: SourceName,
@@ -49,15 +55,15 @@ impl SourceKind {
         match self {
             Self::Secret => "Secret",
             Self::ConfigMap => "ConfigMap",
+            Self::Vault => "Vault",
+            Self::VaultContent => "VaultContent",
+            Self::VaultV1 => "VaultV1",
         }
     }
 
-    /// As in addresses and roles.
-    pub fn plural(self) -> &'static str {
-        match self {
-            Self::Secret => "secrets",
-            Self::ConfigMap => "configmaps",
-        }
+    /// Whether it is in Vault, which may be away for any time, and where no namespace is.
+    pub fn is_in_vault(self) -> bool {
+        matches!(self, Self::Vault | Self::VaultContent | Self::VaultV1)
     }
 }
 
@@ -72,9 +78,16 @@ impl SourceName {
         Self { kind: SourceKind::ConfigMap, name: name.into() }
     }
 
-    /// This one of a namespace.
+    /// This one as who is in a namespace means it.
     pub fn of(&self, namespace: &str) -> SourceRef {
+        let namespace = if self.kind.is_in_vault() { "" } else { namespace };
         SourceRef { namespace: namespace.to_owned(), name: self.clone() }
+    }
+
+    /// Whether an entry of a record is about something in Vault.
+    pub fn is_in_vault(text: &str) -> bool {
+        let kinds = [SourceKind::Vault, SourceKind::VaultContent, SourceKind::VaultV1];
+        text.split_once('/').is_some_and(|(kind, _)| kinds.iter().any(|known| known.name() == kind))
     }
 }
 
@@ -120,9 +133,12 @@ impl fmt::Display for SourceName {
     }
 }
 
-/// `Secret shop/db`.
+/// `Secret shop/db`, or `Vault/secret:app`.
 impl fmt::Display for SourceRef {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.kind.is_in_vault() {
+            return self.name.fmt(out);
+        }
         write!(out, "{} {}/{}", self.name.kind.name(), self.namespace, self.name.name)
     }
 }

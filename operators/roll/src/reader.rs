@@ -20,6 +20,7 @@ use crate::{
     metrics::Metrics,
     object::{SourceKind, SourceRef, WorkloadRef},
     reconcile::ACTION,
+    vault::VaultSource,
 };
 
 /// Why a workload is looked at: what it uses was read.
@@ -39,6 +40,8 @@ pub struct Reader {
     pub events: EventSink,
     /// What is counted.
     pub metrics: Metrics,
+    /// Follows what is in Vault, if there is one.
+    pub vault: Option<VaultSource>,
 }
 
 /// A source could not be read.
@@ -65,6 +68,12 @@ impl Reconciler for Reader {
 
     async fn reconcile(&self, request: Request<SourceRef>) -> Result<Action, ReadError> {
         let source = &request.key;
+        if source.name.kind.is_in_vault() {
+            if let Some(vault) = &self.vault {
+                vault.attend(source);
+            }
+            return Ok(Action::Done);
+        }
         // Whoever used it does so no more.
         if !self.index.is_used(source) {
             return Ok(Action::Done);
@@ -99,6 +108,8 @@ impl Reader {
     ) -> Result<Option<(Option<String>, KeyDigests)>, kube::Error> {
         let (namespace, name) = (&source.namespace, &source.name.name);
         match source.name.kind {
+            // It is followed, and not read here.
+            SourceKind::Vault | SourceKind::VaultContent | SourceKind::VaultV1 => Ok(None),
             SourceKind::Secret => {
                 let found = Api::<Secret>::namespaced(self.client.clone(), namespace).get_opt(name).await?;
                 Ok(found.map(|secret| {

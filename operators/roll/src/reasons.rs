@@ -24,3 +24,33 @@ pub const HALTED: &str = "WaveHalted";
 pub const RATE: &str = "WaitingForRate";
 /// It waits for others to be done.
 pub const AT_ONCE: &str = "WaitingForOthers";
+/// An object asks for what cannot be understood.
+pub const INVALID_SPEC: &str = "InvalidSpec";
+/// A time in an object's spec is none.
+pub const INVALID_TIMESTAMP: &str = "InvalidTimestamp";
+/// The workload that an object names is not there.
+pub const WORKLOAD_MISSING: &str = "WorkloadMissing";
+/// The workload does not allow objects of that namespace to have it rolled.
+pub const NOT_ALLOWED: &str = "NotAllowed";
+/// The workload says that it is never to be rolled.
+pub const OPTED_OUT: &str = "WorkloadOptedOut";
+/// Vault denies access, or there is no login.
+pub const ACCESS_DENIED: &str = "AccessDenied";
+/// There is no such secret in Vault.
+pub const SECRET_MISSING: &str = "SecretMissing";
+/// The newest version of the secret in Vault is deleted or destroyed.
+pub const SECRET_DELETED: &str = "SecretDeleted";
+/// Vault cannot be asked, or its answer is none.
+pub const VAULT_UNAVAILABLE: &str = "VaultUnavailable";
+/// The pods run with what is in Vault.
+pub const IN_SYNC: &str = "InSync";
+/// The workload was rolled, and its new pods are not all there yet.
+pub const ROLLOUT_RUNNING: &str = "RolloutRunning";
+/// The workload was rolled, and its new pods do not become ready.
+pub const ROLLOUT_FAILED: &str = "RolloutFailed";
+/// It changed, and its workload is about to be rolled.
+pub const ROLLOUT_PENDING: &str = "RolloutPending";
+/// The original still works on the object.
+pub const ORIGINAL_RUNS: &str = "OriginalStillRuns";
+/// Vault tells of an older version than the one that the pods run with.
+pub const OLDER_VERSION: &str = "OlderVersion";

@@ -16,7 +16,7 @@ use kube::{Api, Client, core::NamespaceResourceScope, runtime::events::EventType
 use crate::{
     budget::{Budget, Spent},
     decision::Verdict,
-    declarations::WorkloadAsks,
+    declarations::{RESTARTED_AT, WorkloadAsks, ZOPP_RESTARTED_AT},
     digest::Digester,
     digest_key::Key,
     hold::Candidate,
@@ -25,6 +25,7 @@ use crate::{
     metrics::Metrics,
     object::{SourceName, SourceRef, WorkloadRef},
     record::{Entry, Record},
+    trigger::TriggerRef,
     waves::{self, Turn},
     writer::{Decided, WriteError, Writer, Written},
 };
@@ -37,6 +38,9 @@ pub const ROOM: &str = "room";
 
 /// It was found changed while it was worked on.
 pub const CONTENDED: &str = "contended";
+
+/// Why an object is told how it stands: something was said of its workload.
+pub const WORKLOAD: &str = "workload";
 
 /// So often a workload that changes under our hands is read and decided upon anew before it has to wait.
 const ATTEMPTS: usize = 3;
@@ -71,6 +75,8 @@ pub struct Roller {
     pub queue: Queue<WorkloadRef>,
     /// Has sources read.
     pub sources: Queue<SourceRef>,
+    /// Has objects told how their workloads stand.
+    pub triggers: Queue<TriggerRef>,
     /// Where events go.
     pub events: EventSink,
     /// What is counted.
@@ -170,6 +176,9 @@ impl Roller {
         for source in work.sources {
             self.sources.add(source, Priority::High, CONTENDED);
         }
+        for trigger in work.triggers {
+            self.triggers.add(trigger, Priority::Normal, CONTENDED);
+        }
         for other in work.workloads.into_iter().filter(|other| other != key) {
             self.queue.add(other, Priority::Normal, CONTENDED);
         }
@@ -185,7 +194,13 @@ impl Roller {
 
     /// Says each of these once, until something else is said.
     fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Message>) {
-        for Message { reason, text, is_problem } in self.index.say(key, uid, messages) {
+        let new = self.index.say(key, uid, messages);
+        if !new.is_empty() {
+            for trigger in self.index.triggers_of(key) {
+                self.triggers.add(trigger, Priority::Normal, WORKLOAD);
+            }
+        }
+        for Message { reason, text, is_problem } in new {
             if is_problem {
                 tracing::warn!(object = %key, reason, "{text}");
             } else {
@@ -305,8 +320,9 @@ impl Run<'_> {
             because: Some(why.to_owned()),
         };
         let record = record.text();
-        let restarted_at = asks.zopp.then(|| now.to_string());
-        let written = roller.writer.roll(self.decided(&record), &stamp, restarted_at.as_deref()).await;
+        // To the second, as those write it whose annotations these are.
+        let time = Timestamp::from_second(now.as_second()).unwrap_or(*now).to_string();
+        let written = roller.writer.roll(self.decided(&record), &stamp, (&self.marks(asks), &time)).await;
         let version = match written {
             Ok(Written::Done(version)) => version,
             other => {
@@ -356,6 +372,13 @@ impl Run<'_> {
             Written::Outdated => Ok(Attempt::Outdated),
             Written::Gone => Ok(DONE),
         }
+    }
+
+    /// Annotations of others that tell when pods were restarted.
+    fn marks(&self, asks: &WorkloadAsks) -> Vec<&'static str> {
+        let in_vault = self.view.uses.keys().any(|source| source.kind.is_in_vault());
+        let marks = [(ZOPP_RESTARTED_AT, asks.zopp), (RESTARTED_AT, in_vault)];
+        marks.into_iter().filter(|(_, wanted)| *wanted).map(|(mark, _)| mark).collect()
     }
 
     fn decided<'a>(&'a self, record: &'a str) -> Decided<'a> {

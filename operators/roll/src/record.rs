@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de};
 
+use crate::vault::Version;
+
 /// What stands in the annotation [`RECORD`](crate::declarations::RECORD).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,6 +31,8 @@ pub struct Entry {
     pub selection: String,
     /// What they hold.
     pub content: Content,
+    /// In which version that was in Vault, if it is from there and has versions. It tells what is older, and no more.
+    pub version: Option<Version>,
 }
 
 /// The content of a source.
@@ -42,6 +46,9 @@ pub enum Content {
 
 /// What stands for the content of a source that is not there.
 const ABSENT: &str = "absent";
+
+/// Stands before the number of a version and before its time, and in neither.
+const BEFORE_VERSION: char = '@';
 
 impl Record {
     /// Reads the annotation. What is no record, or has another tag, is none.
@@ -62,7 +69,18 @@ impl fmt::Display for Entry {
             Content::Absent => ABSENT,
             Content::Digest(digest) => digest,
         };
-        write!(out, "{}.{content}", self.selection)
+        write!(out, "{}.{content}", self.selection)?;
+        match &self.version {
+            Some(Version { number, created }) => write!(out, "{BEFORE_VERSION}{number}{BEFORE_VERSION}{created}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Entry {
+    /// Whether it certainly is from before the other one: an answer of a server, or of an operator, that lags behind.
+    pub fn is_before(&self, other: &Self) -> bool {
+        self.version.as_ref().zip(other.version.as_ref()).is_some_and(|(one, another)| one.is_before(another))
     }
 }
 
@@ -76,11 +94,20 @@ impl<'de> Deserialize<'de> for Entry {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let (selection, content) = text.split_once('.').ok_or_else(|| de::Error::custom("an entry has two parts"))?;
+        let (content, version) = match content.split_once(BEFORE_VERSION) {
+            None => (content, None),
+            Some((content, version)) => {
+                let parts = version.split_once(BEFORE_VERSION).and_then(|(number, created)| {
+                    Some(Version { number: number.parse().ok()?, created: created.to_owned() })
+                });
+                (content, Some(parts.ok_or_else(|| de::Error::custom("a version has a number and a time"))?))
+            }
+        };
         let content = match content {
             ABSENT => Content::Absent,
             digest => Content::Digest(digest.to_owned()),
         };
-        Ok(Self { selection: selection.to_owned(), content })
+        Ok(Self { selection: selection.to_owned(), content, version })
     }
 }
 
@@ -90,22 +117,24 @@ mod tests {
 
     #[test]
     fn a_record_survives_and_only_where_it_belongs() {
-        let entry = |content| Entry { selection: "a1".to_owned(), content };
+        let entry = |content| Entry { selection: "a1".to_owned(), content, version: None };
+        let version = Some(Version { number: 3, created: "2026-01-01T00:00:00.5Z".to_owned() });
         let record = Record {
             tag: "t".to_owned(),
             content: BTreeMap::from([
                 ("Secret/db".to_owned(), entry(Content::Digest("0f".to_owned()))),
                 ("ConfigMap/app".to_owned(), entry(Content::Absent)),
+                ("Vault/secret:a".to_owned(), Entry { version, ..entry(Content::Digest("1e".to_owned())) }),
             ]),
             rolled: Some(Timestamp::UNIX_EPOCH),
             because: None,
         };
         let text = record.text();
-        let expected = r#"{"tag":"t","content":{"ConfigMap/app":"a1.absent","Secret/db":"a1.0f"},"rolled":"1970-01-01T00:00:00Z"}"#;
+        let expected = r#"{"tag":"t","content":{"ConfigMap/app":"a1.absent","Secret/db":"a1.0f","Vault/secret:a":"a1.1e@3@2026-01-01T00:00:00.5Z"},"rolled":"1970-01-01T00:00:00Z"}"#;
         assert_eq!(text, expected);
         assert_eq!(Record::read(&text, "t"), Some(record));
         assert_eq!(Record::read(&text, "u"), None, "a copy");
-        for text in ["", "{}", "null", r#"{"tag":"t","content":{"a":"b"}}"#] {
+        for text in ["", "{}", "null", r#"{"tag":"t","content":{"a":"b"}}"#, r#"{"tag":"t","content":{"a":"b.c@d"}}"#] {
             assert_eq!(Record::read(text, "t"), None, "{text}");
         }
     }

@@ -23,8 +23,16 @@ use konverge_runtime::{
     telemetry::{self, TelemetryError},
     watch::{self, Guarded, WatchHealth, WatchOptions, once_allowed},
 };
+use konverge_vault::{
+    Vault,
+    environment::{EnvironmentError, VaultEnvironment},
+};
 use konverge_workload::{Workload, WorkloadKind};
-use kube::{Client, core::PartialObjectMeta};
+use kube::{
+    Api, Client,
+    api::ListParams,
+    core::{DynamicObject, PartialObjectMeta},
+};
 
 use crate::{
     breaker,
@@ -36,6 +44,10 @@ use crate::{
     object::SourceKind,
     reader::Reader,
     reconcile::{Policy, Roller},
+    teller::Teller,
+    trigger::TriggerKind,
+    vault::{VaultSource, VaultSourceParts},
+    vault_sync_status::{self, VaultSyncStatus},
     watch::Feed,
     writer::Writer,
 };
@@ -55,6 +67,9 @@ pub enum StartError {
     /// The Kubernetes configuration is unusable.
     #[error(transparent)]
     Kubernetes(#[from] ClientError),
+    /// The way to Vault cannot be used.
+    #[error(transparent)]
+    Vault(#[from] EnvironmentError),
     /// An address is taken.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -127,14 +142,28 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     })));
     let workloads = Queue::new("roll", metrics.queues());
     let sources = Queue::new("roll-sources", metrics.queues()).with_rest(REST);
+    let triggers = Queue::new("roll-triggers", metrics.queues()).with_rest(REST);
     let feed = Feed {
         index: Arc::clone(&index),
         budget: Arc::clone(&budget),
         workloads: workloads.clone(),
         sources: sources.clone(),
+        triggers: triggers.clone(),
         events: events.clone(),
     };
     let watches = watch_all(&mut manager, &client, &config, &feed);
+    let vault = reach_vault(&mut manager, &config)?;
+    let triggers_seen = vault.is_some().then(|| watch_triggers(&mut manager, &client, &config, feed));
+    let vault = vault.map(|vault| {
+        VaultSource::new(VaultSourceParts {
+            vault,
+            index: Arc::clone(&index),
+            key: key.clone(),
+            workloads: workloads.clone(),
+            triggers: triggers.clone(),
+            metrics: counts.clone(),
+        })
+    });
     let reader = Reader {
         client: client.clone(),
         index: Arc::clone(&index),
@@ -142,10 +171,24 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         workloads: workloads.clone(),
         events: events.clone(),
         metrics: counts.clone(),
+        vault,
     };
     let reader =
         Controller::new(Arc::new(reader), sources.clone(), metrics.controllers()).workers(config.workers.into());
     manager.controller("roll-sources", reader);
+    // Whose turn it is and what is under way is known when all have been seen.
+    let all_seen = async move {
+        join_all(watches.iter().map(WatchHealth::synced)).await;
+        if let Some(seen) = triggers_seen {
+            seen.await;
+        }
+    }
+    .shared();
+    let teller =
+        Teller::new(client.clone(), Arc::clone(&index), key.clone(), events.clone(), config.vault.write_spec_timestamp);
+    let teller =
+        Controller::new(Arc::new(teller), triggers.clone(), metrics.controllers()).workers(config.workers.into());
+    manager.controller("roll-triggers", teller.ready(all_seen.clone()));
     let roller = Roller {
         client: client.clone(),
         writer: Writer::new(client),
@@ -154,15 +197,72 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         key,
         queue: workloads.clone(),
         sources,
+        triggers,
         events,
         metrics: counts,
         policy: Policy { min_interval: config.min_interval, debounce: config.debounce, longest: config.longest },
     };
     let roller = Controller::new(Arc::new(roller), workloads, metrics.controllers()).workers(config.workers.into());
-    // Whose turn it is and what is under way is known when all have been seen.
-    let all_seen = async move { drop(join_all(watches.iter().map(WatchHealth::synced)).await) };
     manager.controller("roll", roller.ready(all_seen));
     Ok(manager)
+}
+
+/// Vault, if one is named.
+fn reach_vault(manager: &mut Manager, config: &Config) -> Result<Option<Vault>, StartError> {
+    let Some(flags) = config.vault.flags() else { return Ok(None) };
+    let mut environment = VaultEnvironment::of_process()?;
+    if let Some(namespace) = config.vault.namespace_of_url() {
+        environment = environment.default_namespace(namespace);
+    }
+    let access = environment.access(&flags)?;
+    for warning in access.warnings {
+        tracing::warn!("{warning}");
+    }
+    if let Some(exposed) = access.exposed {
+        // The log's line is gone some day; the trouble is not.
+        manager.checks().warning("way-to-vault", move || Err(exposed.clone()));
+    }
+    let vault = Vault::new(&access.vault);
+    let login = vault.clone();
+    // What is in the cluster is looked after all the same.
+    manager
+        .checks()
+        .warning("vault", move || login.login_failure().map_or(Ok(()), |failure| Err(in_one_line(&failure))));
+    let (stop, closing) = (manager.stop_tasks(), vault.clone());
+    manager.stopping_task("vault", async move {
+        stop.cancelled().await;
+        // A token that nobody needs any more is not left to its lease.
+        closing.close().await;
+    });
+    Ok(Some(vault))
+}
+
+/// Watches objects that ask for rollouts of others, as soon as their kind is there. Returns what ends when all of them have been seen, or when
+/// it is known that there can be none.
+fn watch_triggers(
+    manager: &mut Manager,
+    client: &Client,
+    config: &Config,
+    feed: Feed,
+) -> impl Future<Output = ()> + Send + use<> {
+    let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
+    let (events, health) = watch::events::<Guarded<VaultSyncStatus>>(client.clone(), &(), &options);
+    let settings = config.vault.settings();
+    let follow: BoxFuture<'static, ()> =
+        Box::pin(feed.triggers(events, move |object| vault_sync_status::shown(object, settings)));
+    let resource = TriggerKind::VaultSyncStatus.resource();
+    let api: Api<DynamicObject> = match &config.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let once_known = once_allowed(client.clone(), resource, config.namespace.clone(), follow);
+    manager.task("vaultsyncstatus-watch", once_known);
+    async move {
+        match api.list_metadata(&ListParams::default().limit(1)).await {
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {}
+            _ => health.synced().await,
+        }
+    }
 }
 
 /// Watches Secrets, `ConfigMaps` and each kind of workload. Argo's kind need not be there.

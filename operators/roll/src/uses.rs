@@ -69,7 +69,8 @@ pub fn uses<'a>(
     found
 }
 
-fn add(found: &mut BTreeMap<SourceName, Use>, source: &SourceName, usage: Usage, rule: Rule) {
+/// Adds one more reason to be rolled for a source.
+pub(crate) fn add(found: &mut BTreeMap<SourceName, Use>, source: &SourceName, usage: Usage, rule: Rule) {
     match found.get_mut(source) {
         Some(known) => {
             let keys = std::mem::replace(&mut known.keys, Keys::All);

@@ -24,6 +24,7 @@ use crate::{
     messages::Message,
     object::{SourceKind, SourceRef, WorkloadRef},
     reconcile::{ACTION, ROOM, is_over},
+    trigger::{Shown, TriggerRef},
 };
 
 /// Why something is looked at: it changed.
@@ -42,6 +43,8 @@ pub struct Feed {
     pub workloads: Queue<WorkloadRef>,
     /// Where sources are left to be read.
     pub sources: Queue<SourceRef>,
+    /// Where objects that ask for rollouts are left to be told how they stand.
+    pub triggers: Queue<TriggerRef>,
     /// Where events go.
     pub events: EventSink,
 }
@@ -105,6 +108,39 @@ impl Feed {
         }
     }
 
+    /// Follows objects that ask for rollouts of others, as long as there are events. `shown` is what one of them is to us.
+    pub async fn triggers<K: Resource>(
+        self,
+        events: impl Stream<Item = Event<K>>,
+        shown: impl Fn(K) -> Option<(TriggerRef, Shown)>,
+    ) {
+        let mut events = pin!(events);
+        let mut listed = HashSet::new();
+        let show = |object: K, priority, reason| {
+            let (key, shown) = shown(object)?;
+            self.leave(self.index.show_trigger(key.clone(), shown), priority, reason);
+            Some(key)
+        };
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(object) => listed.extend(show(object, Priority::Low, LISTED)),
+                Event::InitDone => {
+                    let work = self.index.retain_triggers(&std::mem::take(&mut listed));
+                    self.leave(work, Priority::Normal, OBJECT);
+                }
+                Event::Apply(object) => drop(show(object, Priority::Normal, OBJECT)),
+                Event::Delete(object) => {
+                    let Some((key, _)) = shown(object) else { continue };
+                    let mut work = self.index.forget_trigger(&key);
+                    // What is remembered of it goes with it.
+                    work.triggers.insert(key);
+                    self.leave(work, Priority::Normal, OBJECT);
+                }
+            }
+        }
+    }
+
     /// Returns which workload it is.
     fn show(&self, kind: WorkloadKind, object: Guarded<Workload>, priority: Priority) -> Option<WorkloadRef> {
         let workload = match object.0 {
@@ -153,6 +189,9 @@ impl Feed {
         }
         for workload in work.workloads {
             self.workloads.add(workload, priority, reason);
+        }
+        for trigger in work.triggers {
+            self.triggers.add(trigger, priority, reason);
         }
         if let Some((source, uid, invalid)) = work.invalid {
             let Message { reason, text, .. } = Message::invalid(&invalid);

@@ -10,7 +10,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    declarations::{RECORD, STAMP, ZOPP_RESTARTED_AT},
+    declarations::{RECORD, STAMP},
     object::WorkloadRef,
 };
 
@@ -85,17 +85,17 @@ impl Writer {
         self.patch(decided.key, &parameters, &Patch::Merge(&body)).await
     }
 
-    /// Writes the record, and on the pod template the stamp, and zopp's mark if there is to be one.
+    /// Writes the record, and on the pod template the stamp, and the time in these annotations of others.
     pub async fn roll(
         &self,
         decided: Decided<'_>,
         stamp: &str,
-        restarted_at: Option<&str>,
+        (marks, now): (&[&str], &str),
     ) -> Result<Written, WriteError> {
         let Decided { key, uid, version, record } = decided;
         let mut of_pods = json!({ STAMP: stamp });
-        if let Some(time) = restarted_at {
-            of_pods[ZOPP_RESTARTED_AT] = time.into();
+        for mark in marks {
+            of_pods[*mark] = now.into();
         }
         let body = json!({
             "apiVersion": key.kind.api_version(),

@@ -1,17 +1,18 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::vault::Version;
 
 const TAG: &str = "tag";
 
 fn entry(selection: &str, content: Option<&str>) -> Entry {
     let content = content.map_or(Content::Absent, |digest| Content::Digest(digest.to_owned()));
-    Entry { selection: selection.to_owned(), content }
+    Entry { selection: selection.to_owned(), content, version: None }
 }
 
 fn now(sources: &[(&str, &str, Option<&str>, Need)]) -> BTreeMap<String, Now> {
     let source = |&(name, selection, content, need): &(&str, &str, Option<&str>, Need)| {
-        (name.to_owned(), Now { entry: entry(selection, content), need })
+        (name.to_owned(), Now { entry: entry(selection, content), need, is_news: false })
     };
     sources.iter().map(source).collect()
 }
@@ -162,7 +163,7 @@ proptest! {
                 let seen: BTreeMap<_, _> = (0..2).map(|source| {
                     let digest = there[source].map(|content| content.to_string());
                     let entry = entry("all", digest.as_deref());
-                    (NAMES[source].to_owned(), Now { entry, need: Need::Required })
+                    (NAMES[source].to_owned(), Now { entry, need: Need::Required, is_news: false })
                 }).collect();
                 let differs = (0..2).any(|source| there[source].is_some_and(|content| pods[source] != Some(content)));
                 match decided(kept.as_ref(), stamp.as_deref(), &seen) {
@@ -181,5 +182,35 @@ proptest! {
                 restarted &= pods != there;
             }
         }
+    }
+}
+
+#[test]
+fn news_of_a_source_without_an_entry_rolls_unless_the_stamp_tells() {
+    let mut sources = now(&[("db", "all", Some("1"), Need::Required), ("vault", "all", Some("2"), Need::Required)]);
+    sources.get_mut("vault").unwrap().is_news = true;
+    let before = record(&[("db", "all", Some("1"))]);
+    assert_eq!(word(&decided(Some(&before), None, &sources)), "roll vault");
+    assert_eq!(word(&decided(None, None, &sources)), "roll vault");
+    let Verdict::Roll { content, .. } = decided(None, None, &sources) else { panic!("not rolled") };
+    assert_eq!(word(&decided(None, Some(&stamp_of(&content)), &sources)), "note", "it was rolled for it");
+    let after = Record { content, ..before };
+    assert_eq!(word(&decided(Some(&after), None, &sources)), "nothing", "once");
+    let other = record(&[("db", "all", Some("1")), ("vault", "keys", Some("9"))]);
+    assert_eq!(word(&decided(Some(&other), None, &sources)), "note", "another choice of keys");
+}
+
+#[test]
+fn an_older_version_is_passed_over_and_a_newer_one_with_the_same_content_is_noted() {
+    let version = |number: u64| Version { number, created: format!("2026-01-0{number}T00:00:00Z") };
+    let at = |number, digest: &str| Entry { version: Some(version(number)), ..entry("all", Some(digest)) };
+    let mut before = record(&[]);
+    before.content.insert("vault".to_owned(), at(3, "3"));
+    for (number, digest, expected) in
+        [(2, "2", "nothing"), (3, "3", "nothing"), (4, "3", "note"), (4, "4", "roll vault"), (3, "other", "roll vault")]
+    {
+        let now = Now { entry: at(number, digest), need: Need::Required, is_news: false };
+        let sources = BTreeMap::from([("vault".to_owned(), now)]);
+        assert_eq!(word(&decided(Some(&before), None, &sources)), expected, "{number} {digest}");
     }
 }

@@ -1,10 +1,10 @@
 //! The grammars of values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 
-use super::{Annotations, Invalid};
+use super::{Annotations, EVERY_NAMESPACE, Invalid};
 use crate::object::SourceName;
 
 /// What is shown of a value that is not understood.
@@ -71,7 +71,16 @@ pub(super) fn names(annotation: &'static str, text: &str) -> Result<Vec<String>,
     text.split(',').map(|name| object_name(name.trim()).map_err(|cause| invalid(annotation, text, cause))).collect()
 }
 
-pub(super) fn object_name(name: &str) -> Result<String, String> {
+/// A list of namespaces, or a star for all.
+pub(super) fn namespaces(annotation: &'static str, text: &str) -> Result<BTreeSet<String>, Invalid> {
+    if text.trim() == EVERY_NAMESPACE {
+        return Ok(BTreeSet::from([EVERY_NAMESPACE.to_owned()]));
+    }
+    names(annotation, text).map(BTreeSet::from_iter)
+}
+
+/// The name, if it can be one.
+pub fn object_name(name: &str) -> Result<String, String> {
     let is_inner = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     let is_part =
         |part: &str| !part.is_empty() && part.chars().all(is_inner) && !part.starts_with('-') && !part.ends_with('-');

@@ -7,10 +7,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Index, Inner, Work};
 use crate::{
-    breaker::Breaker,
+    breaker::{self, Breaker},
     declarations::{Invalid, SourceAsks},
     digest::KeyDigests,
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
+    vault::{Standing, Version},
 };
 
 /// What is known of a Secret or a `ConfigMap`.
@@ -24,6 +25,8 @@ pub(super) struct Source {
     pub(super) breaker: Breaker,
     /// When its content changed, as far as that was seen.
     pub(super) changed: Option<Timestamp>,
+    /// How it stands in Vault, if it is there.
+    pub(super) standing: Standing,
 }
 
 /// What was read of a source.
@@ -33,6 +36,8 @@ pub(super) struct Read {
     pub(super) version: Option<String>,
     /// What it holds.
     pub(super) content: Option<KeyDigests>,
+    /// In which version that was in Vault, if it is from there and has versions.
+    pub(super) in_vault: Option<Version>,
 }
 
 /// What reading a source has brought.
@@ -89,25 +94,7 @@ impl Index {
         content: Option<KeyDigests>,
         now: Timestamp,
     ) -> Learned {
-        let mut inner = self.lock();
-        let users = inner.users.get(source).cloned().unwrap_or_default();
-        let Some(known) = inner.sources.get_mut(source).filter(|_| !users.is_empty()) else {
-            return Learned::default();
-        };
-        let read = Read { version, content };
-        let before = known.read.replace(read);
-        let is_new = before.is_none();
-        let changed =
-            before.is_some_and(|before| Some(before.content) != known.read.as_ref().map(|read| read.content.clone()));
-        if !is_new && !changed {
-            return Learned::default();
-        }
-        let mut learned = Learned { users, changed, ran_away: None };
-        if changed {
-            known.changed = Some(now);
-            learned.ran_away = known.breaker.changed(now, &self.breaker).then(|| known.uid.clone());
-        }
-        learned
+        self.lock().learn(source, Read { version, content, in_vault: None }, &self.breaker, now)
     }
 
     /// A source is gone.
@@ -164,6 +151,33 @@ impl Index {
 }
 
 impl Inner {
+    /// A source holds this.
+    pub(super) fn learn(
+        &mut self,
+        source: &SourceRef,
+        read: Read,
+        breaker: &breaker::Settings,
+        now: Timestamp,
+    ) -> Learned {
+        let users = self.users.get(source).cloned().unwrap_or_default();
+        let Some(known) = self.sources.get_mut(source).filter(|_| !users.is_empty()) else {
+            return Learned::default();
+        };
+        let before = known.read.replace(read);
+        let is_new = before.is_none();
+        let changed =
+            before.is_some_and(|before| Some(before.content) != known.read.as_ref().map(|read| read.content.clone()));
+        if !is_new && !changed {
+            return Learned::default();
+        }
+        let mut learned = Learned { users, changed, ran_away: None };
+        if changed {
+            known.changed = Some(now);
+            learned.ran_away = known.breaker.changed(now, breaker).then(|| known.uid.clone());
+        }
+        learned
+    }
+
     /// Finds out anew whom it concerns that a source asks for something else. `chooses` is whether it chose by labels before, and now.
     fn asks_otherwise(&mut self, source: &SourceRef, chooses: (bool, bool), work: &mut Work) {
         let choosing = self.choosing.entry(source.namespace.clone()).or_default();

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
-use konverge_workload::Rollout;
+use konverge_workload::{Need, Rollout};
 
 use super::{Index, Inner, Known};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     declarations::{Invalid, WorkloadAsks},
     digest::Digester,
     object::{SourceName, WorkloadRef},
-    record::Record,
+    record::{Entry, Record},
     uses::Use,
     waves::Peer,
 };
@@ -88,7 +88,8 @@ impl Index {
         let inner = self.lock();
         let users = sources.iter().filter_map(|name| inner.users.get(&name.of(&key.namespace))).flatten();
         let mut peers: BTreeMap<&WorkloadRef, Peer<WorkloadRef>> = BTreeMap::new();
-        for user in users.filter(|user| *user != key) {
+        // What is in Vault may have users everywhere, but nobody has a say in the order of another namespace.
+        for user in users.filter(|user| *user != key && user.namespace == key.namespace) {
             let Some(known) = inner.workloads.get(user).filter(|known| known.wave() < wave && !known.deleting) else {
                 continue;
             };
@@ -112,21 +113,46 @@ impl Known {
         self.asks.as_ref().map_or(0, |asks| asks.wave)
     }
 
-    fn record(&self, digester: &Digester) -> Option<Record> {
+    pub(super) fn record(&self, digester: &Digester) -> Option<Record> {
         Record::read(self.record.as_deref()?, &digester.tag(&self.uid))
     }
 }
 
 impl Inner {
-    fn verdict(&self, key: &WorkloadRef, known: &Known, digester: &Digester) -> Option<Verdict> {
-        let now = known.uses.iter().map(|(name, used)| {
-            let read = self.sources.get(&name.of(&key.namespace))?.read.as_ref()?;
-            let entry = digester.entry(&known.uid, name, &used.keys, read.content.as_ref());
-            Some((name.to_string(), Now { entry, need: used.need }))
-        });
-        let now = now.collect::<Option<BTreeMap<_, _>>>()?;
+    pub(super) fn verdict(&self, key: &WorkloadRef, known: &Known, digester: &Digester) -> Option<Verdict> {
         let (record, tag) = (known.record(digester), digester.tag(&known.uid));
         let standing = Standing { record: record.as_ref(), stamp: known.stamp.as_deref(), tag: &tag };
+        let recorded = record.iter().flat_map(|record| &record.content);
+        let kept = |entry: &Entry| Now { entry: entry.clone(), need: Need::Required, is_news: false };
+        let mut now = BTreeMap::new();
+        for (name, used) in &known.uses {
+            let read = self.sources.get(&name.of(&key.namespace)).and_then(|source| source.read.as_ref());
+            let text = name.to_string();
+            match (read, record.as_ref().and_then(|record| record.content.get(&text))) {
+                (Some(read), _) => {
+                    let entry = Entry {
+                        version: read.in_vault.clone(),
+                        ..digester.entry(&known.uid, name, &used.keys, read.content.as_ref())
+                    };
+                    let is_news = name.kind.is_in_vault() && self.is_news(key, known, name);
+                    now.insert(text, Now { entry, need: used.need, is_news });
+                }
+                (None, _) if !name.kind.is_in_vault() => return None,
+                // Vault may be away for long, and nothing else waits for it.
+                (None, Some(entry)) => drop(now.insert(text, kept(entry))),
+                // What the pods run with can only be told by all of it.
+                (None, None) if record.is_none() && standing.is_stamped() => return None,
+                (None, None) => {}
+            }
+        }
+        if !self.triggers_seen {
+            for (text, entry) in recorded.filter(|(text, _)| SourceName::is_in_vault(text)) {
+                now.entry(text.clone()).or_insert_with(|| kept(entry));
+            }
+        }
+        if now.is_empty() {
+            return None;
+        }
         Some(decision::decide(standing, &now, |content| digester.stamp(&known.uid, content)))
     }
 }

@@ -5,5 +5,6 @@
 mod deploy;
 mod exactly_once;
 mod held;
+mod vault_sync_status;
 mod who;
 mod world;

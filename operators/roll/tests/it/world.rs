@@ -1,6 +1,6 @@
 //! An operator in this process with a real API server and real controllers, and people who use them.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
 use k8s_openapi::api::{
     apps::v1::ReplicaSet,
@@ -8,6 +8,7 @@ use k8s_openapi::api::{
     events::v1::Event,
 };
 use konverge_roll::run::assemble;
+use konverge_runtime::Metrics;
 use konverge_testkit::{AuditEntry, ControlPlane, Options};
 use konverge_workload::WorkloadKind;
 use kube::{
@@ -33,6 +34,9 @@ pub(crate) const ACCOUNT: &str = "vault-rollout-operator";
 pub(crate) const HOME: &str = "vault-rollout-operator-system";
 pub(crate) const ROLE: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml");
 
+/// The definition that we ship.
+pub(crate) const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultsyncstatus.yaml");
+
 /// What asks for all that the pods use.
 pub(crate) const ALL: &str = "roll.konverge.dev/on-change";
 
@@ -42,8 +46,15 @@ const RECORD: &str = "roll.konverge.dev/record";
 /// One for all tests of this binary; it ends with the process. It is ours even when a cluster is named: a test reads its audit log.
 pub(crate) async fn control_plane() -> &'static ControlPlane {
     static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+    CONTROL_PLANE.get_or_init(new_control_plane).await
+}
+
+/// One for a test whose operator works in all namespaces.
+pub(crate) async fn new_control_plane() -> ControlPlane {
     let options = Options { controller_manager: true, ..Options::ours() };
-    CONTROL_PLANE.get_or_init(|| async { ControlPlane::start(options).await.unwrap() }).await
+    let control_plane = ControlPlane::start(options).await.unwrap();
+    control_plane.apply(DEFINITION).await.unwrap();
+    control_plane
 }
 
 /// A namespace, and a person in it.
@@ -57,11 +68,20 @@ pub(crate) struct World {
 
 /// An operator that runs until it is dropped or stopped.
 pub(crate) struct Operator {
+    metrics: Metrics,
+    pub(crate) address: SocketAddr,
     shutdown: DropGuard,
     running: JoinHandle<()>,
 }
 
 impl Operator {
+    /// The value of a metric.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let text = self.metrics.encode().unwrap();
+        let mut lines = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
+        lines.next().and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_default()
+    }
+
     /// Stops it and waits for its end.
     pub(crate) async fn stop(self) {
         drop(self.shutdown);
@@ -71,7 +91,10 @@ impl Operator {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        let control_plane = control_plane().await;
+        Self::on(control_plane().await).await
+    }
+
+    pub(crate) async fn on(control_plane: &ControlPlane) -> Self {
         let namespace = control_plane.namespace("roll").await.unwrap();
         let home = control_plane.namespace("operator").await.unwrap();
         // Objects of the whole cluster are named after it, so that tests do not take each other's away.
@@ -100,14 +123,19 @@ impl World {
 
     /// Starts an operator for this world's namespace, which may do what the role that we ship lets it, and no more.
     pub(crate) async fn operator(&self, arguments: &[&str]) -> Operator {
-        let common = ["vault-rollout-operator", "--bind-address", "127.0.0.1:0", "--namespace", &self.namespace];
+        self.operator_everywhere(&[&["--namespace", &self.namespace], arguments].concat()).await
+    }
+
+    /// The same for all namespaces, on a control plane of its own.
+    pub(crate) async fn operator_everywhere(&self, arguments: &[&str]) -> Operator {
+        let common = ["vault-rollout-operator", "--bind-address", "127.0.0.1:0"];
         let kubeconfig = ["--kubeconfig", self.kubeconfig.to_str().unwrap()];
         let given = [&common, kubeconfig.as_slice(), arguments].concat();
         let config = konverge_roll::config::arguments(given.iter().map(Into::into));
         let manager = assemble(config).await.unwrap();
-        let shutdown = manager.shutdown();
+        let (metrics, address, shutdown) = (manager.metrics().clone(), manager.address(), manager.shutdown());
         let running = tokio::spawn(async { manager.run().await.unwrap() });
-        Operator { shutdown: shutdown.drop_guard(), running }
+        Operator { metrics, address, shutdown: shutdown.drop_guard(), running }
     }
 
     pub(crate) fn api(&self, kind: WorkloadKind) -> Api<DynamicObject> {

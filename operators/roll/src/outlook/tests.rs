@@ -1,0 +1,145 @@
+use std::{collections::BTreeSet, sync::Arc};
+
+use konverge_workload::{Keys, WorkloadKind};
+
+use super::*;
+use crate::{
+    object::{SourceKind, SourceName, WorkloadRef},
+    trigger::{Asks, Before, Leftovers, TriggerKind},
+    vault::{self, Version},
+};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn key() -> TriggerRef {
+    TriggerRef { kind: TriggerKind::VaultSyncStatus, namespace: "shop".to_owned(), name: "web".to_owned() }
+}
+
+fn source() -> SourceName {
+    vault::source(SourceKind::Vault, "secret", "app").unwrap()
+}
+
+fn workload() -> WorkloadRef {
+    WorkloadRef { namespace: "shop".to_owned(), kind: WorkloadKind::Deployment, name: "web".to_owned() }
+}
+
+fn shown(status: Status) -> Shown {
+    let asks = Asks {
+        targets: BTreeSet::from([workload()]),
+        sources: [(source(), Keys::All)].into(),
+        every: Duration::from_mins(1),
+        before: Before::Adopted,
+        notes: Vec::new(),
+    };
+    Shown {
+        uid: "u".to_owned(),
+        version: "1".to_owned(),
+        generation: Some(1),
+        asks: Ok(Arc::new(asks)),
+        deleting: false,
+        leftovers: Leftovers::default(),
+        status: Arc::new(status),
+    }
+}
+
+fn outlook(state: State) -> Vec<Outlook> {
+    vec![Outlook { workload: workload(), source: source(), state }]
+}
+
+fn in_step(number: u64, rolled: Option<i64>, progress: Progress) -> State {
+    let version = Version { number, created: format!("t{number}") };
+    State::InStep(InStep { uid: "w".to_owned(), version, rolled: rolled.map(at), progress })
+}
+
+fn failing(reason: &'static str) -> State {
+    State::Vault(Standing::Failing { reason, text: "Vault says no".into() })
+}
+
+/// Ready, its reason, the original's word, and the reasons of events.
+fn said(told: &Told) -> (String, String, Option<String>, Vec<&'static str>) {
+    let ready = told.status.conditions.get(READY).unwrap();
+    let word = told.status.vault_sync.as_ref().map(|said| said.sync_status.clone());
+    (ready.status.clone(), ready.reason.clone(), word, told.news.iter().map(|message| message.reason).collect())
+}
+
+#[test]
+fn each_state_has_its_word() {
+    let error = || Some(ERROR.to_owned());
+    for (state, ready, reason, word, events) in [
+        (in_step(1, None, Progress::Ready), "True", reasons::IN_SYNC, Some(IN_SYNC.to_owned()), vec![]),
+        (
+            in_step(2, Some(95), Progress::Running),
+            "False",
+            reasons::ROLLOUT_RUNNING,
+            Some(SYNCED.to_owned()),
+            vec![reasons::ROLLED_USER],
+        ),
+        (
+            in_step(2, Some(95), Progress::Failed),
+            "False",
+            reasons::ROLLOUT_FAILED,
+            Some(SYNCED.to_owned()),
+            vec![reasons::ROLLED_USER, reasons::ROLLOUT_FAILED],
+        ),
+        (State::Pending(String::new()), "False", reasons::ROLLOUT_PENDING, None, vec![]),
+        (State::NoWorkload, "False", reasons::WORKLOAD_MISSING, error(), vec![reasons::WORKLOAD_MISSING]),
+        (State::NotAllowed, "False", reasons::NOT_ALLOWED, error(), vec![reasons::NOT_ALLOWED]),
+        (State::OptedOut, "False", reasons::OPTED_OUT, error(), vec![reasons::OPTED_OUT]),
+        (State::Vault(Standing::Missing), "False", reasons::SECRET_MISSING, error(), vec![reasons::SECRET_MISSING]),
+        (State::Vault(Standing::Deleted), "False", reasons::SECRET_DELETED, error(), vec![reasons::SECRET_DELETED]),
+        (failing(reasons::ACCESS_DENIED), "False", reasons::ACCESS_DENIED, error(), vec![reasons::ACCESS_DENIED]),
+    ] {
+        let told = tell(&key(), &shown(Status::default()), &outlook(state.clone()), at(100)).unwrap();
+        assert_eq!(said(&told), (ready.to_owned(), reason.to_owned(), word, events), "{state:?}");
+    }
+    assert_eq!(tell(&key(), &shown(Status::default()), &outlook(State::NotYet), at(100)), None);
+}
+
+#[test]
+fn synced_becomes_already_in_sync_and_nothing_is_said_twice() {
+    let rolled = in_step(2, Some(100), Progress::Ready);
+    let first = tell(&key(), &shown(Status::default()), &outlook(rolled.clone()), at(110)).unwrap();
+    assert_eq!(said(&first).2.as_deref(), Some(SYNCED));
+    assert_eq!(first.again, Some(Duration::from_secs(50)));
+    let again = tell(&key(), &shown(first.status.clone()), &outlook(rolled.clone()), at(120)).unwrap();
+    assert_eq!((&again.status, again.news.len()), (&first.status, 0), "as it was");
+    let later = tell(&key(), &shown(first.status), &outlook(rolled), at(160)).unwrap();
+    assert_eq!((said(&later).2.as_deref(), later.again), (Some(IN_SYNC), None));
+}
+
+#[test]
+fn an_outage_keeps_what_the_pods_run_with_and_its_end_is_told() {
+    let calm = tell(&key(), &shown(Status::default()), &outlook(in_step(3, None, Progress::Ready)), at(100)).unwrap();
+    let out =
+        tell(&key(), &shown(calm.status.clone()), &outlook(failing(reasons::VAULT_UNAVAILABLE)), at(110)).unwrap();
+    assert_eq!(out.status.baseline, calm.status.baseline);
+    assert_eq!(out.status.baseline[0].version, 3);
+    let back = tell(&key(), &shown(out.status), &outlook(in_step(3, None, Progress::Ready)), at(120)).unwrap();
+    assert_eq!(said(&back).3, [reasons::IN_SYNC]);
+}
+
+#[test]
+fn a_time_that_is_none_is_told_once_and_the_rest_goes_on() {
+    let mut shown = shown(Status::default());
+    let asks = shown.asks.clone().unwrap();
+    shown.asks = Ok(Arc::new(Asks { notes: vec!["spec.timeStamp is none".into()], ..(*asks).clone() }));
+    let told = tell(&key(), &shown, &outlook(in_step(1, None, Progress::Ready)), at(100)).unwrap();
+    assert_eq!(said(&told).1, reasons::INVALID_TIMESTAMP);
+    assert_eq!(said(&told).3, [reasons::INVALID_TIMESTAMP]);
+    shown.status = Arc::new(told.status);
+    assert_eq!(tell(&key(), &shown, &outlook(in_step(1, None, Progress::Ready)), at(100)).unwrap().news, []);
+}
+
+#[test]
+fn what_is_wrong_is_told_before_all_is_known() {
+    let mut both = outlook(State::NotYet);
+    both.extend(outlook(State::NotAllowed));
+    let told = tell(&key(), &shown(Status::default()), &both, at(100)).unwrap();
+    assert_eq!(said(&told).1, reasons::NOT_ALLOWED);
+    let cause: Arc<str> = "spec.deployName is missing".into();
+    let shown = Shown { asks: Err(cause), ..shown(Status::default()) };
+    let told = tell(&key(), &shown, &[], at(100)).unwrap();
+    assert_eq!(said(&told).1, reasons::INVALID_SPEC);
+}

@@ -1,0 +1,217 @@
+//! Telling objects that ask for rollouts how they stand, and taking off them what the original has left.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use konverge_apply::{
+    Applier, ApplyError, MetadataChange,
+    events::{EventSink, Notice},
+};
+use konverge_core::error::{Classify, ErrorClass};
+use konverge_runtime::{Action, Reconciler, Request};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+    core::{DynamicObject, PartialObjectMeta},
+    runtime::events::EventType,
+};
+use serde_json::json;
+
+use crate::{
+    digest_key::Key,
+    index::Index,
+    messages::Message,
+    outlook::{self, Told},
+    reconcile::ACTION,
+    trigger::{Shown, TriggerRef},
+    vault_sync_status::Status,
+    writer::FIELD_MANAGER,
+};
+
+/// A definition is installed by hand.
+const DEFINITION_AGAIN: Duration = Duration::from_mins(5);
+
+/// Tells objects how they stand.
+pub struct Teller {
+    client: Client,
+    applier: Applier,
+    index: Arc<Index>,
+    key: Key,
+    events: EventSink,
+    /// Whether the time of the version is written in `spec.timeStamp`, as the original does.
+    write_spec_timestamp: bool,
+    /// Which objects were freed of what the original leaves, by their uids.
+    freed: Mutex<HashMap<TriggerRef, String>>,
+}
+
+/// An object could not be told.
+#[derive(Debug, thiserror::Error)]
+pub enum TellError {
+    /// The API server did not take it.
+    #[error("cannot write on {object}: {source}")]
+    Request {
+        /// The object.
+        object: TriggerRef,
+        /// What the client said.
+        source: Box<kube::Error>,
+    },
+    /// The same for the small writes.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The definition is still that of the original.
+    #[error(
+        "cannot write the status of {object}: its definition is that of the original, without a subresource status; apply \
+         deploy/crds/vaultsyncstatus.yaml. Rollouts go on without it"
+    )]
+    OldDefinition {
+        /// The object.
+        object: TriggerRef,
+    },
+}
+
+impl Classify for TellError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Request { source, .. } => match &**source {
+                kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422) => ErrorClass::Permanent,
+                _ => ErrorClass::Transient,
+            },
+            Self::Apply(error) => error.class(),
+            Self::OldDefinition { .. } => ErrorClass::After(DEFINITION_AGAIN),
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Request { .. } => "ObjectNotWritable",
+            Self::Apply(error) => error.reason(),
+            Self::OldDefinition { .. } => "OldDefinition",
+        }
+    }
+}
+
+impl Reconciler for Teller {
+    type Key = TriggerRef;
+    type Error = TellError;
+
+    async fn reconcile(&self, request: Request<TriggerRef>) -> Result<Action, TellError> {
+        let key = &request.key;
+        let Some(shown) = self.index.trigger(key) else {
+            self.freed.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+            return Ok(Action::Done);
+        };
+        self.free(key, &shown).await?;
+        if shown.deleting {
+            return Ok(Action::Done);
+        }
+        let digester = self.key.digester().await;
+        let outlook = self.index.outlook(key, &digester);
+        let Some(told) = outlook::tell(key, &shown, &outlook, Timestamp::now()) else { return Ok(Action::Done) };
+        let Told { status, news, again } = told;
+        if status != *shown.status {
+            self.write(key, &shown, status).await?;
+        }
+        self.say(key, &shown, news);
+        Ok(again.map_or(Action::Done, Action::After))
+    }
+}
+
+impl Teller {
+    /// Tells through this client.
+    pub fn new(client: Client, index: Arc<Index>, key: Key, events: EventSink, write_spec_timestamp: bool) -> Self {
+        let applier = Applier::new(client.clone(), FIELD_MANAGER);
+        Self { client, applier, index, key, events, write_spec_timestamp, freed: Mutex::default() }
+    }
+
+    /// Takes off what the original has left. While that still runs it puts it on again, and is left to it until the object is to go.
+    async fn free(&self, key: &TriggerRef, shown: &Shown) -> Result<(), TellError> {
+        if shown.leftovers.is_empty() {
+            return Ok(());
+        }
+        let before = self.freed.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), shown.uid.clone());
+        if before.as_ref() == Some(&shown.uid) && !shown.deleting {
+            self.say(key, shown, vec![Message::original_runs()]);
+            return Ok(());
+        }
+        let kind = key.kind.resource();
+        let api = self.api(key);
+        let found = api.get_metadata_opt(&key.name).await.map_err(|source| failed(key, source))?;
+        let Some(mut object) = found.filter(|object| object.metadata.uid.as_deref() == Some(&*shown.uid)) else {
+            return Ok(());
+        };
+        let mut change = MetadataChange::new();
+        for annotation in &shown.leftovers.annotations {
+            change = change.without_annotation(annotation);
+        }
+        object = self.applier.change_metadata_with(&object, &change, &kind).await?.unwrap_or(object);
+        for finalizer in &shown.leftovers.finalizers {
+            let removed =
+                self.applier.remove_finalizer_with::<PartialObjectMeta<DynamicObject>>(&object, finalizer, &kind);
+            object = removed.await?.unwrap_or(object);
+        }
+        let version = object.metadata.resource_version.unwrap_or_default();
+        self.index.told(key, &shown.uid, |shown| {
+            shown.leftovers = crate::trigger::Leftovers::default();
+            shown.version = version;
+        });
+        Ok(())
+    }
+
+    async fn write(&self, key: &TriggerRef, shown: &Shown, status: Status) -> Result<(), TellError> {
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        let metadata = json!({ "name": key.name, "namespace": key.namespace });
+        let body = json!({
+            "apiVersion": key.kind.api_version(), "kind": key.kind.name(), "metadata": metadata, "status": status,
+        });
+        let api = self.api(key);
+        let written = match api.patch_status(&key.name, &parameters, &Patch::Apply(&body)).await {
+            Ok(written) => written,
+            Err(kube::Error::Api(error)) if error.code == 404 => {
+                let there = api.get_metadata_opt(&key.name).await.map_err(|source| failed(key, source))?;
+                return match there {
+                    Some(_) => Err(TellError::OldDefinition { object: key.clone() }),
+                    None => Ok(()),
+                };
+            }
+            Err(source) => return Err(failed(key, source)),
+        };
+        let mut version = written.metadata.resource_version.unwrap_or_default();
+        let is_synced = status.baseline != shown.status.baseline;
+        if let Some(noted) = status.baseline.first().filter(|_| self.write_spec_timestamp && is_synced) {
+            let time = json!({ "metadata": { "uid": shown.uid }, "spec": { "timeStamp": noted.created } });
+            let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let written = api.patch_metadata(&key.name, &parameters, &Patch::Merge(&time)).await;
+            let written = written.map_err(|source| failed(key, source))?;
+            version = written.metadata.resource_version.unwrap_or(version);
+        }
+        self.index.told(key, &shown.uid, |shown| {
+            shown.status = Arc::new(status);
+            shown.version = version;
+        });
+        Ok(())
+    }
+
+    fn say(&self, key: &TriggerRef, shown: &Shown, news: Vec<Message>) {
+        for Message { reason, text, is_problem } in news {
+            if is_problem {
+                tracing::warn!(object = %key, reason, "{text}");
+            } else {
+                tracing::info!(object = %key, reason, "{text}");
+            }
+            let kind = if is_problem { EventType::Warning } else { EventType::Normal };
+            self.events.send(Notice { regarding: key.reference(&shown.uid), kind, reason, action: ACTION, note: text });
+        }
+    }
+
+    fn api(&self, key: &TriggerRef) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &key.namespace, &key.kind.resource())
+    }
+}
+
+fn failed(key: &TriggerRef, source: kube::Error) -> TellError {
+    TellError::Request { object: key.clone(), source: Box::new(source) }
+}

@@ -1,0 +1,221 @@
+//! Secrets in Vault as sources: how they are named, and how each stands. Pure, but for [`follow`].
+
+mod follow;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use konverge_core::error::in_one_line;
+use konverge_vault::{KvVersion, Location, Mount, SecretPath, StateKey, VaultError};
+
+use crate::{
+    object::{SourceKind, SourceName},
+    reasons,
+};
+pub use follow::{VaultSource, VaultSourceParts};
+
+/// Stands between engine and path in the name of a source, since neither can tell where the other ends.
+const BETWEEN: char = ':';
+
+/// The version of a secret that its pods are to have read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Version {
+    /// Its number; 0 in an engine without versions.
+    pub number: u64,
+    /// When it was written, in Vault's own words; empty in such an engine.
+    pub created: String,
+}
+
+impl Version {
+    /// Whether it certainly is from before the other one. One that was made again after its metadata were deleted has a smaller number, and
+    /// one that was written by a server whose clock is behind an earlier time; only what has both is older.
+    pub fn is_before(&self, other: &Self) -> bool {
+        let time = |version: &Self| version.created.parse::<Timestamp>().ok();
+        self.number < other.number && time(self).zip(time(other)).is_some_and(|(one, another)| one < another)
+    }
+
+    /// Whether there are versions at all.
+    pub fn is_known(&self) -> bool {
+        !self.created.is_empty()
+    }
+}
+
+/// How a secret in Vault stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Standing {
+    /// Vault has not answered yet.
+    #[default]
+    Unknown,
+    /// It can be read in this version.
+    Live(Version),
+    /// There is none, or there is nothing but metadata.
+    Missing,
+    /// Its newest version is deleted or destroyed.
+    Deleted,
+    /// Vault does not tell. What was known before counts on.
+    Failing {
+        /// One of [`reasons`].
+        reason: &'static str,
+        /// Why, and what to do about it.
+        text: Arc<str>,
+    },
+}
+
+impl Standing {
+    /// What an error says of it.
+    pub fn failing(error: &VaultError) -> Self {
+        match error {
+            VaultError::NoMount { .. } | VaultError::NotKv { .. } => {
+                Self::Failing { reason: reasons::SECRET_MISSING, text: in_one_line(error).into() }
+            }
+            _ => Self::Failing { reason: reason(error), text: in_one_line(error).into() },
+        }
+    }
+}
+
+fn reason(error: &VaultError) -> &'static str {
+    match error {
+        VaultError::Denied { .. } | VaultError::LoginRefused { .. } | VaultError::Credential { .. } => {
+            reasons::ACCESS_DENIED
+        }
+        VaultError::Login { source, .. } if !source.is_outage() => reasons::ACCESS_DENIED,
+        // Where nothing is mounted Vault says 404, as for a secret that is not there.
+        VaultError::NoMount { .. } | VaultError::NotKv { .. } => reasons::SECRET_MISSING,
+        _ => reasons::VAULT_UNAVAILABLE,
+    }
+}
+
+/// How a secret with versions stands by its state.
+pub fn standing(state: &StateKey) -> Standing {
+    match state {
+        StateKey { deleted: true, .. } | StateKey { destroyed: true, .. } => Standing::Deleted,
+        StateKey { version: 0, .. } => Standing::Missing,
+        StateKey { version, version_created, .. } => {
+            Standing::Live(Version { number: *version, created: version_created.clone() })
+        }
+    }
+}
+
+/// Names a secret. Slashes around engine and path do not count. The error says what is wrong with them.
+pub fn source(kind: SourceKind, engine: &str, path: &str) -> Result<SourceName, String> {
+    let (engine, path) = (engine.trim_matches('/'), path.trim_matches('/'));
+    if engine.contains(BETWEEN) {
+        return Err(format!("the engine {engine:?} has a colon in its name, which is not understood"));
+    }
+    let name = SourceName { kind, name: format!("{engine}{BETWEEN}{path}") };
+    // Whatever could lead elsewhere than it reads is refused here.
+    SecretPath::parse(&api_path(kind, engine, path)).map_err(|error| error.to_string())?;
+    location(&name).map(|_| name).ok_or_else(|| format!("{engine}/{path} is no path of a secret"))
+}
+
+/// Where the source is in Vault; nothing if it is not there, or is nothing that [`source`] has named.
+pub fn location(source: &SourceName) -> Option<Location> {
+    let (engine, path) = source.name.split_once(BETWEEN)?;
+    let version = match source.kind {
+        SourceKind::Vault | SourceKind::VaultContent => KvVersion::Two,
+        SourceKind::VaultV1 => KvVersion::One,
+        SourceKind::Secret | SourceKind::ConfigMap => return None,
+    };
+    let whole = SecretPath::parse(&api_path(source.kind, engine, path)).ok()?;
+    Mount::new(engine, version).location(&whole).ok()
+}
+
+fn api_path(kind: SourceKind, engine: &str, path: &str) -> String {
+    let data = if kind == SourceKind::VaultV1 { "" } else { "data/" };
+    format!("{engine}/{data}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_to_one_place_and_never_elsewhere() {
+        use SourceKind::{Vault, VaultContent, VaultV1};
+        for (kind, engine, path, expected) in [
+            (Vault, "secret", "app/db", Some("secret/data/app/db")),
+            (Vault, "/secret/", "/app/", Some("secret/data/app")),
+            (Vault, "team/kv", "data/app", Some("team/kv/data/data/app")),
+            (VaultContent, "secret", "app", Some("secret/data/app")),
+            (VaultV1, "old", "app", Some("old/app")),
+            (Vault, "secret", "../../sys/raw", None),
+            (Vault, "secret/..", "app", None),
+            (Vault, "..", "app", None),
+            (Vault, "sys", "app", None),
+            (VaultV1, "auth", "token", None),
+            (Vault, "secret", "a//b", None),
+            (Vault, "secret", "", None),
+            (Vault, "", "app", None),
+            (Vault, "a:b", "app", None),
+            (Vault, "secret", "a\nb", None),
+        ] {
+            let named = source(kind, engine, path);
+            let leads = named.as_ref().ok().and_then(location).map(|location| location.to_string());
+            assert_eq!(leads.as_deref(), expected, "{engine} {path}: {named:?}");
+        }
+    }
+
+    #[test]
+    fn two_spellings_of_one_address_are_two_names() {
+        let one = source(SourceKind::Vault, "a", "b/c").unwrap();
+        assert_ne!(one, source(SourceKind::Vault, "a/b", "c").unwrap());
+        assert_eq!(one.to_string(), "Vault/a:b/c");
+        assert!(SourceName::is_in_vault(&one.to_string()) && !SourceName::is_in_vault("Secret/a:b"));
+    }
+
+    #[test]
+    fn only_a_smaller_number_of_an_earlier_time_is_older() {
+        let version = |number, created: &str| Version { number, created: created.to_owned() };
+        let known = version(3, "2026-01-03T00:00:00.5Z");
+        for (other, is_before) in [
+            (version(2, "2026-01-02T00:00:00Z"), true),
+            (version(2, "2026-01-03T00:00:00.25Z"), true),
+            (version(1, "2026-01-04T00:00:00Z"), false),
+            (version(4, "2026-01-02T00:00:00Z"), false),
+            (known.clone(), false),
+            (version(2, "soon"), false),
+            (Version::default(), false),
+        ] {
+            assert_eq!(other.is_before(&known), is_before, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_vault_says_becomes_a_word() {
+        let state = |version, deleted, destroyed| StateKey {
+            entry_created: None,
+            version,
+            version_created: "t".to_owned(),
+            deleted,
+            destroyed,
+        };
+        let live = Version { number: 2, created: "t".to_owned() };
+        for (state, expected) in [
+            (state(2, false, false), Standing::Live(live)),
+            (state(2, true, false), Standing::Deleted),
+            (state(2, false, true), Standing::Deleted),
+            (state(0, false, false), Standing::Missing),
+        ] {
+            assert_eq!(standing(&state), expected);
+        }
+        let what = || "read it".to_owned();
+        let address = || "v".into();
+        let denied = || VaultError::Denied { what: what(), capability: "read", cause: String::new() };
+        let login = |source| VaultError::Login { how: "a token".into(), source: Arc::new(source) };
+        let sealed = || VaultError::Sealed { what: what(), address: address() };
+        for (error, expected) in [
+            (denied(), reasons::ACCESS_DENIED),
+            (login(denied()), reasons::ACCESS_DENIED),
+            (login(sealed()), reasons::VAULT_UNAVAILABLE),
+            (sealed(), reasons::VAULT_UNAVAILABLE),
+            (VaultError::NoMount { what: what() }, reasons::SECRET_MISSING),
+            (
+                VaultError::Garbage { what: what(), address: address(), cause: String::new() },
+                reasons::VAULT_UNAVAILABLE,
+            ),
+        ] {
+            let Standing::Failing { reason, .. } = Standing::failing(&error) else { panic!("{error}") };
+            assert_eq!(reason, expected, "{error}");
+        }
+    }
+}

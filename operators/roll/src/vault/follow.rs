@@ -1,0 +1,190 @@
+//! Following secrets in Vault: one question for each however many use it, and none for those that nobody uses.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use konverge_core::{backoff::Backoff, digest::DigestKey};
+use konverge_runtime::{Priority, Queue};
+use konverge_vault::{Found, Known, Location, Seen, Vault, VaultError, Watches};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Standing, Version, location, standing};
+use crate::{
+    digest::{Digester, KeyDigests},
+    digest_key::Key,
+    index::Index,
+    messages::Message,
+    metrics::Metrics,
+    object::{SourceKind, SourceRef, WorkloadRef},
+    reader::SOURCE,
+    trigger::TriggerRef,
+};
+
+/// After reads of content that failed; questions for versions have pauses of their own.
+const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), factor: 2.0, cap: Duration::from_mins(5) };
+
+/// What following needs. To be made within a tokio runtime.
+#[derive(Clone)]
+pub struct VaultSourceParts {
+    /// The Vault.
+    pub vault: Vault,
+    /// What is known.
+    pub index: Arc<Index>,
+    /// Makes digests.
+    pub key: Key,
+    /// Wakes those that use what changed.
+    pub workloads: Queue<WorkloadRef>,
+    /// Wakes those that tell how it stands.
+    pub triggers: Queue<TriggerRef>,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+/// Follows what is used of Vault. Nothing is asked any more once it is dropped.
+pub struct VaultSource {
+    follower: Follower,
+    followed: Mutex<HashMap<SourceRef, Followed>>,
+}
+
+/// A source that is followed, until this is dropped.
+struct Followed {
+    every: Duration,
+    _task: AbortOnDropHandle<()>,
+}
+
+#[derive(Clone)]
+struct Follower {
+    parts: VaultSourceParts,
+    watches: Watches,
+}
+
+impl VaultSource {
+    /// Nothing is followed yet.
+    pub fn new(parts: VaultSourceParts) -> Self {
+        // What this one makes is compared within this process only.
+        let watches = Watches::new(parts.vault.clone(), DigestKey::new(rand::random()));
+        let questions = watches.clone();
+        parts.metrics.vault_questions(move || questions.questions());
+        Self { follower: Follower { parts, watches }, followed: Mutex::default() }
+    }
+
+    /// Follows the source if anybody uses it, at the interval that is wanted now, and else does not.
+    pub fn attend(&self, source: &SourceRef) {
+        let index = &self.follower.parts.index;
+        let wanted = index.is_used(source).then(|| index.interval(source)).flatten();
+        let mut followed = self.followed();
+        match (wanted.zip(location(&source.name)), followed.get(source)) {
+            (Some((every, _)), Some(known)) if known.every == every => {}
+            (Some((every, location)), _) => {
+                let task = self.follower.clone().follow(source.clone(), location, every);
+                let task = AbortOnDropHandle::new(tokio::spawn(task));
+                followed.insert(source.clone(), Followed { every, _task: task });
+            }
+            (None, _) => drop(followed.remove(source)),
+        }
+    }
+
+    fn followed(&self) -> MutexGuard<'_, HashMap<SourceRef, Followed>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Follower {
+    async fn follow(self, source: SourceRef, location: Location, every: Duration) {
+        let digester = self.parts.key.digester().await;
+        let mut watch = self.watches.watch(location.clone(), every);
+        let (mut failures, mut again) = (0, None);
+        loop {
+            let known = tokio::select! {
+                known = watch.changed() => known,
+                () = until(again) => watch.known(),
+            };
+            match self.look(&source, &location, &known, &digester).await {
+                Ok((standing, content)) => {
+                    (failures, again) = (0, None);
+                    self.learn(&source, standing, content);
+                }
+                Err(error) => {
+                    failures += 1;
+                    again = Some(Instant::now() + BACKOFF.delay(failures, rand::random()));
+                    self.learn(&source, Standing::failing(&error), None);
+                }
+            }
+        }
+    }
+
+    /// How it stands, and digests of what counts, if that can be told. Values are read only where they count.
+    async fn look(
+        &self,
+        source: &SourceRef,
+        location: &Location,
+        known: &Known,
+        digester: &Digester,
+    ) -> Result<(Standing, Option<KeyDigests>), VaultError> {
+        if let Some(failure) = &known.failure {
+            return Ok((Standing::failing(failure), None));
+        }
+        let standing = match &known.seen {
+            None => return Ok((Standing::Unknown, None)),
+            Some(Seen::Absent) => return Ok((Standing::Missing, None)),
+            Some(Seen::State(state)) => standing(state),
+            Some(Seen::Content(_)) => Standing::Live(Version::default()),
+        };
+        match (&standing, source.name.kind) {
+            (Standing::Live(version), SourceKind::Vault) => {
+                let content = digester.of_version(version);
+                Ok((standing, Some(content)))
+            }
+            (Standing::Live(_), _) => self.read(location, digester).await,
+            _ => Ok((standing, None)),
+        }
+    }
+
+    async fn read(
+        &self,
+        location: &Location,
+        digester: &Digester,
+    ) -> Result<(Standing, Option<KeyDigests>), VaultError> {
+        Ok(match self.parts.vault.read(location).await? {
+            Found::Absent => (Standing::Missing, None),
+            Found::Deleted(_) => (Standing::Deleted, None),
+            Found::Live(secret) => {
+                let version =
+                    secret.version.map(|version| Version { number: version.number, created: version.created });
+                let values = secret.content.iter().map(|(key, field)| (key, field.bytes()));
+                (Standing::Live(version.unwrap_or_default()), Some(digester.of_content(values)))
+            }
+        })
+    }
+
+    fn learn(&self, source: &SourceRef, standing: Standing, content: Option<KeyDigests>) {
+        let parts = &self.parts;
+        let is_read = content.is_some();
+        let (learned, triggers) = parts.index.learn_vault(source, standing, content, Timestamp::now());
+        if is_read {
+            parts.metrics.checked(learned.changed);
+        }
+        if learned.ran_away.is_some() {
+            let Message { reason, text, .. } = Message::vault_ran_away();
+            tracing::warn!(%source, reason, "{text}");
+        }
+        for user in learned.users {
+            parts.workloads.add(user, Priority::High, SOURCE);
+        }
+        for trigger in triggers {
+            parts.triggers.add(trigger, Priority::Normal, SOURCE);
+        }
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}

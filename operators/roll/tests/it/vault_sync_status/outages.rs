@@ -1,0 +1,66 @@
+//! Vault away, sealed, or not willing.
+
+use std::sync::Arc;
+
+use konverge_testkit::http_get;
+use konverge_workload::WorkloadKind::Deployment;
+use serde_json::json;
+use tokio::{net::TcpListener, time::sleep};
+
+use super::world::{VaultWorld, new_vault};
+use crate::world::{ALL, QUIET};
+
+#[tokio::test]
+async fn r1_a3_no_error_of_vault_rolls_anything_and_all_goes_on_by_itself() {
+    let world = VaultWorld::with(Arc::new(new_vault().await)).await;
+    world.write("app", "1").await;
+    world.world.workload(Deployment, "web", &[], json!({})).await;
+    world.vss("vss", &world.sample()).await;
+    let operator = world.operator(&[]).await;
+    world.says("vss", "InSync").await;
+
+    world.vault.policy("rollout", r#"path "nowhere/*" { capabilities = ["read"] }"#).await.unwrap();
+    let told = world.says("vss", "AccessDenied").await;
+    assert!(told.contains("policy"), "{told}");
+    world.world.event("vss", "AccessDenied").await;
+    assert_eq!(world.version("vss").await, 1, "what the pods run with is not forgotten");
+    // What changes meanwhile is not lost, and not seen either.
+    world.write("app", "2").await;
+    sleep(QUIET).await;
+    assert_eq!(world.world.templates("web").await, 1);
+    world.vault.policy("rollout", r#"path "+/metadata/*" { capabilities = ["read", "list"] }"#).await.unwrap();
+    world.world.rolled("web", 1).await;
+    world.says("vss", "InSync").await;
+
+    world.vault.seal().await.unwrap();
+    world.says("vss", "VaultUnavailable").await;
+    world.is("vss", "Error").await;
+    // Also for one that begins while it is sealed.
+    operator.stop().await;
+    let _operator = world.operator(&[]).await;
+    sleep(QUIET).await;
+    world.says("vss", "VaultUnavailable").await;
+    assert_eq!(world.world.templates("web").await, 2);
+    world.vault.unseal().await.unwrap();
+    world.says("vss", "InSync").await;
+    sleep(QUIET).await;
+    assert_eq!(world.world.templates("web").await, 2);
+}
+
+#[tokio::test]
+async fn a9_r8_a_vault_that_hangs_holds_up_nobody() {
+    let world = VaultWorld::new().await;
+    // It takes every connection and says nothing.
+    let silence = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", silence.local_addr().unwrap());
+    world.world.secret("db", "1").await;
+    world.world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    world.vss("vss", &world.sample()).await;
+    let operator = world.operator_at(&address, &["--vault-timeout=2s"]).await;
+    world.says("vss", "VaultUnavailable").await;
+    world.world.noted(Deployment, "web").await;
+    world.world.secret("db", "2").await;
+    world.world.rolled("web", 1).await;
+    let (code, _) = http_get(&operator.address.to_string(), "/healthz").await.unwrap();
+    assert_eq!(code, 200);
+}

@@ -1,0 +1,175 @@
+//! What is rolled, and what is not.
+
+use konverge_workload::WorkloadKind::{self, Deployment};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::world::VaultWorld;
+use crate::world::{QUIET, until};
+
+/// A world in which the pods of `web` run with the first version of `app`.
+async fn settled(arguments: &[&str]) -> (VaultWorld, crate::world::Operator) {
+    let world = VaultWorld::new().await;
+    world.write("app", "1").await;
+    world.world.workload(Deployment, "web", &[], json!({})).await;
+    world.vss("vss", &world.sample()).await;
+    let operator = world.operator(arguments).await;
+    world.says("vss", "InSync").await;
+    world.world.ready("web").await;
+    (world, operator)
+}
+
+#[tokio::test]
+async fn a1_a2_first_sight_rolls_nothing_and_a_new_version_once() {
+    let (world, _operator) = settled(&["--vault-interval=3s"]).await;
+    world.is("vss", "Already in Sync").await;
+    assert_eq!(world.world.templates("web").await, 1, "r6: first sight");
+
+    world.write("app", "2").await;
+    world.world.rolled("web", 1).await;
+    world.is("vss", "Synced").await;
+    world.is("vss", "Already in Sync").await;
+    assert_eq!(world.version("vss").await, 2);
+    let told = world.world.event("vss", "RolloutTriggered").await;
+    assert!(told.contains("web is rolled"), "{told}");
+    let told = world.world.event("web", "RolledOut").await;
+    assert!(told.contains("VaultSyncStatus"), "{told}");
+    // r19: as kubectl writes it.
+    let template = world.world.template(Deployment, "web").await;
+    let restarted = template["kubectl.kubernetes.io/restartedAt"].as_str().unwrap();
+    assert!(restarted.ends_with('Z') && restarted.len() == "2026-01-01T00:00:00Z".len(), "{restarted}");
+    sleep(QUIET).await;
+    assert_eq!(world.world.templates("web").await, 2);
+}
+
+#[tokio::test]
+async fn a15_r7_a_restart_rolls_nothing_and_a_change_meanwhile_once() {
+    let (world, operator) = settled(&[]).await;
+    operator.stop().await;
+    let operator = world.operator(&[]).await;
+    sleep(QUIET).await;
+    operator.stop().await;
+    assert_eq!(world.world.templates("web").await, 1);
+
+    world.write("app", "2").await;
+    world.write("app", "3").await;
+    let _operator = world.operator(&[]).await;
+    world.world.rolled("web", 1).await;
+    world.says("vss", "InSync").await;
+    sleep(QUIET).await;
+    assert_eq!(world.world.templates("web").await, 2);
+}
+
+#[tokio::test]
+async fn a7_two_replicas_roll_once() {
+    let (world, _operator) = settled(&[]).await;
+    let _other = world.operator(&[]).await;
+    for times in 1..=3 {
+        world.world.ready("web").await;
+        world.write("app", &times.to_string()).await;
+        world.world.rolled("web", times).await;
+    }
+    sleep(QUIET).await;
+    assert_eq!(world.world.templates("web").await, 4);
+}
+
+#[tokio::test]
+async fn a12_r11_deletions_roll_nothing_and_a_secret_made_again_does() {
+    let (world, _operator) = settled(&[]).await;
+    let nothing = Value::Null;
+    world.vault_does("DELETE", "data", "app", nothing.clone()).await;
+    world.says("vss", "SecretDeleted").await;
+    world.is("vss", "Error").await;
+    world.world.event("vss", "SecretDeleted").await;
+    world.vault_does("POST", "undelete", "app", json!({ "versions": [1] })).await;
+    world.says("vss", "InSync").await;
+    // Metadata alone are no version.
+    world.vault_does("POST", "metadata", "app", json!({ "custom_metadata": { "a": "b" } })).await;
+    sleep(QUIET).await;
+    assert_eq!(world.world.templates("web").await, 1);
+
+    world.vault_does("DELETE", "metadata", "app", nothing).await;
+    world.says("vss", "SecretMissing").await;
+    assert_eq!(world.world.templates("web").await, 1);
+    world.write("app", "1").await;
+    world.world.rolled("web", 1).await;
+}
+
+#[tokio::test]
+async fn a14_r12_the_same_content_again_rolls_by_version_and_not_by_content() {
+    let (world, operator) = settled(&[]).await;
+    operator.stop().await;
+    world.log_in("rollout-content").await;
+    for name in ["content", "key", "v1"] {
+        world.world.workload(Deployment, name, &[], json!({})).await;
+    }
+    let vss = async |name: &str, more: Value| {
+        let mut spec = world.sample();
+        spec["deployName"] = name.into();
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        world.vss(&format!("{name}-vss"), &spec).await;
+    };
+    vss("content", json!({ "mode": "content" })).await;
+    vss("key", json!({ "mode": "content", "keys": ["other"] })).await;
+    vss("v1", json!({ "secretEngine": "old", "engineVersion": 1 })).await;
+    let old = format!("old/{}", world.path("app"));
+    world.vault.request("POST", &old, &json!({ "k": "1" })).await.unwrap();
+    let _operator = world.operator(&[]).await;
+    for name in ["content", "key", "v1"] {
+        world.says(&format!("{name}-vss"), "InSync").await;
+        world.world.ready(name).await;
+    }
+
+    world.write("app", "1").await;
+    world.vault.request("POST", &old, &json!({ "k": "1" })).await.unwrap();
+    world.world.rolled("web", 1).await;
+    sleep(QUIET).await;
+    for name in ["content", "key", "v1"] {
+        assert_eq!(world.world.templates(name).await, 1, "{name}");
+    }
+    world.write("app", "2").await;
+    world.vault.request("POST", &old, &json!({ "k": "2" })).await.unwrap();
+    for name in ["content", "v1"] {
+        world.world.rolled(name, 1).await;
+    }
+    world.world.rolled("web", 2).await;
+    assert_eq!(world.world.templates("key").await, 1, "a key that is not meant");
+    let record = world.world.record(Deployment, "content").await.unwrap().to_string();
+    assert!(record.contains("VaultContent/secret:"), "{record}");
+}
+
+#[tokio::test]
+async fn a16_paused_is_remembered_and_told() {
+    let (world, _operator) = settled(&[]).await;
+    world.world.merge(Deployment, "web", json!({ "spec": { "paused": true } })).await;
+    world.write("app", "2").await;
+    world.world.event("web", "RolloutPaused").await;
+    let told = world.says("vss", "RolloutPending").await;
+    assert!(told.contains("paused"), "{told}");
+    assert_eq!((world.world.templates("web").await, world.version("vss").await), (1, json!(1)));
+    world.world.merge(Deployment, "web", json!({ "spec": { "paused": false } })).await;
+    world.world.rolled("web", 1).await;
+    world.says("vss", "InSync").await;
+}
+
+#[tokio::test]
+async fn a20_r14_other_kinds() {
+    let world = VaultWorld::new().await;
+    world.write("app", "1").await;
+    let kinds = [WorkloadKind::StatefulSet, WorkloadKind::DaemonSet, WorkloadKind::CronJob];
+    for kind in kinds {
+        world.world.workload(kind, "web", &[], json!({})).await;
+        let mut spec = world.sample();
+        spec["deployKind"] = kind.name().into();
+        world.vss(kind.plural(), &spec).await;
+    }
+    let _operator = world.operator(&[]).await;
+    for kind in kinds {
+        world.says(kind.plural(), "InSync").await;
+    }
+    world.write("app", "2").await;
+    for kind in kinds {
+        until(&format!("{kind:?} is rolled"), async || world.world.stamp(kind, "web").await.ok_or_else(String::new))
+            .await;
+    }
+}
