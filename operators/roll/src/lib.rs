@@ -1,19 +1,24 @@
-//! Roll: what uses a changed Secret or `ConfigMap` restarts exactly once, and only then.
+//! Roll: what uses a changed Secret or `ConfigMap`, or a changed secret in Vault, restarts exactly once, and only then.
 //!
 //! ```text
 //! workloads (metadata, what their pods use) ──watch──▶ index ──wake──▶ queue ──▶ reconcile: look ▶ decide ▶ patch ▶ report
 //! Secrets, `ConfigMaps` (metadata alone) ─────watch──▶   │ ▲                              │
 //!                                                      ▼ └──digests── reader ◀──read one─┘
+//! VaultSyncStatus ────────────────────────────watch──▶ index ◀──digests of versions── vault ◀──one question per path and interval
 //! ```
 //!
 //! Read in this order: [`declarations`], what annotations ask for; [`object`] and [`uses`](mod@uses), which sources count for a workload;
-//! [`index`], how that is known both ways; [`digest`] and [`record`], what is remembered of content, and where; [`decision`], whether
+//! [`trigger`] and [`vault_sync_status`], what objects ask for on behalf of others, and [`vault`], what they ask it for; [`index`], how all
+//! that is known both ways; [`digest`] and [`record`], what is remembered of content, and where; [`decision`], whether
 //! anything is to be done, without IO; [`hold`], [`waves`], [`budget`] and [`breaker`], what keeps it waiting; [`reader`],
-//! [`reconcile`] and [`writer`], the way through; [`config`] and [`run`](mod@run), the program.
+//! [`reconcile`] and [`writer`], the way through; [`outlook`] and [`teller`], how those who ask on behalf of others are told; [`config`] and [`run`](mod@run), the program.
 //!
 //! **Guarantees.** What was never seen rolls nothing. Content that differs from what is recorded on the workload rolls it once, in one
 //! patch that carries record and stamp together and names the version of the workload that was decided upon; so a restart, a
 //! failover or a second leader rolls nothing, and what changed meanwhile is rolled once. What comes back to what it was rolls nothing.
+//!
+//! Of Vault, only a version that was read counts, and none that is older than the one that is recorded. While it is away nothing is forgotten,
+//! and what is not in Vault does not wait for it.
 //!
 //! **Does not** know what pods have read that somebody else restarted between two changes: after a change they restart once more, and if the
 //! content is what it was before by then, they keep what they have read. Nor does it see a change of content that happened while

@@ -272,7 +272,8 @@ impl Inner {
             }
             None | Some(Verdict::Note(_)) => State::NotYet,
             Some(Verdict::Roll { .. } | Verdict::Nothing) => {
-                let is_for_it = |because: &String| because.contains(&text);
+                let named = format!("{text} ");
+                let is_for_it = |because: &String| because.contains(&named);
                 let record = record.filter(|record| record.because.as_ref().is_some_and(is_for_it));
                 State::InStep(InStep {
                     uid: known.uid.clone(),

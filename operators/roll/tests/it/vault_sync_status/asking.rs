@@ -5,7 +5,7 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use konverge_workload::WorkloadKind::Deployment;
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::world::{VaultWorld, new_vault, shared_vault};
 use crate::world::{QUIET, World, new_control_plane, until};
@@ -153,6 +153,7 @@ async fn a8_r10_a_thousand_objects_over_ten_paths_cost_ten_reads_an_interval() {
         async move { world.vss(&name, &spec).await }
     });
     futures::StreamExt::for_each_concurrent(futures::stream::iter(make), 32, |made| made).await;
+    let begun = Instant::now();
     let operator = world.operator(&["--vault-interval=10s"]).await;
     for number in [0, OBJECTS / 2, OBJECTS - 1] {
         world.says(&format!("vss{number}"), "InSync").await;
@@ -163,10 +164,14 @@ async fn a8_r10_a_thousand_objects_over_ten_paths_cost_ten_reads_an_interval() {
         let answers = text.lines().filter(|line| line.contains("\"type\":\"response\""));
         answers.filter(|line| line.contains("\"path\":\"secret/metadata/")).count()
     };
-    assert_eq!(reads(), PATHS, "the first look");
     until("two intervals are over", async || if reads() >= 3 * PATHS { Ok(()) } else { Err(reads().to_string()) })
         .await;
     let asked = operator.metric("konverge_roll_vault_questions_total");
-    assert!(reads() <= 4 * PATHS, "{} reads", reads());
-    assert!((30.0..=41.0).contains(&asked), "{asked} questions");
+    // An interval is never shorter than nine tenths of itself; a machine that is slow asks less often.
+    let intervals = usize::try_from(begun.elapsed().as_secs() / 9).unwrap() + 1;
+    let reads = reads();
+    assert!(reads <= PATHS * intervals, "{reads} reads in {intervals} intervals");
+    // Beside them Vault is asked once whether it can list folders with their metadata.
+    let most = u32::try_from(PATHS * (intervals + 1) + 1).unwrap();
+    assert!((30.0..=f64::from(most)).contains(&asked), "{asked} questions in {intervals} intervals");
 }
