@@ -1,5 +1,7 @@
 //! The operator's settings, each with a flag and a variable.
 
+mod container;
+
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::Parser;
@@ -8,6 +10,15 @@ use konverge_runtime::{http_server::Listen, telemetry::LogFormat, watch::namespa
 use konverge_workload::WorkloadKind;
 
 use crate::declarations::Others;
+
+/// The kinds that can take part: those with a template that may change.
+pub const KINDS: [WorkloadKind; 5] = [
+    WorkloadKind::Deployment,
+    WorkloadKind::StatefulSet,
+    WorkloadKind::DaemonSet,
+    WorkloadKind::CronJob,
+    WorkloadKind::Rollout,
+];
 
 /// Rolls what uses a Secret or a `ConfigMap` when its content changes: exactly once, and only then.
 #[derive(Debug, Clone, Parser)]
@@ -87,12 +98,10 @@ fn span(text: &str) -> Result<SignedDuration, String> {
 }
 
 fn kind(text: &str) -> Result<WorkloadKind, String> {
-    // The template of a Job never changes.
-    let kinds = || WorkloadKind::ALL.into_iter().filter(|kind| *kind != WorkloadKind::Job);
-    kinds().find(|kind| kind.plural() == text).ok_or_else(|| {
-        let names: Vec<_> = kinds().map(WorkloadKind::plural).collect();
-        format!("write some of {}", names.join(","))
-    })
+    KINDS
+        .into_iter()
+        .find(|kind| kind.plural() == text)
+        .ok_or_else(|| format!("write some of {}", KINDS.map(WorkloadKind::plural).join(",")))
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl Reconciler for Reader {
             return Ok(Action::Done);
         }
         let digester = self.key.digester().await;
-        let (version, content) = match self.read(source, &digester).await {
+        let (version, content) = match Self::read(&self.client, source, &digester).await {
             Ok(Some((version, content))) => (version, Some(content)),
             Ok(None) => (None, None),
             Err(error) => return Err(ReadError { source_ref: source.clone(), source: Box::new(error) }),
@@ -92,15 +92,15 @@ impl Reconciler for Reader {
 
 impl Reader {
     /// Its version and the digests of its values; nothing if it is not there.
-    async fn read(
-        &self,
+    pub(crate) async fn read(
+        client: &Client,
         source: &SourceRef,
         digester: &Digester,
     ) -> Result<Option<(Option<String>, KeyDigests)>, kube::Error> {
         let (namespace, name) = (&source.namespace, &source.name.name);
         match source.name.kind {
             SourceKind::Secret => {
-                let found = Api::<Secret>::namespaced(self.client.clone(), namespace).get_opt(name).await?;
+                let found = Api::<Secret>::namespaced(client.clone(), namespace).get_opt(name).await?;
                 Ok(found.map(|secret| {
                     let data = secret.data.unwrap_or_default();
                     // Wiped when they are dropped.
@@ -111,7 +111,7 @@ impl Reader {
                 }))
             }
             SourceKind::ConfigMap => {
-                let found = Api::<ConfigMap>::namespaced(self.client.clone(), namespace).get_opt(name).await?;
+                let found = Api::<ConfigMap>::namespaced(client.clone(), namespace).get_opt(name).await?;
                 Ok(found.map(|map| {
                     let (text, binary) = (map.data.unwrap_or_default(), map.binary_data.unwrap_or_default());
                     // The API server lets no key be in both.
