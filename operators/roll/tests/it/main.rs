@@ -4,6 +4,7 @@
 
 mod deploy;
 mod exactly_once;
+mod gitops;
 mod held;
 mod who;
 mod world;

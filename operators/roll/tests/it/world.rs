@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     events::v1::Event,
 };
 use konverge_roll::run::assemble;
-use konverge_testkit::{AuditEntry, ControlPlane, Options};
+use konverge_testkit::{AuditEntry, ControlPlane, Options, http_get, metric};
 use konverge_workload::WorkloadKind;
 use kube::{
     Api, Client,
@@ -58,10 +58,17 @@ pub(crate) struct World {
 /// An operator that runs until it is dropped or stopped.
 pub(crate) struct Operator {
     shutdown: DropGuard,
+    /// Where it serves its health and metrics.
+    address: String,
     running: JoinHandle<()>,
 }
 
 impl Operator {
+    /// The sum of a metric over all its label sets that contain `label`.
+    pub(crate) async fn metric(&self, name: &str, label: &str) -> f64 {
+        metric(&http_get(&self.address, "/metrics").await.unwrap().1, name, label)
+    }
+
     /// Stops it and waits for its end.
     pub(crate) async fn stop(self) {
         drop(self.shutdown);
@@ -105,9 +112,9 @@ impl World {
         let given = [&common, kubeconfig.as_slice(), arguments].concat();
         let config = konverge_roll::config::arguments(given.iter().map(Into::into));
         let manager = assemble(config).await.unwrap();
-        let shutdown = manager.shutdown();
+        let (shutdown, address) = (manager.shutdown(), manager.address().to_string());
         let running = tokio::spawn(async { manager.run().await.unwrap() });
-        Operator { shutdown: shutdown.drop_guard(), running }
+        Operator { shutdown: shutdown.drop_guard(), address, running }
     }
 
     pub(crate) fn api(&self, kind: WorkloadKind) -> Api<DynamicObject> {
