@@ -20,6 +20,7 @@ use super::{
 use crate::{
     breaker,
     config::Config,
+    declarations::Others,
     digest::{Digester, KeyDigests},
     digest_key,
     index::{Index, View},
@@ -57,7 +58,9 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     };
     let now = Timestamp::now();
     let settings = breaker::Settings { changes: 0, within: SignedDuration::from_mins(1), quiet: config.runaway_quiet };
-    let index = Index::new(config.others(), settings);
+    // Where the operator cannot be seen, all words count that it may have been told to understand.
+    let others = known.map_or(Others { reloader: true, wave: true }, |operator| operator.config.others());
+    let index = Index::new(others, settings);
     let unseen = show_sources(cluster, &index, &key.namespace).await;
     let workload = workload(cluster, key).await?;
     let referenced = crate::uses::referenced(&workload.references).into_keys().collect();
