@@ -118,6 +118,13 @@ async fn the_demo_tells_what_happened_and_leaves_nothing_behind() {
     assert!(steps.iter().all(|&milliseconds| milliseconds < 2000), "within two seconds: {steps:?}");
     let versions: Vec<&str> = said.lines().filter_map(|line| line.split(": password and user, ").nth(1)).collect();
     assert_eq!(versions, ["version 1", "version 2"], "one version for each change: {said}");
+    assert!(said.contains("roll.konverge.dev/on-change: "), "the manifest is shown: {said}");
+    let rollouts: Vec<_> =
+        said.lines().filter(|line| line.contains("rollout, ") || line.ends_with(" rollout")).collect();
+    let expected =
+        ["password changed     one rollout, ", "the same once more   no rollout", "operator started     one rollout"];
+    let are_those = rollouts.iter().zip(expected).all(|(line, begins)| line.trim().starts_with(begins));
+    assert!(rollouts.len() == expected.len() && are_those, "{said}");
     nothing_is_left(temporary.path()).await;
 }
 
@@ -147,7 +154,7 @@ async fn a_demo_that_is_kept_can_be_played_with_and_goes_with_ctrl_c() {
     eventually(Duration::from_secs(20), both).await.unwrap();
 
     // Of a longer name the system knows only the beginning.
-    for name in ["etcd", "zopp-server", "vault", "vault-sync-oper"] {
+    for name in ["etcd", "zopp-server", "vault", "vault-sync-oper", "vault-rollout-o"] {
         kill(demo.child.id().unwrap(), name).await;
         demo.says("all run again").await;
     }

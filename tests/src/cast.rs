@@ -5,7 +5,7 @@ use std::{process::ExitStatus, time::Duration};
 use anyhow::Result;
 use tokio::time::sleep;
 
-use crate::{Operator, PushStage, Stage};
+use crate::{Operator, PushStage, RollStage, Stage};
 
 /// How often is looked after them.
 const LOOK: Duration = Duration::from_millis(200);
@@ -18,18 +18,29 @@ pub struct Cast {
     // They end before what they speak to.
     operator: Operator,
     push: Option<PushStage>,
+    roll: Option<RollStage>,
     stage: Stage,
 }
 
 impl Cast {
     /// Puts the operator on the stage.
     pub fn new(stage: Stage, operator: Operator) -> Self {
-        Self { operator, push: None, stage }
+        Self { operator, push: None, roll: None, stage }
     }
 
     /// A Vault and its operator come in.
     pub fn enter(&mut self, push: PushStage) {
         self.push = Some(push);
+    }
+
+    /// The operator that rolls comes in.
+    pub fn follow(&mut self, roll: RollStage) {
+        self.roll = Some(roll);
+    }
+
+    /// The operator that rolls, once it has come in.
+    pub fn roll(&mut self) -> Option<&mut RollStage> {
+        self.roll.as_mut()
     }
 
     /// The stage.
@@ -86,6 +97,9 @@ impl Cast {
         if let Some(push) = &mut self.push {
             push.start_ended().await?;
         }
+        if let Some(roll) = &mut self.roll {
+            roll.start_ended().await?;
+        }
         println!("  all run again");
         Ok(())
     }
@@ -96,6 +110,7 @@ impl Cast {
             ended.extend(process.status().map(|status| (process.name().to_owned(), status)));
         }
         ended.extend(self.push.iter_mut().flat_map(PushStage::ended));
+        ended.extend(self.roll.iter_mut().filter_map(RollStage::ended));
         ended
     }
 }

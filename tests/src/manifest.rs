@@ -42,6 +42,27 @@ pub fn annotated_deployment(name: &str, secret: &str, path: &str) -> Value {
     })
 }
 
+/// A Deployment that is rolled when the content of this Secret changes.
+pub fn followed_deployment(name: &str, secret: &str) -> Value {
+    let labels = json!({ "app": name });
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": { "name": name, "annotations": { "roll.konverge.dev/on-change": "true" } },
+        "spec": {
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{
+                    "name": name,
+                    "image": "registry.k8s.io/pause:3.10",
+                    "envFrom": [{ "secretRef": { "name": secret } }],
+                }] },
+            },
+        },
+    })
+}
+
 /// A manifest as people read it.
 pub fn yaml(manifest: &Value) -> Result<String> {
     serde_saphyr::to_string(manifest).context("cannot write a manifest as YAML")

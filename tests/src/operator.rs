@@ -69,6 +69,18 @@ impl Operator {
         Ok(Self { process: Process::start(run, spec)?, address, metrics })
     }
 
+    /// Starts a vault-rollout-operator; it need not be able to reach anything.
+    pub fn start_roll(run: &RunDirectory, kubeconfig: &Path, arguments: &[&str]) -> Result<Self> {
+        let address = format!("127.0.0.1:{}", free_port()?);
+        let name = "vault-rollout-operator";
+        let spec = ProcessSpec::new(name, binary(name)?)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["--bind-address", &address])
+            .args(arguments.iter().copied());
+        Ok(Self { process: Process::start(run, spec)?, metrics: address.clone(), address })
+    }
+
     /// Waits until `/readyz` answers 200.
     pub async fn ready(&mut self) -> Result<()> {
         let address = &self.address;

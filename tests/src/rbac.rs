@@ -29,6 +29,10 @@ pub(crate) const PUSH: Role = Role {
     account: "vault-sync-operator-controller-manager",
 };
 
+/// Of the vault-rollout-operator.
+pub(crate) const ROLL: Role =
+    Role { manifest: include_str!("../../deploy/rbac/vault-rollout-operator.yaml"), account: "vault-rollout-operator" };
+
 /// Creates the manifest's objects for a stage with this namespace.
 pub(crate) async fn create(client: &Client, role: &Role, namespace: &str) -> Result<()> {
     for object in objects(role, namespace)? {
@@ -86,7 +90,11 @@ mod tests {
 
     #[test]
     fn no_name_of_an_installed_operator_is_left() {
-        for (role, count, home) in [(PULL, 5, "konverge-system"), (PUSH, 8, "vault-sync-operator-system")] {
+        for (role, count, home) in [
+            (PULL, 5, "konverge-system"),
+            (PUSH, 8, "vault-sync-operator-system"),
+            (ROLL, 5, "vault-rollout-operator-system"),
+        ] {
             let objects = objects(&role, "own-1").unwrap();
             assert_eq!(objects.len(), count);
             for object in &objects {

@@ -111,7 +111,15 @@ pub(crate) fn unused() -> Result<()> {
 /// With the features of the whole workspace, so that tests need not build them again; without what the demo does not use.
 fn build_for_demo() -> Result<()> {
     let mut build = cargo(["build", "--workspace"]);
-    for name in ["demo", "konverge-control-plane", "zopp", "zopp-operator", "zopp-server", "vault-sync-operator"] {
+    for name in [
+        "demo",
+        "konverge-control-plane",
+        "zopp",
+        "zopp-operator",
+        "zopp-server",
+        "vault-sync-operator",
+        "vault-rollout-operator",
+    ] {
         build.args(["--bin", name]);
     }
     run("build", build, READ_ABOVE).map(drop)

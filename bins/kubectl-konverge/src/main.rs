@@ -6,6 +6,10 @@ use konverge_kubectl::Job;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let jobs: Vec<Box<dyn Job>> = vec![Box::new(konverge_push::inspect::Push), Box::new(konverge_pull::inspect::Pull)];
+    let jobs: Vec<Box<dyn Job>> = vec![
+        Box::new(konverge_push::inspect::Push),
+        Box::new(konverge_pull::inspect::Pull),
+        Box::new(konverge_roll::inspect::Roll),
+    ];
     konverge_kubectl::run(jobs, std::env::args_os()).await
 }

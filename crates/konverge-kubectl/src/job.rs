@@ -124,7 +124,7 @@ pub enum Wish {
     Resume,
 }
 
-/// What would become of one place.
+/// What would become of one place, or because of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
@@ -153,6 +153,10 @@ pub enum Fate {
     Cleared,
     /// It would stay as it is, although it is not as asked for.
     Left,
+    /// It is other than what was made of it, which is to be made anew.
+    Differs,
+    /// It would be taken note of, and nothing else would be done.
+    Noted,
 }
 
 /// What would become of a key.

@@ -1,5 +1,6 @@
 //! The operator's settings, each with a flag and a variable.
 
+mod container;
 mod vault;
 
 use std::{ffi::OsString, path::PathBuf};
@@ -11,6 +12,15 @@ use konverge_workload::WorkloadKind;
 
 pub use self::vault::VaultFlags;
 use crate::declarations::Others;
+
+/// The kinds that can take part: those with a template that may change.
+pub const KINDS: [WorkloadKind; 5] = [
+    WorkloadKind::Deployment,
+    WorkloadKind::StatefulSet,
+    WorkloadKind::DaemonSet,
+    WorkloadKind::CronJob,
+    WorkloadKind::Rollout,
+];
 
 /// Rolls what uses a Secret, a `ConfigMap` or a secret in Vault when that changes: exactly once, and only then.
 #[derive(Debug, Clone, Parser)]
@@ -94,12 +104,10 @@ fn span(text: &str) -> Result<SignedDuration, String> {
 }
 
 fn kind(text: &str) -> Result<WorkloadKind, String> {
-    // The template of a Job never changes.
-    let kinds = || WorkloadKind::ALL.into_iter().filter(|kind| *kind != WorkloadKind::Job);
-    kinds().find(|kind| kind.plural() == text).ok_or_else(|| {
-        let names: Vec<_> = kinds().map(WorkloadKind::plural).collect();
-        format!("write some of {}", names.join(","))
-    })
+    KINDS
+        .into_iter()
+        .find(|kind| kind.plural() == text)
+        .ok_or_else(|| format!("write some of {}", KINDS.map(WorkloadKind::plural).join(",")))
 }
 
 #[cfg(test)]

@@ -152,6 +152,11 @@ impl WorkloadAsks {
         own == namespace || self.allowed.contains(namespace) || self.allowed.contains(EVERY_NAMESPACE)
     }
 
+    /// Whether it asks to be rolled for anything.
+    pub fn asks(&self) -> bool {
+        !self.never && (!self.all.is_empty() || !self.named.is_empty() || self.matching.is_some())
+    }
+
     fn on_change(&mut self, text: &str) -> Result<(), Invalid> {
         match text.trim() {
             "true" => self.all = [SourceKind::Secret, SourceKind::ConfigMap].map(|kind| (kind, ON_CHANGE)).into(),

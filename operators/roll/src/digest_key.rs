@@ -95,9 +95,13 @@ async fn get_or_make(client: &Client, name: &str) -> Result<Zeroizing<[u8; DIGES
             Err(error) => return Err(failed(error)),
         },
     };
-    let key = found.data.and_then(|mut data| data.remove(DATA_KEY)).map(|bytes| Zeroizing::new(bytes.0));
-    let key = key.and_then(|bytes| <[u8; DIGEST_KEY_LENGTH]>::try_from(bytes.as_slice()).ok());
-    key.map(Zeroizing::new).ok_or_else(|| KeyError::Unusable { name: name.to_owned() })
+    key_of(found).ok_or_else(|| KeyError::Unusable { name: name.to_owned() })
+}
+
+/// The key that a Secret holds, if it is one.
+pub(crate) fn key_of(secret: Secret) -> Option<Zeroizing<[u8; DIGEST_KEY_LENGTH]>> {
+    let key = secret.data.and_then(|mut data| data.remove(DATA_KEY)).map(|bytes| Zeroizing::new(bytes.0))?;
+    <[u8; DIGEST_KEY_LENGTH]>::try_from(key.as_slice()).ok().map(Zeroizing::new)
 }
 
 fn new_secret(name: &str) -> Secret {

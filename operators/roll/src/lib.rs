@@ -11,7 +11,8 @@
 //! [`trigger`] and [`vault_sync_status`], what objects ask for on behalf of others, and [`vault`], what they ask it for; [`index`], how all
 //! that is known both ways; [`digest`] and [`record`], what is remembered of content, and where; [`decision`], whether
 //! anything is to be done, without IO; [`hold`], [`waves`], [`budget`] and [`breaker`], what keeps it waiting; [`reader`],
-//! [`reconcile`] and [`writer`], the way through; [`outlook`] and [`teller`], how those who ask on behalf of others are told; [`config`] and [`run`](mod@run), the program.
+//! [`reconcile`] and [`writer`], the way through; [`outlook`] and [`teller`], how those who ask on behalf of others are told; [`config`] and
+//! [`run`](mod@run), the program; [`inspect`], what the plugin of kubectl tells.
 //!
 //! **Guarantees.** What was never seen rolls nothing. Content that differs from what is recorded on the workload rolls it once, in one
 //! patch that carries record and stamp together and names the version of the workload that was decided upon; so a restart, a
@@ -33,6 +34,7 @@ pub mod digest;
 pub mod digest_key;
 pub mod hold;
 pub mod index;
+pub mod inspect;
 pub mod messages;
 pub mod metrics;
 pub mod object;

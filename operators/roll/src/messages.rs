@@ -154,8 +154,17 @@ pub fn because<'a>(changed: impl IntoIterator<Item = (&'a SourceName, &'a Use)>)
     }
 }
 
+/// Names, the first few of them.
+pub(crate) fn names(names: &[String]) -> String {
+    let shown = names.iter().take(NAMES_AT_MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_AT_MOST) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// To the second, and never earlier than it is.
-fn second(time: Timestamp) -> Timestamp {
+pub(crate) fn second(time: Timestamp) -> Timestamp {
     let up = i64::from(time.subsec_nanosecond() > 0);
     Timestamp::from_second(time.as_second() + up).unwrap_or(time)
 }

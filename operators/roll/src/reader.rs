@@ -79,7 +79,7 @@ impl Reconciler for Reader {
             return Ok(Action::Done);
         }
         let digester = self.key.digester().await;
-        let (version, content) = match self.read(source, &digester).await {
+        let (version, content) = match Self::read(&self.client, source, &digester).await {
             Ok(Some((version, content))) => (version, Some(content)),
             Ok(None) => (None, None),
             Err(error) => return Err(ReadError { source_ref: source.clone(), source: Box::new(error) }),
@@ -101,8 +101,8 @@ impl Reconciler for Reader {
 
 impl Reader {
     /// Its version and the digests of its values; nothing if it is not there.
-    async fn read(
-        &self,
+    pub(crate) async fn read(
+        client: &Client,
         source: &SourceRef,
         digester: &Digester,
     ) -> Result<Option<(Option<String>, KeyDigests)>, kube::Error> {
@@ -111,7 +111,7 @@ impl Reader {
             // It is followed, and not read here.
             SourceKind::Vault | SourceKind::VaultContent | SourceKind::VaultV1 => Ok(None),
             SourceKind::Secret => {
-                let found = Api::<Secret>::namespaced(self.client.clone(), namespace).get_opt(name).await?;
+                let found = Api::<Secret>::namespaced(client.clone(), namespace).get_opt(name).await?;
                 Ok(found.map(|secret| {
                     let data = secret.data.unwrap_or_default();
                     // Wiped when they are dropped.
@@ -122,7 +122,7 @@ impl Reader {
                 }))
             }
             SourceKind::ConfigMap => {
-                let found = Api::<ConfigMap>::namespaced(self.client.clone(), namespace).get_opt(name).await?;
+                let found = Api::<ConfigMap>::namespaced(client.clone(), namespace).get_opt(name).await?;
                 Ok(found.map(|map| {
                     let (text, binary) = (map.data.unwrap_or_default(), map.binary_data.unwrap_or_default());
                     // The API server lets no key be in both.

@@ -53,7 +53,7 @@ use crate::{
 };
 
 /// The program's name in metrics, events and errors.
-const PROGRAM: &str = "vault-rollout-operator";
+pub(crate) const PROGRAM: &str = "vault-rollout-operator";
 
 /// Between two reads of one source: what changes faster is rolled no sooner for it.
 const REST: Duration = Duration::from_millis(500);

@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 type Short = &'static [(&'static str, &'static str)];
 
 /// The pages whose words rest on tests.
-const PAGES: [(&str, Short); 2] = [("docs/parity.md", OF_ALL), ("docs/parity-push.md", OF_PUSH)];
+const PAGES: [(&str, Short); 3] =
+    [("docs/parity.md", OF_ALL), ("docs/parity-push.md", OF_PUSH), ("docs/parity-roll.md", OF_ROLL)];
 
 const OF_ALL: Short = &[
     ("admission/", "crates/konverge-admission/"),
@@ -33,6 +34,17 @@ const OF_PUSH: Short = &[
     ("runtime/", "crates/konverge-runtime/"),
     ("unit/", "operators/push/src/"),
     ("vault/", "stores/vault/tests/it/"),
+];
+
+const OF_ROLL: Short = &[
+    ("demo/", "tests/it/"),
+    ("plugin/", "bins/kubectl-konverge/tests/it/"),
+    ("program/", "bins/vault-rollout-operator/tests/"),
+    ("pull/", "tests/it/pull_faults/"),
+    ("roll/", "operators/roll/tests/it/"),
+    ("runtime/", "crates/konverge-runtime/"),
+    ("unit/", "operators/roll/src/"),
+    ("workload/", "crates/konverge-workload/src/"),
 ];
 
 /// What is named as `file::test`, or as `::test` behind a file of the same line, and is not there.

@@ -6,4 +6,5 @@ mod asking;
 mod bad_input;
 mod doctoring;
 mod looking;
+mod rolling;
 mod stage;

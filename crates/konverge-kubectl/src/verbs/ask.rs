@@ -23,6 +23,13 @@ struct Report {
     standing: Option<Standing>,
 }
 
+#[derive(Serialize)]
+struct Paused<'a> {
+    /// Who leaves it alone, or works on it again.
+    jobs: &'a [&'static str],
+    asked: &'static str,
+}
+
 /// Sets a token that was not there before. With a limit it waits for the operator's answer, and what is well is what that says.
 pub(super) async fn sync(
     jobs: &[Box<dyn Job>],
@@ -33,12 +40,17 @@ pub(super) async fn sync(
 ) -> Result<bool, Failure> {
     let object = cluster.get(one).await?;
     let concerned = asking(jobs, cluster, one, &object)?;
+    let token = Timestamp::now().to_string();
+    let wish = Wish::Sync(token.clone());
+    let (able, unable): (Vec<_>, Vec<_>) = concerned.into_iter().partition(|(job, _)| job.ask(&object, &wish).is_ok());
+    let concerned = if able.is_empty() { unable } else { able };
     if let Some((_, standing)) = concerned.iter().find(|(_, standing)| standing.grade == Grade::Paused) {
         let why = standing.message.as_deref().unwrap_or_default();
         return Err(Failure::Failed(format!("{one} is left alone: {why}. First: kubectl konverge resume {one}")));
     }
-    let token = Timestamp::now().to_string();
-    let (job, _) = ask(cluster, one, &object, concerned, &Wish::Sync(token.clone())).await?;
+    let Some(job) = ask(cluster, one, &object, concerned.into_iter().take(1), &wish).await?.pop() else {
+        return Err(Failure::Failed(format!("{one} asks for nothing")));
+    };
     let Some(limit) = limit else {
         let report = Report { job: job.name(), asked: "sync", standing: None };
         print(form, &report, || {
@@ -78,34 +90,43 @@ pub(super) async fn pause(
     let object = cluster.get(one).await?;
     let concerned = asking(jobs, cluster, one, &object)?;
     let (wish, asked) = if pause { (Wish::Pause, "pause") } else { (Wish::Resume, "resume") };
-    let (job, _) = ask(cluster, one, &object, concerned, &wish).await?;
-    print(form, &Report { job: job.name(), asked, standing: None }, || match wish {
-        Wish::Pause => format!("{one} is left alone from now on; kubectl konverge resume {one} ends that"),
-        _ => format!("{one} is worked on again"),
+    let asked_of = ask(cluster, one, &object, concerned, &wish).await?;
+    let names: Vec<_> = asked_of.iter().map(|job| job.name()).collect();
+    print(form, &Paused { jobs: &names, asked }, || match wish {
+        Wish::Pause => format!(
+            "{one} is left alone from now on by {}; kubectl konverge resume {one} ends that",
+            names.join(" and ")
+        ),
+        _ => format!("{one} is worked on again by {}", names.join(" and ")),
     })?;
     Ok(true)
 }
 
-/// Asks the first job that can be asked; an error of the first if none can.
+/// Asks all of these jobs that can be asked, in one write; an error of the first if none can. Gives those that were.
 async fn ask<'a>(
     cluster: &Cluster,
     one: &One,
     object: &DynamicObject,
-    concerned: Vec<(&'a dyn Job, Standing)>,
+    concerned: impl IntoIterator<Item = (&'a dyn Job, Standing)>,
     wish: &Wish,
-) -> Result<(&'a dyn Job, Standing), Failure> {
+) -> Result<Vec<&'a dyn Job>, Failure> {
     let mut refused = None;
-    for (job, standing) in concerned {
+    let mut asked = Vec::new();
+    let mut annotations = Map::new();
+    for (job, _) in concerned {
         match job.ask(object, wish) {
-            Ok(annotations) => {
-                let annotations: Map<String, Value> = annotations.into_iter().collect();
-                cluster.annotate(one, object, &Value::Object(annotations)).await?;
-                return Ok((job, standing));
+            Ok(of_job) => {
+                annotations.extend(of_job);
+                asked.push(job);
             }
             Err(failure) => drop(refused.get_or_insert(failure)),
         }
     }
-    Err(refused.unwrap_or_else(|| Failure::Failed(format!("{one} asks for nothing"))))
+    if asked.is_empty() {
+        return Err(refused.unwrap_or_else(|| Failure::Failed(format!("{one} asks for nothing"))));
+    }
+    cluster.annotate(one, object, &Value::Object(annotations)).await?;
+    Ok(asked)
 }
 
 /// Waits until the operator has answered, and tells how the object stands then.

@@ -10,16 +10,32 @@ use crate::{
 #[derive(Serialize)]
 struct Report {
     paths: Vec<Difference>,
+    /// What could not be compared, of several that could have been.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<String>,
 }
 
 pub(super) async fn run(jobs: &[Box<dyn Job>], cluster: &Cluster, one: &One, form: Form) -> Result<bool, Failure> {
     let object = cluster.get(one).await?;
-    let mut report = Report { paths: Vec::new() };
-    for (job, _) in asking(jobs, cluster, one, &object)? {
-        report.paths.extend(job.difference(cluster, &one.kind, &object).await?);
+    let mut report = Report { paths: Vec::new(), errors: Vec::new() };
+    let concerned = asking(jobs, cluster, one, &object)?;
+    let all = concerned.len();
+    for (job, _) in concerned {
+        match job.difference(cluster, &one.kind, &object).await {
+            Ok(found) => report.paths.extend(found),
+            // One that cannot be compared hides no other.
+            Err(failure) if all > 1 => report.errors.push(format!("{}: {failure}", job.name())),
+            Err(failure) => return Err(failure),
+        }
+    }
+    if all > 0 && report.errors.len() == all {
+        return Err(Failure::Failed(report.errors.join("\n")));
+    }
+    for error in &report.errors {
+        eprintln!("warning: {error}");
     }
     print(form, &report, || words(&report.paths))?;
-    Ok(report.paths.iter().all(|path| path.fate == Fate::Same))
+    Ok(report.errors.is_empty() && report.paths.iter().all(|path| path.fate == Fate::Same))
 }
 
 fn words(paths: &[Difference]) -> String {
@@ -31,6 +47,8 @@ fn words(paths: &[Difference]) -> String {
             Fate::Changed => "would be changed",
             Fate::Cleared => "would be cleared",
             Fate::Left => "would stay as it is",
+            Fate::Differs => "is not what is in use",
+            Fate::Noted => "would be noted",
         };
         let note = note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
         text.push_str(&format!("{} {fate}{}\n", harmless(path), harmless(&note)));

@@ -73,7 +73,81 @@ async fn paused_is_remembered_and_without_pods_nothing_needs_to_be() {
         world.rolled(name, 1).await;
     }
     sleep(QUIET).await;
-    assert_eq!(world.templates("empty").await, 1);
+    for (name, times) in [("paused", 1), ("asked", 1), ("empty", 0)] {
+        assert_eq!(world.templates(name).await, 1 + times, "{name}");
+    }
+}
+
+/// Waits until a Deployment has this many pods.
+async fn pods(world: &World, name: &str, expected: i64) {
+    until(&format!("{name} has {expected} pods"), async || {
+        let object = world.api(Deployment).get(name).await.unwrap();
+        let status = &object.data["status"];
+        let is_seen = status["observedGeneration"].as_i64() == object.metadata.generation;
+        let found = status["replicas"].as_i64().unwrap_or_default();
+        if is_seen && found == expected { Ok(()) } else { Err(status.to_string()) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_changed_while_there_were_no_pods_rolls_nothing_when_they_come_back() {
+    let world = World::new().await;
+    world.secret("db", "0").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let scale = async |replicas: i64| {
+        world.merge(Deployment, "web", json!({ "spec": { "replicas": replicas } })).await;
+        pods(&world, "web", replicas).await;
+    };
+    let mut operator = world.operator(&NO_REST).await;
+    let mut noted = world.noted(Deployment, "web").await;
+    for (value, is_down) in [("1", false), ("2", true), ("3", false)] {
+        scale(0).await;
+        if is_down {
+            operator.stop().await;
+            world.secret("db", value).await;
+            operator = world.operator(&NO_REST).await;
+        } else {
+            world.secret("db", value).await;
+        }
+        noted = until("it is noted", async || {
+            let now = world.noted(Deployment, "web").await;
+            if now == noted { Err(now.to_string()) } else { Ok(now) }
+        })
+        .await;
+        scale(1).await;
+        world.ready("web").await;
+        sleep(QUIET).await;
+        assert_eq!(world.templates("web").await, 1, "{value}");
+    }
+    world.secret("db", "4").await;
+    world.rolled("web", 1).await;
+}
+
+#[tokio::test]
+async fn how_long_the_oldest_one_waits_is_measured() {
+    let world = World::new().await;
+    world.secret("db", "1").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true", "roll.konverge.dev/pause": "true" })).await;
+    let operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    let becomes = async |name: &str, right: &dyn Fn(f64) -> bool| {
+        until(name, async || {
+            let now = operator.metric(name, "").await;
+            if right(now) { Ok(now) } else { Err(now.to_string()) }
+        })
+        .await
+    };
+    becomes("konverge_roll_pending", &|now| now < 0.5).await;
+    world.secret("db", "2").await;
+    becomes("konverge_roll_pending", &|now| now > 0.5).await;
+    let first = becomes("konverge_roll_oldest_pending_seconds", &|now| now >= 1.0).await;
+    becomes("konverge_roll_oldest_pending_seconds", &|now| now > first).await;
+    world.merge(Deployment, "web", json!({ "metadata": { "annotations": { "roll.konverge.dev/pause": null } } })).await;
+    world.rolled("web", 1).await;
+    becomes("konverge_roll_pending", &|now| now < 0.5).await;
+    assert!(operator.metric("konverge_roll_oldest_pending_seconds", "").await < 0.5, "nobody waits");
+    assert!(operator.metric("konverge_roll_suppressed_total", "RolloutPaused").await >= 1.0, "it was held back");
 }
 
 #[tokio::test]

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod deploy;
+mod docs;
 mod exactly_once;
+mod gitops;
 mod held;
 mod vault_sync_status;
 mod who;

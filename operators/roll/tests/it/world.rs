@@ -1,6 +1,6 @@
 //! An operator in this process with a real API server and real controllers, and people who use them.
 
-use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use k8s_openapi::api::{
     apps::v1::ReplicaSet,
@@ -8,8 +8,7 @@ use k8s_openapi::api::{
     events::v1::Event,
 };
 use konverge_roll::run::assemble;
-use konverge_runtime::Metrics;
-use konverge_testkit::{AuditEntry, ControlPlane, Options};
+use konverge_testkit::{AuditEntry, ControlPlane, Options, http_get, metric};
 use konverge_workload::WorkloadKind;
 use kube::{
     Api, Client,
@@ -68,18 +67,16 @@ pub(crate) struct World {
 
 /// An operator that runs until it is dropped or stopped.
 pub(crate) struct Operator {
-    metrics: Metrics,
-    pub(crate) address: SocketAddr,
     shutdown: DropGuard,
+    /// Where it serves its health and metrics.
+    pub(crate) address: String,
     running: JoinHandle<()>,
 }
 
 impl Operator {
-    /// The value of a metric.
-    pub(crate) fn metric(&self, name: &str) -> f64 {
-        let text = self.metrics.encode().unwrap();
-        let mut lines = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
-        lines.next().and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_default()
+    /// The sum of a metric over all its label sets that contain `label`.
+    pub(crate) async fn metric(&self, name: &str, label: &str) -> f64 {
+        metric(&http_get(&self.address, "/metrics").await.unwrap().1, name, label)
     }
 
     /// Stops it and waits for its end.
@@ -133,9 +130,9 @@ impl World {
         let given = [&common, kubeconfig.as_slice(), arguments].concat();
         let config = konverge_roll::config::arguments(given.iter().map(Into::into));
         let manager = assemble(config).await.unwrap();
-        let (metrics, address, shutdown) = (manager.metrics().clone(), manager.address(), manager.shutdown());
+        let (shutdown, address) = (manager.shutdown(), manager.address().to_string());
         let running = tokio::spawn(async { manager.run().await.unwrap() });
-        Operator { metrics, address, shutdown: shutdown.drop_guard(), running }
+        Operator { shutdown: shutdown.drop_guard(), address, running }
     }
 
     pub(crate) fn api(&self, kind: WorkloadKind) -> Api<DynamicObject> {

@@ -1,8 +1,9 @@
-//! The main jobs, shown: a value changed in the secrets manager is in the Kubernetes Secret well under a second later, and one changed in a
-//! Kubernetes Secret is in Vault.
+//! The main jobs, shown: a value changed in the secrets manager is in the Kubernetes Secret well under a second later, one changed in a
+//! Kubernetes Secret is in Vault, and what uses a changed Secret restarts once.
 
 mod pull;
 mod push;
+mod roll;
 
 use std::{
     panic::AssertUnwindSafe,
@@ -100,6 +101,7 @@ async fn play(keep: bool) -> Result<()> {
     let namespace = stage.control_plane.namespace("demo").await?;
     let mut cast = pull::show(stage, &namespace).await?;
     push::show(&mut cast, &namespace, keep).await?;
+    roll::show(&mut cast, &namespace).await?;
     if keep {
         explain(&cast, &namespace)?;
         cast.perform(async |_| std::future::pending().await).await?;
@@ -122,8 +124,9 @@ fn explain(cast: &Cast, namespace: &str) -> Result<()> {
     println!("  alias kubectl={} zopp={}\n", quoted(&kubectl), quoted(&zopp));
     pull::explain(namespace);
     push::explain(namespace);
+    roll::explain(namespace);
     let killable = if stage.control_plane.is_ours() { "kube-apiserver, etcd, " } else { "" };
-    let also = format!("zopp-operator, {killable}or vault with its operator");
+    let also = format!("zopp-operator, {killable}vault with its operator, or vault-rollout-operator");
     println!("  pkill -9 -P {} zopp-server    # or {also}: it is started again\n", std::process::id());
     println!("Their logs are in {}", stage.control_plane.run_directory().path().display());
     if let Some(push) = cast.push() {

@@ -88,7 +88,7 @@ async fn a18_r22_what_cannot_be_followed_is_told_and_asks_vault_for_nothing() {
         world.is(name, "Error").await;
     }
     world.says("nobody", "WorkloadMissing").await;
-    assert!((operator.metric("konverge_roll_vault_questions_total") - 0.0).abs() < 0.5, "Vault was asked");
+    assert!((operator.metric("konverge_roll_vault_questions_total", "").await - 0.0).abs() < 0.5, "Vault was asked");
 
     // What is mended goes on, and what comes later is found.
     world.write("app", "1").await;
@@ -166,7 +166,7 @@ async fn a8_r10_a_thousand_objects_over_ten_paths_cost_ten_reads_an_interval() {
     };
     until("two intervals are over", async || if reads() >= 3 * PATHS { Ok(()) } else { Err(reads().to_string()) })
         .await;
-    let asked = operator.metric("konverge_roll_vault_questions_total");
+    let asked = operator.metric("konverge_roll_vault_questions_total", "").await;
     // An interval is never shorter than nine tenths of itself; a machine that is slow asks less often.
     let intervals = usize::try_from(begun.elapsed().as_secs() / 9).unwrap() + 1;
     let reads = reads();

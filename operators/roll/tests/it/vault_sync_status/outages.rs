@@ -61,6 +61,6 @@ async fn a9_r8_a_vault_that_hangs_holds_up_nobody() {
     world.world.noted(Deployment, "web").await;
     world.world.secret("db", "2").await;
     world.world.rolled("web", 1).await;
-    let (code, _) = http_get(&operator.address.to_string(), "/healthz").await.unwrap();
+    let (code, _) = http_get(&operator.address, "/healthz").await.unwrap();
     assert_eq!(code, 200);
 }

@@ -1,0 +1,334 @@
+//! Roll: what the plugin tells of workloads that restart when what they use changes, with the operator that does it.
+
+use std::path::PathBuf;
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Secret},
+    rbac::v1::ClusterRole,
+};
+use konverge_roll::run::assemble;
+use konverge_testkit::{ControlPlane, Options, eventually};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::{process::Command, task::JoinHandle};
+
+use crate::stage::{Ran, SOON, VALUES, ran};
+
+const ACCOUNT: &str = "vault-rollout-operator";
+const ROLE: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml");
+const DEPLOYMENT: &str = include_str!("../../../../deploy/vault-rollout-operator.yaml");
+const ALL: &str = "roll.konverge.dev/on-change";
+
+/// A control plane, a namespace in it, and a person with all of it.
+struct World {
+    plane: ControlPlane,
+    client: Client,
+    home: String,
+    namespace: String,
+    operator: PathBuf,
+}
+
+struct Operator(JoinHandle<()>);
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl World {
+    async fn set() -> Self {
+        let plane = ControlPlane::start(Options::ours()).await.unwrap();
+        let home = plane.namespace("operator").await.unwrap();
+        let manifest = ROLE.replace("vault-rollout-operator-system", &home);
+        let operator = plane.install(ACCOUNT, &home, &manifest).await.unwrap().kubeconfig().to_owned();
+        let namespace = plane.namespace("shop").await.unwrap();
+        let client = plane.admin_client().await.unwrap();
+        Self { plane, client, home, namespace, operator }
+    }
+
+    /// An operator for the namespace, with the role that is shipped, until it is dropped.
+    async fn operator(&self, arguments: &[&str]) -> Operator {
+        let common = [ACCOUNT, "--bind-address", "0", "--namespace", &self.namespace];
+        let kubeconfig = ["--kubeconfig", self.operator.to_str().unwrap()];
+        let given = [&common, kubeconfig.as_slice(), arguments].concat();
+        let manager = assemble(konverge_roll::config::arguments(given.iter().map(Into::into))).await.unwrap();
+        Operator(tokio::spawn(async { manager.run().await.unwrap() }))
+    }
+
+    /// What is shipped, with these arguments. There is no kubelet that would start any.
+    async fn deploy(&self, arguments: &[&str]) {
+        self.plane.apply(&DEPLOYMENT.replace("vault-rollout-operator-system", &self.home)).await.unwrap();
+        let api = Api::<Deployment>::namespaced(self.client.clone(), &self.home);
+        let place = "/spec/template/spec/containers/0/args";
+        let change = json!([{ "op": "replace", "path": place, "value": arguments }]);
+        let change: Patch<()> = Patch::Json(serde_json::from_value(change).unwrap());
+        api.patch(ACCOUNT, &PatchParams::default(), &change).await.unwrap();
+        let status = json!({ "status": { "replicas": 2, "readyReplicas": 2 } });
+        api.patch_status(ACCOUNT, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+    }
+
+    async fn secret(&self, name: &str, password: &str, annotations: Value) {
+        let metadata = json!({ "name": name, "annotations": annotations });
+        let data = json!({ "password": password, "user": "shop" });
+        let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data });
+        let api = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
+        api.patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
+    }
+
+    async fn config_map(&self, name: &str, value: &str) {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "k": value },
+        });
+        let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
+        api.patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
+    }
+
+    /// A Deployment that uses one key of the Secret `db` and all of the `ConfigMap` `app`.
+    async fn deployment(&self, name: &str, annotations: Value) {
+        let labels = json!({ "app": name });
+        let key = json!({ "name": "P", "valueFrom": { "secretKeyRef": { "name": "db", "key": "password" } } });
+        let container = json!({
+            "name": "main", "image": "example.com/app", "env": [key], "envFrom": [{ "configMapRef": { "name": "app" } }],
+        });
+        let pod = json!({ "metadata": { "labels": labels }, "spec": { "containers": [container] } });
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name, "annotations": annotations },
+            "spec": { "selector": { "matchLabels": labels }, "template": pod },
+        });
+        let api = Api::<Deployment>::namespaced(self.client.clone(), &self.namespace);
+        api.patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
+    }
+
+    async fn run(&self, line: &str) -> Ran {
+        self.run_as(self.plane.kubeconfig(), line).await
+    }
+
+    async fn run_as(&self, kubeconfig: &std::path::Path, line: &str) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-konverge"));
+        command.env_clear().env("KUBECONFIG", kubeconfig).args(["-n", &self.namespace]).args(line.split(' '));
+        ran(&mut command).await
+    }
+
+    /// Waits until a verb says this.
+    async fn until(&self, line: &str, says: &str) -> Ran {
+        let said = eventually(SOON, async || {
+            let ran = self.run(line).await;
+            let words = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+            words.contains(says).then_some(ran)
+        });
+        let said = said.await;
+        let Ok(ran) = said else { panic!("{line} never says {says:?}: {:?}", self.run(line).await) };
+        ran
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_rolled_for_what_and_what_is_held_back() {
+    let world = World::set().await;
+    world.secret("db", VALUES[0], json!({})).await;
+    world.config_map("app", "one").await;
+    world.deployment("web", json!({ ALL: "true" })).await;
+    world.deployment("silent", json!({})).await;
+    world.deployment("wrong", json!({ ALL: "db" })).await;
+    world.deploy(&["--min-interval=1h"]).await;
+    world.until("status deploy/web", "roll Pending").await;
+    let _operator = world.operator(&["--min-interval", "1h"]).await;
+
+    world.until("status deploy/web", "roll Noted ConfigMap/app and 1 more").await.ends(0);
+    world.run("why deploy/web").await.ends(0).says(&[
+        "Noted",
+        "rolled for Secret/db, of it password: roll.konverge.dev/on-change asks for it",
+        "rolled for ConfigMap/app, all of it: roll.konverge.dev/on-change asks for it",
+        "last rolled never, since it is looked after",
+        "now its pods run with what there is",
+        "at most once in 1h, by --min-interval",
+        "paths ConfigMap/app, digest",
+        "nothing to do",
+    ]);
+    world.run("diff deploy/web").await.ends(0).says(&["Secret/db is as it should be", "these count of it: password"]);
+    world.run("status").await.ends(1).says(&["deployment/wrong roll InvalidAnnotation"]);
+    let wrong = world.run("why deploy/wrong").await.ends(1);
+    wrong.says(&["the annotation roll.konverge.dev/on-change is \"db\"", "Warning InvalidAnnotation", "next mend it"]);
+    let silent = world.run("why deploy/silent").await.ends(0);
+    silent.says(&["It asks for nothing", "kubectl annotate deployment silent roll.konverge.dev/on-change=true"]);
+    world
+        .run("sync deploy/web")
+        .await
+        .ends(1)
+        .says(&["roll cannot be asked", "kubectl rollout restart deployment/web"]);
+
+    world.secret("db", VALUES[2], json!({})).await;
+    world.until("status deploy/web", "roll RolledOut").await.ends(0);
+    world.run("why deploy/web").await.ends(0).says(&[
+        "RolledOut since",
+        "Secret/db changed (roll.konverge.dev/on-change)",
+        "Normal RolledOut: rolled: Secret/db changed",
+    ]);
+    // The next one has to wait for an hour.
+    world.secret("db", VALUES[0], json!({})).await;
+    let held = world.until("why deploy/web", "Normal WaitingForInterval").await;
+    held.says(&[
+        "now Secret/db changed (roll.konverge.dev/on-change): to be rolled",
+        "held back until 20",
+        "it was rolled a short while ago",
+    ]);
+    let differs = world.run("diff deploy/web").await.ends(1);
+    differs.says(&[
+        "Secret/db is not what is in use: recorded digest",
+        "now digest",
+        "ConfigMap/app is as it should be",
+    ]);
+    let shown = world.run("diff deploy/web -o json").await.ends(1).json();
+    assert_eq!(shown["paths"][0]["fate"], "differs", "{shown}");
+
+    // Its digests are nothing without the key, which is not for everybody.
+    let rules = "[{apiGroups: [apps], resources: [deployments], verbs: [get, list]}]";
+    let role = format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {{name: person, namespace: {0}}}\nrules: {rules}\n---\n\
+         apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {{name: person, namespace: {0}}}\n\
+         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: person}}\n\
+         subjects: [{{kind: ServiceAccount, name: person, namespace: {0}}}]\n",
+        world.namespace
+    );
+    world.plane.apply(&role).await.unwrap();
+    let person = world.plane.service_account_kubeconfig(&world.namespace, "person").await.unwrap();
+    world.run_as(&person, "why deploy/web").await.ends(0).says(&[
+        "unknown which sources ask for it: you may not list secrets",
+        "rolled for Secret/db, of it password",
+        "last rolled not known",
+        "now not compared with what is recorded: you may not",
+    ]);
+    world.run_as(&person, "diff deploy/web").await.ends(1).says(&["to compare them takes their key and the content"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_paused_and_resumed_and_a_source_tells_who_is_rolled_for_it() {
+    let world = World::set().await;
+    world.secret("db", VALUES[0], json!({ "roll.konverge.dev/roll-users": "true" })).await;
+    world.config_map("app", "one").await;
+    world.deployment("web", json!({ ALL: "configmap/app", "vault-sync.io/path": "secret/data/shop" })).await;
+    world.deployment("other", json!({})).await;
+    let operator = world.operator(&["--min-interval", "0s"]).await;
+    world.until("status deploy/web", "roll Noted").await;
+    world.until("status deploy/other", "roll Noted Secret/db").await;
+    world.run("status secrets").await.ends(0).says(&["secret/db roll Asks"]);
+    let page = world.run("why secret/db").await.ends(0);
+    page.says(&[
+        "whoever uses it is rolled when its content changes",
+        "deployment/other by roll.konverge.dev/roll-users, deployment/web by roll.konverge.dev/roll-users",
+    ]);
+    world.run("why deploy/other").await.ends(0).says(&[
+        "rolled for Secret/db, of it password: roll.konverge.dev/roll-users asks for it",
+        "not for ConfigMap/app, which its pods use, too",
+    ]);
+    world.run("pause secret/db").await.ends(1).says(&["roll is asked on workloads"]);
+
+    // Push, which nobody runs here, is asked, too.
+    world.run("pause deploy/web").await.ends(0).says(&["left alone from now on by push and roll"]);
+    world.until("status deploy/web", "roll Paused").await;
+    world.config_map("app", "two").await;
+    let held = world.until("why deploy/web", "Normal RolloutPaused").await.ends(1);
+    held.says(&[
+        "held back until its annotation that says to pause goes",
+        "next kubectl konverge resume deployment/web",
+    ]);
+    world.run("resume deploy/web").await.ends(0).says(&["worked on again by push and roll"]);
+    world.until("status deploy/web", "roll RolledOut").await;
+
+    // Nobody rolls what changes from here on.
+    drop(operator);
+    let gone = Api::<ConfigMap>::namespaced(world.client.clone(), &world.namespace);
+    gone.delete("app", &DeleteParams::default()).await.unwrap();
+    world
+        .run("diff deploy/web")
+        .await
+        .says(&["ConfigMap/app would stay as it is: it is gone, and nobody is restarted"]);
+    let scaled = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
+    let deployments = Api::<Deployment>::namespaced(world.client.clone(), &world.namespace);
+    deployments.patch("other", &PatchParams::default(), &scaled).await.unwrap();
+    world.secret("db", VALUES[2], json!({ "roll.konverge.dev/roll-users": "true" })).await;
+    let empty = world.run("diff deploy/other").await.ends(1);
+    empty.says(&["Secret/db would be noted: there are no pods that would have to be rolled"]);
+    world.run("why deploy/other").await.says(&["there are no pods: what changed is still to be noted"]);
+    world.deployment("new", json!({ ALL: "secret/db:user" })).await;
+    world.run("diff deploy/new").await.ends(1).says(&["Secret/db would be noted: it is seen for the first time"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_finds_each_trouble_of_roll() {
+    let world = World::set().await;
+    let doctor = async || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-konverge"));
+        ran(command.env_clear().env("KUBECONFIG", world.plane.kubeconfig()).arg("doctor")).await
+    };
+    doctor().await.ends(0).says(&["roll note operator it is not installed, and nothing asks for it"]);
+
+    world.secret("db", VALUES[0], json!({})).await;
+    world.config_map("app", "one").await;
+    world.deployment("web", json!({ ALL: "true" })).await;
+    doctor().await.says(&[
+        "there is no Deployment labelled app.kubernetes.io/name=vault-rollout-operator",
+        "Pending: deployment/web",
+    ]);
+
+    let operator = world.operator(&["--leader-elect"]).await;
+    world.until("status deploy/web", "roll Noted").await;
+    let shipped = ["--leader-elect", "--bind-address=:8080"];
+    world.deploy(&shipped).await;
+    doctor().await.ends(0).says(&[
+        "ok operator",
+        "2 of 2 ready",
+        "ok settings each workload once in 1m at most, no budget over all workloads",
+        "ok permissions",
+        "ok key digests are made with that in the secret",
+        "ok leader",
+        "ok watches secrets, configmaps, deployments, statefulsets, daemonsets, cronjobs, rollouts",
+        "ok objects 1 of 1 in step",
+    ]);
+
+    world.deploy(&["--at-once=3", "--in-a-minute=60", "--reloader-annotations"]).await;
+    doctor().await.says(&[
+        "60 rollouts in a minute and 3 at once, the words of Stakater Reloader",
+        "2 processes work at the same time",
+    ]);
+    world.deployment("theirs", json!({ "reloader.stakater.com/auto": "true" })).await;
+    world.deploy(&shipped).await;
+    doctor().await.says(&["note settings", "to which nobody listens: deployment/theirs"]);
+    world.deployment("wrong", json!({ ALL: "yes" })).await;
+    doctor()
+        .await
+        .ends(1)
+        .says(&["WRONG objects InvalidAnnotation: deployment/wrong", "kubectl konverge why deployment/wrong"]);
+    world.deploy(&["--leader-elect", "--kinds=statefulsets"]).await;
+    doctor().await.ends(1).says(&["WRONG watches nobody watches these, which ask: deployment/"]);
+    world.deploy(&["--leader-elect", "--namespace=elsewhere"]).await;
+    doctor().await.ends(1).says(&["WRONG watches nobody watches these"]);
+    world.deploy(&["--min-interval=soon"]).await;
+    doctor().await.ends(1).says(&["WRONG settings", "soon"]);
+    world.deploy(&shipped).await;
+
+    drop(operator);
+    let secrets = Api::<Secret>::namespaced(world.client.clone(), &world.home);
+    let name = "vault-rollout-operator-digest-key";
+    secrets.delete(name, &DeleteParams::default()).await.unwrap();
+    doctor().await.says(&["note key there is no secret"]);
+    let object =
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": { "key": "short" } });
+    secrets.patch(name, &PatchParams::apply("user"), &Patch::Apply(&object)).await.unwrap();
+    doctor().await.ends(1).says(&["WRONG key", "holds no key of digests", "kubectl delete secret"]);
+
+    let roles = Api::<ClusterRole>::all(world.client.clone());
+    let less = json!({ "rules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"] }] });
+    roles.patch(ACCOUNT, &PatchParams::default(), &Patch::Merge(less)).await.unwrap();
+    let lacking = async || {
+        let ran = doctor().await;
+        ran.out.contains("may not").then_some(ran)
+    };
+    let ran = eventually(SOON, lacking).await.unwrap();
+    ran.ends(1).says(&["WRONG permissions", "may not get configmaps", "deploy/rbac/vault-rollout-operator.yaml"]);
+}

@@ -1,0 +1,223 @@
+//! Everything that the operator does, as a process under the role that is shipped and with more to say than anybody would let it say: no
+//! permission is missing, none is spare, and no value is where it does not belong.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+use std::{collections::BTreeSet, fs, time::Duration};
+
+use futures::future::join_all;
+use k8s_openapi::api::{events::v1::Event, rbac::v1::PolicyRule};
+use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, RoleUse, eventually, free_port, http_get};
+use kube::{
+    Api, Client,
+    api::{ApiResource, ListParams, Patch, PatchParams},
+    core::{DynamicObject, GroupVersionKind},
+};
+use serde_json::{Value, json};
+
+const ACCOUNT: &str = "vault-rollout-operator";
+const ROLE: &str = include_str!("../../../deploy/rbac/vault-rollout-operator.yaml");
+
+/// In the clear and as the API server would show it.
+const VALUES: [&str; 4] = ["hunter-one-3141", "aHVudGVyLW9uZS0zMTQx", "hunter-two-2718", "aHVudGVyLXR3by0yNzE4"];
+
+/// With group and version, and the plural.
+const KINDS: [(&str, &str, &str); 5] = [
+    ("Deployment", "apps/v1", "deployments"),
+    ("StatefulSet", "apps/v1", "statefulsets"),
+    ("DaemonSet", "apps/v1", "daemonsets"),
+    ("CronJob", "batch/v1", "cronjobs"),
+    ("Rollout", "argoproj.io/v1alpha1", "rollouts"),
+];
+
+/// As much of Argo's definition as the API server needs.
+const ARGO: &str = r"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: rollouts.argoproj.io}
+spec:
+  group: argoproj.io
+  names: {kind: Rollout, plural: rollouts, singular: rollout}
+  scope: Namespaced
+  versions:
+    - name: v1alpha1
+      served: true
+      storage: true
+      subresources: {status: {}}
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+/// Far longer than anything here takes, on a machine that does other things, too.
+const SOON: Duration = Duration::from_mins(2);
+
+/// A namespace, and a person in it.
+struct View {
+    client: Client,
+    namespace: String,
+}
+
+impl View {
+    fn api(&self, kind: &str, version: &str) -> Api<DynamicObject> {
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    async fn apply(&self, object: Value) {
+        let text = |field: &str| object[field].as_str().unwrap().to_owned();
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let (kind, version) = (text("kind"), text("apiVersion"));
+        let parameters = PatchParams::apply("user").force();
+        self.api(&kind, &version).patch(&name, &parameters, &Patch::Apply(&object)).await.unwrap();
+    }
+
+    async fn values(&self, value: &str) {
+        let (metadata, data) = (json!({ "name": "db" }), json!({ "k": value }));
+        self.apply(json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data })).await;
+        self.apply(json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data })).await;
+    }
+
+    async fn workload(&self, kind: &str, version: &str) {
+        let labels = json!({ "app": "app" });
+        let uses = json!([{ "secretRef": { "name": "db" } }, { "configMapRef": { "name": "db" } }]);
+        let mut pod = json!({
+            "metadata": { "labels": labels },
+            "spec": { "containers": [{ "name": "main", "image": "example.com/app", "envFrom": uses }] },
+        });
+        let selector = json!({ "matchLabels": labels });
+        let spec = match kind {
+            "CronJob" => {
+                pod["spec"]["restartPolicy"] = "Never".into();
+                json!({ "schedule": "@yearly", "suspend": true, "jobTemplate": { "spec": { "template": pod } } })
+            }
+            "StatefulSet" => json!({ "serviceName": "app", "selector": selector, "template": pod }),
+            _ => json!({ "selector": selector, "template": pod }),
+        };
+        let metadata = json!({ "name": "app", "annotations": { "roll.konverge.dev/on-change": "true" } });
+        self.apply(json!({ "apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec })).await;
+    }
+
+    /// The stamps of all.
+    async fn stamps(&self) -> Vec<Option<String>> {
+        let of = async |(kind, version, _): (&str, &str, &str)| {
+            let object = self.api(kind, version).get("app").await.unwrap();
+            let spec = &object.data["spec"];
+            let template = if kind == "CronJob" { &spec["jobTemplate"]["spec"]["template"] } else { &spec["template"] };
+            template["metadata"]["annotations"]["roll.konverge.dev/content"].as_str().map(str::to_owned)
+        };
+        join_all(KINDS.map(of)).await
+    }
+
+    /// Whether it was noted with what the pods of all run.
+    async fn are_noted(&self) -> bool {
+        let is_noted = async |(kind, version, _): (&str, &str, &str)| {
+            let annotations = self.api(kind, version).get_metadata("app").await.unwrap().metadata.annotations;
+            annotations.is_some_and(|annotations| annotations.contains_key("roll.konverge.dev/record"))
+        };
+        join_all(KINDS.map(is_noted)).await.into_iter().all(|is_noted| is_noted)
+    }
+
+    async fn events(&self) -> Vec<Event> {
+        let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
+        events.list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// Annotates all of them, over and over, so that what is decided upon is not what is there.
+    async fn meddle(&self) {
+        for round in 0..20 {
+            let change = json!({ "metadata": { "annotations": { "example.com/round": round.to_string() } } });
+            let patch = Patch::Merge(&change);
+            let meddle = async |(kind, version, _): (&str, &str, &str)| {
+                self.api(kind, version).patch_metadata("app", &PatchParams::default(), &patch).await.unwrap();
+            };
+            join_all(KINDS.map(meddle)).await;
+        }
+    }
+}
+
+/// The rules of what is shipped.
+fn rules() -> Vec<PolicyRule> {
+    let documents = ROLE.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).unwrap());
+    let roles = documents.filter(|document| document["kind"] == "ClusterRole" || document["kind"] == "Role");
+    roles.flat_map(|role| serde_json::from_value::<Vec<PolicyRule>>(role["rules"].clone()).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
+    let plane = ControlPlane::start(Options::ours()).await.unwrap();
+    plane.apply(ARGO).await.unwrap();
+    let home = plane.namespace("operator").await.unwrap();
+    let manifest = ROLE.replace("vault-rollout-operator-system", &home);
+    let installed = plane.install(ACCOUNT, &home, &manifest).await.unwrap();
+    let namespace = plane.namespace("shop").await.unwrap();
+    let view = View { client: plane.admin_client().await.unwrap(), namespace };
+    let served = async || view.api("Rollout", "argoproj.io/v1alpha1").list(&ListParams::default()).await.ok().map(drop);
+    eventually(SOON, served).await.unwrap();
+
+    let address = format!("127.0.0.1:{}", free_port().unwrap());
+    let spec = ProcessSpec::new(ACCOUNT, env!("CARGO_BIN_EXE_vault-rollout-operator"))
+        .arg("--kubeconfig")
+        .arg(installed.kubeconfig())
+        .args(["--namespace", &view.namespace, "--bind-address", &address, "--min-interval", "0s", "--leader-elect"])
+        .args(["--runaway-changes", "0"])
+        .env("RUST_LOG", "trace");
+    let mut process = Process::start(plane.run_directory(), spec).unwrap();
+    let is_ready = || async { http_get(&address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+    process.ready("become ready", SOON, is_ready).await.unwrap();
+
+    view.values(VALUES[0]).await;
+    for (kind, version, _) in KINDS {
+        view.workload(kind, version).await;
+    }
+    eventually(SOON, async || view.are_noted().await.then_some(())).await.unwrap();
+
+    // Each kind has to be found changed at a moment when it is decided upon, and is read again then.
+    let log = plane.audit_log().unwrap();
+    let account = format!("system:serviceaccount:{home}:{ACCOUNT}");
+    let are_read_again = async || {
+        log.catch_up(&view.client).await.unwrap();
+        let entries = log.entries_of(&account).unwrap();
+        let read = entries.iter().filter(|entry| entry.verb == "get").map(|entry| &*entry.object_ref.resource);
+        let read: BTreeSet<_> = read.collect();
+        KINDS.iter().all(|(_, _, plural)| read.contains(plural))
+    };
+    let mut values = [VALUES[2], VALUES[0]].into_iter().cycle();
+    let mut before = view.stamps().await;
+    let mut rounds = 0;
+    while rounds == 0 || !are_read_again().await {
+        rounds += 1;
+        assert!(rounds < 60, "not every kind was found changed");
+        tokio::join!(view.values(values.next().unwrap()), view.meddle());
+        let rolled = async || {
+            let now = view.stamps().await;
+            now.iter().zip(&before).all(|(now, before)| now.is_some() && now != before).then_some(now)
+        };
+        before = eventually(SOON, rolled).await.unwrap();
+    }
+    let again = async || view.events().await.into_iter().find_map(|event| event.series);
+    eventually(SOON, again).await.unwrap();
+
+    let objects = KINDS.map(async |(kind, version, _)| {
+        let object = view.api(kind, version).get("app").await.unwrap();
+        serde_json::to_string(&object).unwrap()
+    });
+    let places = [
+        ("metrics", http_get(&address, "/metrics").await.unwrap().1),
+        ("readiness", http_get(&address, "/readyz?verbose").await.unwrap().1),
+        ("events", serde_json::to_string(&view.events().await).unwrap()),
+        ("workloads", join_all(objects).await.concat()),
+        ("arguments", fs::read_to_string(format!("/proc/{}/cmdline", process.pid().unwrap())).unwrap()),
+    ];
+    process.terminate(Duration::from_secs(40)).await.unwrap();
+    let said = process.logged();
+    assert!(said.contains("TRACE") && said.contains("konverge_roll"), "it says all it can");
+    for (place, text) in places.iter().map(|(place, text)| (*place, text)).chain([("log", &said)]) {
+        assert!(!text.is_empty(), "{place} says nothing at all");
+        for value in VALUES {
+            assert!(!text.contains(value), "{place} shows {value}");
+        }
+    }
+    log.catch_up(&view.client).await.unwrap();
+    let asked = log.entries_of(&account).unwrap();
+    assert_eq!(RoleUse::of(&asked, &rules()), RoleUse::default(), "no 403 and no verb unused");
+}

@@ -1,0 +1,156 @@
+//! What the plugin of kubectl tells about workloads that are rolled, and about what they are rolled for.
+//!
+//! It works with a person's own access to the cluster, not with the operator's. What stands on an object is told of its metadata
+//! alone (`standing`); for the rest, the objects around it are put into an index like the operator's, which then decides as the operator
+//! would (`look`). What only the operator knows, such as whose turn it is, its events tell.
+
+mod difference;
+mod doctor;
+mod explain;
+mod look;
+mod operator;
+mod standing;
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use konverge_kubectl::{Cluster, Difference, Fact, Failure, Finding, Job, Kind, Shown, Standing, Wish};
+use konverge_workload::WorkloadKind;
+use kube::{
+    ResourceExt,
+    core::{ApiResource, DynamicObject, ObjectMeta},
+};
+use serde_json::Value;
+
+use crate::{
+    config::KINDS,
+    declarations::{ON_CHANGE, PAUSE, ROLL_USERS},
+    object::{SourceKind, WorkloadRef},
+    run::PROGRAM,
+};
+
+/// Roll, for the plugin.
+pub struct Roll;
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// It is rolled.
+    Workload(WorkloadKind),
+    /// Others are rolled for it.
+    Source(SourceKind),
+}
+
+#[async_trait]
+impl Job for Roll {
+    fn name(&self) -> &'static str {
+        "roll"
+    }
+
+    fn operator(&self) -> &'static str {
+        PROGRAM
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        let sources = [ApiResource::erase::<Secret>(&()), ApiResource::erase::<ConfigMap>(&())];
+        let sources = sources.into_iter().zip([&[][..], &["cm"]]);
+        let sources = sources.map(|(resource, short)| Kind { resource, short, shown: Shown::Metadata });
+        KINDS.into_iter().map(shown_kind).chain(sources).collect()
+    }
+
+    fn standing(&self, kind: &Kind, object: &DynamicObject) -> Option<Standing> {
+        match what(kind)? {
+            What::Workload(_) => standing::of_workload(object),
+            What::Source(_) => standing::of_source(object),
+        }
+    }
+
+    fn how_to_ask(&self, kind: &Kind, name: &str) -> String {
+        let annotate = format!("kubectl annotate {} {name}", kind.singular());
+        match what(kind) {
+            Some(What::Source(_)) => {
+                format!("To have whoever uses it rolled when its content changes:\n  {annotate} {ROLL_USERS}=true")
+            }
+            _ => format!(
+                "To have it rolled when the content of what its pods use changes:\n  {annotate} {ON_CHANGE}=true"
+            ),
+        }
+    }
+
+    async fn explain(&self, cluster: &Cluster, kind: &Kind, object: &DynamicObject) -> Vec<Fact> {
+        match (what(kind), key(kind, &object.metadata)) {
+            (_, Some(key)) => explain::of_workload(cluster, &key).await,
+            (Some(What::Source(kind)), None) => explain::of_source(cluster, kind, &object.metadata).await,
+            _ => Vec::new(),
+        }
+    }
+
+    async fn difference(
+        &self,
+        cluster: &Cluster,
+        kind: &Kind,
+        object: &DynamicObject,
+    ) -> Result<Vec<Difference>, Failure> {
+        match key(kind, &object.metadata) {
+            Some(key) => difference::differences(cluster, &key).await,
+            // It is compared with what workloads run with, each of which can be looked at.
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
+        let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
+        if KINDS.into_iter().all(|known| known.name() != kind) {
+            return Err(Failure::Failed(format!(
+                "roll is asked on workloads, and this is none; {}=true has nobody rolled for it",
+                crate::declarations::IGNORE
+            )));
+        }
+        let value = match wish {
+            Wish::Pause => "true".into(),
+            Wish::Resume => Value::Null,
+            Wish::Sync(_) => {
+                let restart = format!("kubectl rollout restart {}/{}", kind.to_ascii_lowercase(), object.name_any());
+                return Err(Failure::Failed(format!(
+                    "roll cannot be asked: it looks at each change by itself, and what it holds back is told by why. To restart its pods now, \
+                     whatever changed: {restart}"
+                )));
+            }
+        };
+        Ok(BTreeMap::from([(PAUSE.to_owned(), value)]))
+    }
+
+    fn is_answered(&self, _: &DynamicObject, _: &str) -> bool {
+        false
+    }
+
+    async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
+        doctor::findings(self, cluster, namespace).await
+    }
+}
+
+fn shown_kind(kind: WorkloadKind) -> Kind {
+    let short: &[&str] = match kind {
+        WorkloadKind::Deployment => &["deploy"],
+        WorkloadKind::StatefulSet => &["sts"],
+        WorkloadKind::DaemonSet => &["ds"],
+        WorkloadKind::CronJob => &["cj"],
+        WorkloadKind::Rollout => &["ro"],
+        WorkloadKind::Job => &[],
+    };
+    Kind { resource: kind.resource(), short, shown: Shown::Metadata }
+}
+
+fn what(kind: &Kind) -> Option<What> {
+    let name = kind.resource.kind.as_str();
+    let workload = KINDS.into_iter().find(|known| known.name() == name).map(What::Workload);
+    let sources = [SourceKind::Secret, SourceKind::ConfigMap];
+    workload.or_else(|| sources.into_iter().find(|known| known.name() == name).map(What::Source))
+}
+
+/// Which workload it is, if it is one.
+fn key(kind: &Kind, metadata: &ObjectMeta) -> Option<WorkloadRef> {
+    let Some(What::Workload(kind)) = what(kind) else { return None };
+    Some(WorkloadRef { namespace: metadata.namespace.clone()?, kind, name: metadata.name.clone()? })
+}

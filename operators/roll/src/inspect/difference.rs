@@ -1,0 +1,82 @@
+//! Which sources are not what pods run with, by their names and digests.
+
+use std::collections::BTreeMap;
+
+use konverge_kubectl::{Cluster, Difference, Failure, Fate};
+use konverge_workload::Keys;
+
+use super::{
+    look::{Look, look},
+    standing::short,
+};
+use crate::{
+    decision::Verdict,
+    index::View,
+    messages::Message,
+    object::{SourceName, WorkloadRef},
+    record::{Content, Entry},
+    uses::Use,
+};
+
+/// Each source that a workload is rolled for.
+pub(super) async fn differences(cluster: &Cluster, key: &WorkloadRef) -> Result<Vec<Difference>, Failure> {
+    let look = look(cluster, key).await?;
+    let Some(view) = &look.view else { return Ok(Vec::new()) };
+    if let Err(invalid) = &view.asks {
+        return Err(Failure::Failed(Message::invalid(invalid).text));
+    }
+    if let Some(failure) = look.incomparable {
+        return Err(Failure::Failed(format!(
+            "what its pods run with is recorded by digests, and to compare them takes their key and the content: {failure}"
+        )));
+    }
+    Ok(view.uses.iter().map(|(source, used)| difference(&look, view, source, used)).collect())
+}
+
+fn difference(look: &Look, view: &View, source: &SourceName, used: &Use) -> Difference {
+    let name = source.to_string();
+    let recorded = view.record.as_ref().and_then(|record| record.content.get(&name));
+    let now = match &view.verdict {
+        Some(Verdict::Note(content) | Verdict::Roll { content, .. }) => content.get(&name),
+        // Then they are the same.
+        Some(Verdict::Nothing) => recorded,
+        None => None,
+    };
+    let is_changed = matches!(&view.verdict, Some(Verdict::Roll { changed, .. }) if changed.contains(&name));
+    let keys = match &used.keys {
+        Keys::All => "all its keys count".to_owned(),
+        Keys::Some(keys) => {
+            let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+            format!("these count of it: {}", keys.join(", "))
+        }
+    };
+    let (fate, note) = match (recorded, now) {
+        _ if is_changed && view.rollout.empty => {
+            (Fate::Noted, "there are no pods that would have to be rolled".to_owned())
+        }
+        _ if is_changed => (Fate::Differs, format!("recorded {}, now {}", shown(recorded), shown(now))),
+        (None, now) => (Fate::Noted, format!("it is seen for the first time, now {}", shown(now))),
+        (Some(recorded), Some(now)) if recorded.selection != now.selection => {
+            (Fate::Noted, "other keys of it count than before".to_owned())
+        }
+        (Some(recorded), Some(now)) if recorded.content != now.content => {
+            (Fate::Noted, format!("now {}", shown(Some(now))))
+        }
+        _ => (Fate::Same, shown(recorded)),
+    };
+    let gone = look.gone.contains(source) && matches!(fate, Fate::Same);
+    let (fate, note) = if gone && matches!(recorded.map(|entry| &entry.content), Some(Content::Digest(_))) {
+        (Fate::Left, "it is gone, and nobody is restarted for that".to_owned())
+    } else {
+        (fate, note)
+    };
+    Difference { path: name, fate, note: Some(format!("{note}; {keys}")), keys: BTreeMap::new() }
+}
+
+fn shown(entry: Option<&Entry>) -> String {
+    match entry.map(|entry| &entry.content) {
+        None => "nothing".to_owned(),
+        Some(Content::Absent) => "not there".to_owned(),
+        Some(Content::Digest(digest)) => format!("digest {}", short(digest)),
+    }
+}

@@ -1,0 +1,220 @@
+//! What an object is rolled for, or who is rolled for it, in words.
+
+use konverge_kubectl::{Cluster, Fact, Failure, when};
+use konverge_runtime::object::Scope;
+use konverge_workload::{Keys, Need, Progress, Rollout, Workload};
+use kube::{
+    Api, ResourceExt,
+    api::ListParams,
+    core::{NamespaceResourceScope, ObjectMeta},
+};
+
+use super::look::{Look, look};
+use crate::{
+    config::KINDS,
+    decision::Verdict,
+    declarations::{Others, Rule, SourceAsks, WorkloadAsks},
+    hold::{Candidate, Hold},
+    index::View,
+    messages::{Message, because, second},
+    object::{SourceKind, SourceName, WorkloadRef},
+    uses::{self, Use},
+};
+
+/// Facts about a workload.
+pub(super) async fn of_workload(cluster: &Cluster, key: &WorkloadRef) -> Vec<Fact> {
+    let look = match look(cluster, key).await {
+        Ok(look) => look,
+        Err(failure) => return vec![Fact::new("unknown", failure.to_string())],
+    };
+    let mut facts = Vec::new();
+    facts
+        .extend(look.unseen.iter().map(|failure| Fact::new("unknown", format!("which sources ask for it: {failure}"))));
+    if let Err(failure) = &look.operator {
+        facts.push(Fact::new("unknown", format!("how the operator is set, so its defaults count here: {failure}")));
+    }
+    let Some(view) = &look.view else {
+        facts.push(Fact::new("rolled for", "nothing: nobody asks for anything that its pods use"));
+        return facts;
+    };
+    facts.extend(rolled_for(&look, view));
+    facts.push(Fact::new("last rolled", last(view, &look)));
+    facts.push(Fact::new("now", now(view, &look)));
+    if let Some(held) = held(view, &look) {
+        facts.push(Fact::new("held back", held));
+    }
+    facts.push(Fact::new("its pods", pods(view.rollout)));
+    if let Ok(asks) = &view.asks {
+        facts.push(Fact::new("at most", limits(asks, &look)));
+    }
+    facts
+}
+
+fn rolled_for(look: &Look, view: &View) -> Vec<Fact> {
+    let mut facts: Vec<_> =
+        view.uses.iter().map(|(source, used)| Fact::new("rolled for", wish(source, used))).collect();
+    if facts.is_empty() {
+        facts.push(Fact::new("rolled for", "nothing"));
+    }
+    let others = look.referenced.iter().filter(|source| !view.uses.contains_key(*source));
+    let others: Vec<_> = others.map(ToString::to_string).collect();
+    if !others.is_empty() {
+        facts.push(Fact::new("not for", format!("{}, which its pods use, too", others.join(", "))));
+    }
+    facts
+}
+
+/// A source, what counts of it, and who asked.
+fn wish(source: &SourceName, used: &Use) -> String {
+    let keys = match &used.keys {
+        Keys::All => "all of it".to_owned(),
+        Keys::Some(keys) => format!("of it {}", keys.iter().cloned().collect::<Vec<_>>().join(", ")),
+    };
+    let optional = if used.need == Need::Optional { ", optional" } else { "" };
+    format!("{source}, {keys}{optional}: {} asks for it", used.rule)
+}
+
+fn last(view: &View, look: &Look) -> String {
+    match &view.record {
+        None if look.incomparable.is_some() => "not known: it cannot be told whether the record is its own".to_owned(),
+        None => "never: no record is its own, so what there is now will be noted, and rolls nothing".to_owned(),
+        Some(record) => match (record.rolled, &record.because) {
+            (Some(rolled), because) => {
+                let because = because.as_deref().unwrap_or("why is not recorded");
+                format!("{}: {because}", when(rolled, look.now))
+            }
+            (None, _) => "never, since it is looked after".to_owned(),
+        },
+    }
+}
+
+/// Whether what there is is what its pods run with.
+fn now(view: &View, look: &Look) -> String {
+    if let Err(invalid) = &view.asks {
+        return Message::invalid(invalid).text;
+    }
+    if let Some(failure) = &look.incomparable {
+        return format!("not compared with what is recorded: {failure}");
+    }
+    match &view.verdict {
+        None => "not compared with what is recorded".to_owned(),
+        Some(Verdict::Nothing) => "its pods run with what there is".to_owned(),
+        Some(Verdict::Note(_)) => "what there is is still to be noted, and rolls nothing".to_owned(),
+        Some(Verdict::Roll { .. }) if view.rollout.empty => {
+            "there are no pods: what changed is still to be noted, and those that start read what there is".to_owned()
+        }
+        Some(Verdict::Roll { changed, .. }) => format!("{}: to be rolled", reason(view, changed)),
+    }
+}
+
+fn reason(view: &View, changed: &[String]) -> String {
+    because(view.uses.iter().filter(|(name, _)| changed.contains(&name.to_string())))
+}
+
+/// What keeps it from being rolled, as far as that can be told without the operator.
+fn held(view: &View, look: &Look) -> Option<String> {
+    let (Ok(asks), Some(Verdict::Roll { .. }), false) = (&view.asks, &view.verdict, view.rollout.empty) else {
+        return None;
+    };
+    let config = &look.config;
+    let candidate = Candidate {
+        rollout: view.rollout,
+        paused: asks.paused,
+        rolled: view.record.as_ref().and_then(|record| record.rolled),
+        min_interval: asks.min_interval.unwrap_or(config.min_interval),
+        changed: None,
+        debounce: config.debounce,
+        breaker: None,
+        // From now on, since nobody has noted since when.
+        running: view.running,
+        longest: config.longest,
+    };
+    Some(match candidate.hold(look.now) {
+        Some(Hold::Asked) => {
+            "until its annotation that says to pause goes; kubectl konverge resume takes it away".to_owned()
+        }
+        Some(Hold::Paused) => "until its rollout, which somebody has paused, is resumed".to_owned(),
+        Some(Hold::Interval(until)) => {
+            format!("until {}: it was rolled a short while ago", second(until))
+        }
+        Some(Hold::Running(_)) => "until the rollout that is under way is done".to_owned(),
+        Some(Hold::Breaker(_) | Hold::Debounce(_)) | None => {
+            "by nothing that stands on it; whether it waits for others, or for quiet, the events tell".to_owned()
+        }
+    })
+}
+
+fn pods(rollout: Rollout) -> String {
+    if rollout.empty {
+        return "none: what changes is noted, and those that are started read it".to_owned();
+    }
+    let paused = if rollout.paused { "; its rollout is paused" } else { "" };
+    let progress = match rollout.progress {
+        Progress::Unknown => "no controller has looked at it yet",
+        Progress::Running => "a rollout is under way",
+        Progress::Unready => "all of the newest template, not all available",
+        Progress::Ready => "all of the newest template and available",
+        Progress::Failed => "its controller has given up the rollout",
+    };
+    format!("{progress}{paused}")
+}
+
+fn limits(asks: &WorkloadAsks, look: &Look) -> String {
+    let (least, whose) = match asks.min_interval {
+        Some(least) => (least, "its own annotation"),
+        None => (look.config.min_interval, "--min-interval"),
+    };
+    let wave = match asks.wave {
+        0 => String::new(),
+        wave => format!("; wave {wave}, after those of a smaller one that use the same"),
+    };
+    format!("once in {least:#}, by {whose}{wave}")
+}
+
+/// Who is rolled for a source that asks for others.
+pub(super) async fn of_source(cluster: &Cluster, kind: SourceKind, metadata: &ObjectMeta) -> Vec<Fact> {
+    let (Some(name), Some(namespace)) = (&metadata.name, &metadata.namespace) else { return Vec::new() };
+    let source = SourceName { kind, name: name.clone() };
+    let Ok(asks) = metadata
+        .annotations
+        .as_ref()
+        .map_or_else(|| Ok(SourceAsks::default()), |annotations| SourceAsks::read(annotations, Others::default()))
+    else {
+        return Vec::new();
+    };
+    let mut users = Vec::new();
+    let mut facts = Vec::new();
+    for kind in KINDS {
+        let api: Api<Workload> = NamespaceResourceScope::api(cluster.client.clone(), &kind, Some(namespace));
+        let found = match api.list(&ListParams::default()).await {
+            Ok(found) => found,
+            // The cluster does not know such.
+            Err(kube::Error::Api(status)) if status.code == 404 => continue,
+            Err(error) => {
+                let failure = Failure::of(&format!("list {} in namespace {namespace}", kind.plural()), &error);
+                facts.push(Fact::new("unknown", failure.to_string()));
+                continue;
+            }
+        };
+        users.extend(found.items.into_iter().filter_map(|workload| {
+            let shown = format!("{}/{}", kind.name().to_ascii_lowercase(), workload.name_any());
+            is_rolled(workload, &source, &asks).map(|rule| format!("{shown} by {rule}"))
+        }));
+    }
+    let rolls = if users.is_empty() { "nobody, so far".to_owned() } else { users.join(", ") };
+    facts.push(Fact::new("rolls", rolls));
+    facts
+}
+
+/// By which rule a workload is rolled for a source.
+fn is_rolled(workload: Workload, source: &SourceName, of_source: &SourceAsks) -> Option<Rule> {
+    let metadata = workload.metadata;
+    let (annotations, labels) = (metadata.annotations.unwrap_or_default(), metadata.labels.unwrap_or_default());
+    let namespace = metadata.namespace.unwrap_or_default();
+    let others = Others { reloader: true, wave: true };
+    let asks = WorkloadAsks::read(&annotations, &workload.template_annotations, &namespace, others).ok()?;
+    let chosen = of_source.selector.as_ref().filter(|selector| selector.choose(&labels)).map(|_| source);
+    let referenced = uses::referenced(&workload.references);
+    let used = uses::uses(&asks, &referenced, chosen, |name| (name == source).then_some(of_source));
+    used.get(source).map(|used| used.rule)
+}

@@ -1,0 +1,152 @@
+//! What the operator would see of a workload, seen by a person.
+//!
+//! The objects around it are put into an index like the operator's. Values are read to be digested, and forgotten at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use konverge_core::digest::DIGEST_KEY_LENGTH;
+use konverge_kubectl::{Cluster, Failure, Job, Kind};
+use konverge_runtime::object::Scope;
+use konverge_workload::Workload;
+use kube::{Api, api::ListParams, core::NamespaceResourceScope};
+
+use super::{
+    Roll, What,
+    operator::{self, Operator},
+    what,
+};
+use crate::{
+    breaker,
+    config::Config,
+    declarations::Others,
+    digest::{Digester, KeyDigests},
+    digest_key,
+    index::{Index, View},
+    object::{SourceKind, SourceName, SourceRef, WorkloadRef},
+    reader::Reader,
+};
+
+/// What was seen.
+pub(super) struct Look {
+    /// The settings of the operator, or those that it has by itself.
+    pub(super) config: Config,
+    /// The operator, if one is installed.
+    pub(super) operator: Result<Option<Operator>, Failure>,
+    /// What is known of the workload; nothing if it takes no part.
+    pub(super) view: Option<View>,
+    /// What its pods use.
+    pub(super) referenced: Vec<SourceName>,
+    /// What it is rolled for and what is not there.
+    pub(super) gone: BTreeSet<SourceName>,
+    /// Why its content could not be compared with what is recorded.
+    pub(super) incomparable: Option<Failure>,
+    /// Why it is not known which sources ask for their users.
+    pub(super) unseen: Vec<Failure>,
+    /// When this was.
+    pub(super) now: Timestamp,
+}
+
+/// Looks at a workload and all that concerns it.
+pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, Failure> {
+    let operator = operator::of_namespace(cluster, &key.namespace).await;
+    let known = operator.as_ref().ok().and_then(Option::as_ref);
+    let config = match known {
+        Some(operator) => operator.config.clone(),
+        None => Config::of_container(&[], &BTreeMap::new()).map_err(|error| Failure::Failed(error.to_string()))?,
+    };
+    let now = Timestamp::now();
+    let settings = breaker::Settings { changes: 0, within: SignedDuration::from_mins(1), quiet: config.runaway_quiet };
+    // Where the operator cannot be seen, all words count that it may have been told to understand.
+    let others = known.map_or(Others { reloader: true, wave: true }, |operator| operator.config.others());
+    let index = Index::new(others, settings);
+    let unseen = show_sources(cluster, &index, &key.namespace).await;
+    let workload = workload(cluster, key).await?;
+    let referenced = crate::uses::referenced(&workload.references).into_keys().collect();
+    let (_, work) = index.show(key.kind, workload, now);
+
+    let digests = digester(cluster, known, &config.digest_key).await;
+    let (digester, mut incomparable) = match digests {
+        Ok(digester) => (digester, None),
+        Err(failure) => (Digester::new([0; DIGEST_KEY_LENGTH]), Some(failure)),
+    };
+    let mut gone = BTreeSet::new();
+    if incomparable.is_none() {
+        for source in &work.sources {
+            match read(cluster, source, &digester).await {
+                Ok((version, content)) => {
+                    if content.is_none() {
+                        gone.insert(source.name.clone());
+                    }
+                    index.learn(source, version, content, now);
+                }
+                Err(failure) => incomparable = Some(failure),
+            }
+        }
+    }
+    let view = index.view(key, &digester, now);
+    Ok(Look { config, operator, view, referenced, gone, incomparable, unseen, now })
+}
+
+/// Of each source of the namespace, what it asks for.
+async fn show_sources(cluster: &Cluster, index: &Index, namespace: &str) -> Vec<Failure> {
+    let mut unseen = Vec::new();
+    for (kind, source) in sources() {
+        match cluster.list(&kind, Some(namespace)).await {
+            Ok(found) => found.into_iter().for_each(|object| drop(index.show_source(source, object.metadata))),
+            Err(failure) => unseen.push(failure),
+        }
+    }
+    unseen
+}
+
+/// The kinds of sources that are objects of the cluster.
+fn sources() -> impl Iterator<Item = (Kind, SourceKind)> {
+    Roll.kinds().into_iter().filter_map(|kind| match what(&kind) {
+        Some(What::Source(source)) => Some((kind, source)),
+        _ => None,
+    })
+}
+
+/// As much of a workload as the operator reads.
+async fn workload(cluster: &Cluster, key: &WorkloadRef) -> Result<Workload, Failure> {
+    let api: Api<Workload> = NamespaceResourceScope::api(cluster.client.clone(), &key.kind, Some(&key.namespace));
+    api.get(&key.name).await.map_err(|error| Failure::of(&format!("get {key}"), &error))
+}
+
+/// With the key of this operator, or of the only one there is.
+async fn digester(cluster: &Cluster, operator: Option<&Operator>, name: &str) -> Result<Digester, Failure> {
+    let found = match operator.map(|operator| &operator.installation.namespace) {
+        Some(home) => {
+            let found = Api::<Secret>::namespaced(cluster.client.clone(), home).get_opt(name).await;
+            found.map_err(|error| Failure::of(&format!("get secret {home}/{name}, the key of digests"), &error))?
+        }
+        None => only(cluster, name).await?,
+    };
+    let key = found.and_then(digest_key::key_of);
+    let key = key.ok_or_else(|| Failure::Failed(format!("there is no key of digests in a secret {name}")))?;
+    Ok(Digester::new(*key))
+}
+
+/// The Secret of this name, wherever it is.
+async fn only(cluster: &Cluster, name: &str) -> Result<Option<Secret>, Failure> {
+    let api = Api::<Secret>::all(cluster.client.clone());
+    let found = api.list(&ListParams::default().fields(&format!("metadata.name={name}"))).await;
+    let mut found = found.map_err(|error| Failure::of("list secrets for the key of digests", &error))?.items;
+    let only = found.pop();
+    if found.is_empty() {
+        return Ok(only);
+    }
+    Err(Failure::Failed(format!("there are several secrets {name}, and no Deployment tells which of them counts")))
+}
+
+async fn read(
+    cluster: &Cluster,
+    source: &SourceRef,
+    digester: &Digester,
+) -> Result<(Option<String>, Option<KeyDigests>), Failure> {
+    let found = Reader::read(&cluster.client, source, digester).await;
+    let found = found.map_err(|error| Failure::of(&format!("get {source}"), &error))?;
+    Ok(found.map_or((None, None), |(version, content)| (version, Some(content))))
+}

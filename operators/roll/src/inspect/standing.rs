@@ -1,0 +1,190 @@
+//! How an object stands, by what is on it. Pure.
+//!
+//! What is there now is not looked at: `why` and `diff` do that.
+
+use konverge_kubectl::{Grade, Place, Standing};
+use kube::{ResourceExt, core::DynamicObject};
+
+use crate::{
+    declarations::{Annotations, Invalid, ON_CHANGE, Others, PAUSE, RECORD, SourceAsks, WorkloadAsks},
+    messages::Message,
+    record::{Content, Record},
+};
+
+/// All words that are ever understood.
+const ALL: Others = Others { reloader: true, wave: true };
+
+/// What is recorded on an object, whoever wrote it there. Only the key of digests tells whether it is its own.
+pub(super) fn recorded(annotations: &Annotations) -> Option<Record> {
+    serde_json::from_str(annotations.get(RECORD)?).ok()
+}
+
+/// Whether a workload asks in others' words alone, which the operator may have been told to understand.
+pub(super) fn asks_otherwise(object: &DynamicObject) -> bool {
+    let ask = |others| read(object, others).is_ok_and(|asks| asks.asks());
+    !ask(Others::default()) && ask(ALL)
+}
+
+fn read(object: &DynamicObject, others: Others) -> Result<WorkloadAsks, Invalid> {
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    WorkloadAsks::read(object.annotations(), &Annotations::new(), namespace, others)
+}
+
+/// How a workload stands; nothing if it does not ask and nothing is recorded of it.
+pub(super) fn of_workload(object: &DynamicObject) -> Option<Standing> {
+    let record = recorded(object.annotations());
+    let paths = record.iter().flat_map(|record| &record.content);
+    let paths = paths.map(|(source, entry)| Place {
+        path: source.clone(),
+        version: None,
+        note: Some(match &entry.content {
+            Content::Absent => "not there".to_owned(),
+            Content::Digest(digest) => format!("digest {}", short(digest)),
+        }),
+    });
+    let paths = paths.collect();
+    let standing = |state: &str, grade, message: &str| Standing {
+        state: state.to_owned(),
+        grade,
+        since: None,
+        message: Some(message.to_owned()),
+        paths,
+    };
+    let asks = match read(object, Others::default()) {
+        Ok(asks) => asks,
+        Err(invalid) => {
+            let Message { reason, text, .. } = Message::invalid(&invalid);
+            return Some(standing(reason, Grade::Wrong, &text));
+        }
+    };
+    if asks.never {
+        let text = format!("{ON_CHANGE} is false: it is rolled for nothing, whoever asks");
+        return Some(standing("Never", Grade::InStep, &text));
+    }
+    Some(match record {
+        None if asks_otherwise(object) => standing(
+            "Pending",
+            Grade::Waiting,
+            "it asks in the words of Stakater Reloader or wave, and the operator has not taken note of it; it listens to them with \
+             --reloader-annotations and --wave-annotations",
+        ),
+        None if !asks.asks() => return None,
+        None => standing("Pending", Grade::Waiting, "the operator has not taken note of it yet"),
+        Some(_) if asks.paused => {
+            let text = format!("{PAUSE} says so; what changes meanwhile is rolled once when that goes");
+            standing("Paused", Grade::Paused, &text)
+        }
+        Some(Record { rolled: Some(rolled), because, .. }) => {
+            let because = because.unwrap_or_else(|| "why is not recorded".to_owned());
+            Standing { since: Some(rolled), ..standing("RolledOut", Grade::InStep, &because) }
+        }
+        Some(_) => standing("Noted", Grade::InStep, "with what its pods run is recorded; it has never been rolled"),
+    })
+}
+
+/// How a source stands; nothing if it asks for nothing.
+pub(super) fn of_source(object: &DynamicObject) -> Option<Standing> {
+    let standing = |state: &str, grade, message: String| Standing {
+        state: state.to_owned(),
+        grade,
+        since: None,
+        message: Some(message),
+        paths: Vec::new(),
+    };
+    let asks = match SourceAsks::read(object.annotations(), Others::default()) {
+        Ok(asks) => asks,
+        Err(invalid) => {
+            let Message { reason, text, .. } = Message::invalid(&invalid);
+            return Some(standing(reason, Grade::Wrong, text));
+        }
+    };
+    if asks.ignored {
+        return Some(standing("Ignored", Grade::InStep, "nobody is rolled for it, whoever asks".to_owned()));
+    }
+    let whom = match (asks.users, &asks.selector) {
+        (false, None) => return None,
+        (true, None) => "whoever uses it is rolled when its content changes",
+        (false, Some(_)) => "those with certain labels are rolled when its content changes",
+        (true, Some(_)) => "whoever uses it, and those with certain labels, are rolled when its content changes",
+    };
+    Some(standing("Asks", Grade::InStep, whom.to_owned()))
+}
+
+/// The beginning of a digest: enough to tell it from another.
+pub(super) fn short(digest: &str) -> String {
+    digest.chars().take(12).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use konverge_workload::WorkloadKind;
+    use kube::core::ApiResource;
+
+    use super::*;
+    use crate::declarations::{IGNORE, ROLL_SELECTOR, ROLL_USERS};
+
+    fn object(resource: &ApiResource, annotations: &[(&str, &str)]) -> DynamicObject {
+        let mut object = DynamicObject::new("a", resource);
+        let annotations = annotations.iter().map(|&(key, value)| (key.to_owned(), value.to_owned()));
+        object.metadata.annotations = Some(annotations.collect());
+        object
+    }
+
+    fn record(rolled: Option<Timestamp>) -> String {
+        let entry =
+            crate::record::Entry { selection: "a".to_owned(), content: Content::Digest("0123456789abcdef".to_owned()) };
+        let because = rolled.map(|_| "Secret/db changed (x)".to_owned());
+        let content = [("Secret/db".to_owned(), entry)].into();
+        Record { tag: "t".to_owned(), content, rolled, because }.text()
+    }
+
+    #[test]
+    fn what_a_workload_says_of_itself() {
+        let (noted, rolled) = (record(None), record(Some(Timestamp::UNIX_EPOCH)));
+        let (asks, paused) = ((ON_CHANGE, "true"), (PAUSE, "true"));
+        let reloader = ("reloader.stakater.com/auto", "true");
+        for (annotations, expected) in [
+            (&[][..], None),
+            (&[paused], None),
+            (&[(RECORD, "{}")], None),
+            (&[asks], Some(("Pending", Grade::Waiting))),
+            (&[asks, (RECORD, "{}")], Some(("Pending", Grade::Waiting))),
+            (&[reloader], Some(("Pending", Grade::Waiting))),
+            (&[reloader, (RECORD, &noted)], Some(("Noted", Grade::InStep))),
+            (&[asks, (RECORD, &noted)], Some(("Noted", Grade::InStep))),
+            // A source asks for it.
+            (&[(RECORD, &noted)], Some(("Noted", Grade::InStep))),
+            (&[asks, (RECORD, &rolled)], Some(("RolledOut", Grade::InStep))),
+            (&[asks, paused, (RECORD, &rolled)], Some(("Paused", Grade::Paused))),
+            (&[asks, paused], Some(("Pending", Grade::Waiting))),
+            (&[(ON_CHANGE, "db")], Some(("InvalidAnnotation", Grade::Wrong))),
+            (&[asks, (PAUSE, "yes"), (RECORD, &rolled)], Some(("InvalidAnnotation", Grade::Wrong))),
+            (&[(ON_CHANGE, "false")], Some(("Never", Grade::InStep))),
+        ] {
+            let found = of_workload(&object(&WorkloadKind::Deployment.resource(), annotations));
+            assert_eq!(found.as_ref().map(|found| (&*found.state, found.grade)), expected, "{annotations:?}");
+        }
+        let whole = of_workload(&object(&WorkloadKind::Deployment.resource(), &[asks, (RECORD, &rolled)])).unwrap();
+        assert_eq!(whole.since, Some(Timestamp::UNIX_EPOCH));
+        assert_eq!(whole.message.as_deref(), Some("Secret/db changed (x)"));
+        let note = Some("digest 0123456789ab".to_owned());
+        assert_eq!(whole.paths, [Place { path: "Secret/db".to_owned(), version: None, note }]);
+    }
+
+    #[test]
+    fn what_a_source_says_of_itself() {
+        let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Secret>(&());
+        for (annotations, expected) in [
+            (&[][..], None),
+            (&[(ROLL_USERS, "false")], None),
+            (&[(ROLL_USERS, "true")], Some(("Asks", Grade::InStep))),
+            (&[(ROLL_SELECTOR, "app=web")], Some(("Asks", Grade::InStep))),
+            (&[(ROLL_SELECTOR, "app in web")], Some(("InvalidAnnotation", Grade::Wrong))),
+            (&[(ROLL_USERS, "true"), (IGNORE, "true")], Some(("Ignored", Grade::InStep))),
+        ] {
+            let found = of_source(&object(&resource, annotations));
+            assert_eq!(found.as_ref().map(|found| (&*found.state, found.grade)), expected, "{annotations:?}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! A second writer that keeps workloads as a repository has them: nobody fights.
+
+use std::{pin::pin, time::Duration};
+
+use futures::StreamExt;
+use konverge_workload::WorkloadKind::Deployment;
+use kube::{
+    api::PostParams,
+    core::DynamicObject,
+    runtime::{WatchStreamExt, watcher},
+};
+use serde_json::{Value, json};
+use tokio::{sync::watch, task::JoinHandle, time::sleep};
+
+use crate::world::{ALL, QUIET, World, until};
+
+const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+
+/// Counts from outside how often a pod template has changed. A Deployment's generation also counts its annotations.
+struct Changes {
+    count: watch::Receiver<usize>,
+    task: JoinHandle<()>,
+}
+
+impl Changes {
+    fn of(world: &World) -> Self {
+        let (sender, count) = watch::channel(0);
+        let stream = watcher(world.api(Deployment), watcher::Config::default().fields("metadata.name=web"));
+        let task = tokio::spawn(async move {
+            let mut objects = pin!(stream.default_backoff().touched_objects());
+            let mut last: Option<Value> = None;
+            while let Some(object) = objects.next().await {
+                let object: DynamicObject = object.unwrap();
+                let now = Some(object.data["spec"]["template"].clone());
+                if last.is_some() && now != last {
+                    sender.send_modify(|count| *count += 1);
+                }
+                last = now;
+            }
+        });
+        Self { count, task }
+    }
+
+    fn seen(&self) -> usize {
+        *self.count.borrow()
+    }
+
+    /// Waits for so many, and whether there are more.
+    async fn are(&self, expected: usize) {
+        until("it has changed so often", async || {
+            let seen = self.seen();
+            if seen >= expected { Ok(()) } else { Err(seen.to_string()) }
+        })
+        .await;
+        sleep(QUIET).await;
+        assert_eq!(self.seen(), expected, "somebody goes on");
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The worst of them: it knows no annotation of a pod template but its own, which are none, and looks all the time.
+async fn heal(world: &World) {
+    loop {
+        if world.template(Deployment, "web").await != Value::Null {
+            let bare = json!({ "spec": { "template": { "metadata": { "annotations": null } } } });
+            world.merge(Deployment, "web", bare).await;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn noted(world: &World) -> Value {
+    world.noted(Deployment, "web").await["content"].clone()
+}
+
+#[tokio::test]
+async fn who_resets_the_template_all_the_time_is_not_fought() {
+    let world = World::new().await;
+    world.secret("db", "0").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let _operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    let seen = Changes::of(&world);
+    let changes = async {
+        for (times, value) in ["1", "2"].into_iter().enumerate() {
+            world.ready("web").await;
+            let before = noted(&world).await;
+            world.secret("db", value).await;
+            until("it is rolled", async || {
+                let now = noted(&world).await;
+                if now == before { Err(now.to_string()) } else { Ok(()) }
+            })
+            .await;
+            // Ours, and theirs.
+            seen.are(2 * (times + 1)).await;
+            assert_eq!(world.stamp(Deployment, "web").await, None);
+        }
+    };
+    tokio::select! {
+        () = heal(&world) => {}
+        () = changes => {}
+    }
+}
+
+#[tokio::test]
+async fn an_apply_of_the_manifest_leaves_the_stamp_and_a_replacement_takes_it_without_another_rollout() {
+    let world = World::new().await;
+    let apply = async || world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    world.secret("db", "0").await;
+    apply().await;
+    let _operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    let seen = Changes::of(&world);
+    world.secret("db", "1").await;
+    world.rolled("web", 1).await;
+    let (stamp, record) = (world.stamp(Deployment, "web").await, noted(&world).await);
+    assert!(stamp.is_some());
+    for _ in 0..10 {
+        apply().await;
+        sleep(QUIET / 20).await;
+    }
+    seen.are(1).await;
+    assert_eq!(world.stamp(Deployment, "web").await, stamp);
+    assert_eq!(noted(&world).await, record);
+
+    // The whole object as the repository has it, which knows of neither annotation.
+    until("it is replaced", async || {
+        let mut object = world.api(Deployment).get("web").await.unwrap();
+        object.metadata.annotations = Some([(ALL.to_owned(), "true".to_owned())].into());
+        object.data["spec"]["template"]["metadata"].as_object_mut().unwrap().remove("annotations");
+        let replaced = world.api(Deployment).replace("web", &PostParams::default(), &object).await;
+        replaced.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+    assert_eq!(noted(&world).await, record, "noted anew");
+    seen.are(2).await;
+    assert_eq!(world.stamp(Deployment, "web").await, None);
+    world.secret("db", "2").await;
+    seen.are(3).await;
+}

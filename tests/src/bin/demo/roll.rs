@@ -1,0 +1,188 @@
+//! Roll: what uses a changed Secret restarts once, and only then.
+
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use futures::StreamExt;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+use konverge_e2e::{Cast, RollStage, followed_deployment, quoted, yaml};
+use konverge_testkit::{eventually, http_get, metric};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+    runtime::{WatchStreamExt, watcher},
+};
+use serde_json::json;
+use tokio::{sync::watch, task::JoinHandle};
+
+use crate::{LIMIT, LIMIT_AGAIN, told};
+
+const DEPLOYMENT: &str = "worker";
+
+/// What the Deployment uses.
+const SECRET: &str = "queue";
+
+/// Here nobody waits for the minute between two rollouts, nor for pods, which a cluster without nodes never has.
+const SETTINGS: [&str; 4] = ["--min-interval", "0s", "--longest", "0s"];
+
+/// Shows it, with an operator that joins the others.
+pub(crate) async fn show(cast: &mut Cast, namespace: &str) -> Result<()> {
+    println!("\nAnd who restarts when a Secret has changed.");
+    let began = Instant::now();
+    let stage = RollStage::set(&cast.stage().control_plane, namespace, &SETTINGS).await?;
+    told(began, "vault-rollout-operator is ready, under its own service account");
+    let address = stage.address().to_owned();
+    let client = cast.stage().client().clone();
+    let observer = Observer::begin(Api::namespaced(client.clone(), namespace));
+    let scene = Scene { client, namespace: namespace.to_owned(), address, observer };
+    cast.follow(stage);
+
+    println!("\nA Deployment asks to be rolled when the content of what its pods use changes:\n");
+    for line in yaml(&followed_deployment(DEPLOYMENT, SECRET))?.lines() {
+        println!("    {line}");
+    }
+    println!("\nValues are written, and somebody else counts how often its pod template changes:\n");
+    cast.perform(async |again| scene.begin(again).await).await?;
+    cast.perform(async |again| scene.change("password changed", "two", 1, again).await).await?;
+    cast.perform(async |again| scene.repeat("two", 1, again).await).await?;
+    cast.roll().context("there is no operator to stop")?.stop().await?;
+    cast.perform(async |_| scene.fill("three").await).await?;
+    println!("  operator stopped, and the password changed meanwhile");
+    cast.roll().context("there is no operator to start")?.start().await?;
+    cast.perform(async |again| scene.rolled("operator started", 2, again, None).await).await?;
+    Ok(())
+}
+
+/// Prints what can be played with.
+pub(crate) fn explain(namespace: &str) {
+    let rotate = json!({ "stringData": { "password": "four" } }).to_string();
+    println!("  kubectl patch secret {SECRET} -n {namespace} -p {}", quoted(&rotate));
+    println!("  kubectl get deployment {DEPLOYMENT} -n {namespace} -o yaml");
+}
+
+/// Where the changes are made and seen.
+struct Scene {
+    client: Client,
+    namespace: String,
+    /// Where the operator tells what it has done.
+    address: String,
+    observer: Observer,
+}
+
+/// Somebody who counts how often the pod template has changed.
+struct Observer {
+    changes: watch::Receiver<(u32, Instant)>,
+    task: JoinHandle<()>,
+}
+
+impl Observer {
+    fn begin(api: Api<Deployment>) -> Self {
+        let (sender, changes) = watch::channel((0, Instant::now()));
+        let only = watcher::Config::default().fields(&format!("metadata.name={DEPLOYMENT}"));
+        let task = tokio::spawn(async move {
+            let mut objects = pin!(watcher(api, only).default_backoff().touched_objects());
+            let mut last = None;
+            while let Some(object) = objects.next().await {
+                // What an interrupted watch missed comes with the next list.
+                let Ok(object) = object else { continue };
+                let now = object.spec.map(|spec| spec.template);
+                if last.is_some() && now != last {
+                    sender.send_modify(|(count, at)| (*count, *at) = (*count + 1, Instant::now()));
+                }
+                last = now;
+            }
+        });
+        Self { changes, task }
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Scene {
+    fn deployments(&self) -> Api<Deployment> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    async fn fill(&self, password: &str) -> Result<()> {
+        let written = format!("{:?}", Instant::now());
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            // Another version each time, whatever is in it.
+            "metadata": { "name": SECRET, "annotations": { "example.com/written": written } },
+            "stringData": { "password": password },
+        });
+        let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
+        let applied = secrets.patch(SECRET, &PatchParams::apply("user"), &Patch::Apply(&secret)).await;
+        applied.map(drop).context("cannot apply the Secret")
+    }
+
+    /// Both are there, and the operator has noted with what the pods run.
+    async fn begin(&self, again: bool) -> Result<()> {
+        self.fill("one").await?;
+        let manifest = Patch::Apply(followed_deployment(DEPLOYMENT, SECRET));
+        let applied = self.deployments().patch(DEPLOYMENT, &PatchParams::apply("user"), &manifest).await;
+        applied.context("cannot apply the Deployment")?;
+        let is_noted = async || {
+            let seen = self.deployments().get_metadata(DEPLOYMENT).await.ok()?;
+            seen.metadata.annotations?.contains_key("roll.konverge.dev/record").then_some(())
+        };
+        eventually(limit(again), is_noted).await.context("the Deployment is not taken note of")?;
+        println!("  {:20} first sight rolls nothing", "both applied");
+        Ok(())
+    }
+
+    /// Writes a password, and says how long after that began there had been so many rollouts.
+    async fn change(&self, what: &str, password: &str, rollouts: u32, again: bool) -> Result<()> {
+        let began = Instant::now();
+        self.fill(password).await?;
+        self.rolled(what, rollouts, again, Some(began)).await
+    }
+
+    /// Waits until there have been so many rollouts, and no more.
+    async fn rolled(&self, what: &str, rollouts: u32, again: bool, began: Option<Instant>) -> Result<()> {
+        let is_rolled = async || Some(*self.observer.changes.borrow()).filter(|(count, _)| *count >= rollouts);
+        let (_, seen) = eventually(limit(again), is_rolled).await.context("the Deployment was not rolled")?;
+        self.are(rollouts)?;
+        // What was done once more may have been seen the first time.
+        match began.filter(|_| !again) {
+            Some(began) => println!("  {what:20} one rollout, {} ms after it began", (seen - began).as_millis()),
+            None => println!("  {what:20} one rollout"),
+        }
+        Ok(())
+    }
+
+    /// Writes what is there already, and waits until the operator has seen that.
+    async fn repeat(&self, password: &str, rollouts: u32, again: bool) -> Result<()> {
+        let before = self.checks().await?;
+        self.fill(password).await?;
+        let has_seen = async || self.checks().await.ok().filter(|now| *now > before);
+        eventually(limit(again), has_seen).await.context("the operator has not looked at the Secret")?;
+        self.are(rollouts)?;
+        println!("  {:20} no rollout", "the same once more");
+        Ok(())
+    }
+
+    fn are(&self, rollouts: u32) -> Result<()> {
+        let (seen, _) = *self.observer.changes.borrow();
+        anyhow::ensure!(seen == rollouts, "the Deployment was rolled {seen} times and not {rollouts}");
+        Ok(())
+    }
+
+    /// How often the operator has read a Secret.
+    async fn checks(&self) -> Result<f64> {
+        let (_, text) = http_get(&self.address, "/metrics").await.context("cannot read the operator's metrics")?;
+        Ok(metric(&text, "konverge_roll_checks_total", ""))
+    }
+}
+
+fn limit(again: bool) -> Duration {
+    if again { LIMIT_AGAIN } else { LIMIT }
+}
