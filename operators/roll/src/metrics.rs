@@ -30,6 +30,7 @@ struct Reason {
 #[derive(Clone)]
 pub struct Metrics {
     checks: Counter,
+    failed_checks: Family<Reason, Counter>,
     changes: Counter,
     rollouts: Family<RolloutLabels, Counter>,
     held: Family<Reason, Counter>,
@@ -45,6 +46,7 @@ impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
             checks: Counter::default(),
+            failed_checks: Family::default(),
             changes: Counter::default(),
             rollouts: Family::default(),
             held: Family::default(),
@@ -56,6 +58,8 @@ impl Metrics {
         };
         let registry = registry.sub_registry_with_prefix("konverge_roll");
         registry.register("checks", "Reads of Secrets and ConfigMaps", metrics.checks.clone());
+        let help = "Reads of Secrets and ConfigMaps that failed, by reason";
+        registry.register("failed_checks", help, metrics.failed_checks.clone());
         registry.register("changes", "Reads that found other content than before", metrics.changes.clone());
         registry.register("rollouts", "Patches of pod templates, by kind and result", metrics.rollouts.clone());
         registry.register("suppressed", "Rollouts that were put off, by reason", metrics.held.clone());
@@ -86,6 +90,11 @@ impl Metrics {
         if changed {
             self.changes.inc();
         }
+    }
+
+    /// A source could not be read.
+    pub fn unread(&self, reason: &'static str) {
+        self.failed_checks.get_or_create(&Reason { reason }).inc();
     }
 
     /// A pod template was patched, or was not.

@@ -10,6 +10,7 @@ use crate::{
     breaker::Breaker,
     declarations::{Invalid, SourceAsks},
     digest::KeyDigests,
+    messages::Message,
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
 };
 
@@ -21,9 +22,13 @@ pub(super) struct Source {
     pub(super) invalid: Option<Invalid>,
     /// What was read of it; nothing if it was not read yet.
     pub(super) read: Option<Read>,
+    /// Whether somebody uses it who was not known when it was read. Their pods may have read what came after.
+    pub(super) unsure: bool,
     pub(super) breaker: Breaker,
     /// When its content changed, as far as that was seen.
     pub(super) changed: Option<Timestamp>,
+    /// Why it may not be read, if the last attempt was refused.
+    pub(super) refused: Option<Message>,
 }
 
 /// What was read of a source.
@@ -95,11 +100,12 @@ impl Index {
             return Learned::default();
         };
         let read = Read { version, content };
+        let was_waited_for = std::mem::take(&mut known.unsure) | known.refused.take().is_some();
         let before = known.read.replace(read);
         let is_new = before.is_none();
         let changed =
             before.is_some_and(|before| Some(before.content) != known.read.as_ref().map(|read| read.content.clone()));
-        if !is_new && !changed {
+        if !is_new && !changed && !was_waited_for {
             return Learned::default();
         }
         let mut learned = Learned { users, changed, ran_away: None };
@@ -108,6 +114,17 @@ impl Index {
             learned.ran_away = known.breaker.changed(now, &self.breaker).then(|| known.uid.clone());
         }
         learned
+    }
+
+    /// A source may not be read. What is known of it stays. Returns whom it concerns, if they do not know that yet.
+    pub fn refuse(&self, source: &SourceRef, why: Message) -> BTreeSet<WorkloadRef> {
+        let mut inner = self.lock();
+        let users = inner.users.get(source).cloned().unwrap_or_default();
+        match inner.sources.get_mut(source) {
+            Some(known) if known.refused.as_ref() != Some(&why) => known.refused = Some(why),
+            _ => return BTreeSet::new(),
+        }
+        users
     }
 
     /// A source is gone.

@@ -10,6 +10,7 @@ use crate::{
     decision::{self, Now, Standing, Verdict},
     declarations::{Invalid, WorkloadAsks},
     digest::Digester,
+    messages::Message,
     object::{SourceName, WorkloadRef},
     record::Record,
     uses::Use,
@@ -43,6 +44,8 @@ pub struct View {
     pub changed: Option<Timestamp>,
     /// Until when a source of its is not followed, and which.
     pub breaker: Option<(Timestamp, SourceName)>,
+    /// What may not be read of what it uses.
+    pub refused: Vec<Message>,
 }
 
 impl Index {
@@ -66,12 +69,14 @@ impl Index {
             verdict: inner.verdict(key, known, digester),
             changed: None,
             breaker: None,
+            refused: Vec::new(),
         };
         for name in view.uses.keys() {
             let Some(source) = inner.sources.get_mut(&name.of(&key.namespace)) else { continue };
             view.changed = view.changed.max(source.changed);
             let open = source.breaker.open_until(now).map(|until| (until, name.clone()));
             view.breaker = view.breaker.take().max(open);
+            view.refused.extend(source.refused.clone());
         }
         Some(view)
     }
@@ -120,7 +125,7 @@ impl Known {
 impl Inner {
     fn verdict(&self, key: &WorkloadRef, known: &Known, digester: &Digester) -> Option<Verdict> {
         let now = known.uses.iter().map(|(name, used)| {
-            let read = self.sources.get(&name.of(&key.namespace))?.read.as_ref()?;
+            let read = self.sources.get(&name.of(&key.namespace)).filter(|source| !source.unsure)?.read.as_ref()?;
             let entry = digester.entry(&known.uid, name, &used.keys, read.content.as_ref());
             Some((name.to_string(), Now { entry, need: used.need }))
         });
