@@ -140,7 +140,7 @@ async fn ten_failovers_under_load_lose_no_change_and_roll_each_once() {
     };
     let load = Arc::new(Load { view, done: Default::default(), is_over: AtomicBool::new(false) });
     let namespace = &load.view.namespace;
-    let mut leader = stage.start(namespace, &["--leader-elect"]).await;
+    let mut leader = stage.start(namespace, &["--leader-elect", "--runaway-changes", "0"]).await;
     for number in 0..RESTLESS {
         // What is changed before it was first seen is no change.
         load.view.rolled(&format!("web-{number}"), 0).await;
@@ -152,7 +152,7 @@ async fn ten_failovers_under_load_lose_no_change_and_roll_each_once() {
         })
         .collect();
     for end in ENDS {
-        let standby = stage.start(namespace, &["--leader-elect"]).await;
+        let standby = stage.start(namespace, &["--leader-elect", "--runaway-changes", "0"]).await;
         let before = holder().await.expect("somebody leads");
         load.goes_on().await;
         assert_eq!(holder().await.as_ref(), Some(&before), "who stands by does not take what is held");
