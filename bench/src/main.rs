@@ -1,7 +1,7 @@
 //! Benchmarks against the limit: each figure is held against what the same machine does in the same run without us.
 //!
 //! The main job is measured on the stage of the demo; the [`framework`] beside its peers, on a control plane of its own; [`push`] beside
-//! a loop of the same requests to the same Vault.
+//! a loop of the same requests to the same Vault; [`roll`] beside a loop of the same patches.
 
 mod framework;
 mod memory;
@@ -9,6 +9,7 @@ mod propagation;
 mod push;
 mod report;
 mod rest;
+mod roll;
 mod samples;
 mod scene;
 
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 
-use crate::{framework::Scale, push::PushScale, report::Report, scene::Scene};
+use crate::{framework::Scale, push::PushScale, report::Report, roll::RollScale, scene::Scene};
 
 /// Measures, and fails when a figure is above its bound.
 #[derive(Parser)]
@@ -26,7 +27,7 @@ struct Cli {
     /// Only this; may be repeated [default: all]
     #[arg(long, value_enum)]
     only: Vec<Subject>,
-    /// Changes made for the figures about propagation, about the framework's latency, and about push
+    /// Changes made for the figures about propagation, about the framework's latency, and about push and roll
     #[arg(long, default_value_t = 400)]
     changes: usize,
     /// Seconds of rest that are listened to
@@ -36,6 +37,8 @@ struct Cli {
     scale: Scale,
     #[command(flatten)]
     push: PushScale,
+    #[command(flatten)]
+    roll: RollScale,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -50,6 +53,8 @@ enum Subject {
     Framework,
     /// Kubernetes Secrets into Vault
     Push,
+    /// Rollouts of what uses a changed Secret
+    Roll,
 }
 
 #[tokio::main]
@@ -74,6 +79,9 @@ async fn run(arguments: Cli) -> Result<Report> {
     }
     if wanted(Subject::Push) {
         push::measure(&arguments.push, arguments.changes, &mut report).await?;
+    }
+    if wanted(Subject::Roll) {
+        roll::measure(&arguments.roll, arguments.changes, &mut report).await?;
     }
     if ![Subject::Propagation, Subject::Rest, Subject::Memory].into_iter().any(wanted) {
         return Ok(report);

@@ -282,11 +282,18 @@ impl Inner {
         let now: Vec<_> = known.uses.keys().filter(|name| !before.contains_key(*name)).cloned().collect();
         let used: Vec<_> = known.uses.keys().map(|name| name.of(&key.namespace)).collect();
         for name in now {
-            self.users.entry(name.of(&key.namespace)).or_default().insert(key.clone());
+            let source = name.of(&key.namespace);
+            // Of what is known of it nothing follows for somebody who came later: the watch of it may lag behind theirs.
+            // What is known of Vault has its time with it.
+            if !name.kind.is_in_vault() {
+                self.sources.entry(source.clone()).and_modify(|known| known.unsure = known.read.is_some());
+            }
+            self.users.entry(source).or_default().insert(key.clone());
         }
         for source in used {
             // Asked for until it was read: who has asked before may have been interrupted.
-            if self.sources.entry(source.clone()).or_default().read.is_none() {
+            let known = self.sources.entry(source.clone()).or_default();
+            if known.read.is_none() || known.unsure {
                 work.sources.insert(source);
             }
         }
@@ -326,6 +333,8 @@ impl Inner {
         if let Some(known) = self.sources.get_mut(source).filter(|_| !self.users.contains_key(source)) {
             // Whoever uses it next reads it anew.
             known.read = None;
+            known.unsure = false;
+            known.refused = None;
         }
     }
 }

@@ -88,6 +88,15 @@ impl Message {
         Self::problem(error.reason(), format!("{}. It is tried again", in_one_line(error)))
     }
 
+    /// A source may not be read.
+    pub fn refused(source: &SourceName, error: &impl std::error::Error) -> Self {
+        let text = format!(
+            "{source} may not be read, so nothing is rolled for it: {}. Let the operator's service account get it; it is tried again",
+            in_one_line(error)
+        );
+        Self::problem(reasons::FORBIDDEN, text)
+    }
+
     /// It waits. `changed` is what for.
     pub fn held(hold: Hold, changed: &str, breaker: Option<&SourceName>) -> Self {
         let why = match hold {

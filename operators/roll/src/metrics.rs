@@ -33,6 +33,7 @@ type Count = Box<dyn Fn() -> u64 + Send + Sync>;
 #[derive(Clone)]
 pub struct Metrics {
     checks: Counter,
+    failed_checks: Family<Reason, Counter>,
     changes: Counter,
     rollouts: Family<RolloutLabels, Counter>,
     held: Family<Reason, Counter>,
@@ -52,6 +53,7 @@ impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
             checks: Counter::default(),
+            failed_checks: Family::default(),
             changes: Counter::default(),
             rollouts: Family::default(),
             held: Family::default(),
@@ -67,6 +69,8 @@ impl Metrics {
         };
         let registry = registry.sub_registry_with_prefix("konverge_roll");
         registry.register("checks", "Reads of Secrets and ConfigMaps, and of secrets in Vault", metrics.checks.clone());
+        let help = "Reads of Secrets and ConfigMaps that failed, by reason";
+        registry.register("failed_checks", help, metrics.failed_checks.clone());
         registry.register("changes", "Reads that found other content than before", metrics.changes.clone());
         registry.register("rollouts", "Patches of pod templates, by kind and result", metrics.rollouts.clone());
         registry.register("suppressed", "Rollouts that were put off, by reason", metrics.held.clone());
@@ -117,6 +121,11 @@ impl Metrics {
         if changed {
             self.changes.inc();
         }
+    }
+
+    /// A source could not be read.
+    pub fn unread(&self, reason: &'static str) {
+        self.failed_checks.get_or_create(&Reason { reason }).inc();
     }
 
     /// A pod template was patched, or was not.

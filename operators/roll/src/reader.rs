@@ -1,6 +1,6 @@
 //! Reading a source, once for all that use it, and forgetting its values at once.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -19,6 +19,7 @@ use crate::{
     messages::Message,
     metrics::Metrics,
     object::{SourceKind, SourceRef, WorkloadRef},
+    reasons,
     reconcile::ACTION,
     vault::VaultSource,
 };
@@ -44,6 +45,9 @@ pub struct Reader {
     pub vault: Option<VaultSource>,
 }
 
+/// Between two attempts to read what may not be read: no watch tells when that changes.
+const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+
 /// A source could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {source_ref}: {source}")]
@@ -54,11 +58,17 @@ pub struct ReadError {
 
 impl Classify for ReadError {
     fn class(&self) -> ErrorClass {
-        ErrorClass::Transient
+        if self.is_refused() { ErrorClass::After(REFUSED_PAUSE) } else { ErrorClass::Transient }
     }
 
     fn reason(&self) -> &'static str {
-        "SourceUnreadable"
+        if self.is_refused() { reasons::FORBIDDEN } else { "SourceUnreadable" }
+    }
+}
+
+impl ReadError {
+    fn is_refused(&self) -> bool {
+        matches!(&*self.source, kube::Error::Api(status) if status.code == 403)
     }
 }
 
@@ -82,7 +92,7 @@ impl Reconciler for Reader {
         let (version, content) = match Self::read(&self.client, source, &digester).await {
             Ok(Some((version, content))) => (version, Some(content)),
             Ok(None) => (None, None),
-            Err(error) => return Err(ReadError { source_ref: source.clone(), source: Box::new(error) }),
+            Err(error) => return Err(self.failed(source, error)),
         };
         let learned = self.index.learn(source, version, content, Timestamp::now());
         self.metrics.checked(learned.changed);
@@ -100,6 +110,18 @@ impl Reconciler for Reader {
 }
 
 impl Reader {
+    /// Those who use what may not be read are told by whoever looks at them.
+    fn failed(&self, source: &SourceRef, error: kube::Error) -> ReadError {
+        let error = ReadError { source_ref: source.clone(), source: Box::new(error) };
+        self.metrics.unread(error.reason());
+        if error.is_refused() {
+            for user in self.index.refuse(source, Message::refused(&source.name, &*error.source)) {
+                self.workloads.add(user, Priority::Normal, SOURCE);
+            }
+        }
+        error
+    }
+
     /// Its version and the digests of its values; nothing if it is not there.
     pub(crate) async fn read(
         client: &Client,

@@ -6,6 +6,8 @@ pub const ROLLED: &str = "RolledOut";
 pub const ROLLED_USER: &str = "RolloutTriggered";
 /// An annotation cannot be followed.
 pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
+/// A source of its may not be read.
+pub const FORBIDDEN: &str = "SourceForbidden";
 /// A source changes again and again.
 pub const RAN_AWAY: &str = "RunawaySource";
 /// It waits until an annotation or a pause goes.

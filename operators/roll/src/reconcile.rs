@@ -247,8 +247,11 @@ impl Run<'_> {
             }
         };
         match &view.verdict {
-            // It is woken when what it uses was read.
-            None => Ok(DONE),
+            // It is woken when what it uses was read, or when that is refused.
+            None => {
+                self.say(Vec::new());
+                Ok(DONE)
+            }
             Some(Verdict::Nothing) => {
                 self.not_now();
                 self.settled(Vec::new());
@@ -340,6 +343,8 @@ impl Run<'_> {
         if let Some(changed) = view.changed {
             roller.metrics.delayed(Timestamp::now().duration_since(changed).as_secs_f64());
         }
+        // Each is news, also if the one before was for the same.
+        self.settled(Vec::new());
         self.settled(vec![Message::rolled(why)]);
         for name in changed {
             let source = name.of(&key.namespace);
@@ -389,13 +394,19 @@ impl Run<'_> {
     fn hold(&self, message: Message) {
         self.roller.index.pending(self.key, &self.view.uid, Some(self.now));
         self.roller.metrics.held(message.reason);
-        self.roller.say(self.key, &self.view.uid, vec![message]);
+        self.say(vec![message]);
     }
 
     /// It waits for nothing any more.
     fn settled(&self, messages: Vec<Message>) {
         self.roller.index.pending(self.key, &self.view.uid, None);
         self.roller.index.wait_for_turn(self.key, false);
+        self.say(messages);
+    }
+
+    /// And what may not be read.
+    fn say(&self, mut messages: Vec<Message>) {
+        messages.extend(self.view.refused.iter().cloned());
         self.roller.say(self.key, &self.view.uid, messages);
     }
 

@@ -10,6 +10,7 @@ use crate::{
     breaker::{self, Breaker},
     declarations::{Invalid, SourceAsks},
     digest::KeyDigests,
+    messages::Message,
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
     vault::{Standing, Version},
 };
@@ -22,11 +23,15 @@ pub(super) struct Source {
     pub(super) invalid: Option<Invalid>,
     /// What was read of it; nothing if it was not read yet.
     pub(super) read: Option<Read>,
+    /// Whether somebody uses it who was not known when it was read. Their pods may have read what came after.
+    pub(super) unsure: bool,
     pub(super) breaker: Breaker,
     /// When its content changed, as far as that was seen.
     pub(super) changed: Option<Timestamp>,
     /// How it stands in Vault, if it is there.
     pub(super) standing: Standing,
+    /// Why it may not be read, if the last attempt was refused.
+    pub(super) refused: Option<Message>,
 }
 
 /// What was read of a source.
@@ -97,6 +102,17 @@ impl Index {
         self.lock().learn(source, Read { version, content, in_vault: None }, &self.breaker, now)
     }
 
+    /// A source may not be read. What is known of it stays. Returns whom it concerns, if they do not know that yet.
+    pub fn refuse(&self, source: &SourceRef, why: Message) -> BTreeSet<WorkloadRef> {
+        let mut inner = self.lock();
+        let users = inner.users.get(source).cloned().unwrap_or_default();
+        match inner.sources.get_mut(source) {
+            Some(known) if known.refused.as_ref() != Some(&why) => known.refused = Some(why),
+            _ => return BTreeSet::new(),
+        }
+        users
+    }
+
     /// A source is gone.
     pub fn forget_source(&self, source: &SourceRef, now: Timestamp) -> Work {
         let mut work = Work::default();
@@ -163,11 +179,12 @@ impl Inner {
         let Some(known) = self.sources.get_mut(source).filter(|_| !users.is_empty()) else {
             return Learned::default();
         };
+        let was_waited_for = std::mem::take(&mut known.unsure) | known.refused.take().is_some();
         let before = known.read.replace(read);
         let is_new = before.is_none();
         let changed =
             before.is_some_and(|before| Some(before.content) != known.read.as_ref().map(|read| read.content.clone()));
-        if !is_new && !changed {
+        if !is_new && !changed && !was_waited_for {
             return Learned::default();
         }
         let mut learned = Learned { users, changed, ran_away: None };

@@ -94,7 +94,10 @@ fn a_workload_is_read_for_once_and_woken_by_other_content_alone() {
     assert_eq!(show(&index, "web", &all, &["db"]).1, ["db"], "asked for until it was read");
     assert_eq!(learn(&index, "db", "5", "x"), (strings(&["web"]), false));
     assert_eq!(show(&index, "web", &all, &["db"]).1, [""; 0]);
-    assert_eq!(show(&index, "cart", &all, &["db"]), (strings(&["cart"]), vec![]), "read already");
+    assert_eq!(show(&index, "cart", &all, &["db"]), (strings(&["cart"]), strings(&["db"])), "it came after the read");
+    assert_eq!(index.view(&key("cart"), &digester(), now()).unwrap().verdict, None, "what was read may be outdated");
+    assert_eq!(learn(&index, "db", "5", "x"), (strings(&["cart", "web"]), false));
+    assert_eq!(show(&index, "cart", &all, &["db"]).1, [""; 0]);
     assert_eq!(show_secret(&index, "db", "5", &json!({})), (vec![], vec![]), "in that version");
     assert_eq!(show_secret(&index, "db", "6", &json!({})), (vec![], strings(&["db"])));
     assert_eq!(learn(&index, "db", "6", "x"), (vec![], false), "only its metadata changed");
@@ -187,6 +190,25 @@ fn a_source_that_runs_away_says_so_once() {
     assert_eq!(told, [false, false, false, true, false, false]);
     let (until, source) = index.view(&key("web"), &digester(), now()).unwrap().breaker.unwrap();
     assert_eq!((until.as_second(), source), (1060, SourceName::secret("db")));
+}
+
+#[test]
+fn who_uses_what_may_not_be_read_is_told_once_and_again_when_it_is_read() {
+    let index = index();
+    let all = json!({ ON_CHANGE: "true" });
+    show(&index, "web", &all, &["db"]);
+    learn(&index, "db", "1", "x");
+    let why = |text: &'static str| Message::refused(&SourceName::secret("db"), &std::io::Error::other(text));
+    let refuse = |text| index.refuse(&secret("db"), why(text)).into_iter().map(|key| key.name).collect::<Vec<_>>();
+    let refused = |name| index.view(&key(name), &digester(), now()).unwrap().refused;
+    assert_eq!((refuse("no"), refuse("no")), (strings(&["web"]), vec![]));
+    assert_eq!(refuse("never"), ["web"]);
+    show(&index, "cart", &all, &["db"]);
+    assert_eq!((refused("web"), refused("cart")), (vec![why("never")], vec![why("never")]));
+    assert_eq!(learn(&index, "db", "1", "x").0, ["cart", "web"], "as it was, but it is known to be");
+    assert_eq!(refused("web"), []);
+    assert_eq!(learn(&index, "db", "2", "x").0, [""; 0]);
+    assert!(index.refuse(&secret("nobody's"), why("no")).is_empty());
 }
 
 #[test]

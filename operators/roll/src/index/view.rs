@@ -10,6 +10,7 @@ use crate::{
     decision::{self, Now, Standing, Verdict},
     declarations::{Invalid, WorkloadAsks},
     digest::Digester,
+    messages::Message,
     object::{SourceName, WorkloadRef},
     record::{Entry, Record},
     uses::Use,
@@ -43,6 +44,8 @@ pub struct View {
     pub changed: Option<Timestamp>,
     /// Until when a source of its is not followed, and which.
     pub breaker: Option<(Timestamp, SourceName)>,
+    /// What may not be read of what it uses.
+    pub refused: Vec<Message>,
 }
 
 impl Index {
@@ -66,12 +69,14 @@ impl Index {
             verdict: inner.verdict(key, known, digester),
             changed: None,
             breaker: None,
+            refused: Vec::new(),
         };
         for name in view.uses.keys() {
             let Some(source) = inner.sources.get_mut(&name.of(&key.namespace)) else { continue };
             view.changed = view.changed.max(source.changed);
             let open = source.breaker.open_until(now).map(|until| (until, name.clone()));
             view.breaker = view.breaker.take().max(open);
+            view.refused.extend(source.refused.clone());
         }
         Some(view)
     }
@@ -126,7 +131,8 @@ impl Inner {
         let kept = |entry: &Entry| Now { entry: entry.clone(), need: Need::Required, is_news: false };
         let mut now = BTreeMap::new();
         for (name, used) in &known.uses {
-            let read = self.sources.get(&name.of(&key.namespace)).and_then(|source| source.read.as_ref());
+            let source = self.sources.get(&name.of(&key.namespace)).filter(|source| !source.unsure);
+            let read = source.and_then(|source| source.read.as_ref());
             let text = name.to_string();
             match (read, record.as_ref().and_then(|record| record.content.get(&text))) {
                 (Some(read), _) => {

@@ -52,11 +52,16 @@ async fn a_restart_rolls_nothing_and_what_changed_meanwhile_is_rolled_once() {
     world.ready("web").await;
     operator.stop().await;
 
-    for _ in 0..3 {
-        let operator = world.operator(&NO_REST).await;
-        sleep(QUIET / 2).await;
-        operator.stop().await;
-    }
+    let asked = world.requests_during(async {
+        for _ in 0..3 {
+            let operator = world.operator(&NO_REST).await;
+            sleep(QUIET / 2).await;
+            operator.stop().await;
+        }
+    });
+    let asked = asked.await;
+    assert!(asked.iter().all(|entry| !entry.is_mutating()), "{asked:?}");
+    assert!(asked.iter().any(|entry| entry.verb == "get" && entry.object_ref.name == "db"), "nobody looked: {asked:?}");
     assert_eq!(world.templates("web").await, 2);
 
     world.secret("db", "three").await;

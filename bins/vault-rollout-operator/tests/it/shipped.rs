@@ -1,8 +1,6 @@
 //! Everything that the operator does, as a process under the role that is shipped and with more to say than anybody would let it say: no
 //! permission is missing, none is spare, and no value is where it does not belong.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
-
 use std::{collections::BTreeSet, fs, time::Duration};
 
 use futures::future::join_all;
@@ -16,7 +14,7 @@ use kube::{
 use serde_json::{Value, json};
 
 const ACCOUNT: &str = "vault-rollout-operator";
-const ROLE: &str = include_str!("../../../deploy/rbac/vault-rollout-operator.yaml");
+const ROLE: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml");
 
 /// In the clear and as the API server would show it.
 const VALUES: [&str; 4] = ["hunter-one-3141", "aHVudGVyLW9uZS0zMTQx", "hunter-two-2718", "aHVudGVyLXR3by0yNzE4"];

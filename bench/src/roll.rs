@@ -1,0 +1,50 @@
+//! Roll against its limit: the same patches of pod templates by a loop, in the same run.
+//!
+//! There is no controller of Deployments, so that nobody but those who patch has the machine, and the operator waits for no rollout to
+//! end; what is counted are changes of pod templates that an outside watcher sees. Each figure has a namespace and an operator of its own.
+
+mod fan_out;
+mod field;
+mod latency;
+mod memory;
+mod outside;
+mod restart;
+mod runaway;
+
+use anyhow::Result;
+use clap::Args;
+use konverge_testkit::{ControlPlane, Options};
+
+use crate::report::Report;
+use field::Field;
+
+/// How much roll's figures are about.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RollScale {
+    /// Deployments of roll's restart; half as many for the Secret that all use, a quarter for its latency, a tenth for its memory
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u16).range(40..))]
+    workloads: u16,
+    /// Secrets that are changed while roll is down; at most as many as there are Deployments
+    #[arg(long, default_value_t = 100)]
+    missed: u16,
+    /// Seconds for which a source of roll changes five times a second
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(3..))]
+    runaway_seconds: u64,
+    /// Foreign Secrets beside roll's
+    #[arg(long, default_value_t = crate::memory::FOREIGN)]
+    foreign_to_roll: usize,
+}
+
+pub(crate) async fn measure(scale: &RollScale, changes: usize, report: &mut Report) -> Result<()> {
+    let control_plane = ControlPlane::start(Options::ours()).await?;
+    let kubeconfig = field::install(&control_plane).await?;
+    let set = async |workloads, secrets| Field::set(&control_plane, &kubeconfig, workloads, secrets).await;
+    latency::measure(&mut set(scale.workloads / 4, scale.workloads / 4).await?, &control_plane, changes, report)
+        .await?;
+    fan_out::measure(&mut set(scale.workloads / 2, 1).await?, report).await?;
+    runaway::measure(&mut set(1, 1).await?, scale.runaway_seconds, report).await?;
+    let missed = scale.missed.min(scale.workloads);
+    restart::measure(&mut set(scale.workloads, scale.workloads).await?, &control_plane, missed, report).await?;
+    // Last, because it fills the cluster.
+    memory::measure(&mut set(scale.workloads / 10, scale.workloads / 10).await?, scale.foreign_to_roll, report).await
+}

@@ -1,0 +1,41 @@
+//! What Secrets that nobody is rolled for cost: the operator's resident set with and without them.
+
+use anyhow::Result;
+
+use super::field::{AT_ONCE, Field};
+use crate::{
+    memory::{create_foreign, mebibytes, resident},
+    report::{Report, Row},
+};
+
+/// Not even their names are kept; a tenth is for what an allocator keeps of the pages that they came in.
+const BOUND: f64 = 1.1;
+
+pub(crate) async fn measure(field: &mut Field, foreign: usize, report: &mut Report) -> Result<()> {
+    field.start(&AT_ONCE).await?;
+    field.are_noted().await?;
+    let without = resident_after_start(field).await?;
+    create_foreign(&field.client, &field.namespace, foreign).await?;
+    let lived_through = resident(field.process())?;
+    let with = resident_after_start(field).await?;
+    for (subject, now) in
+        [("roll: memory, foreign there at start", with), ("roll: memory, foreign came later", lived_through)]
+    {
+        report.add(Row {
+            subject,
+            figure: mebibytes(now),
+            against: format!("{} without {foreign}", mebibytes(without)),
+            ratio: now / without,
+            bound: Some(BOUND),
+        });
+    }
+    Ok(())
+}
+
+/// Starts the operator anew and waits until it has looked at all.
+async fn resident_after_start(field: &mut Field) -> Result<f64> {
+    field.kill();
+    field.start(&[]).await?;
+    field.has_looked().await?;
+    resident(field.process())
+}

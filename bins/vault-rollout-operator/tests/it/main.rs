@@ -1,0 +1,18 @@
+//! The program as it is shipped, under the role that is shipped, on bad days, with a real API server and real controllers of workloads.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod crashing;
+mod down;
+mod joining;
+mod kubelet;
+mod memory;
+mod outside;
+mod parting;
+mod past;
+mod refused;
+mod shipped;
+mod stage;
+mod travelling;
+mod unobserved;
+mod view;

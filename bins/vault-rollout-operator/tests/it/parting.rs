@@ -1,0 +1,103 @@
+//! The way to the API server fails, at times and for a time (F03, F12).
+
+use std::time::Duration;
+
+use konverge_testkit::{
+    fault_proxy::{FaultProxy, Plan},
+    http_get,
+};
+
+use crate::{
+    stage::{Result, Running, Stage, until},
+    view::View,
+};
+
+const OBJECTS: usize = 5;
+
+/// Each Secret is changed so often while the way is bad.
+const ROUNDS: usize = 4;
+
+/// A tenth of all requests fails, some of them after they have taken effect.
+const UNSTEADY: &str = "
+seed: 12
+rules:
+- { when: { probability: 0.03 }, then: { status: { code: 500 } } }
+- { when: { probability: 0.03 }, then: { status: { code: 503 } } }
+- { when: { probability: 0.02 }, then: drop }
+- { when: { phase: after, mutating: true, probability: 0.1 }, then: drop }
+- { when: { probability: 0.1 }, then: { jitter: 200ms } }
+";
+
+async fn set(stage: &Stage, name: &str) -> (View, FaultProxy, Running) {
+    let view = stage.view(name).await;
+    for number in 0..OBJECTS {
+        view.deployment(&format!("web-{number}"), &format!("db-{number}")).await.unwrap();
+    }
+    rotate(&view, 0).await;
+    let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
+    let operator = stage.start_through(proxy.kubeconfig(), &view.namespace, &[]).await;
+    are_rolled(&view, 0).await;
+    (view, proxy, operator)
+}
+
+async fn rotate(view: &View, round: usize) {
+    for number in 0..OBJECTS {
+        view.secret(&format!("db-{number}"), &round.to_string()).await.unwrap();
+    }
+}
+
+async fn are_rolled(view: &View, times: usize) {
+    until(&format!("all are rolled {times} times"), async || all_are_rolled(view, times).await).await;
+}
+
+async fn all_are_rolled(view: &View, times: usize) -> Result<bool> {
+    for number in 0..OBJECTS {
+        if !view.is_rolled(&format!("web-{number}"), times).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f12_on_an_unsteady_way_each_change_is_one_rollout() {
+    let stage = Stage::shared().await;
+    let (view, proxy, mut operator) = set(stage, "unsteady").await;
+    proxy.set(Plan::parse(UNSTEADY).unwrap()).unwrap();
+    for round in 1..=ROUNDS {
+        rotate(&view, round).await;
+        are_rolled(&view, round).await;
+    }
+    let fired = proxy.fired();
+    assert!(fired.iter().sum::<u64>() >= 10, "{fired:?}");
+    proxy.clear();
+    assert!(all_are_rolled(&view, ROUNDS).await.unwrap());
+    assert_eq!(operator.process.status(), None, "it has not ended");
+}
+
+/// Far longer than it is away here: it comes back when the test says so.
+const AWAY: Duration = Duration::from_mins(10);
+
+/// As long as an API server takes for a restart.
+const A_WHILE: Duration = Duration::from_secs(3);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f03_what_changes_while_the_api_server_is_out_of_reach_is_rolled_once_after() {
+    let stage = Stage::shared().await;
+    let (view, proxy, mut operator) = set(stage, "apart").await;
+    proxy.down(AWAY);
+    for round in 1..=3 {
+        rotate(&view, round).await;
+    }
+    tokio::time::sleep(A_WHILE).await;
+    assert!(all_are_rolled(&view, 0).await.unwrap());
+    assert_eq!(http_get(&operator.address, "/healthz").await.unwrap().0, 200);
+    let begun = proxy.mark();
+    proxy.clear();
+    are_rolled(&view, 1).await;
+    tokio::time::sleep(A_WHILE).await;
+    assert!(all_are_rolled(&view, 1).await.unwrap());
+    // What the watches missed is told by the watches.
+    assert_eq!(proxy.asked_since(begun).writes().len(), OBJECTS);
+    assert_eq!(operator.process.status(), None, "it has not ended");
+}

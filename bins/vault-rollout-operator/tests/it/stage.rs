@@ -1,0 +1,137 @@
+//! One control plane for all tests of this binary, and the operator as a process.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, eventually, free_port, http_get, metric};
+use tokio::sync::OnceCell;
+
+use crate::{kubelet, outside, view::View};
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Far longer than anything here takes, on a machine that does other things, too.
+pub(crate) const SOON: Duration = Duration::from_secs(90);
+
+/// What is at rest for so long does not oscillate.
+pub(crate) const QUIET: Duration = Duration::from_secs(3);
+
+/// The operator's service account, and what its objects of the whole cluster are called.
+pub(crate) const ACCOUNT: &str = "vault-rollout-operator";
+
+/// What is shipped.
+const MANIFEST: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml");
+
+/// A control plane with controllers of workloads and pods that become ready, and the operator's account in its namespace.
+pub(crate) struct Stage {
+    pub(crate) plane: ControlPlane,
+    /// The operator's own namespace.
+    pub(crate) home: String,
+    kubeconfig: PathBuf,
+}
+
+impl Stage {
+    /// That of this process. It ends with it.
+    pub(crate) async fn shared() -> &'static Self {
+        static STAGE: OnceCell<Stage> = OnceCell::const_new();
+        STAGE.get_or_init(Self::set).await
+    }
+
+    async fn set() -> Self {
+        // Tests read its audit log, and forbid things.
+        let plane = ControlPlane::start(Options { controller_manager: true, ..Options::ours() }).await.unwrap();
+        kubelet::start(plane.kubeconfig().to_owned());
+        outside::start(plane.kubeconfig().to_owned());
+        let home = plane.namespace("operator").await.unwrap();
+        let kubeconfig = install(&plane, &home).await.unwrap();
+        Self { plane, home, kubeconfig }
+    }
+
+    /// The kubeconfig of the operator's account.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The operator's account as the API server knows it.
+    pub(crate) fn account(&self) -> String {
+        format!("system:serviceaccount:{}:{ACCOUNT}", self.home)
+    }
+
+    /// A namespace, and a person in it.
+    pub(crate) async fn view(&self, prefix: &str) -> View {
+        let namespace = self.plane.namespace(prefix).await.unwrap();
+        View::new(self.plane.admin_client().await.unwrap(), &namespace)
+    }
+
+    /// Starts an operator for one namespace and waits until it is ready.
+    pub(crate) async fn start(&self, namespace: &str, arguments: &[&str]) -> Running {
+        self.start_through(&self.kubeconfig, namespace, arguments).await
+    }
+
+    /// The same by another way to the API server.
+    pub(crate) async fn start_through(&self, kubeconfig: &Path, namespace: &str, arguments: &[&str]) -> Running {
+        let (spec, address) = operator(kubeconfig, namespace);
+        let process = Process::start(self.plane.run_directory(), spec.args(arguments.iter().copied())).unwrap();
+        let mut running = Running { process, address };
+        running.ready().await;
+        running
+    }
+}
+
+/// Installs what is shipped for an operator of the namespace `home`, and gives the kubeconfig of its account.
+pub(crate) async fn install(plane: &ControlPlane, home: &str) -> Result<PathBuf> {
+    // Objects of the whole cluster are named after it, so that several do not take each other's away.
+    let manifest = MANIFEST.replace("vault-rollout-operator-system", home);
+    let manifest = ["ClusterRole\nmetadata:", "ClusterRoleBinding\nmetadata:", "kind: ClusterRole"].into_iter().fold(
+        manifest,
+        |manifest, before| {
+            let (old, new) = (format!("{before}\n  name: {ACCOUNT}"), format!("{before}\n  name: {home}"));
+            manifest.replace(&old, &new)
+        },
+    );
+    Ok(plane.install(ACCOUNT, home, &manifest).await?.kubeconfig().to_owned())
+}
+
+/// An operator for one namespace that lets no time pass between rollouts, and where it serves its health and metrics.
+pub(crate) fn operator(kubeconfig: &Path, namespace: &str) -> (ProcessSpec, String) {
+    let address = format!("127.0.0.1:{}", free_port().unwrap());
+    let spec = ProcessSpec::new(ACCOUNT, env!("CARGO_BIN_EXE_vault-rollout-operator"))
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .args(["--namespace", namespace, "--min-interval", "0s", "--bind-address", &address]);
+    (spec, address)
+}
+
+/// An operator that runs.
+pub(crate) struct Running {
+    pub(crate) process: Process,
+    /// Where it serves its health and metrics.
+    pub(crate) address: String,
+}
+
+impl Running {
+    pub(crate) async fn ready(&mut self) {
+        let is_ready = || async { http_get(&self.address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+        self.process.ready("become ready", SOON, is_ready).await.unwrap();
+    }
+
+    /// The sum of a metric over all its label sets that contain `label`.
+    pub(crate) async fn metric(&self, name: &str, label: &str) -> f64 {
+        metric(&http_get(&self.address, "/metrics").await.unwrap().1, name, label)
+    }
+
+    /// Kills it, and starts it again with nothing in its memory.
+    pub(crate) async fn crash(&mut self) {
+        self.process.kill();
+        self.process.start_again().unwrap();
+        self.ready().await;
+    }
+}
+
+/// Waits until it is so.
+pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> Result<bool>) {
+    let found = eventually(SOON, || async { is_so().await.unwrap().then_some(()) }).await;
+    assert!(found.is_ok(), "not within {SOON:?}: {what}");
+}
