@@ -83,7 +83,17 @@ impl PushStage {
 
     /// A client of an administrator of Vault, without a limit of its own but `concurrency`.
     pub fn vault(&self, concurrency: usize) -> Result<Vault> {
-        let token = Credential::value(SecretValue::from(self.vault.root_token().to_owned()));
+        self.client(self.vault.root_token().to_owned(), concurrency)
+    }
+
+    /// The same for somebody with the operator's policy and nothing more. Vault looks that up for each request, which takes it longer than
+    /// the request itself.
+    pub async fn peer(&self, concurrency: usize) -> Result<Vault> {
+        self.client(token(&self.vault).await?, concurrency)
+    }
+
+    fn client(&self, token: String, concurrency: usize) -> Result<Vault> {
+        let token = Credential::value(SecretValue::from(token));
         let concurrency = concurrency.try_into().context("at least one request at a time")?;
         let limits = Limits { rate: None, concurrency, deadline: PATIENCE, ..Limits::default() };
         let config = VaultConfig::new(self.vault.address(), Login::Token(token))?.limits(limits);
@@ -133,8 +143,13 @@ impl Vault {
 
 /// A file with a token of the policy, for this user alone, as long as Vault's folder is there.
 async fn token_file(vault: &VaultServer) -> Result<PathBuf> {
-    let token = vault.token(&["vault-sync-operator"], json!({ "period": "24h" })).await?;
     let path = vault.run_directory().path().join("operator-token");
+    let token = token(vault).await?;
     File::options().write(true).create_new(true).mode(0o600).open(&path)?.write_all(token.as_bytes())?;
     Ok(path)
+}
+
+/// A token of the policy.
+async fn token(vault: &VaultServer) -> Result<String> {
+    Ok(vault.token(&["vault-sync-operator"], json!({ "period": "24h" })).await?)
 }

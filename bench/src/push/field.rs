@@ -36,8 +36,10 @@ pub(crate) struct Field {
     pub(crate) stage: PushStage,
     pub(crate) client: Client,
     pub(crate) namespace: String,
-    /// An administrator, as many of whose requests as the operator's are under way at the same time.
+    /// An administrator, who looks.
     pub(crate) vault: Vault,
+    /// Somebody with the operator's rights, as many of whose requests as the operator's are under way at the same time.
+    peer: Vault,
     pub(crate) bindings: u16,
 }
 
@@ -48,8 +50,9 @@ impl Field {
         let namespace = control_plane.namespace("push").await?;
         let mut stage = PushStage::set(control_plane, &namespace, VaultStorage::Memory, &ARGUMENTS).await?;
         stage.operator().process().kill();
-        let (client, vault) = (control_plane.admin_client().await?, stage.vault(CONCURRENCY)?);
-        let field = Self { stage, client, namespace, vault, bindings };
+        let (client, vault, peer) =
+            (control_plane.admin_client().await?, stage.vault(CONCURRENCY)?, stage.peer(CONCURRENCY).await?);
+        let field = Self { stage, client, namespace, vault, peer, bindings };
         let all = stream::iter(0..bindings).map(async |number| field.put(&name(number), "initial", true).await);
         all.buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
         Ok(field)
@@ -86,12 +89,14 @@ impl Field {
         let all = f64::from(self.bindings);
         let operator = self.stage.operator();
         let synced = async || {
+            // Not so often that being looked at is what the operator works at.
+            tokio::time::sleep(LOOK).await;
             let count = operator.metric("konverge_push_bindings", "reason=\"Synced\"").await.ok()?;
             (count >= all).then_some(())
         };
         eventually(LIMIT, synced).await.context("not all Secrets come to Vault")?;
         let noted = async || {
-            // Not so often that the lists are what the API server works at.
+            // As with the lists of the API server.
             tokio::time::sleep(LOOK).await;
             (self.noted().await.ok()? == usize::from(self.bindings)).then_some(())
         };
@@ -126,7 +131,7 @@ impl Field {
     /// What the loop does for one Secret: read, write if it is as it was read, note the owner. Gives the version.
     pub(crate) async fn write_bare(&self, name: &str, value: &str, mark: bool) -> Result<VersionState> {
         let location = Vault::location(&self.path(name))?;
-        let vault = self.vault.client();
+        let vault = self.peer.client();
         let found = vault.read(&location).await?;
         let content: Content = [(KEY.to_owned(), SecretValue::from(value.to_owned()))].into_iter().collect();
         let version = vault.write(&location, &content, found.expected()).await?;

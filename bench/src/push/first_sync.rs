@@ -1,9 +1,9 @@
 //! All Secrets for the first time, from the start of the operator's process until Vault has written the last of them, beside the loop over
 //! as many paths of their own.
 //!
-//! The loop reads, writes and marks; the operator, besides, starts, lists, reads each Secret, and notes on it twice what it does there: the
-//! finalizer and the path before, the version after, so that no crash leaves something in Vault that nobody knows of. These are
-//! requests to an API server that shares the processors, and are counted on top of the limit on purpose.
+//! The loop reads, writes and marks, with the operator's rights, because what Vault has most work with is whose request it is. The operator
+//! starts, lists, reads each Secret, notes in its journal what it is about to write, writes and marks; and then notes on each Secret what
+//! it did there. All but the last is counted. The API server and etcd share the processors.
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -30,7 +30,11 @@ pub(crate) async fn measure(field: &mut Field, report: &mut Report) -> Result<()
     let times: Vec<Timestamp> = field.versions().await?.iter().map(written).collect::<Result<_>>()?;
     let (first, last) = times.iter().min().zip(times.iter().max()).context("there is nothing to push")?;
     let seconds = |time: &Timestamp| time.duration_since(at).as_secs_f64();
-    eprintln!("push: ready after {ready:.2} s, first version after {:.2} s", seconds(first));
+    eprintln!(
+        "push: ready after {ready:.2} s, first version after {:.2} s, last after {:.2} s; the loop took {limit:.2} s",
+        seconds(first),
+        seconds(last)
+    );
     for (subject, figure, bound) in [
         ("push: first sync, until the last version is in Vault", seconds(last), Some(BOUND)),
         ("push: first sync, until all is noted on the Secrets", noted, None),

@@ -1,5 +1,7 @@
 //! Telling whether content changed without keeping the content.
 
+use std::fmt;
+
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::Zeroizing;
@@ -17,6 +19,11 @@ impl DigestKey {
     /// A key from 32 secret random bytes; the caller brings the randomness, since this crate does no IO.
     pub fn new(bytes: [u8; DIGEST_KEY_LENGTH]) -> Self {
         Self(Zeroizing::new(bytes))
+    }
+
+    /// The key itself, for who keeps it where only the operator reads.
+    pub fn bytes(&self) -> &[u8; DIGEST_KEY_LENGTH] {
+        &self.0
     }
 
     /// The digest of named contents. The order in which they come does not matter; each name counts once, and the caller
@@ -48,6 +55,13 @@ pub fn keyed_hash<'a>(key: &[u8; DIGEST_KEY_LENGTH], parts: impl IntoIterator<It
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ContentDigest([u8; 32]);
 
+/// In hexadecimal digits, for who keeps it as text.
+impl fmt::Display for ContentDigest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -71,7 +85,7 @@ mod tests {
     fn the_bytes_stay_the_same() {
         let found = key().digest([("b", b"".as_slice()), ("a", b"1")]);
         let expected = "4baba80e07dc3a9e82a9d57bec13e320c9533ba23291f9fb9d17837b823f5a0e";
-        assert_eq!(found.0.map(|byte| format!("{byte:02x}")).concat(), expected);
+        assert_eq!(found.to_string(), expected);
     }
 
     #[test]

@@ -145,6 +145,11 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         Priority::ALL.iter().map(|priority| state.depth(now, *priority)).sum()
     }
 
+    /// Whether at least so many keys are due that cannot wait (those of [`Priority::Low`] can). The time it takes grows with `many`.
+    pub fn is_crowded(&self, many: usize) -> bool {
+        self.state().is_crowded(Instant::now(), many)
+    }
+
     /// Whether no key is due.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -100,6 +100,8 @@ pub struct Binding {
     pub verified: Option<Verified>,
     /// What was last said of it.
     pub said: Vec<Message>,
+    /// What is to be said of it when its record is noted.
+    pub unsaid: Vec<Message>,
     /// How often in a row it could not be brought in step because Vault or the API server did not do their part.
     pub failures: u32,
     /// When a Secret of its changed, if that is not in Vault yet.
@@ -142,6 +144,7 @@ impl Binding {
             shown: shown.version,
             verified: None,
             said: Vec::new(),
+            unsaid: Vec::new(),
             failures: 0,
             changed: None,
             edits: 0,
@@ -234,11 +237,29 @@ impl Binding {
         self.verified = verified.filter(|_| self.edits == begun.edits);
     }
 
-    /// What is to be recorded on the object, as the same run made it. The object bears it when it is [noted](Self::unrecorded).
-    pub fn intend(&mut self, begun: &Self, record: Record) {
+    /// What is to be recorded on the object, as the same run made it, and said with it. The object bears it when it is
+    /// [noted](Self::unrecorded).
+    pub fn intend(&mut self, begun: &Self, record: Record, messages: Vec<Message>) {
         if self.edits == begun.edits {
             self.record = Some(record);
+            let said_later = |message: &Message| !messages.contains(message);
+            self.unsaid.retain(said_later);
+            self.unsaid.extend(messages);
         }
+    }
+
+    /// What was begun for the object, or for one before it, though it bears no word of it.
+    pub fn recall(&mut self, begun: &Record) {
+        let record = self.record.take().unwrap_or_else(|| {
+            let record = self.new_record(begun.since);
+            Record { deletion: begun.deletion, ..record }
+        });
+        self.record = Some(record.with_intended(Some(begun.clone())));
+    }
+
+    /// Whether there is a record and the object bears it.
+    pub fn bears_its_record(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| self.bears(record))
     }
 
     /// The record, if the object does not bear it.

@@ -1,4 +1,4 @@
-//! Taking the finalizer off every object, for an uninstall. Vault stays as it is.
+//! Taking the finalizer off every object, and what is noted of others, for an uninstall. Vault stays as it is.
 
 use kube::{
     Api, Client, ResourceExt,
@@ -8,6 +8,7 @@ use kube::{
 
 use crate::{
     annotations::{FINALIZER, STATUS},
+    journal::{self, JournalError},
     ledger::{Ledger, LedgerError},
     object::{Kind, ObjectRef},
 };
@@ -34,6 +35,9 @@ pub enum DrainError {
         /// What went wrong.
         source: LedgerError,
     },
+    /// What is noted of objects that bear no record stays.
+    #[error("{0}; run it again")]
+    Journal(#[from] JournalError),
 }
 
 /// Releases all objects of the kinds. The operator has to be stopped before, or it would put the finalizers back.
@@ -59,7 +63,7 @@ pub(crate) async fn drain(client: &Client, namespace: Option<&str>, kinds: &[Kin
         }
         tracing::info!(kind = kind.plural(), released, "released");
     }
-    Ok(())
+    Ok(journal::erase(client).await?)
 }
 
 fn is_unknown(error: &kube::Error) -> bool {

@@ -8,7 +8,8 @@
 //!
 //! Read in this order: [`asked`], what an object asks for, and [`annotations`] and [`vault_push`], its two spellings; [`boundaries`],
 //! whether it may; [`object`], which objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known; [`desired`],
-//! [`composition`], [`plan`] and [`merge`], the decisions, without IO; [`record`], what is remembered on the object; [`reconcile`], the
+//! [`composition`], [`plan`] and [`merge`], the decisions, without IO; [`record`], what is remembered on the object, and [`journal`], what stands in for
+//! it where many are written for the first time; [`reconcile`], the
 //! way through; [`config`] and [`run`](mod@run), the program; [`inspect`], what the plugin of kubectl tells.
 
 pub mod annotations;
@@ -18,8 +19,10 @@ pub mod boundaries;
 pub mod composition;
 pub mod config;
 pub mod desired;
+mod digest;
 mod drain;
 pub mod inspect;
+pub mod journal;
 pub mod ledger;
 pub mod merge;
 pub mod messages;

@@ -12,14 +12,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    bindings::Binding,
     ledger::FIELD_MANAGER,
     metrics::Metrics,
     object::{Kind, ObjectRef},
     plan::Claim,
     reconcile::vault_deletion,
     record::Record,
-    store::{Leaving, Store},
+    store::{Leaving, Store, Unfinished},
 };
 
 /// The name of the `ConfigMap`.
@@ -57,12 +56,17 @@ pub struct Orphans {
 
 impl Orphan {
     /// What is recorded of the object.
-    pub fn new(key: &ObjectRef, binding: &Binding, record: &Record) -> Self {
-        let record = Record { uid: binding.uid.clone(), ..record.clone() };
+    pub fn new(key: &ObjectRef, record: Record) -> Self {
         Self { kind: key.kind.name().to_owned(), namespace: key.namespace.clone(), name: key.name.clone(), record }
     }
 
-    fn key(&self) -> Option<ObjectRef> {
+    /// What is recorded of it.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Which object it was; nothing if there is no such kind.
+    pub fn key(&self) -> Option<ObjectRef> {
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == self.kind)?;
         Some(ObjectRef { kind, namespace: self.namespace.clone(), name: self.name.clone() })
     }
@@ -138,7 +142,8 @@ async fn clear_one(store: &Store, orphan: &Orphan) -> bool {
     let Some(deletion) = vault_deletion(orphan.record.deletion) else { return true };
     for (location, written) in orphan.record.locations() {
         let claim = if written.written { Claim::Written } else { Claim::Intended };
-        let leaving = Leaving { location: &location, owner: &owner, written, claim, content: None, gone: true };
+        let leaving =
+            Leaving { location: &location, owner: &owner, written, claim, unfinished: Unfinished::Unknown, gone: true };
         if let Err(error) = store.clear(&leaving, deletion).await {
             tracing::debug!(object = %key, path = %location, "still left behind: {}", in_one_line(&error));
             return false;

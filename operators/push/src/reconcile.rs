@@ -1,5 +1,6 @@
 //! One object from what it asks for to what is in Vault: observe, plan, write, report.
 
+mod intentions;
 mod leave;
 mod merging;
 mod paths;
@@ -14,7 +15,7 @@ use konverge_core::{
     digest::DigestKey,
     error::{Classify, ErrorClass},
 };
-use konverge_runtime::{Action, Queue, Reconciler, Request};
+use konverge_runtime::{Action, Queue, Reconciler, Request, lease::Leadership};
 use konverge_vault::{Location, VaultError};
 use kube::Client;
 use tokio::time::Instant;
@@ -24,6 +25,7 @@ use crate::{
     bindings::{Asking, Binding, Bindings, Push, Verified},
     boundaries::Rule,
     desired::{Target, Wanted, desired},
+    journal::{Journal, JournalError},
     ledger::{Ledger, LedgerError},
     messages::Message,
     metrics::Metrics,
@@ -72,12 +74,16 @@ pub struct Pusher {
     pub store: Store,
     /// Writes on objects.
     pub ledger: Ledger,
+    /// Stands in for records where many are written for the first time.
+    pub journal: Journal,
     /// Remembers what had to be left behind.
     pub orphans: Orphans,
     /// Where events go.
     pub events: EventSink,
     /// What is known.
     pub bindings: Arc<Bindings>,
+    /// Whether this process leads; nothing if it need not.
+    pub leadership: Option<Leadership>,
     /// Wakes others.
     pub queue: Queue<ObjectRef>,
     /// What is counted.
@@ -105,6 +111,12 @@ pub enum PushError {
     /// What is left behind could not be remembered.
     #[error(transparent)]
     Orphans(#[from] OrphansError),
+    /// Nothing more was written, because another replica may lead by now.
+    #[error("nothing more is written: this process leads no more")]
+    Deposed,
+    /// What is about to be written could not be noted.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// Vault did not do its part.
     #[error(transparent)]
     Vault(#[from] VaultError),
@@ -113,7 +125,7 @@ pub enum PushError {
 impl Classify for PushError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Read { .. } | Self::Orphans(_) => ErrorClass::Transient,
+            Self::Read { .. } | Self::Orphans(_) | Self::Journal(_) | Self::Deposed => ErrorClass::Transient,
             Self::Ledger(error) => error.class(),
             Self::Vault(error) => error.class(),
         }
@@ -123,6 +135,8 @@ impl Classify for PushError {
         match self {
             Self::Read { .. } => "ObjectUnreadable",
             Self::Orphans(_) => "OrphansNotRecorded",
+            Self::Journal(_) => "IntentionNotRecorded",
+            Self::Deposed => "NotLeader",
             Self::Ledger(error) => error.reason(),
             Self::Vault(error) => error.reason(),
         }
@@ -147,7 +161,27 @@ impl Reconciler for Pusher {
 
     async fn reconcile(&self, request: Request<ObjectRef>) -> Result<Action, PushError> {
         let key = &request.key;
-        // It asks for nothing any more: whoever queued it did so before the watch showed that.
+        self.recall().await?;
+        let intentions = self.journal.about(key);
+        let Some(binding) = self.bindings.get(key) else {
+            // It asks for nothing any more: whoever queued it did so before the watch showed that.
+            return if intentions.is_empty() { Ok(Action::Done) } else { self.abandon(key, &intentions).await };
+        };
+        self.take_over(key, &binding, &intentions);
+        let outcome = self.bring(key).await;
+        if self.bindings.get(key).is_some_and(|now| now.bears_its_record()) {
+            self.journal.resolve(key);
+        }
+        match outcome {
+            // What the journal says of it is not forgotten, whoever takes the object out of the queue.
+            Ok(Action::Done) if self.journal.speaks_of(key) => Ok(Action::After(LOOK_AGAIN)),
+            outcome => outcome,
+        }
+    }
+}
+
+impl Pusher {
+    async fn bring(&self, key: &ObjectRef) -> Result<Action, PushError> {
         let Some(binding) = self.bindings.get(key) else { return Ok(Action::Done) };
         let outcome = match &binding.asking {
             _ if binding.deleting.is_some() => self.leave(key, &binding).await,
@@ -163,9 +197,7 @@ impl Reconciler for Pusher {
             Err(error) => Ok(Action::After(self.failed(key, &binding, &error).await)),
         }
     }
-}
 
-impl Pusher {
     /// Brings in step what asks for a push.
     async fn push(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<Action, PushError> {
         if push.asked.paused {
@@ -185,6 +217,7 @@ impl Pusher {
         {
             if let Some(record) = binding.unrecorded() {
                 self.note(key, binding, record).await?;
+                self.say(key, binding, binding.unsaid.clone());
             }
             return Ok(next_look(push, verified.looked));
         }
@@ -230,6 +263,9 @@ impl Pusher {
         let owner = self.store.owner(key, &binding.uid);
         let run = Run { key, binding: &binding, push, prepared: &prepared, owner, before: before.as_ref(), look };
         let done = self.write_all(&run, targets, Done::new(record, messages)).await?;
+        if !self.leads() {
+            return Err(PushError::Deposed);
+        }
         let verified = done.complete.then(|| Verified {
             sources: sources.versions,
             digests: done.digests,
@@ -258,7 +294,8 @@ impl Pusher {
         })
     }
 
-    /// Sets finalizer and record before the first write to any path, if they do not say all of it yet. Nothing if the object is gone.
+    /// Sets finalizer and record before the first write to any path, if they do not say all of it yet, or has the journal say it. Nothing
+    /// if the object is gone.
     async fn intend(
         &self,
         key: &ObjectRef,
@@ -287,6 +324,10 @@ impl Pusher {
             record.generation = binding.generation;
             record.say(PENDING, None, now);
         }
+        if self.note_in_journal(key, binding, &record, push, prepared, targets).await? {
+            self.bindings.on_object(key, &binding.uid, |now| now.intend(binding, record.clone(), Vec::new()));
+            return Ok(Some((record, binding.clone())));
+        }
         let Some(binding) = self.note(key, binding, &record).await? else { return Ok(None) };
         Ok(Some((record, binding)))
     }
@@ -311,6 +352,17 @@ impl Pusher {
         written.expect(record);
         note(&mut written);
         Ok(Some(written))
+    }
+
+    /// Whether this process leads. One that has slept finds here that it does not, before it finds anywhere else.
+    fn leads(&self) -> bool {
+        self.leadership.as_ref().is_none_or(Leadership::is_leader)
+    }
+
+    /// Whether something may be written now: the object may ask for something else by now, and with that the permission to write has
+    /// gone, or another replica may have written since.
+    fn may_write(&self, key: &ObjectRef, binding: &Binding) -> bool {
+        self.leads() && self.bindings.is_current(key, binding)
     }
 
     /// Wakes those who waited for a location.

@@ -27,6 +27,7 @@ use crate::{
     bindings::Bindings,
     config::{Bind, Config, Task},
     drain::{self, DrainError},
+    journal::Journal,
     ledger::Ledger,
     metrics::Metrics,
     object::Kind,
@@ -137,10 +138,13 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let mut manager = Manager::listen(listen(config.health_probe_bind_address), metrics.clone()).await?;
     let options = options(&config);
     let kubernetes = client::build(&options, metrics.client()).await?;
+    let mut leadership = None;
     if config.leader_elect {
         let impatient = client::build(&options.impatient(), metrics.client()).await?;
         let lease = LeaseOptions::new(impatient.default_namespace(), LEASE);
-        manager = manager.leader_election(Elector::new(impatient, lease));
+        let elector = Elector::new(impatient, lease);
+        leadership = Some(elector.leadership());
+        manager = manager.leader_election(elector);
     }
 
     manager.metrics_server(metrics_server(&config, &kubernetes)?).await?;
@@ -170,14 +174,18 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         None => cluster_identity(&kubernetes).await,
     };
     let store = Store::new(vault, counts.clone(), &instance);
+    let (journal, write_journal) = Journal::new(kubernetes.clone(), kubernetes.default_namespace());
+    manager.task("journal", write_journal);
     let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
     let pusher = Pusher {
         client: kubernetes.clone(),
         store: store.clone(),
         ledger: Ledger::new(kubernetes),
+        journal,
         orphans: orphans.clone(),
         events,
         bindings,
+        leadership,
         queue: queue.clone(),
         metrics: counts.clone(),
         digest_key: DigestKey::new(rand::random()),

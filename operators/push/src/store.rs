@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
-use konverge_vault::{Content, Deletion, Expected, Found, Location, Owner, SecretPath, Standing, Vault, VaultError};
+use konverge_core::digest::DigestKey;
+use konverge_vault::{
+    Content, Deletion, Expected, Found, KvVersion, Location, Owner, SecretPath, Standing, Vault, VaultError,
+    VersionState,
+};
 
 use crate::{
+    digest::digest,
     merge::{Marks, Parting, part, unmark},
     metrics::Metrics,
     object::ObjectRef,
@@ -28,10 +33,41 @@ pub struct Leaving<'a> {
     pub written: &'a Written,
     /// What that counts for.
     pub claim: Claim,
-    /// What an unfinished write would have made, if that can be told.
-    pub content: Option<&'a Content>,
+    /// What is known of a write that was begun.
+    pub unfinished: Unfinished<'a>,
     /// Whether the object is gone, so that another one may have come after it under its name, which keeps what it has.
     pub gone: bool,
+}
+
+/// What an unfinished write would have made.
+#[derive(Clone, Copy)]
+pub enum Unfinished<'a> {
+    /// That cannot be told.
+    Unknown,
+    /// This.
+    Made(&'a Content),
+    /// Something with this digest, which was made with the key and is in hexadecimal digits.
+    Digest(&'a DigestKey, &'a str),
+}
+
+impl<'a> Unfinished<'a> {
+    /// Whether this is it.
+    pub fn is(self, content: &Content) -> bool {
+        match self {
+            Self::Unknown => false,
+            Self::Made(made) => made == content,
+            Self::Digest(key, text) => digest(key, content.iter()).is_some_and(|digest| digest.to_string() == text),
+        }
+    }
+
+    /// What it is, if it is known or was found.
+    fn content(self, found: &'a Found) -> Option<&'a Content> {
+        match (self, found) {
+            (Self::Made(made), _) => Some(made),
+            (_, Found::Live(secret)) if self.is(&secret.content) => Some(&secret.content),
+            _ => None,
+        }
+    }
 }
 
 /// Reads, writes, marks and deletes.
@@ -73,11 +109,31 @@ impl Store {
         expected: Expected,
     ) -> Result<Option<u64>, VaultError> {
         let written = self.vault.write(location, content, expected).await;
+        self.counted(location, written)
+    }
+
+    fn counted(
+        &self,
+        location: &Location,
+        written: Result<Option<VersionState>, VaultError>,
+    ) -> Result<Option<u64>, VaultError> {
         match &written {
             Ok(_) => self.metrics.wrote(),
             Err(error) => self.metrics.write_failed(error, &location.to_string()),
         }
         Ok(written?.map(|version| version.number))
+    }
+
+    /// Writes where nothing has ever been. Gives the version; nothing if something is or was there, or if the engine has no versions and
+    /// cannot tell.
+    pub async fn create(&self, location: &Location, content: &Content) -> Result<Option<u64>, VaultError> {
+        if location.mount().version() == KvVersion::One {
+            return Ok(None);
+        }
+        match self.vault.write(location, content, Expected::Absent).await {
+            Err(VaultError::Conflict { .. }) => Ok(None),
+            written => self.counted(location, written),
+        }
     }
 
     /// Notes the owner of all of a path, whose marks on single keys go.
@@ -96,7 +152,7 @@ impl Store {
 
     /// Clears a path that is not wanted any more, or our keys of it, as far as that is ours. Whether something was deleted.
     pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Deletion) -> Result<bool, VaultError> {
-        let &Leaving { location, owner, written, claim, content, gone } = leaving;
+        let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
         if written.keys.is_some() {
             return self.take_out(leaving).await;
         }
@@ -105,7 +161,7 @@ impl Store {
         if gone && has_heir() {
             return Ok(false);
         }
-        match farewell(&found, owner, claim, content, deletion) {
+        match farewell(&found, owner, claim, unfinished.content(&found), deletion) {
             Farewell::Forget => Ok(false),
             Farewell::Unmark => self.unmark(location, owner).await.map(|()| false),
             Farewell::Delete => {
@@ -122,12 +178,16 @@ impl Store {
     /// Takes our keys out of a path that others have keys in. Its older versions are theirs, too, and stay; a path that is empty then is
     /// deleted so that it can be undeleted.
     async fn take_out(&self, leaving: &Leaving<'_>) -> Result<bool, VaultError> {
-        let &Leaving { location, owner, written, claim, content, gone } = leaving;
+        let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
         let recorded = Written { written: claim == Claim::Written, ..written.clone() };
         let mut attempt = 1;
         let (changed, marks) = loop {
             let found = self.read(location).await?;
-            let Parting { content: rest, expected, marks } = part(found, owner, &recorded, content, gone);
+            let made = match unfinished {
+                Unfinished::Made(made) => Some(made),
+                Unfinished::Unknown | Unfinished::Digest(..) => None,
+            };
+            let Parting { content: rest, expected, marks } = part(found, owner, &recorded, made, gone);
             let changed = match rest {
                 None => Ok(false),
                 Some(rest) if rest.is_empty() => self.vault.delete(location, Deletion::Soft).await.map(|()| true),

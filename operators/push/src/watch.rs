@@ -38,6 +38,8 @@ pub const SECRET: &str = "secret";
 pub const WAITED: &str = "path-released";
 /// It is in step, and does not say so yet.
 pub const RECORD: &str = "record";
+/// Something was begun for it before this process led.
+pub const JOURNAL: &str = "journal";
 /// Vault serves again.
 pub const RECOVERED: &str = "vault-recovered";
 

@@ -17,7 +17,8 @@ use crate::{
     stage::{Result, Stage, View},
 };
 
-struct Life(&'static Stage);
+/// With an account of its own, so that nothing is counted that the operators of other tests do at the same time.
+struct Life(&'static Stage, PathBuf);
 
 impl Scenario for Life {
     fn name(&self) -> &'static str {
@@ -29,7 +30,7 @@ impl Scenario for Life {
     }
 
     async fn prepare(&self, _: &ControlPlane, _: &str) -> Result<PathBuf> {
-        Ok(self.0.kubeconfig().to_owned())
+        Ok(self.1.clone())
     }
 
     fn operator(&self, kubeconfig: &Path, namespace: &str) -> ProcessSpec {
@@ -58,7 +59,7 @@ impl Scenario for Life {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_survives_a_crash_at_every_write_to_the_api_server() {
     let stage = Stage::shared().await;
-    let life = Life(stage);
+    let life = Life(stage, stage.another(|manifest| manifest).await.1);
     let mut test = CrashTest::new(&stage.plane, &life);
     // Restart to converged.
     test.limit = Duration::from_secs(10);

@@ -7,6 +7,7 @@ mod crowding;
 mod exposing;
 mod forms;
 mod front;
+mod intending;
 mod leading;
 mod life;
 mod memory;

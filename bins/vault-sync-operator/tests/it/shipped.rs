@@ -3,7 +3,7 @@
 
 use std::{fs, time::Duration};
 
-use k8s_openapi::api::{events::v1::Event, rbac::v1::PolicyRule};
+use k8s_openapi::api::{core::v1::Secret, events::v1::Event, rbac::v1::PolicyRule};
 use konverge_testkit::{RoleUse, eventually};
 use kube::{Api, api::ListParams, config::Kubeconfig};
 use rcgen::{CertificateParams, KeyPair};
@@ -21,6 +21,9 @@ use crate::stage::{ACCOUNT, MANIFEST, SOON, Stage, View, until};
 
 /// In the clear and as the API server would show it.
 const VALUES: [&str; 4] = ["hunter-one-3141", "aHVudGVyLW9uZS0zMTQx", "hunter-two-2718", "aHVudGVyLXR3by0yNzE4"];
+
+/// Secrets of a first sync.
+const MANY: usize = 24;
 
 const WORKLOADS: [&str; 5] = ["Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job"];
 
@@ -132,6 +135,11 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     fs::write(&key_file, key.serialize_pem()).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(certificate.der().clone()).unwrap();
+    // So many at once that they are noted together before.
+    let many: Vec<String> = (0..MANY).map(|number| format!("many-{number}")).collect();
+    for name in &many {
+        view.secret(name, &[("password", VALUES[0])], Some(&view.path(name))).await.unwrap();
+    }
     let mut operator = stage
         .start(&namespace, |spec| {
             spec.arg("-metrics-cert-file")
@@ -142,6 +150,12 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
                 .env("RUST_LOG", "trace")
         })
         .await;
+    for name in &many {
+        until(name, async || view.is_synced("Secret", name, &[&view.path(name)]).await).await;
+    }
+    let journal = Api::<Secret>::namespaced(view.client.clone(), &stage.home);
+    let noted = ListParams::default().labels(konverge_push::journal::LABEL);
+    until("nothing is in the journal", async || Ok(journal.list(&noted).await?.items.is_empty())).await;
     live(&view).await;
 
     let (reader, stranger) = (

@@ -67,6 +67,19 @@ impl Stage {
         Self { plane, server, home, kubeconfig }
     }
 
+    /// Another installation, in a namespace of its own, with what is shipped changed before. Gives the namespace and the kubeconfig.
+    pub(crate) async fn another(&self, change: impl FnOnce(String) -> String) -> (String, PathBuf) {
+        let home = self.plane.namespace("another").await.unwrap();
+        let mut manifest = MANIFEST.replace("vault-sync-operator-system", &home);
+        for role in ["manager-role", "auth-role"] {
+            // These belong to no namespace.
+            manifest = manifest.replace(&format!("vault-sync-operator-{role}"), &format!("{home}-{role}"));
+        }
+        let installed = self.plane.install(ACCOUNT, &home, &change(manifest)).await.unwrap();
+        let kubeconfig = installed.kubeconfig().to_owned();
+        (home, kubeconfig)
+    }
+
     /// The kubeconfig of the operator's account.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig

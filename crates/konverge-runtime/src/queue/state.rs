@@ -254,6 +254,13 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.ready.keys().filter(|(std::cmp::Reverse(of), _)| *of == priority).count()
     }
 
+    /// Whether at least so many keys of more than low priority are ready.
+    pub(super) fn is_crowded(&mut self, now: Instant, many: usize) -> bool {
+        self.promote(now);
+        let last = many.checked_sub(1).map(|last| self.ready.keys().nth(last));
+        last.is_none_or(|place| place.is_some_and(|(std::cmp::Reverse(priority), _)| *priority > Priority::Low))
+    }
+
     /// Since when workers have had the keys that are in flight.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = Instant> {
         self.entries.values().filter_map(|entry| entry.in_flight)

@@ -154,7 +154,7 @@ fn what_a_run_has_done_is_not_recorded_until_it_is_written() {
     bindings.show(shown("a", &["db"]));
     let before = bindings.get(&key("a")).unwrap();
     let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
-    bindings.settle(&key("a"), &before, |binding| binding.intend(&before, record.clone()));
+    bindings.settle(&key("a"), &before, |binding| binding.intend(&before, record.clone(), Vec::new()));
     assert_eq!(bindings.get(&key("a")).unwrap().unrecorded(), Some(&record));
     bindings.settle(&key("a"), &before, |binding| write(binding, record.clone(), "2".to_owned()));
     assert_eq!(bindings.get(&key("a")).unwrap().unrecorded(), None);

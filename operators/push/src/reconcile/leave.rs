@@ -19,7 +19,7 @@ use crate::{
     orphans::Orphan,
     plan::Claim,
     record::{Record, Written},
-    store::Leaving,
+    store::{Leaving, Unfinished},
 };
 
 /// What stays loses its mark, so that others can have it; this long is tried.
@@ -48,6 +48,7 @@ impl Pusher {
             self.say(key, binding, vec![message]);
         }
         self.ledger.erase(key, &binding.uid).await?;
+        self.journal.resolve(key);
         self.wake(self.bindings.remove(key));
         self.metrics.forget(key);
         Ok(Action::Done)
@@ -98,8 +99,8 @@ impl Pusher {
         for (location, written) in record.locations() {
             let claim = self.claim(key, &location, written);
             let text = location.to_string();
-            let content = made.get(&text).filter(|_| !written.left);
-            let leaving = Leaving { location: &location, owner: &owner, written, claim, content, gone: false };
+            let unfinished = made.get(&text).filter(|_| !written.left).map_or(Unfinished::Unknown, Unfinished::Made);
+            let leaving = Leaving { location: &location, owner: &owner, written, claim, unfinished, gone: false };
             if self.store.clear(&leaving, deletion).await? {
                 tracing::info!(object = %key, path = text, "deleted");
                 cleared.push(text);
@@ -151,13 +152,13 @@ impl Pusher {
         record: &Record,
         error: &PushError,
     ) -> Result<Message, PushError> {
-        let mut record = record.clone();
+        let mut record = Record { uid: binding.uid.clone(), ..record.clone() };
         for (location, written) in record.clone().locations() {
             let counts = self.claim(key, &location, written) == Claim::Written;
             record.paths.insert(location.to_string(), Written { written: counts, ..written.clone() });
         }
         let paths: Vec<String> = record.paths.keys().cloned().collect();
-        match self.orphans.add(&Orphan::new(key, binding, &record)).await {
+        match self.orphans.add(&Orphan::new(key, record)).await {
             // Nowhere to note it down, for good; what is left is in the log and in the event.
             Err(error) if error.is_final() => tracing::error!(object = %key, paths = ?paths, "{}", in_one_line(&error)),
             added => added?,

@@ -59,8 +59,7 @@ impl Pusher {
                 }
             };
             let Some(content) = &merge.content else { break (merge, there) };
-            // The object may have been changed while this waited, and with it the permission to write.
-            if !self.bindings.is_current(key, binding) {
+            if !self.may_write(key, binding) {
                 done.complete = false;
                 return Ok(());
             }

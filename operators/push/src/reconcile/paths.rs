@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_core::{digest::ContentDigest, error::in_one_line};
-use konverge_vault::{Deletion, Field, Found, Location, Owner, SecretPath, Standing, VaultError};
+use konverge_vault::{Deletion, Found, Location, Owner, SecretPath, Standing, VaultError};
 
 use super::{Locations, PushError, Pusher, Targets};
 use crate::{
@@ -11,12 +11,13 @@ use crate::{
     bindings::{Binding, Push, Share, Verified, key_of},
     boundaries::{Place, is_allowed},
     desired::{Lack, Made, Target},
+    digest::digest,
     merge::own,
     messages::Message,
     object::ObjectRef,
     plan::{Claim, Known, Step, plan, plan_once},
     record::{Record, Written},
-    store::Leaving,
+    store::{Leaving, Unfinished},
 };
 
 /// What an object may write, after everything that can be said without its Secrets.
@@ -122,11 +123,11 @@ impl Pusher {
         let owner = self.store.owner(key, &binding.uid);
         let Some(record) = &binding.record else { return Ok(false) };
         for (location, written) in record.locations() {
-            let Some(digest) = verified.digests.get(&location.to_string()) else { return Ok(false) };
+            let Some(known) = verified.digests.get(&location.to_string()) else { return Ok(false) };
             let Found::Live(secret) = self.store.read(&location).await? else { return Ok(false) };
             let metadata = secret.version.as_ref().map(|version| &version.custom_metadata);
             let is_ours = metadata.is_none_or(|metadata| !matches!(owner.standing(metadata), Standing::Foreign(_)));
-            let is_same = || self.digest(own(&secret.content, written)) == Some(*digest);
+            let is_same = || digest(&self.digest_key, own(&secret.content, written)) == Some(*known);
             if push.asked.update != UpdatePolicy::IfNotExists && !(is_ours && is_same()) {
                 return Ok(false);
             }
@@ -137,13 +138,6 @@ impl Pusher {
             }
         });
         Ok(true)
-    }
-
-    /// The digest of what we write, which is text alone.
-    pub(super) fn digest<'a>(&self, fields: impl Iterator<Item = (&'a str, &'a Field)>) -> Option<ContentDigest> {
-        let fields: Vec<_> = fields.collect();
-        let is_text = fields.iter().all(|(_, field)| matches!(field, Field::Text(_)));
-        is_text.then(|| self.digest_key.digest(fields.iter().map(|(key, field)| (*key, field.bytes()))))
     }
 
     /// Brings each path in step, and clears those that are recorded and not wanted any more.
@@ -180,7 +174,7 @@ impl Pusher {
         let Run { key, binding, push, owner, before: recorded_before, look, .. } = run;
         let Made { content, encoded } = made;
         let text = location.to_string();
-        let digest = self.digest(content.iter());
+        let digest = digest(&self.digest_key, content.iter());
         let before = binding.verified.as_ref().and_then(|verified| verified.digests.get(&text)).copied();
         let recorded = done.record.paths.get(&text).cloned().unwrap_or_else(|| Written::intended(location));
         if !encoded.is_empty() {
@@ -194,9 +188,20 @@ impl Pusher {
         if push.asked.update == UpdatePolicy::Merge {
             return self.merge_one(run, location, &content, known, digest, done).await;
         }
+        let begun = recorded_before.and_then(|before| before.paths.get(&text));
+        // What it never had is probably free. Vault tells if it is not.
+        if push.asked.update == UpdatePolicy::Replace
+            && begun.is_none()
+            && self.may_write(key, binding)
+            && let Some(version) = self.store.create(location, &content).await?
+        {
+            done.wrote = true;
+            tracing::info!(object = %key, path = text, keys = content.len(), version, "written");
+            return self.written(run, location, Some(version), Some(&Found::Absent), digest, done).await;
+        }
         let found = self.store.read(location).await?;
         let existing = push.asked.existing.unwrap_or(self.policy.existing);
-        let claim = Claim::of(push.asked.update, recorded_before.and_then(|before| before.paths.get(&text)));
+        let claim = Claim::of(push.asked.update, begun);
         let step = match push.asked.update {
             UpdatePolicy::IfNotExists => plan_once(&content, &found, owner, claim),
             UpdatePolicy::Replace | UpdatePolicy::Merge => plan(&content, &found, owner, claim, existing, known),
@@ -224,8 +229,7 @@ impl Pusher {
                 mark
             }
             Step::Write { expected, mark, adopted, drifted } => {
-                // The annotation may have gone while this waited, and with it the permission to write.
-                if !self.bindings.is_current(key, binding) {
+                if !self.may_write(key, binding) {
                     done.complete = false;
                     return Ok(());
                 }
@@ -242,9 +246,23 @@ impl Pusher {
                 mark && version.is_some()
             }
         };
+        self.written(run, location, version, mark.then_some(&found), digest, done).await
+    }
+
+    /// Notes that what was wanted is there, and as whose, where the mark of that is missing.
+    async fn written(
+        &self,
+        run: &Run<'_>,
+        location: &Location,
+        version: Option<u64>,
+        unmarked: Option<&Found>,
+        digest: Option<ContentDigest>,
+        done: &mut Done,
+    ) -> Result<(), VaultError> {
+        let text = location.to_string();
         done.record.paths.insert(text.clone(), Written { written: true, version, ..Written::intended(location) });
-        if mark {
-            match self.store.mark(location, owner, &found).await {
+        if let Some(found) = unmarked {
+            match self.store.mark(location, &run.owner, found).await {
                 Ok(()) => {}
                 Err(error) if error.is_outage() => return Err(error),
                 Err(error) => done.messages.push(Message::unmarked(&text, &error)),
@@ -285,8 +303,14 @@ impl Pusher {
             let deleted = match vault_deletion(done.record.deletion) {
                 None => self.store.leave(&location, owner).await.map(|()| false),
                 Some(deletion) => {
-                    let leaving =
-                        Leaving { location: &location, owner, written: &written, claim, content: None, gone: false };
+                    let leaving = Leaving {
+                        location: &location,
+                        owner,
+                        written: &written,
+                        claim,
+                        unfinished: Unfinished::Unknown,
+                        gone: false,
+                    };
                     self.store.clear(&leaving, deletion).await
                 }
             };

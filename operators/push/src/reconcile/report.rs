@@ -33,42 +33,33 @@ impl Pusher {
         record: Option<Record>,
         messages: Vec<Message>,
     ) -> Result<(), PushError> {
-        let record = record.or_else(|| binding.record.clone());
+        let known = || self.bindings.get(key).filter(|now| now.uid == binding.uid).and_then(|now| now.record);
+        let record = record.or_else(known).or_else(|| binding.record.clone());
         let record = record.unwrap_or_else(|| binding.new_record(Timestamp::now()));
-        let record = self.stand(key, binding, record, messages);
+        let (record, messages) = stand(binding, record, messages);
+        self.say(key, binding, messages);
         if !binding.bears(&record) {
             self.note(key, binding, &record).await?;
         }
         Ok(())
     }
 
-    /// The same for what is in step: it is noted on the object when all those have had their turn that are not.
+    /// The same for what is in step: it is noted on the object, and said, when all those have had their turn that are not.
     pub(super) fn conclude_in_step(&self, key: &ObjectRef, binding: &Binding, record: Record, messages: Vec<Message>) {
-        let record = self.stand(key, binding, record, messages);
-        if !binding.bears(&record) {
-            self.bindings.on_object(key, &binding.uid, |now| now.intend(binding, record));
+        let (record, messages) = stand(binding, record, messages);
+        if binding.bears(&record) {
+            self.say(key, binding, messages);
+        } else {
+            self.metrics.said(key, summary(&messages).0);
+            self.bindings.on_object(key, &binding.uid, |now| now.intend(binding, record, messages));
             self.queue.add(key.clone(), Priority::Low, RECORD);
         }
     }
 
-    /// Says what is to be said, and gives the record that says it.
-    fn stand(&self, key: &ObjectRef, binding: &Binding, mut record: Record, mut messages: Vec<Message>) -> Record {
-        record.generation = binding.generation;
-        let (state, text) = summary(&messages);
-        if state == SYNCED {
-            messages.push(Message::synced(&record.paths.keys().cloned().collect::<Vec<_>>()));
-        }
-        record.say(state, text, Timestamp::now());
-        if let Asking::Push(push) = &binding.asking {
-            record.answered.clone_from(&push.asked.sync_now);
-        }
-        self.say(key, binding, messages);
-        record
-    }
-
     /// Says each of these once, until something else is said.
     pub(super) fn say(&self, key: &ObjectRef, binding: &Binding, messages: Vec<Message>) {
-        for message in messages.iter().filter(|message| !binding.said.contains(message)) {
+        let unsaid = binding.unsaid.iter().filter(|message| !messages.contains(message));
+        for message in unsaid.chain(&messages).filter(|message| !binding.said.contains(message)) {
             if message.is_problem() {
                 tracing::warn!(object = %key, reason = message.reason, "{}", message.text);
             } else {
@@ -83,7 +74,10 @@ impl Pusher {
             });
         }
         self.metrics.said(key, summary(&messages).0);
-        self.bindings.settle(key, binding, |binding| binding.said = messages);
+        self.bindings.settle(key, binding, |binding| {
+            binding.said = messages;
+            binding.unsaid.clear();
+        });
     }
 
     /// Tells of a failure, if it is no passing one, and how long to wait before the next attempt.
@@ -114,6 +108,20 @@ impl Pusher {
             }
         }
     }
+}
+
+/// The record that says how it stands, and all that is to be said.
+fn stand(binding: &Binding, mut record: Record, mut messages: Vec<Message>) -> (Record, Vec<Message>) {
+    record.generation = binding.generation;
+    let (state, text) = summary(&messages);
+    if state == SYNCED {
+        messages.push(Message::synced(&record.paths.keys().cloned().collect::<Vec<_>>()));
+    }
+    record.say(state, text, Timestamp::now());
+    if let Asking::Push(push) = &binding.asking {
+        record.answered.clone_from(&push.asked.sync_now);
+    }
+    (record, messages)
 }
 
 /// How it stands, in a word, and why if something is wrong.

@@ -8,6 +8,7 @@ mod deploy;
 mod docs;
 mod documented;
 mod following;
+mod journal;
 mod keeping;
 mod outages;
 mod owning;

@@ -1,0 +1,219 @@
+//! Many for the first time: noted together before, each by itself after; killed, bereft and refused in the midst of it.
+
+use std::{collections::BTreeSet, path::Path, sync::Arc};
+
+use futures::{FutureExt, StreamExt, stream};
+use k8s_openapi::api::core::v1::Secret;
+use konverge_push::journal;
+use konverge_testkit::{Process, VaultServer, eventually, http_get};
+use kube::{Api, api::ListParams};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::{
+    front::{self, Asked, Fate},
+    stage::{Result, SOON, Stage, View, until},
+};
+
+/// Enough that the journal is worth while for most of them.
+const OBJECTS: usize = 24;
+
+/// Writes and marks of the first ones are among so many requests.
+const POINTS: usize = 6;
+
+/// So many runs at the same time, each with an installation of its own.
+const AT_ONCE: usize = 3;
+
+/// What befalls a write to Vault. After each the object of that write is deleted before the operator goes on.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    KillBefore,
+    KillAfter,
+}
+
+fn names() -> impl Iterator<Item = String> {
+    (0..OBJECTS).map(|number| format!("db-{number}"))
+}
+
+async fn make(view: &View) -> Result<()> {
+    for name in names() {
+        view.secret(&name, &[("n", &name)], Some(&view.path(&name))).await?;
+    }
+    Ok(())
+}
+
+/// The names of the objects that the journal speaks of.
+async fn noted(view: &View, home: &str) -> Result<BTreeSet<String>> {
+    let secrets = Api::<Secret>::namespaced(view.client.clone(), home);
+    let mut names = BTreeSet::new();
+    for batch in secrets.list(&ListParams::default().labels(journal::LABEL)).await? {
+        let data = batch.data.unwrap_or_default();
+        let entries: Vec<Value> = serde_json::from_slice(&data["entries"].0)?;
+        names.extend(entries.iter().filter_map(|entry| entry["name"].as_str().map(str::to_owned)));
+    }
+    Ok(names)
+}
+
+/// What Vault holds in the namespace's folder, with metadata.
+async fn folder(server: &VaultServer, view: &View) -> Vec<String> {
+    let listed = server.request("LIST", &format!("secret/metadata/{}", view.namespace), &Value::Null).await;
+    let keys = listed.ok().and_then(|listed| listed["data"]["keys"].as_array().cloned()).unwrap_or_default();
+    keys.iter().filter_map(|key| key.as_str().map(str::to_owned)).collect()
+}
+
+/// All but `gone` are there, written once and noted; of that nothing is left, and of all nothing in the journal.
+async fn is_in_step(stage: &Stage, view: &View, home: &str, gone: &str) -> Result<bool> {
+    for name in names() {
+        let path = view.path(&name);
+        if name == gone {
+            if view.read(&path).await?.is_some() {
+                return Ok(false);
+            }
+        } else if !view.is_synced("Secret", &name, &[&path]).await?
+            || view.versions(&path).await? != (1, true)
+            || !view.holds(&path, "n", &name).await?
+        {
+            return Ok(false);
+        }
+    }
+    let left = folder(&stage.server, view).await.len();
+    Ok(left >= OBJECTS - 1 && noted(view, home).await?.is_empty())
+}
+
+/// Starts it, has the fault befall the `nth` write, deletes the object of that write, and starts it again.
+async fn befall(stage: &'static Stage, fault: Fault, nth: usize) -> Result<()> {
+    let (home, kubeconfig) = stage.another(|manifest| manifest).await;
+    let namespace = stage.plane.namespace("intended").await?;
+    let view = stage.view(&namespace).await;
+    make(&view).await?;
+    let (befallen, mut told) = mpsc::unbounded_channel();
+    let (writes, process) = (Arc::new(std::sync::Mutex::new(0)), Arc::new(std::sync::Mutex::new(None::<Process>)));
+    let killed = Arc::clone(&process);
+    let decide = move |asked: Asked| {
+        let is_it = asked.is_write() && {
+            let mut writes = writes.lock().unwrap();
+            *writes += 1;
+            *writes == nth
+        };
+        let (killed, befallen) = (Arc::clone(&killed), befallen.clone());
+        let kill = move || {
+            // Nothing of it moves any more when the test hears of it.
+            killed.lock().unwrap().as_mut().unwrap().kill();
+            befallen.send(asked.path).unwrap();
+        };
+        let fate = match fault {
+            _ if !is_it => Fate::Passes,
+            Fault::KillBefore => {
+                kill();
+                Fate::Vanishes
+            }
+            Fault::KillAfter => Fate::AnswerVanishes(Box::new(kill)),
+        };
+        std::future::ready(fate).boxed()
+    };
+    let vault = front::serve(&stage.server, Box::new(decide)).await?;
+    let (spec, ..) = stage.operator(&kubeconfig, &namespace, &vault);
+    let spec = spec.args(["-workers", "4"]);
+    {
+        let mut process = process.lock().unwrap();
+        *process = Some(Process::start(stage.plane.run_directory(), spec)?);
+    }
+    let path = tokio::time::timeout(SOON, told.recv()).await?.ok_or("it was not befallen")?;
+    let gone = path.rsplit('/').next().unwrap_or_default().to_owned();
+    let is_noted = noted(&view, &home).await?.contains(&gone);
+    if !is_noted || view.record("Secret", &gone).await?.is_some() {
+        return Err(format!("{gone} is noted in the journal ({is_noted}) and bears no record").into());
+    }
+    view.delete("Secret", &gone).await?;
+    process.lock().unwrap().as_mut().unwrap().start_again()?;
+    let in_step = || async { is_in_step(stage, &view, &home, &gone).await.unwrap_or(false).then_some(()) };
+    let ended = eventually(SOON, in_step).await;
+    drop(process.lock().unwrap().take());
+    match ended {
+        Ok(()) => Ok(()),
+        Err(_) => Err(format!("{gone} was written last: {:?}", state(&view).await).into()),
+    }
+}
+
+/// What is wrong, for a failure.
+async fn state(view: &View) -> Vec<String> {
+    let mut state = Vec::new();
+    for name in names() {
+        let path = view.path(&name);
+        let (versions, held) = (view.versions(&path).await, view.read(&path).await.map(|held| held.is_some()));
+        state.push(format!(
+            "{name}: {versions:?} {held:?} {:?}",
+            view.record("Secret", &name).await.map(|it| it.is_some())
+        ));
+    }
+    state
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f01_killed_in_a_first_sync_nothing_is_left_of_an_object_that_went_meanwhile() {
+    let stage = Stage::shared().await;
+    let points = (1..=POINTS).flat_map(|nth| [Fault::KillBefore, Fault::KillAfter].map(|fault| (fault, nth)));
+    let runs = stream::iter(points).map(async |(fault, nth)| (fault, nth, befall(stage, fault, nth).await));
+    let ended: Vec<_> = runs.buffer_unordered(AT_ONCE).collect().await;
+    let wrong: Vec<_> = ended
+        .iter()
+        .filter_map(|(fault, nth, end)| Some(format!("{fault:?} {nth}: {}", end.as_ref().err()?)))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Runs until all is in step, with this installation.
+async fn in_step(stage: &Stage, kubeconfig: &Path, view: &View) -> Process {
+    let (spec, health, _) = stage.operator(kubeconfig, &view.namespace, stage.server.address());
+    let mut process = Process::start(stage.plane.run_directory(), spec).unwrap();
+    let is_ready = || async { http_get(&health, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+    process.ready("become ready", SOON, is_ready).await.unwrap();
+    for name in names() {
+        let path = view.path(&name);
+        until(&format!("{name} is in step"), async || view.is_synced("Secret", &name, &[&path]).await).await;
+    }
+    process
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_permission_each_object_is_written_on_first() {
+    let stage = Stage::shared().await;
+    let rule = "  - apiGroups: [\"\"]\n    resources: [secrets]\n    verbs: [create, delete]\n";
+    let (_, kubeconfig) = stage
+        .another(|manifest| {
+            assert!(manifest.contains(rule), "the rule has another spelling");
+            manifest.replace(rule, "")
+        })
+        .await;
+    let namespace = stage.plane.namespace("refused").await.unwrap();
+    let view = stage.view(&namespace).await;
+    make(&view).await.unwrap();
+    let _process = in_step(stage, &kubeconfig, &view).await;
+    for name in names() {
+        assert_eq!(view.versions(&view.path(&name)).await.unwrap(), (1, true), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_uninstall_leaves_nothing_in_the_journal() {
+    let stage = Stage::shared().await;
+    let (home, kubeconfig) = stage.another(|manifest| manifest).await;
+    let namespace = stage.plane.namespace("drained").await.unwrap();
+    let view = stage.view(&namespace).await;
+    make(&view).await.unwrap();
+    // No answer of Vault to a write comes, so that none of it is noted on its object.
+    let decide = |asked: Asked| {
+        let fate = if asked.is_write() { Fate::Vanishes } else { Fate::Passes };
+        std::future::ready(fate).boxed()
+    };
+    let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
+    let (spec, ..) = stage.operator(&kubeconfig, &namespace, &vault);
+    let process = Process::start(stage.plane.run_directory(), spec).unwrap();
+    until("something is noted", async || Ok(!noted(&view, &home).await?.is_empty())).await;
+    drop(process);
+    let (spec, ..) = stage.operator(&kubeconfig, &namespace, stage.server.address());
+    let mut drain = Process::start(stage.plane.run_directory(), spec.arg("drain")).unwrap();
+    let status = drain.ended(SOON).await.unwrap();
+    assert!(status.success(), "{}", drain.logged());
+    assert_eq!(noted(&view, &home).await.unwrap(), BTreeSet::new());
+}

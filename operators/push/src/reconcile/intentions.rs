@@ -1,0 +1,124 @@
+//! What the journal says of an object that bears no record yet.
+
+use konverge_core::error::in_one_line;
+use konverge_runtime::{Action, Priority};
+use kube::{Api, ResourceExt, core::DynamicObject};
+
+use super::{LOOK_AGAIN, PushError, Pusher, Targets, paths::Prepared, vault_deletion};
+use crate::{
+    annotations::{FINALIZER, PATH, STATUS},
+    asked::UpdatePolicy,
+    bindings::{Binding, Push, Share},
+    desired::Target,
+    journal::Intention,
+    object::{Kind, ObjectRef},
+    plan::Claim,
+    record::Record,
+    store::Leaving,
+    watch::JOURNAL,
+};
+
+/// From so many on that wait for a worker, the journal is quicker than a record on each object.
+const CROWD: usize = 8;
+
+impl Pusher {
+    /// Has everything looked at that was begun before this process led. Nothing is done before that is known.
+    pub(super) async fn recall(&self) -> Result<(), PushError> {
+        for key in self.journal.recall().await? {
+            self.queue.add(key, Priority::Normal, JOURNAL);
+        }
+        Ok(())
+    }
+
+    /// Notes what is about to be written for an object that bears no record, if that is worth while. False is that it is not, or
+    /// that the journal cannot be used.
+    pub(super) async fn note_in_journal(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        record: &Record,
+        push: &Push,
+        prepared: &Prepared,
+        targets: &Targets,
+    ) -> Result<bool, PushError> {
+        if self.journal.covers(key, record) {
+            return Ok(true);
+        }
+        let is_new = binding.record.is_none() && !binding.finalizer;
+        if !is_new || push.asked.update == UpdatePolicy::Merge || !self.queue.is_crowded(CROWD) {
+            return Ok(false);
+        }
+        let contents = prepared.locations.iter().filter_map(|(target, location)| match targets.get(target) {
+            Some(Target::Content(made)) => Some((location, &made.content)),
+            Some(Target::Keep(_)) | None => None,
+        });
+        Ok(self.journal.intend(key, record, contents).await?)
+    }
+
+    /// Takes over what was begun for the object, or for one that had its name before: as recorded, so that it is noted, used or cleared.
+    pub(super) fn take_over(&self, key: &ObjectRef, binding: &Binding, intentions: &[Intention]) {
+        let unknown = |intention: &&Intention| binding.record.is_none() || intention.record().uid != binding.uid;
+        for intention in intentions.iter().filter(unknown) {
+            self.bindings.on_object(key, &binding.uid, |now| now.recall(intention.record()));
+        }
+    }
+
+    /// Clears what was begun for objects that are gone or do not ask any more.
+    pub(super) async fn abandon(&self, key: &ObjectRef, intentions: &[Intention]) -> Result<Action, PushError> {
+        let asking = self.asking(key).await?;
+        for intention in intentions {
+            if asking.as_ref().is_some_and(|uid| *uid == intention.record().uid) {
+                // A watch will show it, if this program looks after it.
+                return Ok(Action::After(LOOK_AGAIN));
+            }
+        }
+        for intention in intentions {
+            self.clear_intended(key, intention).await?;
+        }
+        self.journal.resolve(key);
+        Ok(Action::Done)
+    }
+
+    /// The uid of the object, if it is there and may ask for a push.
+    async fn asking(&self, key: &ObjectRef) -> Result<Option<String>, PushError> {
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &key.namespace, &key.kind.resource());
+        let found = api.get_metadata_opt(&key.name).await;
+        let found = found.map_err(|source| PushError::Read { what: key.to_string(), source: Box::new(source) })?;
+        Ok(found
+            .filter(|object| {
+                let annotations = object.annotations();
+                key.kind == Kind::VaultPush
+                    || annotations.contains_key(PATH)
+                    || annotations.contains_key(STATUS)
+                    || object.finalizers().iter().any(|known| known == FINALIZER)
+            })
+            .and_then(|object| object.uid()))
+    }
+
+    async fn clear_intended(&self, key: &ObjectRef, intention: &Intention) -> Result<(), PushError> {
+        let record = intention.record();
+        let owner = self.store.owner(key, &record.uid);
+        let Some(deletion) = vault_deletion(record.deletion) else { return Ok(()) };
+        for (location, written) in record.locations() {
+            let path = location.to_string();
+            // Who has it by now keeps it.
+            if self.bindings.claim(key, &path, Share::Whole).is_err() {
+                continue;
+            }
+            let unfinished = intention.unfinished(&path);
+            let leaving =
+                Leaving { location: &location, owner: &owner, written, claim: Claim::Intended, unfinished, gone: true };
+            let cleared = self.store.clear(&leaving, deletion).await;
+            self.wake(self.bindings.release(key, &path));
+            match cleared {
+                Ok(true) => tracing::info!(object = %key, path, "cleared what was begun"),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::debug!(object = %key, path, "what was begun is not cleared yet: {}", in_one_line(&error));
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(())
+    }
+}
