@@ -39,7 +39,7 @@ const OF_PUSH: Short = &[
 const OF_ROLL: Short = &[
     ("demo/", "tests/it/"),
     ("plugin/", "bins/kubectl-konverge/tests/it/"),
-    ("program/", "bins/vault-rollout-operator/tests/"),
+    ("program/", "bins/vault-rollout-operator/tests/it/"),
     ("pull/", "tests/it/pull_faults/"),
     ("roll/", "operators/roll/tests/it/"),
     ("runtime/", "crates/konverge-runtime/"),

@@ -27,8 +27,6 @@ const MANIFEST: &str = include_str!("../../../../deploy/rbac/vault-rollout-opera
 /// A control plane with controllers of workloads and pods that become ready, and the operator's account in its namespace.
 pub(crate) struct Stage {
     pub(crate) plane: ControlPlane,
-    /// The operator's own namespace.
-    pub(crate) home: String,
     kubeconfig: PathBuf,
 }
 
@@ -46,17 +44,12 @@ impl Stage {
         outside::start(plane.kubeconfig().to_owned());
         let home = plane.namespace("operator").await.unwrap();
         let kubeconfig = install(&plane, &home).await.unwrap();
-        Self { plane, home, kubeconfig }
+        Self { plane, kubeconfig }
     }
 
     /// The kubeconfig of the operator's account.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
-    }
-
-    /// The operator's account as the API server knows it.
-    pub(crate) fn account(&self) -> String {
-        format!("system:serviceaccount:{}:{ACCOUNT}", self.home)
     }
 
     /// A namespace, and a person in it.

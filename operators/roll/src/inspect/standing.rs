@@ -132,8 +132,11 @@ mod tests {
     }
 
     fn record(rolled: Option<Timestamp>) -> String {
-        let entry =
-            crate::record::Entry { selection: "a".to_owned(), content: Content::Digest("0123456789abcdef".to_owned()) };
+        let entry = crate::record::Entry {
+            selection: "a".to_owned(),
+            content: Content::Digest("0123456789abcdef".to_owned()),
+            version: None,
+        };
         let because = rolled.map(|_| "Secret/db changed (x)".to_owned());
         let content = [("Secret/db".to_owned(), entry)].into();
         Record { tag: "t".to_owned(), content, rolled, because }.text()

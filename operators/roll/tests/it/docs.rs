@@ -95,6 +95,7 @@ fn metrics_are_those_of_the_page() {
     metrics.measure(&Arc::new(Index::new(Others::default(), settings)), Timestamp::UNIX_EPOCH);
     metrics.rolled(WorkloadKind::Deployment, "rolled");
     metrics.held("x");
+    metrics.unread("x");
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));

@@ -131,9 +131,10 @@ async fn whatever_the_originals_definition_let_in_stays() {
     world.api().patch("bare", &apply, &kube::api::Patch::Apply(&bare)).await.unwrap();
 }
 
+/// Ten objects a path: one question a path for all of them.
 #[tokio::test]
-async fn a8_r10_a_thousand_objects_over_ten_paths_cost_ten_reads_an_interval() {
-    const OBJECTS: usize = 1000;
+async fn a8_r10_however_many_objects_want_a_path_it_costs_one_read_an_interval() {
+    const OBJECTS: usize = 100;
     const PATHS: usize = 10;
     let vault = std::sync::Arc::new(new_vault().await);
     let world = VaultWorld::with(vault).await;
@@ -152,10 +153,10 @@ async fn a8_r10_a_thousand_objects_over_ten_paths_cost_ten_reads_an_interval() {
         let (world, name) = (&world, format!("vss{number}"));
         async move { world.vss(&name, &spec).await }
     });
-    futures::StreamExt::for_each_concurrent(futures::stream::iter(make), 32, |made| made).await;
+    futures::StreamExt::for_each_concurrent(futures::stream::iter(make), 16, |made| made).await;
     let begun = Instant::now();
-    let operator = world.operator(&["--vault-interval=10s"]).await;
-    for number in [0, OBJECTS / 2, OBJECTS - 1] {
+    let _operator = world.operator(&["--vault-interval=5s"]).await;
+    for number in 0..OBJECTS {
         world.says(&format!("vss{number}"), "InSync").await;
     }
     // What Vault itself has answered, by its own log.
@@ -164,14 +165,10 @@ async fn a8_r10_a_thousand_objects_over_ten_paths_cost_ten_reads_an_interval() {
         let answers = text.lines().filter(|line| line.contains("\"type\":\"response\""));
         answers.filter(|line| line.contains("\"path\":\"secret/metadata/")).count()
     };
-    until("two intervals are over", async || if reads() >= 3 * PATHS { Ok(()) } else { Err(reads().to_string()) })
+    until("three intervals are over", async || if reads() >= 3 * PATHS { Ok(()) } else { Err(reads().to_string()) })
         .await;
-    let asked = operator.metric("konverge_roll_vault_questions_total", "").await;
     // An interval is never shorter than nine tenths of itself; a machine that is slow asks less often.
-    let intervals = usize::try_from(begun.elapsed().as_secs() / 9).unwrap() + 1;
+    let intervals = usize::try_from(begun.elapsed().as_millis() / 4_500).unwrap() + 1;
     let reads = reads();
     assert!(reads <= PATHS * intervals, "{reads} reads in {intervals} intervals");
-    // Beside them Vault is asked once whether it can list folders with their metadata.
-    let most = u32::try_from(PATHS * (intervals + 1) + 1).unwrap();
-    assert!((30.0..=f64::from(most)).contains(&asked), "{asked} questions in {intervals} intervals");
 }
