@@ -1,4 +1,4 @@
-//! Secrets in Vault as sources: how they are named, and how each stands. Pure, but for [`follow`].
+//! Secrets in Vault as sources: how they are named, and how each stands. Pure, but for `follow`.
 
 mod follow;
 
