@@ -81,5 +81,8 @@ async fn f01_f02_it_survives_a_crash_at_every_write() {
     let report = test.run().await.unwrap();
     // The key of digests; for each of the two workloads a note and two rollouts. One is refused and repeated where a controller was quicker.
     assert!(report.writes.len() > 2 * 3, "{:?}", report.writes);
-    report.verdict().unwrap();
+    // How often a controller is quicker differs from run to run, so that the last points may lie beyond what a run has of writes.
+    let is_beyond = |fault: &String| fault.starts_with("the fault never befell it");
+    let wrong: Vec<_> = report.findings.iter().filter(|finding| !finding.faults.iter().all(is_beyond)).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
