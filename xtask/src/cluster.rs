@@ -52,7 +52,7 @@ impl Named {
     pub(crate) fn take_away(&self) -> Result<()> {
         let mut command = program(&tool());
         command.args(["take-away", "--kubeconfig"]).arg(&self.kubeconfig).arg(&self.run);
-        run("taking away what the tests made", command, "Is the cluster still there?").map(drop)
+        run("taking away what the tests made", command, "Is the cluster still there?")
     }
 }
 

@@ -1,5 +1,6 @@
 //! Every developer command. `cargo xtask help` lists them; CI calls the same ones.
 
+mod again;
 mod ci;
 mod cluster;
 // The test kit's, so that there is one rule for the cache and one name for each variable; depending on the kit would have every

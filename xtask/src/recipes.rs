@@ -5,9 +5,10 @@ use std::{os::unix::process::CommandExt, path::Path, process::Command};
 use anyhow::{Context, Result};
 
 use crate::{
+    again,
     cluster::Named,
     paths,
-    step::{cargo, program, run},
+    step::{cargo, program, run, step},
     tools::{self, Tool},
 };
 
@@ -30,7 +31,7 @@ pub(crate) fn demo(kubeconfig: Option<&Path>, keep: bool) -> Result<()> {
 pub(crate) fn quick_tests(filter: Option<&str>) -> Result<()> {
     let mut tests = cargo(["test", "--workspace", "--lib", "--bins"]);
     tests.args(filter);
-    run("unit tests", tests, READ_ABOVE).map(drop)
+    run("unit tests", tests, READ_ABOVE)
 }
 
 pub(crate) fn all_tests(kubeconfig: Option<&Path>, filter: Option<&str>) -> Result<()> {
@@ -49,13 +50,13 @@ fn tests(cluster: Option<&Named>, filter: Option<&str>) -> Result<()> {
         ("unit and integration tests", ["test", "--workspace", "--all-targets"].as_slice()),
         ("examples in the docs", ["test", "--workspace", "--doc"].as_slice()),
     ] {
-        let mut tests = cargo(arguments.iter().copied());
-        // One run tells all that is wrong.
-        tests.arg("--no-fail-fast").args(filter);
-        if let Some(cluster) = cluster {
-            cluster.tell(&mut tests);
-        }
-        run(what, tests, "The logs of the servers are where the failed test says.")?;
+        step(what, "The logs of the servers are where the failed test says.", || {
+            again::tests(arguments, filter, |command| {
+                if let Some(cluster) = cluster {
+                    cluster.tell(command);
+                }
+            })
+        })?;
     }
     Ok(())
 }
@@ -64,7 +65,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     run("build", cargo(["build", "--release", "--workspace", "--bins"]), READ_ABOVE)?;
     let mut bench = program(&paths::built("release", "konverge-bench"));
     bench.args(arguments);
-    run("benchmarks", bench, READ_ABOVE).map(drop)
+    run("benchmarks", bench, READ_ABOVE)
 }
 
 pub(crate) fn setup() -> Result<()> {
@@ -72,7 +73,7 @@ pub(crate) fn setup() -> Result<()> {
     run("build of the test kit", build, READ_ABOVE)?;
     let mut control_plane = program(&paths::built("debug", "konverge-control-plane"));
     control_plane.args(["setup", "--vault"]);
-    run("control plane and Vault", control_plane, READ_ABOVE).map(drop)
+    run("control plane and Vault", control_plane, READ_ABOVE)
 }
 
 pub(crate) fn fmt(check: bool) -> Result<()> {
@@ -80,7 +81,7 @@ pub(crate) fn fmt(check: bool) -> Result<()> {
     if check {
         fmt.arg("--check");
     }
-    run("format", fmt, "`cargo xtask fmt` mends it.").map(drop)
+    run("format", fmt, "`cargo xtask fmt` mends it.")
 }
 
 pub(crate) fn lint() -> Result<()> {
@@ -88,24 +89,24 @@ pub(crate) fn lint() -> Result<()> {
     run("clippy", clippy, "Mend what it names, or say why not with #[expect(…, reason = …)].")?;
     let mut doc = cargo(["doc", "--workspace", "--no-deps", "--document-private-items"]);
     doc.env("RUSTDOCFLAGS", "--deny warnings");
-    run("docs", doc, "Mend the link or the text it names.").map(drop)
+    run("docs", doc, "Mend the link or the text it names.")
 }
 
 pub(crate) fn deny() -> Result<()> {
     let mut deny = with_tool(&tools::DENY)?;
     deny.args(["--workspace", "check", "bans", "licenses", "sources"]);
-    run("licences, bans and sources", deny, "deny.toml says what may enter and why.").map(drop)
+    run("licences, bans and sources", deny, "deny.toml says what may enter and why.")
 }
 
 pub(crate) fn advisories() -> Result<()> {
     let mut deny = with_tool(&tools::DENY)?;
     deny.args(["--workspace", "check", "advisories"]);
-    run("advisories", deny, "The database is fetched from the network; without it this cannot run.").map(drop)
+    run("advisories", deny, "The database is fetched from the network; without it this cannot run.")
 }
 
 pub(crate) fn unused() -> Result<()> {
     let machete = with_tool(&tools::MACHETE)?;
-    run("unused dependencies", machete, "Remove what it names from that Cargo.toml.").map(drop)
+    run("unused dependencies", machete, "Remove what it names from that Cargo.toml.")
 }
 
 /// With the features of the whole workspace, so that tests need not build them again; without what the demo does not use.
@@ -122,7 +123,7 @@ fn build_for_demo() -> Result<()> {
     ] {
         build.args(["--bin", name]);
     }
-    run("build", build, READ_ABOVE).map(drop)
+    run("build", build, READ_ABOVE)
 }
 
 fn with_tool(tool: &Tool) -> Result<Command> {

@@ -1,13 +1,8 @@
 //! Running another program as one step of a recipe: said before, timed after, named when it fails.
 
-use std::{
-    env,
-    path::Path,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{env, path::Path, process::Command, time::Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::paths;
 
@@ -25,17 +20,23 @@ pub(crate) fn program(path: &Path) -> Command {
     command
 }
 
-/// Runs the step to its end. `next` is what to do when it fails.
-pub(crate) fn run(what: &str, mut command: Command, next: &str) -> Result<Duration> {
+/// Runs a command as one step, to its end. `next` is what to do when it fails.
+pub(crate) fn run(what: &str, mut command: Command, next: &str) -> Result<()> {
+    step(what, next, || {
+        let program = || Path::new(command.get_program()).display().to_string();
+        let status = command.status().with_context(|| format!("cannot start {}; is it installed?", program()))?;
+        if !status.success() {
+            bail!("{status}");
+        }
+        Ok(())
+    })
+}
+
+/// One step: said before, timed after. `next` is what to do when it fails.
+pub(crate) fn step(what: &str, next: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     eprintln!("\n== {what}");
     let began = Instant::now();
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start {}; is it installed?", Path::new(command.get_program()).display()))?;
-    if !status.success() {
-        bail!("{what} failed ({status}). {next}");
-    }
-    let took = began.elapsed();
-    eprintln!("== {what}: {:.0} s", took.as_secs_f32());
-    Ok(took)
+    work().map_err(|error| anyhow!("{what} failed ({error:#}). {next}"))?;
+    eprintln!("== {what}: {:.0} s", began.elapsed().as_secs_f32());
+    Ok(())
 }
