@@ -14,6 +14,7 @@ mod reply;
 mod server;
 mod stream;
 mod unobserved;
+mod unsteady;
 mod upstream;
 mod values;
 
@@ -36,10 +37,14 @@ pub use self::{
     asked::Asked,
     journal::{JournalEntry, Reached},
     plan::{Action, EventKind, Phase, Plan, PlanError, Rule, StatusAnswer, Trigger},
+    unsteady::UNSTEADY,
     values::{Probability, Span},
 };
 use self::{control::Control, journal::Journal, upstream::Upstream};
 use crate::{control_plane::credentials, guard::RunDirectory};
+
+/// For an outage whose end the test says.
+const LONGER_THAN_ANY_TEST: Duration = Duration::from_hours(24);
 
 /// A proxy for one identity: clients use its [`kubeconfig`](Self::kubeconfig), and it asks the API server as the user of the
 /// kubeconfig that it was made with. Without a plan it changes nothing.
@@ -165,6 +170,11 @@ impl FaultProxy {
     /// Serves nobody for so long, and ends all connections.
     pub fn down(&self, length: Duration) {
         self.proxy.control.go_down(length);
+    }
+
+    /// Serves nobody until it is [cleared](Self::clear), and ends all connections.
+    pub fn down_until_cleared(&self) {
+        self.down(LONGER_THAN_ANY_TEST);
     }
 
     /// Ends all connections once; new ones are served.

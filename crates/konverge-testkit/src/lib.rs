@@ -17,6 +17,7 @@ pub mod crash;
 pub mod double;
 mod environment;
 pub mod fault_proxy;
+mod foreign;
 mod guard;
 mod logs;
 mod object_store_server;
@@ -34,6 +35,7 @@ pub use control_plane::{
     NotOurs, Options, ProxiedError, ProxiedOperator, RUN_LABEL, RoleUse, RouteError, StartError, client_for,
     create_for_run, http_get, run_name, take_away, take_away_run,
 };
+pub use foreign::{FOREIGN_SECRET_SIZE, create_foreign_secrets};
 pub use guard::RunDirectory;
 pub use object_store_server::{ObjectStoreError, ObjectStoreServer};
 pub use pattern::Pattern;

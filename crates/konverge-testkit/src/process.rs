@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fs::File,
+    fs::{self, File},
     io::{self, Write},
     net::TcpListener,
     os::unix::process::ExitStatusExt,
@@ -221,6 +221,16 @@ impl Process {
     /// Its number, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
+    }
+
+    /// Its resident set in bytes, as the kernel accounts it. An error while it does not run, and where there is no `/proc`.
+    pub fn resident(&self) -> io::Result<f64> {
+        let pid = self.pid().ok_or_else(|| io::Error::other(format!("{} does not run", self.name())))?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
+        let kibibytes = kibibytes.ok_or_else(|| io::Error::other(format!("{} has no resident set", self.name())))?;
+        Ok(kibibytes * 1024.0)
     }
 
     /// How to start it; changes count from the next start.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use konverge_testkit::{Process, ProcessError, ProcessSpec, RunDirectory};
+use konverge_testkit::{Process, ProcessError, ProcessSpec, RunDirectory, eventually};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -22,6 +22,17 @@ async fn a_process_is_terminated_and_killed_and_started_again() {
     assert!(process.status().is_none());
     process.kill();
     assert!(process.pid().is_none());
+}
+
+#[tokio::test]
+async fn a_process_has_a_resident_set_while_it_runs() {
+    let run = RunDirectory::new().unwrap();
+    let mut process = Process::start(&run, shell("resting", "sleep 60")).unwrap();
+    // Between fork and exec a process has next to nothing, and the kernel accounts pages by the batch.
+    let resident = || async { process.resident().ok().filter(|bytes| (1e5..1e8).contains(bytes)) };
+    eventually(SOON, resident).await.expect("a shell takes some hundred kilobytes and no gigabyte");
+    process.kill();
+    assert!(process.resident().unwrap_err().to_string().contains("resting does not run"));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -31,7 +31,7 @@ use super::{Rig, SOON, code, control_plane, map};
 async fn an_outage_ends_what_is_open_and_refuses_what_is_new() {
     let rig = Rig::new().await;
     let mut events = rig.proxied.watch(&WatchParams::default(), "0").await.unwrap().boxed();
-    rig.proxy.down(Duration::from_hours(1));
+    rig.proxy.down_until_cleared();
     while timeout(SOON, events.next()).await.unwrap().is_some_and(|event| event.is_ok()) {}
     rig.proxied.list(&ListParams::default()).await.unwrap_err();
     rig.proxy.clear();
