@@ -156,7 +156,8 @@ impl From<Conditions> for Vec<Condition> {
     }
 }
 
-fn whole_second(time: Timestamp) -> Timestamp {
+/// The time as the API keeps it in conditions: in whole seconds.
+pub fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 

@@ -11,7 +11,7 @@ mod series;
 use std::{pin::pin, time::Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::{Client, Resource, runtime::events::EventType};
+use kube::{Client, Resource, core::GroupVersionKind, runtime::events::EventType};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
@@ -27,7 +27,7 @@ const CAPACITY: usize = 1024;
 /// Something to tell the readers of an object's events.
 #[derive(Debug, Clone)]
 pub struct Notice {
-    /// The object it is about, made with `Resource::object_ref`. A resource version in it would defeat the counting of repeats.
+    /// The object it is about, made with `Resource::object_ref` or [`reference()`]. A resource version in it would defeat the counting of repeats.
     pub regarding: ObjectReference,
     /// Whether somebody should look.
     pub kind: EventType,
@@ -55,6 +55,18 @@ impl Notice {
         K: Resource<DynamicType: Default>,
     {
         Self { kind: EventType::Warning, ..Self::normal(object, reason, action, note) }
+    }
+}
+
+/// Refers to an object of which no more is at hand than its names and its uid. `Resource::object_ref` does it for a whole one.
+pub fn reference(kind: &GroupVersionKind, namespace: &str, name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(kind.api_version()),
+        kind: Some(kind.kind.clone()),
+        name: Some(name.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
     }
 }
 

@@ -57,12 +57,26 @@ pub async fn list_names<K>(api: &Api<K>, parameters: &ListParams) -> Result<Vec<
 where
     K: Clone + DeserializeOwned + Debug + Resource,
 {
+    let name = |object: PartialObjectMeta<K>| Name { namespace: object.namespace(), name: object.name_any() };
+    pick(api, parameters, |object| Some(name(object))).await
+}
+
+/// What `picked` makes of each object that the parameters select. Only metadata is asked for, and of an object of which it makes nothing
+/// nothing is kept, so that few of many take little memory.
+pub async fn pick<K, T>(
+    api: &Api<K>,
+    parameters: &ListParams,
+    mut picked: impl FnMut(PartialObjectMeta<K>) -> Option<T>,
+) -> Result<Vec<T>, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug + Resource,
+{
     let mut pages = Pages::new(parameters);
     loop {
         let page = api.list_metadata(&pages.next()).await;
-        if pages.take(page.map(|list| (list.items, list.metadata.continue_)))? {
-            let name = |object: PartialObjectMeta<K>| Name { namespace: object.namespace(), name: object.name_any() };
-            return Ok(pages.items.into_iter().map(name).collect());
+        let page = page.map(|list| (list.items.into_iter().filter_map(&mut picked).collect(), list.metadata.continue_));
+        if pages.take(page)? {
+            return Ok(pages.items);
         }
     }
 }

@@ -82,20 +82,13 @@ impl fmt::Display for One {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 mod tests {
-    use kube::core::ApiResource;
+    use kube::core::{ApiResource, GroupVersionKind};
 
     use super::*;
     use crate::Shown;
 
     fn kind(group: &str, name: &str, plural: &str, short: &'static [&'static str]) -> Kind {
-        let api_version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
-        let resource = ApiResource {
-            group: group.to_owned(),
-            version: "v1".to_owned(),
-            api_version,
-            kind: name.to_owned(),
-            plural: plural.to_owned(),
-        };
+        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", name), plural);
         Kind { resource, short, shown: Shown::Metadata }
     }
 

@@ -1,9 +1,10 @@
 //! The client of the API server.
 //!
 //! Building it reads files and talks to nobody, so a program starts while the API server is away. Every call has a deadline,
-//! and every request is counted.
+//! and every request is counted. No more are under way at the same time than the limit of open files has room for.
 
 mod deadline;
+mod places;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -13,8 +14,9 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use crate::metrics::ClientMetrics;
+use crate::{metrics::ClientMetrics, open_files};
 use deadline::DeadlineLayer;
+use places::PlacesLayer;
 
 /// Which API server, and how patiently.
 #[derive(Debug, Clone)]
@@ -77,7 +79,9 @@ pub async fn build(options: &ClientOptions, metrics: &ClientMetrics) -> Result<C
     config.default_retry = options.retry;
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
     let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build(Box::new(error)))?;
-    Ok(builder.with_layer(&metrics.for_host(&host)).with_layer(&DeadlineLayer(options.call_timeout)).build())
+    let places = PlacesLayer::new(open_files::for_one_server());
+    let builder = builder.with_layer(&places).with_layer(&metrics.for_host(&host));
+    Ok(builder.with_layer(&DeadlineLayer(options.call_timeout)).build())
 }
 
 async fn config(options: &ClientOptions) -> Result<Config, ClientError> {

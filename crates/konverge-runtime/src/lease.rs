@@ -26,6 +26,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::{
+    Metrics,
+    client::{self, ClientError, ClientOptions},
+};
 pub use metrics::LeaseMetrics;
 use object::{CallError, LeaseObject};
 use state::{Decision, Election};
@@ -137,6 +141,15 @@ pub struct Elector {
 }
 
 impl Elector {
+    /// Asks for the lease of this name in the namespace that the program is in, with a client of its own whose calls are short.
+    pub async fn build(options: &ClientOptions, metrics: &Metrics, name: &str) -> Result<Self, ClientError> {
+        let options = options.impatient();
+        // Apart, so that whoever starts a program carries the making of one client with it and not of two.
+        let impatient = Box::pin(client::build(&options, metrics.client())).await?;
+        let lease = LeaseOptions::new(impatient.default_namespace(), name);
+        Ok(Self::new(impatient, lease))
+    }
+
     /// `client` should be one whose calls are short and not repeated behind the elector's back
     /// ([`ClientOptions::impatient`](crate::client::ClientOptions::impatient)).
     pub fn new(client: Client, options: LeaseOptions) -> Self {

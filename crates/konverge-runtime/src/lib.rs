@@ -2,7 +2,8 @@
 //!
 //! Read in this order: [`manager`], what a program is made of and how it starts and stops; [`watch`], where events come from;
 //! [`cache`], what is known without asking; [`queue`], which object is next; [`controller`], who works on it and what happens when
-//! that fails. Around them: [`object`], [`client`], [`lease`], [`checks`], [`metrics`], [`http_server`] and [`telemetry`].
+//! that fails. Around them: [`object`], [`client`], [`lease`], [`checks`], [`metrics`], [`http_server`], [`open_files`] and
+//! [`telemetry`].
 
 pub mod cache;
 pub mod checks;
@@ -13,6 +14,7 @@ pub mod lease;
 pub mod manager;
 pub mod metrics;
 pub mod object;
+pub mod open_files;
 pub mod queue;
 #[cfg(test)]
 mod schedule;

@@ -145,7 +145,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         Priority::ALL.iter().map(|priority| state.depth(now, *priority)).sum()
     }
 
-    /// Whether at least so many keys are due that cannot wait (those of [`Priority::Low`] can). The time it takes grows with `many`.
+    /// Whether at least so many keys are due or worked on that cannot wait (those of [`Priority::Low`] can). The time it takes grows with
+    /// `many`.
     pub fn is_crowded(&self, many: usize) -> bool {
         self.state().is_crowded(Instant::now(), many)
     }

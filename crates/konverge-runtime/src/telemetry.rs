@@ -3,8 +3,9 @@
 mod filter;
 mod trace;
 
-use std::io::IsTerminal;
+use std::{error::Error, io::IsTerminal, process::ExitCode};
 
+use konverge_core::error::in_one_line;
 use tracing_subscriber::{Layer, Registry, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 pub use filter::{FilterError, LogFilter};
@@ -58,4 +59,15 @@ pub fn init_with(format: LogFormat, mut layers: Vec<AnyLayer>) -> Result<LogFilt
     });
     tracing_subscriber::registry().with(layers).try_init().map_err(TelemetryError::Again)?;
     Ok(filter)
+}
+
+/// How a program ends: with status 1 after an error, which is told in one line: logged, or printed where there is no log.
+pub fn exit_code<E: Error + 'static>(program: &str, ended: Result<(), E>) -> ExitCode {
+    let Err(error) = ended else { return ExitCode::SUCCESS };
+    if tracing::dispatcher::has_been_set() {
+        tracing::error!("{}", in_one_line(&error));
+    } else {
+        eprintln!("{program}: {}", in_one_line(&error));
+    }
+    ExitCode::FAILURE
 }

@@ -1,6 +1,6 @@
 //! The kinds of workloads.
 
-use kube::core::ApiResource;
+use kube::core::{ApiResource, GroupVersionKind};
 
 /// A kind of object that has a pod template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,13 +76,12 @@ impl WorkloadKind {
 
     /// What a dynamic client needs to know.
     pub fn resource(self) -> ApiResource {
-        ApiResource {
-            group: self.group().to_owned(),
-            version: self.version().to_owned(),
-            api_version: self.api_version().to_owned(),
-            kind: self.name().to_owned(),
-            plural: self.plural().to_owned(),
-        }
+        ApiResource::from_gvk_with_plural(&self.gvk(), self.plural())
+    }
+
+    /// Group, version and name.
+    pub fn gvk(self) -> GroupVersionKind {
+        GroupVersionKind::gvk(self.group(), self.version(), self.name())
     }
 }
 
@@ -93,7 +92,7 @@ mod tests {
     #[test]
     fn group_and_version_are_those_of_the_manifest() {
         for kind in WorkloadKind::ALL {
-            assert_eq!(kind.api_version(), format!("{}/{}", kind.group(), kind.version()));
+            assert_eq!(kind.api_version(), kind.resource().api_version);
         }
     }
 }

@@ -4,9 +4,9 @@ use std::{process::ExitCode, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::events::EventSink;
-use konverge_core::{digest::DigestKey, error::in_one_line};
+use konverge_core::digest::DigestKey;
 use konverge_runtime::{
-    Controller, LeaseOptions, Manager, Queue,
+    Controller, Manager, Queue,
     client::{self, ClientError, ClientOptions},
     http_server::BindError,
     lease::Elector,
@@ -60,17 +60,7 @@ pub enum StartError {
 /// Runs the operator until it is told to stop. What cannot work, whatever the servers do, ends it at once with status 1; a
 /// server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
-    match start(config).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error @ StartError::Telemetry(_)) => {
-            eprintln!("{PROGRAM}: {}", in_one_line(&error));
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            tracing::error!("{}", in_one_line(&error));
-            ExitCode::FAILURE
-        }
-    }
+    telemetry::exit_code(PROGRAM, start(config).await)
 }
 
 async fn start(config: Config) -> Result<(), StartError> {
@@ -91,9 +81,7 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     let options = ClientOptions { kubeconfig: config.kubeconfig, ..ClientOptions::default() };
     let kubernetes = client::build(&options, metrics.client()).await?;
     if config.leader_election {
-        let impatient = client::build(&options.impatient(), metrics.client()).await?;
-        let lease = LeaseOptions::new(impatient.default_namespace(), PROGRAM);
-        manager = manager.leader_election(Elector::new(impatient, lease));
+        manager = manager.leader_election(Elector::build(&options, &metrics, PROGRAM).await?);
     }
 
     let counts = metrics.register(Metrics::new);

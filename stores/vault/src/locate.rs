@@ -35,8 +35,11 @@ pub(crate) struct Mounts(Mutex<Inner>);
 struct Inner {
     /// The engines, until when that is believed.
     known: BTreeMap<Place, (Mount, Instant)>,
-    /// First segments of paths whose engine the token may not ask for, until when it is not tried again.
+    /// Paths whose engine the token may not ask for, until when it is not tried again. Vault says the same of a path that no engine
+    /// holds, so it tells nothing of any other path.
     denied: BTreeMap<Place, Instant>,
+    /// When those go that are over.
+    swept: Option<Instant>,
 }
 
 impl Mounts {
@@ -49,7 +52,7 @@ impl Mounts {
         });
         let found = found.map(|(_, (mount, _))| mount.clone());
         found.or_else(|| {
-            let denied = inner.denied.get(&place(namespace, first_segment(path)));
+            let denied = inner.denied.get(&place(namespace, path.as_str()));
             denied.is_some_and(|until| *until > now).then(|| Mount::guess(path))
         })
     }
@@ -59,9 +62,14 @@ impl Mounts {
         inner.known.insert(place(namespace, mount.path()), (mount.clone(), until));
     }
 
-    fn deny(&self, namespace: Option<&HeaderValue>, path: &SecretPath, until: Instant) {
+    fn deny(&self, namespace: Option<&HeaderValue>, path: &SecretPath, now: Instant) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.denied.insert(place(namespace, first_segment(path)), until);
+        let until = now + GUESSED_FOR;
+        if inner.swept.is_none_or(|swept| swept <= now) {
+            inner.denied.retain(|_, until| *until > now);
+            inner.swept = Some(until);
+        }
+        inner.denied.insert(place(namespace, path.as_str()), until);
     }
 
     fn forget(&self, namespace: Option<&HeaderValue>, mount: &Mount) {
@@ -71,10 +79,6 @@ impl Mounts {
 
 fn place(namespace: Option<&HeaderValue>, path: &str) -> Place {
     (namespace.map(|namespace| namespace.as_bytes().to_vec()), path.to_owned())
-}
-
-fn first_segment(path: &SecretPath) -> &str {
-    path.as_str().split('/').next().unwrap_or_default()
 }
 
 #[derive(Deserialize)]
@@ -116,7 +120,7 @@ impl Vault {
         let call = Call::new(Method::GET, route, format!("find the mount of {path}"), "anything");
         let answer = self.ask(&call).await?;
         if answer.is_denied() {
-            self.mounts().deny(self.namespace(), path, Instant::now() + GUESSED_FOR);
+            self.mounts().deny(self.namespace(), path, Instant::now());
             return Ok(Mount::guess(path));
         }
         let answer = self.succeeded(&call, answer)?;
@@ -129,5 +133,27 @@ impl Vault {
         let mount = Mount::new(mount, version);
         self.mounts().keep(self.namespace(), &mount, Instant::now() + KNOWN_FOR);
         Ok(mount)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_denied_of_one_path_is_said_of_no_other_and_not_for_long() {
+        let mounts = Mounts::default();
+        let path = |text: &str| SecretPath::parse(text).unwrap();
+        let now = Instant::now();
+        mounts.deny(None, &path("clusters/one/secert/data/a"), now);
+        assert!(mounts.find(None, &path("clusters/one/secert/data/a"), now).is_some());
+        for other in ["clusters/one/secert/data/b", "clusters/one/secret/data/a", "clusters/one/secert"] {
+            assert_eq!(mounts.find(None, &path(other), now), None, "{other}");
+        }
+        let later = now + GUESSED_FOR;
+        assert_eq!(mounts.find(None, &path("clusters/one/secert/data/a"), later), None);
+        mounts.deny(None, &path("clusters/one/b"), later);
+        let kept = mounts.0.lock().unwrap().denied.len();
+        assert_eq!(kept, 1, "what is over is not kept");
     }
 }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use konverge_apply::{
     Applier, ApplyError, ApplyOutcome, Deletion, Metadata, MetadataChange,
-    read::{Name, WaitError, exists, list_all, list_names, wait_for, wait_for_any},
+    read::{Name, WaitError, exists, list_all, list_names, pick, wait_for, wait_for_any},
 };
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{
+    api::{DeleteParams, ListParams, PostParams},
+    core::PartialObjectMeta,
+};
 
 use super::*;
 
@@ -93,6 +96,8 @@ async fn row_22_names_keep_their_namespaces_and_lists_are_paged() {
     let here: Api<ConfigMap> = Api::namespaced(client, &namespace);
     let objects = list_all(&here, &two_a_page).await.unwrap();
     assert_eq!(objects.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["a", "b", "c"]);
+    let but_b = |object: PartialObjectMeta<ConfigMap>| Some(object.name_any()).filter(|name| name != "b");
+    assert_eq!(pick(&here, &two_a_page, but_b).await.unwrap(), ["a", "c"]);
 }
 
 #[tokio::test]

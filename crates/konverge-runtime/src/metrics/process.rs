@@ -8,6 +8,7 @@ use prometheus_client::{
 };
 
 use super::BeforeScrape;
+use crate::open_files;
 
 /// Clock ticks a second in `/proc`: part of the kernel's interface on every machine that Rust has `std` for, whatever its timer does.
 const TICKS: f64 = 100.0;
@@ -30,7 +31,7 @@ pub(super) fn register(before_scrape: &BeforeScrape, registry: &mut Registry) {
             started.set((boot + stat.started_after_boot).as_secs_f64());
         }
         resident.set(read("/proc/self/status").as_deref().and_then(resident_memory).unwrap_or_default());
-        most_open.set(read("/proc/self/limits").as_deref().and_then(open_limit).unwrap_or_default());
+        most_open.set(open_files::limit().and_then(|limit| i64::try_from(limit).ok()).unwrap_or_default());
         // One of them is the folder itself, while it is read.
         let count = fs::read_dir("/proc/self/fd").map_or(0, |files| files.count().saturating_sub(1));
         open.set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -70,11 +71,6 @@ fn resident_memory(text: &str) -> Option<i64> {
     Some(line.split_whitespace().next()?.parse::<i64>().ok()? * 1024)
 }
 
-fn open_limit(text: &str) -> Option<i64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
@@ -99,6 +95,6 @@ mod tests {
         let age = now.as_secs_f64() - started.as_secs_f64();
         assert!((-2.0..3600.0).contains(&age), "{age}");
         assert!(resident_memory(&read("/proc/self/status").unwrap()).unwrap() > 0);
-        assert!(open_limit(&read("/proc/self/limits").unwrap()).is_none_or(|limit| limit > 0));
+        assert!(open_files::limit().is_none_or(|limit| limit > 0));
     }
 }

@@ -99,6 +99,8 @@ struct Entry {
     is_ready: bool,
     /// Since when a worker has it.
     in_flight: Option<Instant>,
+    /// Whether that run is of more than low priority.
+    is_urgent: bool,
     failures: u32,
     /// The next run begins no earlier.
     rests_until: Option<Instant>,
@@ -114,6 +116,8 @@ pub(super) struct State<K> {
     delayed: BTreeMap<(Instant, u64), Arc<K>>,
     /// Keys that are only remembered because of the rest they need, by its end.
     resting: BTreeMap<(Instant, u64), Arc<K>>,
+    /// How many keys of more than low priority are in flight.
+    urgent: usize,
     arrivals: u64,
     rest: Duration,
 }
@@ -139,6 +143,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             ready: BTreeMap::new(),
             delayed: BTreeMap::new(),
             resting: BTreeMap::new(),
+            urgent: 0,
             arrivals: 0,
             rest: Duration::ZERO,
         }
@@ -189,6 +194,8 @@ impl<K: Clone + Eq + Hash> State<K> {
             && let Some(wish) = entry.wish.take()
         {
             entry.in_flight = Some(now);
+            entry.is_urgent = wish.priority > Priority::Low;
+            self.urgent += usize::from(entry.is_urgent);
             entry.rests_until = (!self.rest.is_zero()).then(|| now + self.rest);
             let reasons = wish.reasons.into_set();
             let request = Request { key: K::clone(&key), reasons, attempt: entry.failures.saturating_add(1) };
@@ -202,6 +209,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let shared = Arc::clone(self.entries.get_key_value(key)?.0);
         let entry = self.entries.get_mut(key)?;
         let started = entry.in_flight.take()?;
+        self.urgent -= usize::from(entry.is_urgent);
         entry.failures = match completion {
             _ if std::mem::take(&mut entry.is_outdated) => 0,
             Completion::Retry(_) => entry.failures.saturating_add(1),
@@ -254,10 +262,10 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.ready.keys().filter(|(std::cmp::Reverse(of), _)| *of == priority).count()
     }
 
-    /// Whether at least so many keys of more than low priority are ready.
+    /// Whether at least so many keys of more than low priority are ready or in flight.
     pub(super) fn is_crowded(&mut self, now: Instant, many: usize) -> bool {
         self.promote(now);
-        let last = many.checked_sub(1).map(|last| self.ready.keys().nth(last));
+        let last = many.saturating_sub(self.urgent).checked_sub(1).map(|last| self.ready.keys().nth(last));
         last.is_none_or(|place| place.is_some_and(|(std::cmp::Reverse(priority), _)| *priority > Priority::Low))
     }
 

@@ -1,8 +1,8 @@
 //! Telling the owner: an event when there is something new to say, a log line, the gauge of bindings.
 
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
-use konverge_apply::events::Notice;
-use kube::{Resource, runtime::events::EventType};
+use konverge_apply::events::{self, Notice};
+use kube::{Resource, core::GroupVersionKind, runtime::events::EventType};
 use tracing::{info, warn};
 
 use super::Pull;
@@ -57,12 +57,6 @@ impl Pull {
 }
 
 fn reference(key: &SecretRef, uid: &str) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(Secret::api_version(&()).into_owned()),
-        kind: Some(Secret::kind(&()).into_owned()),
-        name: Some(key.name.clone()),
-        namespace: Some(key.namespace.clone()),
-        uid: Some(uid.to_owned()),
-        ..ObjectReference::default()
-    }
+    let kind = GroupVersionKind::gvk(&Secret::group(&()), &Secret::version(&()), &Secret::kind(&()));
+    events::reference(&kind, &key.namespace, &key.name, uid)
 }

@@ -50,7 +50,7 @@ struct Answered {
 pub(crate) struct WireMetadata {
     #[serde(default)]
     created_time: String,
-    #[serde(default)]
+    /// Always there. Without it it is not Vault that has answered, and nothing follows from it.
     current_version: u64,
     #[serde(default)]
     cas_required: bool,

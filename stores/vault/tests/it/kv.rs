@@ -63,6 +63,16 @@ async fn mounts_are_found_whatever_they_are_called() {
 }
 
 #[tokio::test]
+async fn a_path_that_no_engine_holds_harms_no_other_that_begins_alike() {
+    let (server, _) = mounted().await;
+    server.policy("team", "path \"team/kv/*\" { capabilities = [\"read\"] }").await.unwrap();
+    let token = server.token(&["team", "default"], json!({})).await.unwrap();
+    let vault = Vault::new(&config(&server, konverge_vault::Login::Token(credential(&token))));
+    assert_eq!(locate(&vault, "team/kw/data/app").await.mount().version(), KvVersion::One, "a guess");
+    assert_eq!(locate(&vault, "team/kv/data/app").await.mount().version(), KvVersion::Two);
+}
+
+#[tokio::test]
 async fn version_two_with_check_and_set() {
     let (server, vault) = mounted().await;
     let location = locate(&vault, "team/kv/data/shop/db").await;

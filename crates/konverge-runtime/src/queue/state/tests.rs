@@ -23,6 +23,27 @@ fn the_urgent_come_first_then_the_early() {
 }
 
 #[test]
+fn a_crowd_is_of_those_that_wait_and_those_at_work_but_for_the_patient() {
+    let (mut state, now) = (State::new(), Instant::now());
+    assert!(state.is_crowded(now, 0) && !state.is_crowded(now, 1));
+    for (key, priority) in [(1, Priority::Normal), (2, Priority::High), (3, Priority::Low)] {
+        state.add(key, now, priority, "test");
+    }
+    state.add(4, now + Duration::from_secs(1), Priority::High, "later");
+    assert!(state.is_crowded(now, 2) && !state.is_crowded(now, 3));
+    for _ in 0..3 {
+        taken(&mut state, now);
+    }
+    assert!(state.is_crowded(now, 2) && !state.is_crowded(now, 3), "at work");
+    for key in [1, 3] {
+        state.complete(&key, Completion::Done, now);
+    }
+    assert!(state.is_crowded(now, 1) && !state.is_crowded(now, 2));
+    state.complete(&2, Completion::Done, now);
+    assert!(!state.is_crowded(now, 1));
+}
+
+#[test]
 fn failures_count_until_success() {
     let (mut state, now) = (State::new(), Instant::now());
     state.add(1, now, Priority::Normal, "test");
