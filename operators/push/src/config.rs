@@ -10,7 +10,7 @@ use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, CommandFactory, Parser, ValueEnum, error::ErrorKind};
 
-use konverge_runtime::{telemetry::LogFormat, watch::namespace};
+use konverge_runtime::{open_files, telemetry::LogFormat, watch::namespace};
 pub use konverge_vault::environment::AuthMethod;
 use konverge_vault::environment::{Flags, boolean};
 
@@ -219,7 +219,7 @@ impl Config {
             jwt_file: self.vault_jwt_file.clone(),
             timeout: self.vault_timeout,
             rate: self.vault_rate,
-            concurrency: self.vault_concurrency,
+            concurrency: self.vault_concurrency.min(open_files::for_one_server()),
         }
     }
 

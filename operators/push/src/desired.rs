@@ -13,10 +13,11 @@ use crate::{
     annotations::Choice,
     asked::{BinaryPolicy, Selection},
     composition::Composition,
+    secrets::Data,
 };
 
 /// The data of the Secrets that were read; nothing where there is no such Secret.
-pub type Sources = BTreeMap<String, Option<BTreeMap<String, SecretValue>>>;
+pub type Sources = BTreeMap<String, Option<Data>>;
 
 /// Which Secrets an object takes its values from.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,12 +13,11 @@ mod vault;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Secret;
 use konverge_kubectl::{Cluster, Difference, Fact, Failure, Finding, Job, Shown, Standing, Wish};
 use konverge_workload::Workload;
 use kube::{
-    Api, Resource, ResourceExt,
-    api::{GetParams, ListParams},
+    Resource, ResourceExt,
+    api::GetParams,
     core::{DynamicObject, ObjectMeta, Request},
 };
 use serde_json::Value;
@@ -29,7 +28,7 @@ use crate::{
     desired::Wanted,
     object::{Kind, ObjectRef},
     record::Record,
-    vault_push,
+    secrets, vault_push,
 };
 
 /// Push, for the plugin.
@@ -118,7 +117,7 @@ fn shown_kind(kind: Kind) -> konverge_kubectl::Kind {
 }
 
 fn key(kind: &konverge_kubectl::Kind, metadata: &ObjectMeta) -> Option<ObjectRef> {
-    let kind = Kind::ALL.into_iter().find(|known| known.name() == kind.resource.kind)?;
+    let kind = Kind::named(&kind.resource.kind)?;
     Some(ObjectRef { kind, namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
 }
 
@@ -153,8 +152,7 @@ async fn composed(cluster: &Cluster, key: &ObjectRef, object: &DynamicObject) ->
     let push = vault_push::understood(key, object).map_err(|invalid| Failure::Failed(invalid.to_string()))?;
     let Wanted::Composed(composition) = &push.wanted else { return Ok(push.wanted.clone()) };
     let Some(selector) = composition.selector() else { return Ok(push.wanted.clone()) };
-    let api = Api::<Secret>::namespaced(cluster.client.clone(), &key.namespace);
-    let fitting = api.list_metadata(&ListParams::default().labels_from(selector)).await;
+    let fitting = secrets::fitting(&cluster.client, &key.namespace, selector).await;
     let fitting = fitting.map_err(|error| Failure::of(&format!("list the secrets of {}", key.namespace), &error))?;
-    Ok(Wanted::Composed(composition.of(fitting.items.into_iter().filter_map(|secret| secret.metadata.name).collect())))
+    Ok(Wanted::Composed(composition.of(fitting)))
 }

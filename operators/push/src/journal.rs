@@ -21,6 +21,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Secret;
+use konverge_apply::read::list_all;
 use konverge_core::digest::DigestKey;
 use konverge_vault::{Content, Location};
 use kube::{
@@ -124,24 +125,24 @@ impl Journal {
         self.state().noted.contains_key(key)
     }
 
-    /// Whether all paths of the record are noted for the object.
-    pub fn covers(&self, key: &ObjectRef, record: &Record) -> bool {
-        self.state().noted.get(key).into_iter().flatten().any(|(_, intention)| intention.covers(record))
-    }
-
     /// Notes the record of an object that bears none, and what is about to be written. It is there for sure when this gives true;
-    /// false is that there can be no journal.
+    /// false is that there can be no journal, or that this is not noted yet and is not worth while.
     pub async fn intend<'a>(
         &self,
         key: &ObjectRef,
         record: &Record,
         contents: impl IntoIterator<Item = (&'a Location, &'a Content)>,
+        worth_while: bool,
     ) -> Result<bool, JournalError> {
-        if self.state().refused {
+        if self.state().refused || !worth_while && !self.speaks_of(key) {
             return Ok(false);
         }
         let digest_key = &self.0.digest_key;
         let entry = Entry::new(key, record, contents, digest_key);
+        let is_noted = self.about(key).iter().any(|intention| intention.covers(&entry));
+        if is_noted || !worth_while {
+            return Ok(is_noted);
+        }
         let intention = Intention::new(entry, Arc::clone(digest_key));
         let (answer, answered) = oneshot::channel();
         // Where the task has ended there is no answer.
@@ -153,6 +154,13 @@ impl Journal {
     pub fn resolve(&self, key: &ObjectRef) {
         let mut state = self.state();
         for batch in state.resolve(key) {
+            drop(self.0.orders.send(Order::Remove(batch)));
+        }
+    }
+
+    /// What was begun for others that had the object's name before, and has left nothing in its record, is done with.
+    pub fn resolve_others(&self, key: &ObjectRef, record: &Record) {
+        for batch in self.state().resolve_others(key, record) {
             drop(self.0.orders.send(Order::Remove(batch)));
         }
     }
@@ -181,25 +189,21 @@ pub(crate) async fn erase(client: &Client) -> Result<(), JournalError> {
         found => found?,
     };
     for batch in found {
-        match api.delete(&batch.name_any(), &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            deleted => drop(deleted?),
-        }
+        delete(&api, &batch.name_any()).await?;
     }
     Ok(())
 }
 
-/// All batches that there are, page by page.
+/// All batches that there are.
 async fn batches(api: &Api<Secret>) -> kube::Result<Vec<Secret>> {
-    let mut page = ListParams::default().labels(LABEL).limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let listed = api.list(&page).await?;
-        found.extend(listed.items);
-        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(found),
-        }
+    list_all(api, &ListParams::default().labels(LABEL).limit(PAGE)).await
+}
+
+/// Deletes a batch, if it is there still.
+async fn delete(api: &Api<Secret>, batch: &str) -> kube::Result<()> {
+    match api.delete(batch, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        deleted => deleted.map(drop),
     }
 }
 
@@ -230,8 +234,27 @@ impl State {
 
     /// Gives the batches that nothing is left of.
     fn resolve(&mut self, key: &ObjectRef) -> Vec<String> {
+        let gone = self.noted.remove(key).unwrap_or_default();
+        self.leave(gone)
+    }
+
+    /// The same of intentions for others than the record's object, if none of their paths is in the record.
+    fn resolve_others(&mut self, key: &ObjectRef, record: &Record) -> Vec<String> {
+        let Some(noted) = self.noted.remove(key) else { return Vec::new() };
+        let is_done = |(_, intention): &(String, Intention)| {
+            let begun = intention.record();
+            begun.uid != record.uid && !begun.paths.keys().any(|path| record.paths.contains_key(path))
+        };
+        let (gone, stay): (Vec<_>, Vec<_>) = noted.into_iter().partition(is_done);
+        if !stay.is_empty() {
+            self.noted.insert(key.clone(), stay);
+        }
+        self.leave(gone)
+    }
+
+    fn leave(&mut self, gone: Vec<(String, Intention)>) -> Vec<String> {
         let mut done = Vec::new();
-        for (batch, _) in self.noted.remove(key).unwrap_or_default() {
+        for (batch, _) in gone {
             let Some(left) = self.left.get_mut(&batch) else { continue };
             *left -= 1;
             if *left == 0 {

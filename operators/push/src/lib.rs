@@ -8,14 +8,16 @@
 //!
 //! Read in this order: [`asked`], what an object asks for, and [`annotations`] and [`vault_push`], its two spellings; [`boundaries`],
 //! whether it may; [`object`], which objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known; [`desired`],
-//! [`composition`], [`plan`] and [`merge`], the decisions, without IO; [`record`], what is remembered on the object, and [`journal`], what stands in for
-//! it where many are written for the first time; [`reconcile`], the
-//! way through; [`config`] and [`run`](mod@run), the program; [`inspect`], what the plugin of kubectl tells.
+//! [`composition`], [`plan`] and [`merge`], the decisions, without IO; [`record`], what is remembered on the object, and [`journal`], what
+//! stands in for it where many are written for the first time; [`secrets`] and [`ahead`], how Secrets are read, and how many of them at
+//! once; [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program; [`inspect`], what the plugin of kubectl tells.
 
+pub mod ahead;
 pub mod annotations;
 pub mod asked;
 pub mod bindings;
 pub mod boundaries;
+pub mod cluster_identity;
 pub mod composition;
 pub mod config;
 pub mod desired;
@@ -36,6 +38,7 @@ pub mod reconcile;
 pub mod record;
 pub mod run;
 pub mod runtime_info;
+pub mod secrets;
 pub mod store;
 pub mod template;
 pub mod vault_push;

@@ -256,17 +256,20 @@ impl Message {
         Self::new(Weight::Good, reasons::CLEARED, format!("deleted in Vault: {}", names(locations)))
     }
 
-    /// The object goes and leaves something behind.
-    pub fn released(locations: &[String], error: &dyn std::error::Error, orphans: &str) -> Self {
-        Self::problem(
-            reasons::RELEASED,
-            format!(
-                "let go after its deadline; still in Vault: {}. They are deleted when Vault serves again; until then they are in the \
-                 ConfigMap {orphans}. The last error: {}",
-                names(locations),
+    /// The object goes and leaves something behind, which is remembered in `orphans` if it could be.
+    pub fn released(locations: &[String], error: &dyn std::error::Error, orphans: Option<&str>) -> Self {
+        let then = match orphans {
+            Some(orphans) => format!(
+                "They are cleared when Vault serves again; until then they are in the ConfigMap {orphans}. The last error: {}",
                 in_one_line(error)
             ),
-        )
+            None => format!(
+                "That could not be remembered, so nobody clears them but you. The last error: {}",
+                in_one_line(error)
+            ),
+        };
+        let left = names(locations);
+        Self::problem(reasons::RELEASED, format!("let go after its deadline; still in Vault: {left}. {then}"))
     }
 
     /// Whether it says all is well.

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use konverge_apply::events;
 use konverge_workload::WorkloadKind;
-use kube::core::ApiResource;
+use kube::core::{ApiResource, GroupVersionKind};
 
 use crate::annotations;
 
@@ -31,6 +32,11 @@ impl Kind {
     /// All of them. The original knows Deployments and Secrets.
     pub const ALL: [Self; 7] =
         [Self::Deployment, Self::StatefulSet, Self::DaemonSet, Self::CronJob, Self::Job, Self::Secret, Self::VaultPush];
+
+    /// The one that manifests call so.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 
     /// Which kind of workload it is, if it is one.
     pub fn workload(self) -> Option<WorkloadKind> {
@@ -103,13 +109,12 @@ impl Kind {
 
     /// What a dynamic client needs to know.
     pub fn resource(self) -> ApiResource {
-        ApiResource {
-            group: self.group().to_owned(),
-            version: self.version().to_owned(),
-            api_version: self.api_version().to_owned(),
-            kind: self.name().to_owned(),
-            plural: self.plural().to_owned(),
-        }
+        ApiResource::from_gvk_with_plural(&self.gvk(), self.plural())
+    }
+
+    /// Group, version and name.
+    pub fn gvk(self) -> GroupVersionKind {
+        GroupVersionKind::gvk(self.group(), self.version(), self.name())
     }
 }
 
@@ -127,14 +132,7 @@ pub struct ObjectRef {
 impl ObjectRef {
     /// As events refer to it.
     pub fn reference(&self, uid: &str) -> ObjectReference {
-        ObjectReference {
-            api_version: Some(self.kind.api_version().to_owned()),
-            kind: Some(self.kind.name().to_owned()),
-            name: Some(self.name.clone()),
-            namespace: Some(self.namespace.clone()),
-            uid: Some(uid.to_owned()),
-            ..ObjectReference::default()
-        }
+        events::reference(&self.kind.gvk(), &self.namespace, &self.name, uid)
     }
 }
 

@@ -1,9 +1,10 @@
 //! What had to be left behind in Vault, in a `ConfigMap` of the operator's namespace, until it can be cleared.
 
-use std::time::Duration;
+mod clearing;
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use konverge_core::error::in_one_line;
 use kube::{
     Api, Client,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
@@ -13,19 +14,13 @@ use serde_json::json;
 
 use crate::{
     ledger::FIELD_MANAGER,
-    metrics::Metrics,
     object::{Kind, ObjectRef},
-    plan::Claim,
-    reconcile::vault_deletion,
     record::Record,
-    store::{Leaving, Store, Unfinished},
 };
+pub use clearing::Clearing;
 
 /// The name of the `ConfigMap`.
 pub const CONFIG_MAP: &str = "vault-sync-operator-orphans";
-
-/// Between two attempts to clear.
-const EVERY: Duration = Duration::from_mins(1);
 
 /// The paths of one object that is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,9 +37,15 @@ pub struct Orphan {
 pub struct OrphansError(#[from] kube::Error);
 
 impl OrphansError {
-    /// Whether trying again is in vain: it is not allowed, as in a namespace that is being deleted, or there is no such namespace.
+    /// Whether trying again is in vain: it is not allowed, as in a namespace that is being deleted, or there is no such namespace, or
+    /// the list is full.
     pub fn is_final(&self) -> bool {
-        matches!(&self.0, kube::Error::Api(status) if matches!(status.code, 403 | 404))
+        matches!(&self.0, kube::Error::Api(status) if matches!(status.code, 403 | 404 | 413 | 422))
+    }
+
+    /// Whether somebody else has changed the list meanwhile.
+    fn is_conflict(&self) -> bool {
+        matches!(&self.0, kube::Error::Api(status) if status.code == 409)
     }
 }
 
@@ -67,7 +68,7 @@ impl Orphan {
 
     /// Which object it was; nothing if there is no such kind.
     pub fn key(&self) -> Option<ObjectRef> {
-        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == self.kind)?;
+        let kind = Kind::named(&self.kind)?;
         Some(ObjectRef { kind, namespace: self.namespace.clone(), name: self.name.clone() })
     }
 }
@@ -103,52 +104,16 @@ impl Orphans {
         }
     }
 
-    /// Clears what can be cleared, and tells how many are left. An object of the same name that has taken its paths over keeps them.
-    pub async fn clear(&self, store: &Store, metrics: &Metrics) -> Result<usize, OrphansError> {
-        let known = self.api.get_opt(CONFIG_MAP).await?.and_then(|list| list.data).unwrap_or_default();
-        let mut left = known.len();
-        for (uid, text) in known {
-            let cleared = match serde_json::from_str::<Orphan>(&text) {
-                Ok(orphan) => clear_one(store, &orphan).await,
-                // Nobody can do anything with it; it stays for people to see.
-                Err(_) => false,
-            };
-            if cleared {
-                let patch = json!({ "data": { uid: null } });
-                let parameters =
-                    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-                self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(&patch)).await?;
-                left -= 1;
-            }
-        }
-        metrics.orphans(left);
-        Ok(left)
+    /// What is remembered, by the uids of the objects, and the version of the list.
+    async fn list(&self) -> Result<(BTreeMap<String, String>, Option<String>), OrphansError> {
+        let list = self.api.get_opt(CONFIG_MAP).await?.unwrap_or_default();
+        Ok((list.data.unwrap_or_default(), list.metadata.resource_version))
     }
-}
 
-/// Clears what was left behind, for ever.
-pub(crate) async fn keep_clearing(orphans: Orphans, store: Store, metrics: Metrics) {
-    loop {
-        if let Err(error) = orphans.clear(&store, &metrics).await {
-            tracing::warn!("{}", in_one_line(&error));
-        }
-        tokio::time::sleep(EVERY).await;
+    /// Remembers one no more, if the list has this version still. Gives the version that it has then.
+    async fn forget(&self, uid: &str, version: Option<String>) -> Result<Option<String>, OrphansError> {
+        let patch = json!({ "metadata": { "resourceVersion": version }, "data": { uid: null } });
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        Ok(self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(&patch)).await?.metadata.resource_version)
     }
-}
-
-async fn clear_one(store: &Store, orphan: &Orphan) -> bool {
-    let Some(key) = orphan.key() else { return false };
-    let owner = store.owner(&key, &orphan.record.uid);
-    let Some(deletion) = vault_deletion(orphan.record.deletion) else { return true };
-    for (location, written) in orphan.record.locations() {
-        let claim = if written.written { Claim::Written } else { Claim::Intended };
-        let leaving =
-            Leaving { location: &location, owner: &owner, written, claim, unfinished: Unfinished::Unknown, gone: true };
-        if let Err(error) = store.clear(&leaving, deletion).await {
-            tracing::debug!(object = %key, path = %location, "still left behind: {}", in_one_line(&error));
-            return false;
-        }
-        tracing::info!(object = %key, path = %location, "cleared what was left behind");
-    }
-    true
 }

@@ -91,7 +91,8 @@ pub fn plan(
         return Err(Refusal::Foreign(name));
     }
     let equal = matches!(found, Found::Live(secret) if secret.content == *content);
-    let ours = standing != Standing::Unowned || claim == Claim::Written || matches!(found, Found::Absent);
+    // A path whose newest version is deleted holds nothing, and clearing leaves one of ours like that, without its mark.
+    let ours = standing != Standing::Unowned || claim == Claim::Written || !matches!(found, Found::Live(_));
     // What equals what an unfinished write would have made was made by it, or might as well have been.
     let ours = ours || (claim == Claim::Intended && equal);
     if !ours && existing == ExistingPolicy::Refuse {
@@ -104,7 +105,7 @@ pub fn plan(
         (false, _) => Step::Write {
             expected: found.expected(),
             mark: standing != Standing::Ours,
-            adopted: !ours && matches!(found, Found::Live(_)),
+            adopted: !ours,
             drifted: claim == Claim::Written && known == Known::Same,
         },
     })

@@ -21,6 +21,7 @@ use kube::Client;
 use tokio::time::Instant;
 
 use crate::{
+    ahead::ReadAhead,
     asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy},
     bindings::{Asking, Binding, Bindings, Push, Verified},
     boundaries::Rule,
@@ -35,6 +36,7 @@ use crate::{
     store::Store,
     watch::WAITED,
 };
+use intentions::NOTE_LATER;
 use paths::{Done, Prepared, Run};
 pub(crate) use paths::{cluster_prefix, vault_deletion};
 
@@ -70,6 +72,8 @@ pub struct Policy {
 pub struct Pusher {
     /// Reads Secrets and namespaces.
     pub client: Client,
+    /// Reads Secrets where many are wanted.
+    pub ahead: ReadAhead,
     /// Vault.
     pub store: Store,
     /// Writes on objects.
@@ -167,34 +171,35 @@ impl Reconciler for Pusher {
             // It asks for nothing any more: whoever queued it did so before the watch showed that.
             return if intentions.is_empty() { Ok(Action::Done) } else { self.abandon(key, &intentions).await };
         };
-        self.take_over(key, &binding, &intentions);
-        let outcome = self.bring(key).await;
+        let binding = self.take_over(key, binding, &intentions);
+        let action = self.bring(key, &binding).await;
+        if !self.journal.speaks_of(key) {
+            return Ok(action);
+        }
         if self.bindings.get(key).is_some_and(|now| now.bears_its_record()) {
             self.journal.resolve(key);
+            return Ok(action);
         }
-        match outcome {
-            // What the journal says of it is not forgotten, whoever takes the object out of the queue.
-            Ok(Action::Done) if self.journal.speaks_of(key) => Ok(Action::After(LOOK_AGAIN)),
-            outcome => outcome,
-        }
+        // What the journal says of it is not forgotten, whoever takes the object out of the queue.
+        Ok(if action == Action::Done { Action::After(LOOK_AGAIN) } else { action })
     }
 }
 
 impl Pusher {
-    async fn bring(&self, key: &ObjectRef) -> Result<Action, PushError> {
-        let Some(binding) = self.bindings.get(key) else { return Ok(Action::Done) };
+    /// Does what the binding asks for. An error is told on the object, and says when to try again.
+    async fn bring(&self, key: &ObjectRef, binding: &Binding) -> Action {
         let outcome = match &binding.asking {
-            _ if binding.deleting.is_some() => self.leave(key, &binding).await,
-            Asking::Nothing => self.leave(key, &binding).await,
+            _ if binding.deleting.is_some() => self.leave(key, binding).await,
+            Asking::Nothing => self.leave(key, binding).await,
             Asking::Invalid(invalid) => {
                 self.metrics.parse_failed(key);
-                self.conclude(key, &binding, None, vec![Message::invalid(invalid)]).await.map(|()| Action::Done)
+                self.conclude(key, binding, None, vec![Message::invalid(invalid)]).await.map(|()| Action::Done)
             }
-            Asking::Push(push) => self.push(key, &binding, push).await,
+            Asking::Push(push) => self.push(key, binding, push).await,
         };
         match outcome {
-            Ok(action) => Ok(action),
-            Err(error) => Ok(Action::After(self.failed(key, &binding, &error).await)),
+            Ok(action) => action,
+            Err(error) => Action::After(self.failed(key, binding, &error).await),
         }
     }
 
@@ -212,6 +217,9 @@ impl Pusher {
                 && self.bindings.are_current(&key.namespace, &verified.sources)
                 && self.bindings.uses_just(key, &verified.sources)
         });
+        if current.is_some_and(|verified| self.can_wait(key, binding, verified)) {
+            return Ok(Action::After(NOTE_LATER));
+        }
         if let Some(verified) = current
             && (!due || self.is_still_there(key, binding, push, verified).await?)
         {
@@ -252,17 +260,23 @@ impl Pusher {
             self.conclude(key, binding, None, messages).await?;
             return Ok(Action::After(LOOK_AGAIN));
         };
-        let sources = sources::read(&self.client, &self.bindings, &key.namespace, &push.wanted.names()).await?;
+        let mut sources =
+            sources::read(&self.client, &self.ahead, &self.bindings, &key.namespace, &push.wanted.names()).await?;
         self.note_read(key, &sources);
         let targets = desired(&push.wanted, &sources.data, push.asked.binary.unwrap_or(self.policy.binary));
-        drop(sources.data);
+        drop(std::mem::take(&mut sources.data));
         let before = binding.record.clone();
+        let as_read = &binding.version;
         let Some((record, binding)) = self.intend(key, binding, push, &prepared, &targets).await? else {
             return Ok(Action::Done);
         };
-        let owner = self.store.owner(key, &binding.uid);
+        if key.kind == Kind::Secret {
+            sources.rename(&key.name, as_read, &binding.version);
+        }
+        let owner = self.owner(key, &binding.uid).await?;
         let run = Run { key, binding: &binding, push, prepared: &prepared, owner, before: before.as_ref(), look };
         let done = self.write_all(&run, targets, Done::new(record, messages)).await?;
+        self.journal.resolve_others(key, &done.record);
         if !self.leads() {
             return Err(PushError::Deposed);
         }
@@ -288,9 +302,12 @@ impl Pusher {
             self.conclude(key, &binding, Some(done.record), done.messages).await?;
         }
         Ok(match (done.refused, looked) {
-            (Some(error), _) => Action::After(pause(error.class(), failures)),
+            (Some(error), _) => Action::After(match error.class() {
+                ErrorClass::Permanent => look_again(push),
+                class => pause(class, failures),
+            }),
             (None, Some(looked)) => next_look(push, looked),
-            (None, None) => Action::After(LOOK_AGAIN),
+            (None, None) => Action::After(look_again(push)),
         })
     }
 
@@ -334,11 +351,9 @@ impl Pusher {
 
     /// Writes the record on the object. The binding as it is then; nothing if the object is gone.
     async fn note(&self, key: &ObjectRef, binding: &Binding, record: &Record) -> Result<Option<Binding>, PushError> {
-        self.bindings.on_object(key, &binding.uid, |now| now.expect(record));
-        let written = self.ledger.write(key, binding, record).await.inspect_err(|_| {
-            self.bindings.on_object(key, &binding.uid, |now| now.expect_no_more(record));
-        });
-        let Some(version) = written? else { return Ok(None) };
+        let mut expected = Expected::new(&self.bindings, key, &binding.uid, record);
+        let Some(version) = self.ledger.write(key, binding, record).await? else { return Ok(None) };
+        expected.is_written = true;
         if key.kind == Kind::Secret {
             let secret = SecretRef { namespace: key.namespace.clone(), name: key.name.clone() };
             self.bindings.renamed_version(&secret, &binding.version, &version);
@@ -373,6 +388,31 @@ impl Pusher {
     }
 }
 
+/// A record that is about to be written: a watch may show it before the answer comes. If none comes, or the run is broken off before, what a
+/// watch shows is somebody else's.
+struct Expected<'a> {
+    bindings: &'a Bindings,
+    key: &'a ObjectRef,
+    uid: &'a str,
+    record: &'a Record,
+    is_written: bool,
+}
+
+impl<'a> Expected<'a> {
+    fn new(bindings: &'a Bindings, key: &'a ObjectRef, uid: &'a str, record: &'a Record) -> Self {
+        bindings.on_object(key, uid, |now| now.expect(record));
+        Self { bindings, key, uid, record, is_written: false }
+    }
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        if !self.is_written {
+            self.bindings.on_object(self.key, self.uid, |now| now.expect_no_more(self.record));
+        }
+    }
+}
+
 /// How long to wait after a failure.
 fn pause(class: ErrorClass, failures: u32) -> Duration {
     match class {
@@ -396,6 +436,11 @@ fn next_look(push: &Push, looked: Instant) -> Action {
         Some(every) => Action::After(every.saturating_sub(looked.elapsed()) + Duration::from_millis(10)),
         None => Action::Done,
     }
+}
+
+/// When to look again at what is not in step and cannot be brought there: its other paths are looked at as often as it asks.
+fn look_again(push: &Push) -> Duration {
+    push.asked.every.map_or(LOOK_AGAIN, |every| every.min(LOOK_AGAIN))
 }
 
 /// The locations of an object's paths, by what they are beneath its own path.

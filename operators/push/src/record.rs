@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use konverge_apply::conditions::whole_second;
 use konverge_vault::{KvVersion, Location, Mount, SecretPath};
 use kube::{ResourceExt, core::DynamicObject};
 use serde::{Deserialize, Serialize};
@@ -115,7 +116,7 @@ impl Record {
                 self.since = now;
             }
         } else if (self.state == SYNCED) != (state == SYNCED) {
-            self.since = Timestamp::from_second(now.as_second()).unwrap_or(now);
+            self.since = whole_second(now);
         }
         state.clone_into(&mut self.state);
         self.message = message;

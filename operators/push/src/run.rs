@@ -3,11 +3,11 @@
 use std::{process::ExitCode, sync::Arc};
 
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::events::EventSink;
-use konverge_core::{digest::DigestKey, error::in_one_line};
+use konverge_core::digest::DigestKey;
 use konverge_runtime::{
-    Controller, LeaseOptions, Manager, Queue,
+    Controller, Manager, Queue,
     client::{self, ClientError, ClientOptions},
     http_server::{Authentication, BindError, Listen, MetricsServer, MetricsServerError},
     lease::Elector,
@@ -17,21 +17,23 @@ use konverge_runtime::{
     watch::{self, Guarded, WatchOptions},
 };
 use konverge_vault::{
-    Owner, Vault,
+    Vault,
     environment::{self, EnvironmentError},
 };
 use konverge_workload::Workload;
-use kube::{Api, Client, core::PartialObjectMeta};
+use kube::{Client, core::PartialObjectMeta};
 
 use crate::{
+    ahead::ReadAhead,
     bindings::Bindings,
+    cluster_identity::Identity,
     config::{Bind, Config, Task},
     drain::{self, DrainError},
     journal::Journal,
     ledger::Ledger,
     metrics::Metrics,
     object::Kind,
-    orphans::{self, Orphans},
+    orphans::{Clearing, Orphans},
     reachability::Reachability,
     reconcile::{Policy, Pusher},
     runtime_info::RuntimeInfo,
@@ -45,9 +47,6 @@ const PROGRAM: &str = "vault-sync-operator";
 
 /// The name of the lease: that of the original.
 pub(crate) const LEASE: &str = "vault-sync-operator.io";
-
-/// The namespace whose uid tells one cluster from another: it is there from the beginning and never deleted.
-pub(crate) const CLUSTER_IDENTITY: &str = "kube-system";
 
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]
@@ -84,17 +83,7 @@ pub enum StartError {
 /// Runs the operator until it is told to stop. What cannot work, whatever the servers do, ends it at once with status 1; a
 /// server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
-    match start(config).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error @ StartError::Telemetry(_)) => {
-            eprintln!("{PROGRAM}: {}", in_one_line(&error));
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            tracing::error!("{}", in_one_line(&error));
-            ExitCode::FAILURE
-        }
-    }
+    telemetry::exit_code(PROGRAM, start(config).await)
 }
 
 async fn start(config: Config) -> Result<(), StartError> {
@@ -140,9 +129,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let kubernetes = client::build(&options, metrics.client()).await?;
     let mut leadership = None;
     if config.leader_elect {
-        let impatient = client::build(&options.impatient(), metrics.client()).await?;
-        let lease = LeaseOptions::new(impatient.default_namespace(), LEASE);
-        let elector = Elector::new(impatient, lease);
+        let elector = Elector::build(&options, &metrics, LEASE).await?;
         leadership = Some(elector.leadership());
         manager = manager.leader_election(elector);
     }
@@ -159,38 +146,42 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     metrics.register(|registry| events.register(registry));
     manager.stopping_task("events", publish);
 
-    let bindings = Arc::new(Bindings::default());
+    let cluster = Some(config.cluster_name.clone()).filter(|name| !name.is_empty());
+    let bindings = Arc::new(Bindings::within(config.allow_path.clone(), cluster.clone()));
     let queue = Queue::new("push", metrics.queues());
     let reachability = Reachability::default();
     let reachable = reachability.clone();
     manager.checks().readiness("vault", move || reachable.check());
     manager.task("vault", reachability.run(vault.clone(), Arc::clone(&bindings), queue.clone()));
 
-    let feed = Feed { bindings: Arc::clone(&bindings), queue: queue.clone() };
+    let feed = Feed { bindings: Arc::clone(&bindings), queue: queue.clone(), metrics: counts.clone() };
     watch_all(&mut manager, &kubernetes, &config, &feed);
 
-    let instance = match &config.instance {
-        Some(instance) => instance.clone(),
-        None => cluster_identity(&kubernetes).await,
-    };
-    let store = Store::new(vault, counts.clone(), &instance);
+    let identity = Identity::new(kubernetes.clone(), config.instance.clone());
+    let known = identity.clone();
+    manager.checks().readiness("cluster-identity", move || known.check());
+    manager.task("cluster-identity", identity.clone().run());
+    let store = Store::new(vault, counts.clone(), identity);
     let (journal, write_journal) = Journal::new(kubernetes.clone(), kubernetes.default_namespace());
     manager.task("journal", write_journal);
+    let (ahead, keep_tidy) = ReadAhead::new(kubernetes.clone(), Arc::clone(&bindings), queue.clone());
+    manager.task("read-ahead", keep_tidy);
     let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
     let pusher = Pusher {
         client: kubernetes.clone(),
+        ahead,
         store: store.clone(),
         ledger: Ledger::new(kubernetes),
         journal,
         orphans: orphans.clone(),
         events,
-        bindings,
+        bindings: Arc::clone(&bindings),
         leadership,
         queue: queue.clone(),
         metrics: counts.clone(),
         digest_key: DigestKey::new(rand::random()),
         policy: Policy {
-            cluster: Some(config.cluster_name).filter(|name| !name.is_empty()),
+            cluster,
             rules: config.allow_path,
             deletion: config.default_deletion_policy,
             existing: config.existing,
@@ -199,9 +190,10 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
             namespace_deadline: config.terminating_namespace_deadline,
         },
     };
+    let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts);
     let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers()).workers(config.workers.into());
     manager.controller("push", controller);
-    manager.leader_task("orphans", orphans::keep_clearing(orphans, store, counts));
+    manager.leader_task("orphans", clearing.run(config.kinds));
     Ok(manager)
 }
 
@@ -244,20 +236,4 @@ fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Fee
     manager.checks().readiness("secrets-watch", move || health.check());
     let take_part = config.kinds.contains(&Kind::Secret);
     manager.task("secrets-watch", feed.clone().secrets(take_part, secrets));
-}
-
-/// What tells this cluster from all others. Where it may not be asked for, all that do not know are one.
-async fn cluster_identity(client: &Client) -> String {
-    let namespaces = Api::<Namespace>::all(client.clone());
-    match namespaces.get_metadata(CLUSTER_IDENTITY).await {
-        Ok(namespace) => namespace.metadata.uid.unwrap_or_else(|| Owner::SOME_INSTANCE.to_owned()),
-        Err(error) => {
-            tracing::warn!(
-                "cannot tell this cluster from others that may use the same Vault: {}. Allow the service account to get the namespace \
-                 {CLUSTER_IDENTITY}, or give each installation a name with --instance",
-                in_one_line(&error)
-            );
-            Owner::SOME_INSTANCE.to_owned()
-        }
-    }
 }

@@ -1,7 +1,5 @@
 //! Vault, as far as it is needed here, with everything counted.
 
-use std::sync::Arc;
-
 use konverge_core::digest::DigestKey;
 use konverge_vault::{
     Content, Deletion, Expected, Found, KvVersion, Location, Owner, SecretPath, Standing, Vault, VaultError,
@@ -9,6 +7,7 @@ use konverge_vault::{
 };
 
 use crate::{
+    cluster_identity::Identity,
     digest::digest,
     merge::{Marks, Parting, part, unmark},
     metrics::Metrics,
@@ -76,18 +75,23 @@ pub struct Store {
     vault: Vault,
     metrics: Metrics,
     /// Which installation writes.
-    instance: Arc<str>,
+    identity: Identity,
 }
 
 impl Store {
     /// Writes as this installation.
-    pub fn new(vault: Vault, metrics: Metrics, instance: &str) -> Self {
-        Self { vault, metrics, instance: instance.into() }
+    pub fn new(vault: Vault, metrics: Metrics, identity: Identity) -> Self {
+        Self { vault, metrics, identity }
     }
 
-    /// Who keeps what is written for the object.
-    pub fn owner(&self, key: &ObjectRef, uid: &str) -> Owner {
-        owner(key, uid, &self.instance)
+    /// Who keeps what is written for the object. An error as long as it is not known which installation this is.
+    pub async fn owner(&self, key: &ObjectRef, uid: &str) -> Result<Owner, kube::Error> {
+        Ok(owner(key, uid, self.identity.name().await?))
+    }
+
+    /// Asks which installation this is, unless that is known.
+    pub async fn identify(&self) -> Result<(), kube::Error> {
+        self.identity.name().await.map(drop)
     }
 
     /// Where a path leads.
@@ -150,8 +154,10 @@ impl Store {
         if marks.is_empty() { Ok(()) } else { self.vault.annotate(location, marks).await }
     }
 
-    /// Clears a path that is not wanted any more, or our keys of it, as far as that is ours. Whether something was deleted.
-    pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Deletion) -> Result<bool, VaultError> {
+    /// Clears a path that is not wanted any more, or our keys of it, as far as that is ours; without a way to delete it loses our marks
+    /// and stays. Whether something was deleted.
+    pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Option<Deletion>) -> Result<bool, VaultError> {
+        let Some(deletion) = deletion else { return self.leave(leaving).await.map(|()| false) };
         let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
         if written.keys.is_some() {
             return self.take_out(leaving).await;
@@ -208,11 +214,13 @@ impl Store {
     }
 
     /// Leaves what is there to others. A mark that is not this owner's stays, and where there is nothing nothing is made.
-    pub async fn leave(&self, location: &Location, owner: &Owner) -> Result<(), VaultError> {
+    async fn leave(&self, leaving: &Leaving<'_>) -> Result<(), VaultError> {
+        let &Leaving { location, owner, gone, .. } = leaving;
         let found = self.read(location).await?;
         match found.custom_metadata().map(|metadata| owner.standing(metadata)) {
-            Some(Standing::Ours | Standing::Predecessor) => self.unmark(location, owner).await,
-            Some(Standing::Unowned | Standing::Foreign(_)) | None => {
+            Some(Standing::Ours) => self.unmark(location, owner).await,
+            Some(Standing::Predecessor) if !gone => self.unmark(location, owner).await,
+            Some(Standing::Predecessor | Standing::Unowned | Standing::Foreign(_)) | None => {
                 self.annotate(location, &unmark(&found, owner)).await
             }
         }

@@ -3,7 +3,7 @@
 //! Every workload and every Secret of the cluster passes through here, a Secret as metadata alone; what does not concern us leaves no trace.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     pin::pin,
     sync::Arc,
 };
@@ -25,6 +25,7 @@ use crate::{
     asked::Asked,
     bindings::{Asking, Bindings, Push, Shown},
     desired::Wanted,
+    metrics::Metrics,
     object::{Kind, ObjectRef, SecretRef},
     record::Record,
     vault_push::{self, VaultPush},
@@ -50,6 +51,8 @@ pub struct Feed {
     pub bindings: Arc<Bindings>,
     /// Where work is left.
     pub queue: Queue<ObjectRef>,
+    /// Where is counted what was said of the objects.
+    pub metrics: Metrics,
 }
 
 impl Feed {
@@ -80,7 +83,7 @@ impl Feed {
             match event {
                 Event::Init => listed.clear(),
                 Event::InitApply(object) => listed.extend(show(&self, object)),
-                Event::InitDone => self.wake(self.bindings.retain(kind, &std::mem::take(&mut listed)), WAITED),
+                Event::InitDone => self.remove_missing(kind, &std::mem::take(&mut listed)),
                 Event::Apply(object) => drop(show(&self, object)),
                 Event::Delete(object) => self.forget(kind, object.meta()),
             }
@@ -90,21 +93,26 @@ impl Feed {
     /// Follows the Secrets, as long as there are events. Unless `take_part`, they are only looked at for the sake of workloads.
     pub async fn secrets(self, take_part: bool, events: impl Stream<Item = Event<PartialObjectMeta<Secret>>>) {
         let mut events = pin!(events);
-        let (mut listed, mut secrets) = (HashSet::new(), HashSet::new());
+        let (mut listed, mut secrets, mut counts) = (HashSet::new(), HashSet::new(), HashMap::new());
         while let Some(event) = events.next().await {
             match event {
                 Event::Init => {
                     listed.clear();
                     secrets.clear();
+                    counts.clear();
                 }
                 Event::InitApply(object) => {
                     let shown = secret(&object.metadata);
+                    if let Some(SecretRef { namespace, .. }) = &shown {
+                        *counts.entry(namespace.clone()).or_default() += 1;
+                    }
                     listed.extend(self.show_secret(take_part, object));
-                    // Of those that nobody uses, not even the name is kept.
+                    // Of those that nobody uses, not even the name is kept, but how many there are.
                     secrets.extend(shown.filter(|secret| self.bindings.is_used(secret)));
                 }
                 Event::InitDone => {
-                    self.wake(self.bindings.retain(Kind::Secret, &std::mem::take(&mut listed)), WAITED);
+                    self.bindings.secrets_listed(std::mem::take(&mut counts));
+                    self.remove_missing(Kind::Secret, &std::mem::take(&mut listed));
                     self.wake(self.bindings.secrets_are(&std::mem::take(&mut secrets)), SECRET);
                 }
                 Event::Apply(object) => drop(self.show_secret(take_part, object)),
@@ -146,7 +154,7 @@ impl Feed {
     /// Returns the object if it concerns us.
     fn take(&self, key: ObjectRef, shown: Option<Shown>) -> Option<ObjectRef> {
         let Some(shown) = shown else {
-            self.wake(self.bindings.remove(&key), WAITED);
+            self.remove(&key);
             return None;
         };
         if self.bindings.show(shown) {
@@ -157,7 +165,21 @@ impl Feed {
 
     fn forget(&self, kind: Kind, metadata: &ObjectMeta) {
         if let Some(key) = key(kind, metadata) {
-            self.wake(self.bindings.remove(&key), WAITED);
+            self.remove(&key);
+        }
+    }
+
+    fn remove_missing(&self, kind: Kind, listed: &HashSet<ObjectRef>) {
+        for key in self.bindings.missing(kind, listed) {
+            self.remove(&key);
+        }
+    }
+
+    /// The object concerns us no more, and is not counted any more. Who waited for its paths may have them.
+    fn remove(&self, key: &ObjectRef) {
+        if let Some(waiting) = self.bindings.remove(key) {
+            self.metrics.forget(key);
+            self.wake(waiting, WAITED);
         }
     }
 

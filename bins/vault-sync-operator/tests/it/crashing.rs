@@ -13,58 +13,74 @@ use kube::{Client, api::ApiResource};
 use serde_json::Value;
 
 use crate::{
-    life::{STEPS, change, is_converged, vault_state},
+    lives::{Life, Plain, Pushes},
     stage::{Result, Stage, View},
 };
 
-/// With an account of its own, so that nothing is counted that the operators of other tests do at the same time.
-struct Life(&'static Stage, PathBuf);
+/// A life with an account of its own, so that nothing is counted that the operators of other tests do at the same time.
+struct Crashed<L>(L, &'static Stage, PathBuf);
 
-impl Scenario for Life {
-    fn name(&self) -> &'static str {
-        "life"
+impl<L: Life> Crashed<L> {
+    async fn survives(life: L, writes: usize) {
+        let stage = Stage::shared().await;
+        let scenario = Self(life, stage, stage.another(|manifest| manifest).await.1);
+        let mut test = CrashTest::new(&stage.plane, &scenario);
+        // Restart to converged.
+        test.limit = Duration::from_secs(10);
+        test.quiet = Duration::from_millis(150);
+        let report = test.run().await.unwrap();
+        assert!(report.writes.len() >= writes, "{:?}", report.writes);
+        report.verdict().unwrap();
+    }
+
+    fn view(&self, client: &Client, namespace: &str) -> View {
+        View::new(&self.1.server, client.clone(), namespace)
+    }
+}
+
+impl<L: Life> Scenario for Crashed<L> {
+    fn name(&self) -> &str {
+        L::NAME
     }
 
     fn steps(&self) -> usize {
-        STEPS
+        L::STEPS
     }
 
     async fn prepare(&self, _: &ControlPlane, _: &str) -> Result<PathBuf> {
-        Ok(self.1.clone())
+        Ok(self.2.clone())
     }
 
     fn operator(&self, kubeconfig: &Path, namespace: &str) -> ProcessSpec {
-        self.0.operator(kubeconfig, namespace, self.0.server.address()).0
+        self.1.operator(kubeconfig, namespace, self.1.server.address()).0
     }
 
     async fn change(&self, step: usize, client: &Client, namespace: &str) -> Result<()> {
-        change(&View::new(&self.0.server, client.clone(), namespace), step).await
+        self.0.change(&self.view(client, namespace), step).await
     }
 
     async fn is_converged(&self, step: usize, client: &Client, namespace: &str) -> Result<bool> {
-        is_converged(&View::new(&self.0.server, client.clone(), namespace), step).await
+        self.0.is_converged(&self.view(client, namespace), step).await
     }
 
     async fn end_state(&self, client: &Client, namespace: &str) -> Result<Value> {
         let kinds = [
             ApiResource::erase::<k8s_openapi::api::core::v1::Secret>(&()),
             ApiResource::erase::<k8s_openapi::api::apps::v1::Deployment>(&()),
+            ApiResource::erase::<konverge_push::vault_push::VaultPush>(&()),
         ];
         let mut state = snapshot(client, namespace, &kinds).await?;
-        state["vault"] = vault_state(&self.0.server, &View::new(&self.0.server, client.clone(), namespace)).await?;
+        state["vault"] = self.0.left(&self.1.server, &self.view(client, namespace)).await?;
         Ok(state)
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_survives_a_crash_at_every_write_to_the_api_server() {
-    let stage = Stage::shared().await;
-    let life = Life(stage, stage.another(|manifest| manifest).await.1);
-    let mut test = CrashTest::new(&stage.plane, &life);
-    // Restart to converged.
-    test.limit = Duration::from_secs(10);
-    test.quiet = Duration::from_millis(150);
-    let report = test.run().await.unwrap();
-    assert!(report.writes.len() >= 8, "{:?}", report.writes);
-    report.verdict().unwrap();
+    Crashed::survives(Plain, 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_survives_it_with_vault_pushes_by_label_and_into_a_shared_path() {
+    Crashed::survives(Pushes, 8).await;
 }

@@ -143,12 +143,13 @@ async fn x1_killed_in_the_midst_of_a_first_sync_it_writes_each_path_once() {
     assert_eq!(there().await, FIRST);
 }
 
-fn names(count: usize) -> impl Iterator<Item = String> {
+/// The names of so many Secrets.
+pub(crate) fn names(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("db-{number}"))
 }
 
 /// Makes so many Secrets, each with a path of its own.
-async fn made(view: &View, count: usize) {
+pub(crate) async fn made(view: &View, count: usize) {
     let made = stream::iter(names(count)).map(async |name| {
         let path = view.path(&name);
         view.secret(&name, &[("n", &name)], Some(&path)).await.unwrap();

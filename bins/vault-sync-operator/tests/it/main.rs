@@ -4,14 +4,18 @@
 
 mod crashing;
 mod crowding;
+mod deployed;
 mod exposing;
 mod forms;
 mod front;
 mod intending;
 mod leading;
 mod life;
+mod lives;
 mod memory;
+mod narrow;
 mod parting;
+mod pushes;
 mod refusing;
 mod shipped;
 mod stage;

@@ -11,7 +11,7 @@ use std::{
 use futures::FutureExt;
 use konverge_testkit::{
     Process,
-    fault_proxy::{FaultProxy, Plan},
+    fault_proxy::{FaultProxy, Plan, UNSTEADY},
     http_get,
 };
 
@@ -24,17 +24,6 @@ const OBJECTS: usize = 5;
 
 /// Each object is changed so often while the ways are bad.
 const ROUNDS: usize = 3;
-
-/// To the API server: a tenth of all requests fails, some of them after they have taken effect.
-const UNSTEADY: &str = "
-seed: 12
-rules:
-- { when: { probability: 0.03 }, then: { status: { code: 500 } } }
-- { when: { probability: 0.03 }, then: { status: { code: 503 } } }
-- { when: { probability: 0.02 }, then: drop }
-- { when: { phase: after, mutating: true, probability: 0.1 }, then: drop }
-- { when: { probability: 0.1 }, then: { jitter: 200ms } }
-";
 
 /// An operator whose ways lead through proxies.
 async fn start(stage: &Stage, namespace: &str, proxy: &FaultProxy, vault: &str) -> Running {
@@ -129,9 +118,6 @@ async fn f12_on_unsteady_ways_each_change_is_one_version() {
     }
 }
 
-/// Far longer than it is away here: it comes back when the test says so.
-const AWAY: Duration = Duration::from_mins(10);
-
 /// As long as an API server takes for a restart.
 const A_WHILE: Duration = Duration::from_secs(3);
 
@@ -144,7 +130,7 @@ async fn f03_what_changes_while_the_api_server_is_out_of_reach_comes_after() {
     let mut operator = start(stage, &namespace, &proxy, stage.server.address()).await;
     rotate(&view, 1).await;
     in_step(&view, 1).await;
-    proxy.down(AWAY);
+    proxy.down_until_cleared();
     rotate(&view, 2).await;
     tokio::time::sleep(A_WHILE).await;
     have_versions(&view, 1).await;
@@ -153,4 +139,34 @@ async fn f03_what_changes_while_the_api_server_is_out_of_reach_comes_after() {
     in_step(&view, 2).await;
     have_versions(&view, 2).await;
     assert_eq!(operator.process.status(), None, "it has not ended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f03_an_operator_that_starts_before_the_api_server_can_be_reached_knows_its_own() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("early").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
+    let mut before = start(stage, &namespace, &proxy, stage.server.address()).await;
+    rotate(&view, 1).await;
+    in_step(&view, 1).await;
+    before.process.terminate(Duration::from_secs(20)).await.unwrap();
+    proxy.down_until_cleared();
+    let (spec, health, _) = stage.operator(proxy.kubeconfig(), &namespace, stage.server.address());
+    let mut operator = Process::start(stage.plane.run_directory(), spec).unwrap();
+    let is_alive = || async { http_get(&health, "/healthz").await.is_ok_and(|(code, _)| code == 200) };
+    operator.ready("be alive", SOON, is_alive).await.unwrap();
+    assert_eq!(http_get(&health, "/readyz/cluster-identity").await.unwrap().0, 503);
+    rotate(&view, 2).await;
+    proxy.clear();
+    in_step(&view, 2).await;
+    have_versions(&view, 2).await;
+    let said = operator.logged();
+    assert!(!said.contains("OwnedByAnother"), "{said}");
+    for number in 0..OBJECTS {
+        let (name, path) = (format!("db-{number}"), view.path(&format!("db-{number}")));
+        view.delete("Secret", &name).await.unwrap();
+        until(&format!("{name} is gone"), async || view.is_gone("Secret", &name).await).await;
+        assert_eq!(view.read(&path).await.unwrap(), None, "{path}");
+    }
 }

@@ -16,7 +16,7 @@ use konverge_push::{record::Record, vault_push::VaultPush};
 use konverge_testkit::{
     ControlPlane, Options, Process, ProcessSpec, VaultOptions, VaultServer, eventually, free_port, http_get,
 };
-use konverge_vault::{Credential, Field, Found, Location, Login, SecretPath, Vault, VaultConfig};
+use konverge_vault::{Content, Credential, Expected, Field, Found, Location, Login, SecretPath, Vault, VaultConfig};
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
@@ -278,6 +278,14 @@ impl View {
             }
             Found::Absent | Found::Deleted(_) => None,
         })
+    }
+
+    /// Writes a path, as a person does.
+    pub(crate) async fn write(&self, path: &str, key: &str, value: &str) -> Result<()> {
+        let mut content = Content::new();
+        content.insert(key, SecretValue::from(value.to_owned()));
+        self.vault.write(&self.locate(path).await?, &content, Expected::Any).await?;
+        Ok(())
     }
 
     /// Whether a path holds just this.

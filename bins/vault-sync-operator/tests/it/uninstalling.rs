@@ -44,3 +44,67 @@ async fn drained_objects_can_be_deleted_without_the_operator_and_vault_stays() {
         assert!(view.holds(path, "n", "1").await.unwrap(), "{path}");
     }
 }
+
+/// What our manifest allows beyond the role of the original's chart.
+const BEYOND: [(&str, &str); 4] = [
+    ("deployments, statefulsets, daemonsets", "deployments"),
+    ("apiGroups: [batch]", "apiGroups: [nothing.example.com]"),
+    ("apiGroups: [konverge.dev]", "apiGroups: [nothing.example.com]"),
+    ("resources: [namespaces]", "resources: [nothing]"),
+];
+
+fn the_originals(manifest: String) -> String {
+    BEYOND.iter().fold(manifest, |manifest, (ours, originals)| {
+        assert!(manifest.contains(ours), "{ours}");
+        manifest.replace(ours, originals)
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_the_originals_role_all_is_drained_that_was_written_on() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("drain-original").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let (_, kubeconfig) = stage.another(the_originals).await;
+    let (whole, app) = (view.path("whole"), view.path("app/db"));
+    let (spec, ..) = stage.operator(&kubeconfig, &namespace, stage.server.address());
+    let mut operator = Process::start(stage.plane.run_directory(), spec).unwrap();
+    view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
+    view.deployment("app", "db", &view.path("app")).await.unwrap();
+    until("all are in step", async || {
+        Ok(view.is_synced("Secret", "db", &[&whole]).await? && view.is_synced("Deployment", "app", &[&app]).await?)
+    })
+    .await;
+    operator.terminate(Duration::from_secs(20)).await.unwrap();
+    let (spec, ..) = stage.operator(&kubeconfig, &namespace, "http://127.0.0.1:1");
+    let mut drain = Process::start(stage.plane.run_directory(), spec.arg("drain")).unwrap();
+    let status = drain.ended(Duration::from_secs(20)).await.unwrap();
+    let said = drain.logged();
+    assert!(status.success(), "{said}");
+    assert!(said.contains("statefulsets, daemonsets, cronjobs, jobs, vaultpushes"), "{said}");
+    for (kind, name) in [("Secret", "db"), ("Deployment", "app")] {
+        assert_eq!(view.api(kind).get_metadata(name).await.unwrap().metadata.finalizers, None, "{kind}");
+        view.delete(kind, name).await.unwrap();
+        assert!(view.is_gone(kind, name).await.unwrap(), "{kind}");
+    }
+    assert!(view.holds(&whole, "n", "1").await.unwrap() && view.holds(&app, "n", "1").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_not_be_listed_and_may_have_been_written_on_makes_drain_fail_when_the_others_are_released() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("drain-some").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let whole = view.path("whole");
+    let mut operator = stage.start(&namespace, |spec| spec).await;
+    view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
+    until("it is in step", async || view.is_synced("Secret", "db", &[&whole]).await).await;
+    operator.process.terminate(Duration::from_secs(20)).await.unwrap();
+    let without = |manifest: String| manifest.replace("deployments, statefulsets", "statefulsets");
+    let (_, kubeconfig) = stage.another(without).await;
+    let (spec, ..) = stage.operator(&kubeconfig, &namespace, "http://127.0.0.1:1");
+    let mut drain = Process::start(stage.plane.run_directory(), spec.arg("drain")).unwrap();
+    let status = drain.ended(Duration::from_secs(20)).await.unwrap();
+    assert!(!status.success() && drain.logged().contains("cannot list deployments"), "{}", drain.logged());
+    assert_eq!(view.api("Secret").get_metadata("db").await.unwrap().metadata.finalizers, None);
+}

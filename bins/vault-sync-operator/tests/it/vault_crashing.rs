@@ -9,14 +9,13 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, stream};
-use konverge_testkit::{Process, VaultServer};
+use konverge_testkit::Process;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    forms,
     front::{self, Asked, Fate},
-    life,
+    lives::{Forms, Life, Plain, Pushes},
     stage::{Result, Stage, View},
 };
 
@@ -39,58 +38,6 @@ struct Ended {
     state: Value,
     writes: usize,
     befallen: bool,
-}
-
-/// What a person does step by step, and what has become of it.
-trait Life: Copy {
-    /// How many steps there are.
-    const STEPS: usize;
-    /// Takes a step.
-    async fn change(self, view: &View, step: usize) -> Result<()>;
-    /// Whether the operator has done what that asks for.
-    async fn is_converged(self, view: &View, step: usize) -> Result<bool>;
-    /// What is left in Vault.
-    async fn left(self, server: &VaultServer, view: &View) -> Result<Value>;
-}
-
-/// Whole Secrets and Deployments, on version 2, softly deleted.
-#[derive(Clone, Copy)]
-struct Plain;
-
-impl Life for Plain {
-    const STEPS: usize = life::STEPS;
-
-    async fn change(self, view: &View, step: usize) -> Result<()> {
-        life::change(view, step).await
-    }
-
-    async fn is_converged(self, view: &View, step: usize) -> Result<bool> {
-        life::is_converged(view, step).await
-    }
-
-    async fn left(self, server: &VaultServer, view: &View) -> Result<Value> {
-        life::vault_state(server, view).await
-    }
-}
-
-/// Chosen keys, version 1, and the other policies of deletion.
-#[derive(Clone, Copy)]
-struct Forms;
-
-impl Life for Forms {
-    const STEPS: usize = forms::STEPS;
-
-    async fn change(self, view: &View, step: usize) -> Result<()> {
-        forms::change(view, step).await
-    }
-
-    async fn is_converged(self, view: &View, step: usize) -> Result<bool> {
-        forms::is_converged(view, step).await
-    }
-
-    async fn left(self, server: &VaultServer, view: &View) -> Result<Value> {
-        forms::vault_state(server, view).await
-    }
 }
 
 async fn live(stage: &'static Stage, life: impl Life, fault: Option<(Fault, usize)>) -> Result<Ended> {
@@ -175,4 +122,11 @@ async fn it_survives_it_in_every_form_that_a_push_can_have() {
     // Four paths written and written again, three of them marked; one deleted on version 1, one destroyed and unmarked, one gone with its
     // metadata, and one kept and unmarked. What a kill before a write leaves is what one after the write before it does.
     survives(Forms, &[Fault::KillAfter, Fault::ReplyLost], 8 + 3 + 1 + 2 + 1 + 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_survives_it_with_vault_pushes_by_label_and_into_a_shared_path() {
+    // Three paths written and marked; two of them written again; one deleted and unmarked when its Secret lost the label, one with its
+    // object; and one unmarked and written without the key that was ours.
+    survives(Pushes, &[Fault::KillBefore, Fault::KillAfter, Fault::ReplyLost], 3 * 2 + 2 + 2 + 2 + 2).await;
 }

@@ -7,7 +7,12 @@ use std::collections::{BTreeSet, HashMap};
 use crate::object::ObjectRef;
 
 #[derive(Default)]
-pub(super) struct Claims(HashMap<String, Claim>);
+pub(super) struct Claims {
+    /// By location.
+    claims: HashMap<String, Claim>,
+    /// The locations that an object has or waits for, so that one of many that go costs no look at those of the others.
+    named: HashMap<ObjectRef, BTreeSet<String>>,
+}
 
 struct Claim {
     holders: BTreeSet<ObjectRef>,
@@ -33,6 +38,8 @@ pub fn key_of(location: &str, key: &str) -> String {
 
 impl Claims {
     pub(super) fn claim(&mut self, key: &ObjectRef, location: &str, share: Share) -> Result<(), ObjectRef> {
+        // It has the location from here on, or waits for it.
+        self.note(key, location);
         let claim = self.entry(key, location, share);
         let other = claim.holders.iter().find(|holder| *holder != key).cloned();
         match other {
@@ -56,28 +63,55 @@ impl Claims {
         if (claim.share, share) == (Share::Keys, Share::Keys) {
             claim.holders.insert(key.clone());
         }
+        if claim.holders.contains(key) {
+            self.note(key, location);
+        }
     }
 
     pub(super) fn release(&mut self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
-        let Some(claim) = self.0.get_mut(location) else { return Vec::new() };
+        self.erase(key, location);
+        let Some(claim) = self.claims.get_mut(location) else { return Vec::new() };
         claim.waiting.remove(key);
         if !claim.holders.remove(key) || !claim.holders.is_empty() {
             return Vec::new();
         }
-        self.0.remove(location).map(|claim| claim.waiting.into_iter().collect()).unwrap_or_default()
+        let waiting = self.claims.remove(location).map(|claim| claim.waiting).unwrap_or_default();
+        for key in &waiting {
+            self.erase(key, location);
+        }
+        waiting.into_iter().collect()
     }
 
     pub(super) fn release_all(&mut self, key: &ObjectRef) -> Vec<ObjectRef> {
-        let held: Vec<String> = self.0.keys().cloned().collect();
-        held.iter().flat_map(|location| self.release(key, location)).collect()
+        let named = self.named.get(key).cloned().unwrap_or_default();
+        named.iter().flat_map(|location| self.release(key, location)).collect()
     }
 
     fn entry(&mut self, key: &ObjectRef, location: &str, share: Share) -> &mut Claim {
-        self.0.entry(location.to_owned()).or_insert_with(|| Claim {
+        self.claims.entry(location.to_owned()).or_insert_with(|| Claim {
             holders: BTreeSet::from([key.clone()]),
             share,
             waiting: BTreeSet::new(),
         })
+    }
+
+    fn note(&mut self, key: &ObjectRef, location: &str) {
+        if let Some(named) = self.named.get_mut(key) {
+            if !named.contains(location) {
+                named.insert(location.to_owned());
+            }
+        } else {
+            self.named.insert(key.clone(), BTreeSet::from([location.to_owned()]));
+        }
+    }
+
+    fn erase(&mut self, key: &ObjectRef, location: &str) {
+        if let Some(named) = self.named.get_mut(key) {
+            named.remove(location);
+            if named.is_empty() {
+                self.named.remove(key);
+            }
+        }
     }
 }
 
@@ -130,5 +164,25 @@ mod tests {
         assert_eq!(claims.claim(&a, "kv/x", Share::Keys), Err(c.clone()));
         assert_eq!(claims.claim(&c, "kv/x", Share::Keys), Ok(()), "who has it alone may have it otherwise");
         assert_eq!(claims.claim(&a, "kv/x", Share::Keys), Ok(()));
+    }
+
+    #[test]
+    fn what_an_object_has_or_waits_for_is_found_by_its_name_and_forgotten_with_it() {
+        let (a, b, c) = (object("a"), object("b"), object("c"));
+        let mut claims = Claims::default();
+        let named = |claims: &Claims, key: &ObjectRef| claims.named.get(key).map_or(0, BTreeSet::len);
+        claims.recall(&a, "kv/x", Share::Whole);
+        claims.recall(&b, "kv/x", Share::Whole);
+        assert_eq!((named(&claims, &a), named(&claims, &b)), (1, 0), "two records with one location");
+        assert_eq!(claims.claim(&a, "kv/y", Share::Keys), Ok(()));
+        assert_eq!(claims.claim(&b, "kv/y", Share::Keys), Ok(()));
+        assert_eq!(claims.claim(&b, "kv/x", Share::Whole), Err(a.clone()));
+        assert_eq!(claims.claim(&c, "kv/x", Share::Whole), Err(a.clone()));
+        assert_eq!((named(&claims, &a), named(&claims, &b), named(&claims, &c)), (2, 2, 1));
+        assert_eq!(claims.release_all(&c), [], "it waits no more");
+        assert_eq!(claims.release_all(&a), std::slice::from_ref(&b));
+        assert_eq!((named(&claims, &a), named(&claims, &b)), (0, 1), "who is told has to ask again");
+        assert_eq!(claims.release_all(&b), []);
+        assert!(claims.claims.is_empty() && claims.named.is_empty());
     }
 }

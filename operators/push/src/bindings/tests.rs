@@ -1,11 +1,17 @@
+use std::sync::Arc;
+
+use jiff::Timestamp;
 use konverge_core::digest::DigestKey;
 use konverge_workload::Need;
+
+use konverge_vault::{KvVersion, Mount, SecretPath};
 
 use super::*;
 use crate::{
     annotations::asked,
     composition::{Composition, Secrets},
-    record::SYNCED,
+    desired::Wanted,
+    record::{SYNCED, Written},
 };
 
 fn key(name: &str) -> ObjectRef {
@@ -47,6 +53,21 @@ fn verified(sources: &[(&str, Option<&str>)]) -> Verified {
 fn write(binding: &mut Binding, record: Record, version: String) {
     binding.expect(&record);
     binding.recorded(record, version);
+}
+
+#[test]
+fn a_record_of_a_path_that_is_not_its_namespaces_keeps_nobody_from_it() {
+    let bindings = Bindings::within(vec!["*=secret/data/{namespace}/*".parse().unwrap()], None);
+    let mount = Mount::new("secret", KvVersion::Two);
+    let mut record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
+    for path in ["secret/data/shop/x", "secret/data/team-b/x"] {
+        let location = mount.location(&SecretPath::parse(path).unwrap()).unwrap();
+        record.paths.insert(path.to_owned(), Written::intended(&location));
+    }
+    bindings.show(Shown { record: Some(record.text()), ..shown("a", &[]) });
+    let other = ObjectRef { namespace: "team-b".to_owned(), ..key("b") };
+    assert_eq!(bindings.claim(&other, "secret/data/team-b/x", Share::Whole), Ok(()), "anybody can write such a record");
+    assert_eq!(bindings.claim(&key("c"), "secret/data/shop/x", Share::Whole), Err(key("a")));
 }
 
 #[test]
@@ -214,8 +235,20 @@ fn nothing_is_kept_of_what_nobody_uses() {
     bindings.show(shown("a", &["db"]));
     assert_eq!(bindings.claim(&key("a"), "secret/data/a", Share::Whole), Ok(()));
     assert_eq!(bindings.claim(&key("b"), "secret/data/a", Share::Whole), Err(key("a")));
-    assert_eq!(bindings.retain(Kind::Deployment, &HashSet::new()), [key("b")], "b may have it now");
+    assert_eq!(bindings.missing(Kind::Deployment, &HashSet::new()), [key("a")]);
+    assert_eq!(bindings.remove(&key("a")), Some(vec![key("b")]), "b may have it now");
+    assert_eq!(bindings.remove(&key("a")), None, "it is not there any more");
     assert!(empty(&bindings) && bindings.get(&key("a")).is_none());
+}
+
+#[test]
+fn who_has_which_path_is_known_when_every_kind_was_listed() {
+    let bindings = Bindings::default();
+    let kinds = [Kind::Deployment, Kind::Secret];
+    bindings.missing(Kind::Secret, &HashSet::new());
+    assert!(!bindings.are_listed(&kinds));
+    bindings.missing(Kind::Deployment, &HashSet::new());
+    assert!(bindings.are_listed(&kinds));
 }
 
 #[test]

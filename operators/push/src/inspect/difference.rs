@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Namespace, Secret};
-use konverge_core::{SecretValue, error::in_one_line};
+use k8s_openapi::api::core::v1::Secret;
+use konverge_core::error::in_one_line;
 use konverge_kubectl::{Change, Cluster, Difference, Failure, Fate};
 use konverge_vault::{Content, Deletion, Found, Location, Owner, Vault, VaultError};
 use kube::{Api, core::DynamicObject};
@@ -12,6 +12,7 @@ use super::{asking, operator, vault, wanted};
 use crate::{
     asked::{Asked, BinaryPolicy, ExistingPolicy, UpdatePolicy},
     bindings::Push,
+    cluster_identity,
     config::Config,
     desired::{Lack, Made, Sources, Target, desired},
     merge::{merge, part},
@@ -20,7 +21,7 @@ use crate::{
     plan::{Claim, Farewell, Known, Step, farewell, plan, plan_once},
     reconcile::{cluster_prefix, vault_deletion},
     record::{Record, Written},
-    run::CLUSTER_IDENTITY,
+    secrets,
     store::owner,
 };
 
@@ -44,7 +45,7 @@ pub(super) async fn differences(
     let config = operator.as_ref().map(|operator| &operator.config);
     let instance = match config.and_then(|config| config.instance.clone()) {
         Some(instance) => instance,
-        None => identity(cluster).await,
+        None => cluster_identity::read(&cluster.client).await.unwrap_or_else(|_| Owner::SOME_INSTANCE.to_owned()),
     };
     let owner = owner(key, object.metadata.uid.as_deref().unwrap_or_default(), &instance);
     let side = Side { kind: key.kind, vault: &vault, owner };
@@ -224,19 +225,9 @@ async fn sources(cluster: &Cluster, namespace: &str, names: &BTreeSet<&str>) -> 
     for name in names {
         let act = format!("get secret {name} in namespace {namespace}, of which values would be compared");
         let secret = api.get_opt(name).await.map_err(|error| Failure::of(&act, &error))?;
-        let data = secret.map(|secret| {
-            let data = secret.data.unwrap_or_default().into_iter();
-            data.map(|(key, value)| (key, SecretValue::new(value.0))).collect()
-        });
-        sources.insert((*name).to_owned(), data);
+        sources.insert((*name).to_owned(), secret.map(secrets::values));
     }
     Ok(sources)
-}
-
-/// What tells this cluster from others in marks, as the operator finds it out.
-async fn identity(cluster: &Cluster) -> String {
-    let found = Api::<Namespace>::all(cluster.client.clone()).get_metadata(CLUSTER_IDENTITY).await;
-    found.ok().and_then(|namespace| namespace.metadata.uid).unwrap_or_else(|| Owner::SOME_INSTANCE.to_owned())
 }
 
 fn refused(error: &VaultError) -> Failure {
@@ -245,6 +236,8 @@ fn refused(error: &VaultError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use konverge_core::SecretValue;
+
     use super::*;
 
     fn content(fields: &[(&str, &str)]) -> Content {

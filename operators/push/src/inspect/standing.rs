@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn standing(object: &DynamicObject) -> Option<Standing> {
-        let kind = object.types.as_ref().and_then(|types| Kind::ALL.into_iter().find(|kind| kind.name() == types.kind));
+        let kind = object.types.as_ref().and_then(|types| Kind::named(&types.kind));
         super::standing(&ObjectRef { kind: kind?, namespace: "shop".to_owned(), name: "a".to_owned() }, object)
     }
 

@@ -64,10 +64,12 @@ impl Intention {
         self.entry.object.key()
     }
 
-    /// Whether all of these paths are in it.
-    pub(super) fn covers(&self, record: &Record) -> bool {
-        let noted = self.record();
-        noted.uid == record.uid && record.paths.keys().all(|path| noted.paths.contains_key(path))
+    /// Whether it says all that the entry does: if the object were gone, the same would be cleared in the same way.
+    pub(super) fn covers(&self, entry: &Entry) -> bool {
+        let (noted, meant) = (self.record(), entry.object.record());
+        let is_noted =
+            |path: &String| noted.paths.contains_key(path) && self.entry.digests.get(path) == entry.digests.get(path);
+        noted.uid == meant.uid && noted.deletion == meant.deletion && meant.paths.keys().all(is_noted)
     }
 
     /// What an unfinished write to the path would have made.
@@ -99,7 +101,7 @@ mod tests {
     use konverge_vault::{KvVersion, Mount, SecretPath};
 
     use super::*;
-    use crate::{object::Kind, record::Written};
+    use crate::{asked::DeletionPolicy, object::Kind, record::Written};
 
     fn content(value: &str) -> Content {
         [("k".to_owned(), SecretValue::from(value.to_owned()))].into_iter().collect()
@@ -125,13 +127,17 @@ mod tests {
         };
         let read_back = read(data(vec![7; DIGEST_KEY_LENGTH], &text.0)).unwrap();
         let [intention] = &*read_back else { panic!("one was kept") };
-        assert_eq!((intention.key(), intention.record()), (Some(key), &record));
+        assert_eq!((intention.key(), intention.record()), (Some(key.clone()), &record));
         for spoiled in [data(vec![7; 3], &text.0), data(vec![7; DIGEST_KEY_LENGTH], b"no batch"), Secret::default()] {
             assert!(read(spoiled).is_none());
         }
-        assert!(intention.covers(&record));
+        let entry_of = |record: &Record, value| Entry::new(&key, record, [(&location, &content(value))], &digest_key());
+        assert!(intention.covers(&entry_of(&record, "tops3cret")));
+        assert!(!intention.covers(&entry_of(&record, "other")), "by its digest that would be somebody else's");
+        let kept = Record { deletion: DeletionPolicy::Keep, ..record.clone() };
+        assert!(!intention.covers(&entry_of(&kept, "tops3cret")), "it would be deleted");
         record.paths.insert("secret/data/other".to_owned(), Written::intended(&location));
-        assert!(!intention.covers(&record));
+        assert!(!intention.covers(&entry_of(&record, "tops3cret")));
         let path = location.to_string();
         assert!(intention.unfinished(&path).is(&content("tops3cret")));
         assert!(!intention.unfinished(&path).is(&content("other")));

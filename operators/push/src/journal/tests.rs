@@ -1,12 +1,13 @@
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
+use konverge_vault::{KvVersion, Mount, SecretPath};
 use kube::api::ObjectMeta;
 
 use super::{
     entry::{ENTRIES, KEY, spell},
     *,
 };
-use crate::object::Kind;
+use crate::{object::Kind, record::Written};
 
 fn object(name: &str) -> ObjectRef {
     ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name: name.to_owned() }
@@ -29,6 +30,33 @@ fn a_batch_goes_with_the_last_of_its_objects() {
     assert_eq!(state.resolve(&object("b")), [""; 0], "it was resolved already");
     assert_eq!(state.resolve(&object("a")), ["one"]);
     assert!(state.left.is_empty() && state.noted.is_empty());
+}
+
+#[test]
+fn what_was_begun_for_one_before_goes_when_it_left_nothing() {
+    let with = |uid: &str, path: &str| {
+        let location = Mount::new("secret", KvVersion::Two).location(&SecretPath::parse(path).unwrap()).unwrap();
+        let mut record = Record::new(uid, Timestamp::UNIX_EPOCH);
+        record.paths.insert(path.to_owned(), Written::intended(&location));
+        record
+    };
+    let mut state = State::default();
+    let digest_key = Arc::new(DigestKey::new([1; 32]));
+    for (batch, uid, path) in
+        [("one", "1", "secret/data/p"), ("two", "2", "secret/data/q"), ("three", "3", "secret/data/r")]
+    {
+        let entry = Entry::new(&object("a"), &with(uid, path), [], &digest_key);
+        state.note(batch, object("a"), Intention::new(entry, Arc::clone(&digest_key)));
+    }
+    let mut now = with("3", "secret/data/q");
+    now.paths.extend(with("3", "secret/data/r").paths);
+    assert_eq!(
+        state.resolve_others(&object("a"), &now),
+        ["one"],
+        "it has the path of the second, and is the third itself"
+    );
+    assert_eq!(state.resolve(&object("a")), ["two", "three"]);
+    assert!(state.resolve_others(&object("a"), &now).is_empty() && state.noted.is_empty());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use k8s_openapi::{ByteString, api::core::v1::Secret};
 use konverge_core::error::in_one_line;
 use kube::{
     Api,
-    api::{DeleteParams, ObjectMeta, PostParams},
+    api::{ObjectMeta, PostParams},
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -17,14 +17,17 @@ use tokio::{
 };
 
 use super::{
-    Intention, Journal, JournalError, LABEL, PREFIX,
+    Intention, Journal, JournalError, LABEL, PREFIX, delete,
     entry::{ENTRIES, KEY, spell},
 };
 use crate::object::ObjectRef;
 
-/// For so long others are waited for that come with the first. In a first sync of a thousand some ten come within it, each of which is at
-/// work for longer than that anyway.
-const GATHER: Duration = Duration::from_millis(20);
+/// For so long at most others are waited for that come with the first. Each request for a batch takes the API server as long as several
+/// reads, and each of those who wait is at work for longer than this anyway.
+const GATHER: Duration = Duration::from_millis(60);
+
+/// Where nobody came for so long, nobody is waited for any more.
+const QUIET: Duration = Duration::from_millis(10);
 
 /// So many make a batch at most: with long paths they are far from the 1 MiB that a Secret may have.
 const MOST: usize = 500;
@@ -78,7 +81,7 @@ impl Writer {
             if !waiting.is_empty() {
                 let until = Instant::now() + GATHER;
                 while waiting.len() < MOST
-                    && let Ok(Some(order)) = timeout_at(until, orders.recv()).await
+                    && let Ok(Some(order)) = timeout_at(until.min(Instant::now() + QUIET), orders.recv()).await
                 {
                     self.take(order, &mut waiting);
                 }
@@ -163,17 +166,14 @@ impl Writer {
 
     /// Whether it is gone for sure.
     async fn remove(&self, batch: &str) -> bool {
-        match self.api.delete(batch, &DeleteParams::default()).await {
-            Ok(_) => true,
-            Err(kube::Error::Api(status)) if status.code == 404 => true,
-            Err(error) => {
-                tracing::debug!(
-                    batch,
-                    "what is noted of objects that bear it themselves stays for now: {}",
-                    in_one_line(&error)
-                );
-                false
-            }
+        let deleted = delete(&self.api, batch).await;
+        if let Err(error) = &deleted {
+            tracing::debug!(
+                batch,
+                "what is noted of objects that bear it themselves stays for now: {}",
+                in_one_line(error)
+            );
         }
+        deleted.is_ok()
     }
 }

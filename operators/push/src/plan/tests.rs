@@ -60,7 +60,7 @@ fn what_is_to_be_done_about_what_is_there() {
         ("somebody's, to be taken over", live("old", None), Intended, Adopt, write(Expected::Version(3), true, true)),
         ("somebody's, equal", live("new", None), New, Adopt, Ok(Step::Mark)),
         ("somebody's, not to be taken over", live("old", None), Intended, Refuse, Err(Refusal::Existing)),
-        ("deleted by somebody", Found::Deleted(version(3, None)), Intended, Refuse, Err(Refusal::Existing)),
+        ("deleted, nobody's", Found::Deleted(version(3, None)), New, Refuse, write(Expected::Version(3), true, false)),
         ("deleted, ours", Found::Deleted(version(3, Some(us()))), Written, Refuse, Ok(WRITE)),
         ("without versions, in step", unversioned("new"), Written, Refuse, Ok(Step::Nothing)),
         ("without versions, ours", unversioned("old"), Written, Refuse, write(Expected::Any, true, false)),

@@ -1,14 +1,18 @@
 //! What the journal says of an object that bears no record yet.
 
+use std::time::Duration;
+
 use konverge_core::error::in_one_line;
 use konverge_runtime::{Action, Priority};
+use konverge_vault::Owner;
 use kube::{Api, ResourceExt, core::DynamicObject};
 
 use super::{LOOK_AGAIN, PushError, Pusher, Targets, paths::Prepared, vault_deletion};
 use crate::{
     annotations::{FINALIZER, PATH, STATUS},
     asked::UpdatePolicy,
-    bindings::{Binding, Push, Share},
+    bindings::{Binding, Push, Share, Verified},
+    cluster_identity,
     desired::Target,
     journal::Intention,
     object::{Kind, ObjectRef},
@@ -18,16 +22,29 @@ use crate::{
     watch::JOURNAL,
 };
 
-/// From so many on that wait for a worker, the journal is quicker than a record on each object.
+/// From so many on that are at work or wait for it, the journal is quicker than a record on each object.
 const CROWD: usize = 8;
 
+/// When to look whether there are still so many.
+pub(super) const NOTE_LATER: Duration = Duration::from_millis(250);
+
+/// So long after all was in Vault it is noted on the object, however many are at work.
+const NOTE_BY: Duration = Duration::from_secs(10);
+
 impl Pusher {
-    /// Has everything looked at that was begun before this process led. Nothing is done before that is known.
+    /// Has everything looked at that was begun before this process led. Nothing is done before that is known, and under which name what
+    /// is written is marked.
     pub(super) async fn recall(&self) -> Result<(), PushError> {
+        self.store.identify().await.map_err(unidentified)?;
         for key in self.journal.recall().await? {
             self.queue.add(key, Priority::Normal, JOURNAL);
         }
         Ok(())
+    }
+
+    /// Who keeps what is written for the object.
+    pub(super) async fn owner(&self, key: &ObjectRef, uid: &str) -> Result<Owner, PushError> {
+        self.store.owner(key, uid).await.map_err(unidentified)
     }
 
     /// Notes what is about to be written for an object that bears no record, if that is worth while. False is that it is not, or
@@ -41,26 +58,34 @@ impl Pusher {
         prepared: &Prepared,
         targets: &Targets,
     ) -> Result<bool, PushError> {
-        if self.journal.covers(key, record) {
-            return Ok(true);
-        }
         let is_new = binding.record.is_none() && !binding.finalizer;
-        if !is_new || push.asked.update == UpdatePolicy::Merge || !self.queue.is_crowded(CROWD) {
-            return Ok(false);
-        }
+        let worth_while = is_new && push.asked.update != UpdatePolicy::Merge && self.queue.is_crowded(CROWD);
         let contents = prepared.locations.iter().filter_map(|(target, location)| match targets.get(target) {
             Some(Target::Content(made)) => Some((location, &made.content)),
             Some(Target::Keep(_)) | None => None,
         });
-        Ok(self.journal.intend(key, record, contents).await?)
+        Ok(self.journal.intend(key, record, contents, worth_while).await?)
+    }
+
+    /// Whether the record of an object that is in step can wait: it is in the journal, not for long, and many others are at work.
+    pub(super) fn can_wait(&self, key: &ObjectRef, binding: &Binding, verified: &Verified) -> bool {
+        self.journal.speaks_of(key)
+            && verified.looked.elapsed() < NOTE_BY
+            && self.queue.is_crowded(CROWD)
+            && binding.unrecorded().is_some()
     }
 
     /// Takes over what was begun for the object, or for one that had its name before: as recorded, so that it is noted, used or cleared.
-    pub(super) fn take_over(&self, key: &ObjectRef, binding: &Binding, intentions: &[Intention]) {
-        let unknown = |intention: &&Intention| binding.record.is_none() || intention.record().uid != binding.uid;
-        for intention in intentions.iter().filter(unknown) {
-            self.bindings.on_object(key, &binding.uid, |now| now.recall(intention.record()));
+    /// Gives the binding as it is then.
+    pub(super) fn take_over(&self, key: &ObjectRef, mut binding: Binding, intentions: &[Intention]) -> Binding {
+        let is_recorded = binding.record.is_some();
+        for intention in intentions {
+            if !is_recorded || intention.record().uid != binding.uid {
+                self.bindings.on_object(key, &binding.uid, |now| now.recall(intention.record()));
+                binding.recall(intention.record());
+            }
         }
+        binding
     }
 
     /// Clears what was begun for objects that are gone or do not ask any more.
@@ -97,12 +122,15 @@ impl Pusher {
 
     async fn clear_intended(&self, key: &ObjectRef, intention: &Intention) -> Result<(), PushError> {
         let record = intention.record();
-        let owner = self.store.owner(key, &record.uid);
-        let Some(deletion) = vault_deletion(record.deletion) else { return Ok(()) };
+        let owner = self.owner(key, &record.uid).await?;
+        let deletion = vault_deletion(record.deletion);
         for (location, written) in record.locations() {
             let path = location.to_string();
-            // Who has it by now keeps it.
-            if self.bindings.claim(key, &path, Share::Whole).is_err() {
+            if !self.leads() {
+                return Err(PushError::Deposed);
+            }
+            // Who has it by now keeps it. Our mark on what stays is in his way.
+            if self.bindings.claim(key, &path, Share::Whole).is_err() && deletion.is_some() {
                 continue;
             }
             let unfinished = intention.unfinished(&path);
@@ -121,4 +149,8 @@ impl Pusher {
         }
         Ok(())
     }
+}
+
+fn unidentified(source: kube::Error) -> PushError {
+    PushError::Read { what: format!("the namespace {}", cluster_identity::NAMESPACE), source: Box::new(source) }
 }

@@ -6,12 +6,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use konverge_core::error::in_one_line;
 use konverge_runtime::Action;
-use konverge_vault::{Content, Location, VaultError};
+use konverge_vault::{Content, Location, Owner, VaultError};
 use kube::Api;
 use tokio::time::timeout;
 
-use super::{PushError, Pusher, sources, vault_deletion};
+use super::{PushError, Pusher, cluster_prefix, sources, vault_deletion};
 use crate::{
+    asked::DeletionPolicy,
     bindings::{Asking, Binding, Push},
     desired::{Target, desired},
     messages::Message,
@@ -29,17 +30,25 @@ impl Pusher {
     /// Clears what was written for the object and lets it go.
     pub(super) async fn leave(&self, key: &ObjectRef, binding: &Binding) -> Result<Action, PushError> {
         if !binding.finalizer && binding.record.is_none() {
-            self.wake(self.bindings.remove(key));
+            self.remove(key);
             return Ok(Action::Done);
         }
-        let record = match &binding.record {
-            Some(record) => record.clone(),
-            None => self.unrecorded(key, binding).await?,
+        let recorded = match &binding.record {
+            Some(record) => Ok(record.clone()),
+            None => self.unrecorded(key, binding).await,
         };
-        let message = match self.clear_all(key, binding, &record).await {
+        let (record, cleared) = match recorded {
+            Ok(record) => {
+                let cleared = self.clear_all(key, binding, &record).await;
+                (record, cleared)
+            }
+            // Where its path leads can't be told.
+            Err(error) => (binding.new_record(Timestamp::now()), Err(error)),
+        };
+        let message = match cleared {
             Ok(cleared) if cleared.is_empty() => None,
             Ok(cleared) => Some(Message::cleared(&cleared)),
-            Err(error @ PushError::Vault(_)) if self.overdue(key, binding).await? => {
+            Err(error @ (PushError::Vault(_) | PushError::Read { .. })) if self.overdue(key, binding).await => {
                 Some(self.leave_behind(key, binding, &record, &error).await?)
             }
             Err(error) => return Err(error),
@@ -49,9 +58,16 @@ impl Pusher {
         }
         self.ledger.erase(key, &binding.uid).await?;
         self.journal.resolve(key);
-        self.wake(self.bindings.remove(key));
-        self.metrics.forget(key);
+        self.remove(key);
         Ok(Action::Done)
+    }
+
+    /// The object concerns us no more, and is not counted any more.
+    fn remove(&self, key: &ObjectRef) {
+        if let Some(waiting) = self.bindings.remove(key) {
+            self.metrics.forget(key);
+            self.wake(waiting);
+        }
     }
 
     /// Where an object has the finalizer and no record, the original operator has written for it: to the paths that it asks for.
@@ -70,23 +86,12 @@ impl Pusher {
 
     /// Clears all paths. Gives those where something was deleted.
     async fn clear_all(&self, key: &ObjectRef, binding: &Binding, record: &Record) -> Result<Vec<String>, PushError> {
-        let policy = match &binding.asking {
-            Asking::Push(push) => push.asked.deletion.unwrap_or(self.policy.deletion),
-            Asking::Invalid(_) | Asking::Nothing => record.deletion,
-        };
-        let owner = self.store.owner(key, &binding.uid);
-        let Some(deletion) = vault_deletion(policy) else {
-            let unmark = async {
-                for (location, _) in record.locations() {
-                    self.store.leave(&location, &owner).await?;
-                }
-                Ok::<_, VaultError>(())
-            };
-            if !matches!(timeout(UNMARK_WITHIN, unmark).await, Ok(Ok(()))) {
-                tracing::warn!(object = %key, "what stays in Vault still carries its mark, because Vault does not serve");
-            }
+        let owner = self.owner(key, &binding.uid).await?;
+        let deletion = vault_deletion(self.deletion(binding, record));
+        if deletion.is_none() && binding.deleting.is_some() {
+            self.unmark_all(key, binding, record, &owner).await?;
             return Ok(Vec::new());
-        };
+        }
         let made = match &binding.asking {
             Asking::Push(push)
                 if record.paths.values().any(|written| !written.written || !written.pending.is_empty()) =>
@@ -97,6 +102,9 @@ impl Pusher {
         };
         let mut cleared = Vec::new();
         for (location, written) in record.locations() {
+            if !self.leads() {
+                return Err(PushError::Deposed);
+            }
             let claim = self.claim(key, &location, written);
             let text = location.to_string();
             let unfinished = made.get(&text).filter(|_| !written.left).map_or(Unfinished::Unknown, Unfinished::Made);
@@ -109,11 +117,43 @@ impl Pusher {
         Ok(cleared)
     }
 
+    /// How the object's paths are cleared.
+    fn deletion(&self, binding: &Binding, record: &Record) -> DeletionPolicy {
+        match &binding.asking {
+            Asking::Push(push) => push.asked.deletion.unwrap_or(self.policy.deletion),
+            Asking::Invalid(_) | Asking::Nothing => record.deletion,
+        }
+    }
+
+    /// Leaves what is there to others. The object waits a moment for that and no longer; what is still marked then loses its mark later.
+    async fn unmark_all(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        record: &Record,
+        owner: &Owner,
+    ) -> Result<(), PushError> {
+        let unmark = async {
+            for (location, written) in record.locations() {
+                let (claim, unfinished) = (Claim::Intended, Unfinished::Unknown);
+                let leaving = Leaving { location: &location, owner, written, claim, unfinished, gone: false };
+                self.store.clear(&leaving, None).await?;
+            }
+            Ok::<_, VaultError>(())
+        };
+        if !matches!(timeout(UNMARK_WITHIN, unmark).await, Ok(Ok(()))) {
+            tracing::warn!(object = %key, "what stays in Vault still carries its mark, because Vault does not serve");
+            self.remember(key, binding, record).await?;
+        }
+        Ok(())
+    }
+
     /// What a write that was begun would have made.
     async fn would_have_made(&self, key: &ObjectRef, push: &Push) -> Result<BTreeMap<String, Content>, PushError> {
         let push = &*self.pinned(key, push).await?;
         let Some(prepared) = self.prepare(key, push, &mut Vec::new()).await? else { return Ok(BTreeMap::new()) };
-        let sources = sources::read(&self.client, &self.bindings, &key.namespace, &push.wanted.names()).await?;
+        let sources =
+            sources::read(&self.client, &self.ahead, &self.bindings, &key.namespace, &push.wanted.names()).await?;
         let targets = desired(&push.wanted, &sources.data, push.asked.binary.unwrap_or(self.policy.binary));
         let located = |(beneath, target): (String, Target)| match target {
             Target::Content(made) => {
@@ -124,22 +164,22 @@ impl Pusher {
         Ok(targets.into_iter().filter_map(located).collect())
     }
 
-    /// Whether the object has waited for Vault as long as the platform lets it.
-    async fn overdue(&self, key: &ObjectRef, binding: &Binding) -> Result<bool, PushError> {
-        let Some(since) = binding.deleting else { return Ok(false) };
+    /// Whether the object has waited as long as the platform lets it.
+    async fn overdue(&self, key: &ObjectRef, binding: &Binding) -> bool {
+        let Some(since) = binding.deleting else { return false };
         let waited = Timestamp::now().duration_since(since).unsigned_abs();
         if waited >= self.policy.deadline {
-            return Ok(true);
+            return true;
         }
         if waited < self.policy.namespace_deadline {
-            return Ok(false);
+            return false;
         }
         let namespaces = Api::<Namespace>::all(self.client.clone());
         match namespaces.get_metadata_opt(&key.namespace).await {
-            Ok(namespace) => Ok(namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some())),
+            Ok(namespace) => namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()),
             Err(error) => {
                 tracing::debug!(namespace = key.namespace, "cannot look at the namespace: {}", in_one_line(&error));
-                Ok(false)
+                false
             }
         }
     }
@@ -152,18 +192,33 @@ impl Pusher {
         record: &Record,
         error: &PushError,
     ) -> Result<Message, PushError> {
-        let mut record = Record { uid: binding.uid.clone(), ..record.clone() };
-        for (location, written) in record.clone().locations() {
-            let counts = self.claim(key, &location, written) == Claim::Written;
-            record.paths.insert(location.to_string(), Written { written: counts, ..written.clone() });
-        }
-        let paths: Vec<String> = record.paths.keys().cloned().collect();
-        match self.orphans.add(&Orphan::new(key, record)).await {
-            // Nowhere to note it down, for good; what is left is in the log and in the event.
-            Err(error) if error.is_final() => tracing::error!(object = %key, paths = ?paths, "{}", in_one_line(&error)),
-            added => added?,
-        }
+        let (paths, remembered) = match &binding.asking {
+            // Without an engine there is nothing to remember but what it asked for.
+            Asking::Push(push) if record.paths.is_empty() => {
+                (vec![format!("{}{}", cluster_prefix(self.policy.cluster.as_deref()), push.asked.path)], false)
+            }
+            _ => (record.paths.keys().cloned().collect(), self.remember(key, binding, record).await?),
+        };
         tracing::warn!(object = %key, paths = ?paths, "let go with something left in Vault: {}", in_one_line(error));
-        Ok(Message::released(&paths, error, self.orphans.name()))
+        Ok(Message::released(&paths, error, remembered.then(|| self.orphans.name())))
+    }
+
+    /// Has what is left behind cleared later. False is that it can't be remembered, now or ever.
+    async fn remember(&self, key: &ObjectRef, binding: &Binding, record: &Record) -> Result<bool, PushError> {
+        let deletion = self.deletion(binding, record);
+        let mut left = Record { uid: binding.uid.clone(), deletion, ..record.clone() };
+        for (location, written) in record.locations() {
+            let counts = self.claim(key, &location, written) == Claim::Written;
+            left.paths.insert(location.to_string(), Written { written: counts, ..written.clone() });
+        }
+        match self.orphans.add(&Orphan::new(key, left)).await {
+            // What is left is in the log and in the event.
+            Err(error) if error.is_final() => {
+                let paths: Vec<&String> = record.paths.keys().collect();
+                tracing::error!(object = %key, paths = ?paths, "{}", in_one_line(&error));
+                Ok(false)
+            }
+            added => Ok(added.map(|()| true)?),
+        }
     }
 }

@@ -120,10 +120,11 @@ impl Pusher {
         push: &Push,
         verified: &Verified,
     ) -> Result<bool, PushError> {
-        let owner = self.store.owner(key, &binding.uid);
+        let owner = self.owner(key, &binding.uid).await?;
         let Some(record) = &binding.record else { return Ok(false) };
         for (location, written) in record.locations() {
-            let Some(known) = verified.digests.get(&location.to_string()) else { return Ok(false) };
+            // Nothing could be made for it then, and nothing can now: what is there stays, whatever it is.
+            let Some(known) = verified.digests.get(&location.to_string()) else { continue };
             let Found::Live(secret) = self.store.read(&location).await? else { return Ok(false) };
             let metadata = secret.version.as_ref().map(|version| &version.custom_metadata);
             let is_ours = metadata.is_none_or(|metadata| !matches!(owner.standing(metadata), Standing::Foreign(_)));
@@ -298,22 +299,14 @@ impl Pusher {
             .collect();
         let mut cleared = Vec::new();
         for (location, written) in dropped {
+            if !self.leads() {
+                return Err(PushError::Deposed);
+            }
             let text = location.to_string();
             let claim = self.claim(key, &location, &written);
-            let deleted = match vault_deletion(done.record.deletion) {
-                None => self.store.leave(&location, owner).await.map(|()| false),
-                Some(deletion) => {
-                    let leaving = Leaving {
-                        location: &location,
-                        owner,
-                        written: &written,
-                        claim,
-                        unfinished: Unfinished::Unknown,
-                        gone: false,
-                    };
-                    self.store.clear(&leaving, deletion).await
-                }
-            };
+            let unfinished = Unfinished::Unknown;
+            let leaving = Leaving { location: &location, owner, written: &written, claim, unfinished, gone: false };
+            let deleted = self.store.clear(&leaving, vault_deletion(done.record.deletion)).await;
             match deleted {
                 Ok(deleted) => {
                     done.record.paths.remove(&text);

@@ -50,8 +50,11 @@ impl Pusher {
         if binding.bears(&record) {
             self.say(key, binding, messages);
         } else {
-            self.metrics.said(key, summary(&messages).0);
-            self.bindings.on_object(key, &binding.uid, |now| now.intend(binding, record, messages));
+            let word = summary(&messages).0;
+            self.bindings.on_object(key, &binding.uid, |now| {
+                self.metrics.said(key, word);
+                now.intend(binding, record, messages);
+            });
             self.queue.add(key.clone(), Priority::Low, RECORD);
         }
     }
@@ -73,8 +76,10 @@ impl Pusher {
                 note: message.text.clone(),
             });
         }
-        self.metrics.said(key, summary(&messages).0);
+        let word = summary(&messages).0;
+        // One that went meanwhile is counted no more.
         self.bindings.settle(key, binding, |binding| {
+            self.metrics.said(key, word);
             binding.said = messages;
             binding.unsaid.clear();
         });

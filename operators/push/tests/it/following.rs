@@ -1,9 +1,25 @@
 //! What is in the cluster comes to Vault, and no more often than it changes.
 
 use konverge_push::object::Kind;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::world::{QUIET, World};
+use crate::world::{QUIET, World, until};
+
+#[tokio::test]
+async fn a_secret_that_asks_is_read_once_whatever_is_noted_on_it() {
+    let world = World::new().await;
+    let path = world.path("db");
+    let _operator = world.operator(&[]).await;
+    let asked = world.asked_during(async {
+        world.secret("db", &[("user", "u")], json!({ "vault-sync.io/path": path })).await;
+        world.says(Kind::Secret, "db", "Synced").await;
+        tokio::time::sleep(QUIET).await;
+    });
+    let asked = asked.await;
+    let of = |verb: &str| asked.iter().filter(|entry| entry.object_ref.name == "db" && entry.verb == verb).count();
+    assert_eq!((of("get"), of("patch")), (1, 2), "read; intended and done: {asked:?}");
+}
 
 #[tokio::test]
 async fn w1_a_secret_settles_with_one_version_and_its_rotation_is_one_more() {
@@ -66,7 +82,8 @@ async fn w9_restarts_and_scaling_write_nothing() {
     assert!(writes.is_empty(), "{writes:?}");
     let operator = world.operator(&[]).await;
     for replicas in 1..20 {
-        world.annotate(Kind::Deployment, "app", json!({ "example.com/replicas": replicas.to_string() })).await;
+        let scaled = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+        world.api(Kind::Deployment).patch("app", &PatchParams::default(), &scaled).await.unwrap();
     }
     tokio::time::sleep(QUIET).await;
     operator.stop().await;
@@ -89,11 +106,70 @@ async fn w10_what_is_edited_or_deleted_in_vault_is_put_right_within_the_interval
     world.write(&whole, &[("user", "edited")]).await;
     let location = world.locate(&chosen).await;
     world.vault.delete(&location, konverge_vault::Deletion::Soft).await.unwrap();
-    // The shortest interval is 30 s; asking for a look goes the same way and is quicker.
+    // The shortest interval is 30 s; this is quicker, and the test after this waits for it.
     world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/sync-now": "2" })).await;
     world.annotate(Kind::Deployment, "app", json!({ "vault-sync.io/sync-now": "2" })).await;
     world.holds(&whole, &[("user", "u")]).await;
     world.holds(&chosen, &[("db_user", "u")]).await;
+}
+
+#[tokio::test]
+async fn w10_an_edit_in_vault_is_put_right_when_the_interval_is_over_and_nobody_asks() {
+    let world = World::new().await;
+    let (edited, beside, taken) = (world.path("edited"), world.path("app/db"), world.path("app/api"));
+    let operator = world.operator(&[]).await;
+    let every = |path: &str| json!({ "vault-sync.io/path": path, "vault-sync.io/reconcile": "30s" });
+    world.secret("edited", &[("user", "u")], every(&edited)).await;
+    // One of the paths of this is another's, so it is not in step; the other is looked at all the same.
+    world.secret("taken", &[("user", "u")], json!({ "vault-sync.io/path": taken })).await;
+    world.says(Kind::Secret, "taken", "Synced").await;
+    world.secret("db", &[("user", "u")], json!({})).await;
+    world.secret("api", &[("user", "u")], json!({})).await;
+    world.workload(Kind::Deployment, "app", &["db", "api"], every(&world.path("app"))).await;
+    world.says(Kind::Secret, "edited", "Synced").await;
+    world.says(Kind::Deployment, "app", "OwnedByAnother").await;
+    for path in [&edited, &beside] {
+        world.holds(path, &[("user", "u")]).await;
+        world.write(path, &[("user", "somebody's")]).await;
+    }
+    for path in [&edited, &beside] {
+        world.holds(path, &[("user", "u")]).await;
+        assert_eq!(world.versions(path).await, 3, "{path}");
+    }
+    world.event("edited", "DriftCorrected").await;
+    assert!(operator.metric("konverge_push_drift_total", "") > 0.5);
+}
+
+#[tokio::test]
+async fn a_look_costs_one_read_for_each_path_also_where_an_optional_secret_is_missing() {
+    let world = World::new().await;
+    let operator = world.operator(&[]).await;
+    world.secret("db", &[("user", "u")], json!({})).await;
+    let container = json!({ "envFrom": [
+        { "secretRef": { "name": "db" } },
+        { "secretRef": { "name": "never", "optional": true } },
+    ] });
+    let annotations = json!({ "vault-sync.io/path": world.path("app"), "vault-sync.io/reconcile": "30s" });
+    world.workload_of(Kind::Deployment, "app", container, annotations).await;
+    world.says(Kind::Deployment, "app", "Synced").await;
+    let reads = || operator.metric("konverge_push_vault_reads_total", "");
+    let before = reads();
+    until("it has looked", async || (reads() > before).then_some(()).ok_or_else(|| "no read".to_owned())).await;
+    tokio::time::sleep(QUIET).await;
+    let read = reads() - before;
+    assert!((read - 1.0).abs() < 0.5, "{read} reads in one look");
+}
+
+#[tokio::test]
+async fn what_was_refused_and_never_had_anything_is_counted_until_it_is_deleted() {
+    let world = World::new().await;
+    let operator = world.operator(&["--allow-path", "*=secret/data/elsewhere/*"]).await;
+    world.secret("db", &[("user", "u")], json!({ "vault-sync.io/path": world.path("db") })).await;
+    world.says(Kind::Secret, "db", "PathNotAllowed").await;
+    let counted = || operator.metric("konverge_push_bindings", "PathNotAllowed");
+    assert!(counted() > 0.5);
+    world.api(Kind::Secret).delete("db", &DeleteParams::default()).await.unwrap();
+    until("it is not counted", async || (counted() < 0.5).then_some(()).ok_or_else(|| "it is".to_owned())).await;
 }
 
 #[tokio::test]

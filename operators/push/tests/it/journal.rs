@@ -38,7 +38,7 @@ impl Replica {
 
     async fn intend(&self, name: &str) -> bool {
         let (key, record) = (object(name), record(name));
-        self.journal.intend(&key, &record, []).await.unwrap()
+        self.journal.intend(&key, &record, [], true).await.unwrap()
     }
 }
 
@@ -94,7 +94,7 @@ async fn what_waits_together_is_noted_together_and_recalled_by_who_comes_after()
     let batches = kept(&client, &namespace).await;
     assert_eq!(names(&batches), all);
     assert!(batches.len() <= 2, "who comes within a moment is noted with the first: {batches:?}");
-    assert!(all.iter().all(|name| one.journal.covers(&object(name), &record(name))));
+    assert!(all.iter().all(|name| one.journal.speaks_of(&object(name))));
     drop(one);
 
     let (two, recalled) = Replica::start(&client, &namespace).await;

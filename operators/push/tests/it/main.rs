@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod ahead;
 mod bad_input;
 mod clearing;
 mod deploy;
@@ -10,6 +11,7 @@ mod documented;
 mod following;
 mod journal;
 mod keeping;
+mod left_behind;
 mod outages;
 mod owning;
 mod switching;

@@ -6,7 +6,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_push::object::Kind;
 use konverge_testkit::{VaultOptions, VaultServer, VaultStorage};
 use konverge_vault::{Credential, Limits, Login, Vault, VaultConfig};
-use kube::{Api, api::DeleteParams};
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
 use serde_json::json;
 
 use crate::world::{QUIET, World, until, vault_config};
@@ -148,13 +151,63 @@ async fn w8_an_object_is_let_go_after_its_deadline_and_what_it_left_is_cleared_l
 async fn w8_what_is_kept_is_let_go_at_once() {
     let mut server = server().await;
     let world = World::with(&server).await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     let annotations = json!({ "vault-sync.io/path": world.path("db"), "vault-sync.io/preserve-on-delete": "true" });
     world.secret("db", &[("n", "1")], annotations).await;
     world.says(Kind::Secret, "db", "Synced").await;
     server.kill();
     world.delete(Kind::Secret, "db").await;
     world.gone(Kind::Secret, "db").await;
+    // Its mark would keep others from the path.
+    operator.stop().await;
+    server.start_again().await.unwrap();
+    server.unseal().await.unwrap();
+    let path = world.path("db");
+    assert!(!world.marks(&path).await.is_empty());
+    let _operator = world.operator(&[]).await;
+    until("the mark is gone", async || {
+        let marks = world.marks(&path).await;
+        if marks.is_empty() { Ok(()) } else { Err(format!("{marks:?}")) }
+    })
+    .await;
+    world.holds(&path, &[("n", "1")]).await;
+}
+
+#[tokio::test]
+async fn w8_an_object_is_let_go_though_there_is_no_room_to_remember_what_it_left() {
+    let mut server = server().await;
+    let world = World::with(&server).await;
+    let _operator = world.operator(&["--finalizer-deadline", "3s"]).await;
+    let path = world.path("db");
+    world.secret("db", &[("n", "1")], json!({ "vault-sync.io/path": path })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    let full = json!({ "metadata": { "name": "vault-sync-operator-orphans" }, "data": { "full": "x".repeat(1024 * 1024 - 50) } });
+    let orphans = Api::<ConfigMap>::namespaced(world.client.clone(), &world.home);
+    orphans.create(&PostParams::default(), &serde_json::from_value(full).unwrap()).await.unwrap();
+    server.kill();
+    world.delete(Kind::Secret, "db").await;
+    world.gone(Kind::Secret, "db").await;
+    let told = world.event("db", "ReleasedWithOrphans").await;
+    assert!(told.contains(&path) && told.contains("could not be remembered"), "{told}");
+}
+
+#[tokio::test]
+async fn w8_an_object_is_let_go_whose_secret_may_not_be_read_any_more() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    server.policy("look", "path \"secret/*\" { capabilities = [\"read\"] }").await.unwrap();
+    let token = server.token(&["look", "default"], json!({ "ttl": "1h" })).await.unwrap();
+    let vault = Vault::new(&vault_config(&server, &token));
+    let _operator = world.operator_with(vault, &["--finalizer-deadline", "3s"]).await;
+    world.secret("db", &[("n", "1")], json!({})).await;
+    // Begun and not written: what that would have made tells whose the path is.
+    world.workload(Kind::Deployment, "app", &["db"], json!({ "vault-sync.io/path": world.path("app") })).await;
+    world.says(Kind::Deployment, "app", "PermissionDenied").await;
+    world.may_not_get_secrets().await;
+    world.delete(Kind::Deployment, "app").await;
+    world.gone(Kind::Deployment, "app").await;
+    let told = world.event("app", "ReleasedWithOrphans").await;
+    assert!(told.contains(&world.path("app")), "{told}");
 }
 
 #[tokio::test]

@@ -98,3 +98,18 @@ async fn w7_what_was_there_before_is_taken_over_or_left_as_the_object_says() {
     world.gone(Kind::Secret, "kept").await;
     world.holds(&kept, &[("by", "hand")]).await;
 }
+
+#[tokio::test]
+async fn an_object_that_takes_nothing_over_has_its_own_path_back() {
+    let world = World::new().await;
+    let _operator = world.operator(&["--existing", "refuse"]).await;
+    let path = world.path("db");
+    for value in ["before", "after"] {
+        world.secret("db", &[("k", value)], json!({ "vault-sync.io/path": path })).await;
+        world.says(Kind::Secret, "db", "Synced").await;
+        world.holds(&path, &[("k", value)]).await;
+        world.delete(Kind::Secret, "db").await;
+        world.gone(Kind::Secret, "db").await;
+        world.is_deleted(&path).await;
+    }
+}

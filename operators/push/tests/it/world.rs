@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
+use k8s_openapi::api::{authorization::v1::SubjectAccessReview, rbac::v1::ClusterRole};
 use konverge_core::SecretValue;
 use konverge_push::{object::Kind, record::Record, run::assemble};
 use konverge_runtime::Metrics;
@@ -11,7 +12,7 @@ use konverge_vault::{
 };
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
 use serde_json::{Value, json};
@@ -130,6 +131,30 @@ impl World {
             .replace("vault-sync-operator-metrics-reader", &format!("{}-metrics-reader", self.home));
         let installed = self.control_plane.install(ACCOUNT, &self.home, &manifest).await.unwrap();
         installed.kubeconfig().to_owned()
+    }
+
+    /// Takes the right to read Secrets from the operator's account, and waits until it has lost it.
+    pub(crate) async fn may_not_get_secrets(&self) {
+        let roles = Api::<ClusterRole>::all(self.client.clone());
+        let name = format!("{}-manager-role", self.home);
+        let mut role = roles.get(&name).await.unwrap();
+        for rule in role.rules.iter_mut().flatten() {
+            if rule.resources.as_ref().is_some_and(|resources| resources.iter().any(|resource| resource == "secrets")) {
+                rule.verbs.retain(|verb| verb != "get");
+            }
+        }
+        roles.replace(&name, &PostParams::default(), &role).await.unwrap();
+        let asked = json!({ "metadata": {}, "spec": {
+            "user": format!("system:serviceaccount:{}:{ACCOUNT}", self.home),
+            "resourceAttributes": { "namespace": self.namespace, "verb": "get", "resource": "secrets" },
+        } });
+        let asked: SubjectAccessReview = serde_json::from_value(asked).unwrap();
+        let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
+        until("the account may not read secrets", async || {
+            let answer = reviews.create(&PostParams::default(), &asked).await.unwrap();
+            if answer.status.is_some_and(|status| status.allowed) { Err("it may".to_owned()) } else { Ok(()) }
+        })
+        .await;
     }
 
     /// Starts an operator for this world's namespace.
@@ -348,6 +373,12 @@ impl World {
 
     /// What the operator writes on objects from now on until `during` is over, events apart.
     pub(crate) async fn writes_during(&self, during: impl Future<Output = ()>) -> Vec<AuditEntry> {
+        let is_write = |entry: &AuditEntry| entry.is_mutating() && entry.object_ref.resource != "events";
+        self.asked_during(during).await.into_iter().filter(is_write).collect()
+    }
+
+    /// All that the operator asks of the API server from now on until `during` is over.
+    pub(crate) async fn asked_during(&self, during: impl Future<Output = ()>) -> Vec<AuditEntry> {
         let log = self.control_plane.audit_log().unwrap();
         // What was done before may not be in the log yet.
         log.catch_up(&self.client).await.unwrap();
@@ -355,8 +386,7 @@ impl World {
         during.await;
         log.catch_up(&self.client).await.unwrap();
         let account = format!("system:serviceaccount:{}:{ACCOUNT}", self.home);
-        let written = log.entries_of(&account).unwrap().into_iter();
-        written.filter(|entry| entry.is_mutating() && entry.object_ref.resource != "events").collect()
+        log.entries_of(&account).unwrap()
     }
 }
 

@@ -1,0 +1,86 @@
+//! Lives of objects that ask for a push, for the tests that crash the operator in each of them.
+
+use konverge_testkit::VaultServer;
+use serde_json::Value;
+
+use crate::{
+    forms, life, pushes,
+    stage::{Result, View},
+};
+
+/// What a person does step by step, and what has become of it.
+pub(crate) trait Life: Copy + Sync {
+    /// In lower case, with dashes.
+    const NAME: &str;
+    /// How many steps there are.
+    const STEPS: usize;
+    /// Takes a step.
+    fn change(self, view: &View, step: usize) -> impl Future<Output = Result<()>> + Send;
+    /// Whether the operator has done what that asks for.
+    fn is_converged(self, view: &View, step: usize) -> impl Future<Output = Result<bool>> + Send;
+    /// What is left in Vault.
+    fn left(self, server: &VaultServer, view: &View) -> impl Future<Output = Result<Value>> + Send;
+}
+
+/// Whole Secrets and Deployments, on version 2, softly deleted.
+#[derive(Clone, Copy)]
+pub(crate) struct Plain;
+
+impl Life for Plain {
+    const NAME: &str = "life";
+    const STEPS: usize = life::STEPS;
+
+    async fn change(self, view: &View, step: usize) -> Result<()> {
+        life::change(view, step).await
+    }
+
+    async fn is_converged(self, view: &View, step: usize) -> Result<bool> {
+        life::is_converged(view, step).await
+    }
+
+    async fn left(self, server: &VaultServer, view: &View) -> Result<Value> {
+        life::vault_state(server, view).await
+    }
+}
+
+/// Chosen keys, version 1, and the other policies of deletion.
+#[derive(Clone, Copy)]
+pub(crate) struct Forms;
+
+impl Life for Forms {
+    const NAME: &str = "forms";
+    const STEPS: usize = forms::STEPS;
+
+    async fn change(self, view: &View, step: usize) -> Result<()> {
+        forms::change(view, step).await
+    }
+
+    async fn is_converged(self, view: &View, step: usize) -> Result<bool> {
+        forms::is_converged(view, step).await
+    }
+
+    async fn left(self, server: &VaultServer, view: &View) -> Result<Value> {
+        forms::vault_state(server, view).await
+    }
+}
+
+/// A `VaultPush` by labels, and one into a path that others keep keys in.
+#[derive(Clone, Copy)]
+pub(crate) struct Pushes;
+
+impl Life for Pushes {
+    const NAME: &str = "pushes";
+    const STEPS: usize = pushes::STEPS;
+
+    async fn change(self, view: &View, step: usize) -> Result<()> {
+        pushes::change(view, step).await
+    }
+
+    async fn is_converged(self, view: &View, step: usize) -> Result<bool> {
+        pushes::is_converged(view, step).await
+    }
+
+    async fn left(self, server: &VaultServer, view: &View) -> Result<Value> {
+        pushes::vault_state(server, view).await
+    }
+}

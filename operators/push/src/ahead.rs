@@ -1,0 +1,176 @@
+//! Reading Secrets ahead, where many of one namespace are wanted at once, as at each start.
+//!
+//! A request for one Secret takes the API server as long as one for a page of them, and at the start in a cluster with a thousand bindings that
+//! is half of all the work. So while many wait, and where at least half of a namespace's Secrets are used, they are read in pages in the
+//! order of their names, which is that in which they come.
+//!
+//! It is no cache: what was read is handed over once, only in the version that a watch has shown last, and let go if nobody comes for it
+//! within half a minute; of Secrets that nobody uses nothing is kept, and where they turn out to be more, no more is read. A
+//! namespace is read so at most once a minute. What it does not have is read by itself, so nothing depends on it, least of all on
+//! what a page holds.
+
+mod course;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::Secret;
+use konverge_core::error::in_one_line;
+use konverge_runtime::Queue;
+use kube::{Api, Client, api::ListParams};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    bindings::Bindings,
+    object::{ObjectRef, SecretRef},
+    secrets::{Data, values},
+};
+use course::{Answer, Course, Page};
+
+/// With so many at work or waiting it is worth while, and so many of a namespace have to be used.
+const MANY: usize = 64;
+
+/// With so many it goes on.
+const SOME: usize = 16;
+
+/// After so long what was read and not fetched is let go.
+const LINGER: Duration = Duration::from_secs(30);
+
+/// The Secrets in which Helm keeps whole charts, up to 1 MiB each, are in no page.
+const WITHOUT: &str = "type!=helm.sh/release.v1";
+
+/// From the beginning of one course to that of the next.
+const PAUSE: Duration = Duration::from_mins(1);
+
+/// A handle; clones are handles to the same.
+#[derive(Clone)]
+pub struct ReadAhead(Arc<Shared>);
+
+struct Shared {
+    client: Client,
+    bindings: Arc<Bindings>,
+    queue: Queue<ObjectRef>,
+    /// By namespace.
+    courses: Mutex<HashMap<String, Course<Data>>>,
+    begun: Notify,
+}
+
+impl ReadAhead {
+    /// Nothing is read yet. The task lets go of what nobody wants, for ever.
+    pub fn new(
+        client: Client,
+        bindings: Arc<Bindings>,
+        queue: Queue<ObjectRef>,
+    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
+        let ahead = Self(Arc::new(Shared { client, bindings, queue, courses: Mutex::default(), begun: Notify::new() }));
+        (ahead.clone(), ahead.keep_tidy())
+    }
+
+    /// What the Secret holds in the version that was seen last, if it can be had without a request of its own; reads ahead for it where that
+    /// is worth while.
+    pub(crate) async fn fetch(&self, secret: &SecretRef, version: &str) -> Option<Data> {
+        loop {
+            match self.step(secret, version) {
+                Answer::Fetched(data) => return Some(data),
+                Answer::Alone => return None,
+                // Where it has ended there is nothing to wait for, which the next step finds.
+                Answer::Wait(mut turned) => drop(turned.changed().await),
+                Answer::Read(token, limit) => self.read(&secret.namespace, token, limit).await,
+            }
+        }
+    }
+
+    fn step(&self, secret: &SecretRef, version: &str) -> Answer<Data> {
+        let now = Instant::now();
+        let mut courses = self.courses();
+        if let Some(course) = courses.get_mut(&secret.namespace) {
+            return course.fetch(&secret.name, version, self.0.queue.is_crowded(SOME));
+        }
+        if !self.0.queue.is_crowded(MANY) || !self.0.bindings.are_mostly_used(&secret.namespace, MANY) {
+            return Answer::Alone;
+        }
+        self.0.begun.notify_one();
+        courses.entry(secret.namespace.clone()).or_insert_with(|| Course::new(now)).fetch(&secret.name, version, true)
+    }
+
+    async fn read(&self, namespace: &str, token: Option<String>, limit: u32) {
+        // Also if this run is broken off in the midst of it.
+        let mut reading = Reading { ahead: self, namespace, is_over: false };
+        let mut parameters = ListParams::default().limit(limit).fields(WITHOUT);
+        if let Some(token) = &token {
+            parameters = parameters.continue_token(token);
+        }
+        match Api::<Secret>::namespaced(self.0.client.clone(), namespace).list(&parameters).await {
+            Ok(list) => {
+                let token = list.metadata.continue_.filter(|token| !token.is_empty());
+                let page = self.page(namespace, list.items, token);
+                if let Some(course) = self.courses().get_mut(namespace) {
+                    course.turn(page, Instant::now());
+                }
+                reading.is_over = true;
+            }
+            Err(error) => {
+                tracing::debug!(namespace, "secrets are read one by one: {}", in_one_line(&error));
+            }
+        }
+    }
+
+    fn page(&self, namespace: &str, secrets: Vec<Secret>, token: Option<String>) -> Page<Data> {
+        let (seen, last) = (secrets.len(), secrets.last().and_then(|secret| secret.metadata.name.clone()));
+        let (mut wanted, mut bytes) = (Vec::new(), 0);
+        for secret in secrets {
+            bytes += secret.data.iter().flatten().map(|(_, value)| value.0.len()).sum::<usize>();
+            let (name, version) = (secret.metadata.name.clone(), secret.metadata.resource_version.clone());
+            // Also a value that nobody asked for is wiped.
+            let data = values(secret);
+            let Some((name, version)) = name.zip(version) else { continue };
+            if self.0.bindings.is_used(&SecretRef { namespace: namespace.to_owned(), name: name.clone() }) {
+                wanted.push((name, version, data));
+            }
+        }
+        Page { wanted, last, seen, bytes, token }
+    }
+
+    async fn keep_tidy(self) {
+        loop {
+            self.0.begun.notified().await;
+            while !self.courses().is_empty() {
+                sleep(LINGER).await;
+                let now = Instant::now();
+                let before = |age: Duration| now.checked_sub(age).unwrap_or(now);
+                self.courses().retain(|_, course| {
+                    course.tidy(before(LINGER));
+                    !course.is_over(before(PAUSE))
+                });
+            }
+        }
+    }
+
+    fn courses(&self) -> MutexGuard<'_, HashMap<String, Course<Data>>> {
+        self.0.courses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody reads a page. If none comes of it, nobody waits for it any more.
+struct Reading<'a> {
+    ahead: &'a ReadAhead,
+    namespace: &'a str,
+    /// The next may be read already, by somebody else.
+    is_over: bool,
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if !self.is_over
+            && let Some(course) = self.ahead.courses().get_mut(self.namespace)
+        {
+            course.stop();
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! How far one namespace has been read, and what becomes of a wish for one of its Secrets. Pure.
+
+use std::collections::HashMap;
+
+use tokio::{sync::watch, time::Instant};
+
+/// Secrets in the first page. It shows how large they are.
+const FIRST: u32 = 8;
+
+/// And at most in one after it: of the largest that the API server takes, 1 MiB each, a page still fits in beside all else.
+const LARGEST: u32 = 32;
+
+/// A page with more than this, in bytes of values, is the last: what takes time there is not the number of requests, and the next might take
+/// more memory than there is.
+const HEAVY: usize = 1 << 20;
+
+/// With so many left that nobody has fetched, no more is read: those who come want something else.
+const MOST_LEFT: usize = 64;
+
+/// Of so many, half have to be wanted, or the others are not read any further.
+const SAMPLE: usize = LARGEST as usize;
+
+/// A namespace that is read in the order of names. `T` is what a Secret holds.
+pub(super) struct Course<T> {
+    /// What was read and not fetched yet: in which version, and what it holds.
+    left: HashMap<String, (String, T)>,
+    /// The last name that was read.
+    reached: Option<String>,
+    next: Next,
+    /// Secrets in the next page.
+    size: u32,
+    /// How many were read, and how many of them are wanted.
+    seen: usize,
+    wanted: usize,
+    /// Tells those who wait that a page has come, or that none will.
+    turned: watch::Sender<()>,
+    begun: Instant,
+    /// When the last page came.
+    turned_at: Instant,
+}
+
+enum Next {
+    /// There is a page behind this token; nothing is that of the first.
+    At(Option<String>),
+    /// Somebody reads it.
+    Reading,
+    /// There is none.
+    Nothing,
+}
+
+/// What becomes of a wish.
+pub(super) enum Answer<T> {
+    /// Here it is.
+    Fetched(T),
+    /// It has to be read by itself.
+    Alone,
+    /// Ask again when this changes, or has ended.
+    Wait(watch::Receiver<()>),
+    /// Read the page behind this token, of so many, and ask again.
+    Read(Option<String>, u32),
+}
+
+/// A page that was read.
+pub(super) struct Page<T> {
+    /// Names, versions and what they hold, of those that anybody wants.
+    pub(super) wanted: Vec<(String, String, T)>,
+    /// The last name in it, wanted or not.
+    pub(super) last: Option<String>,
+    /// How many are in it, wanted or not.
+    pub(super) seen: usize,
+    /// Of all values in it.
+    pub(super) bytes: usize,
+    /// Where it goes on.
+    pub(super) token: Option<String>,
+}
+
+impl<T> Course<T> {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            left: HashMap::new(),
+            reached: None,
+            next: Next::At(None),
+            size: FIRST,
+            seen: 0,
+            wanted: 0,
+            turned: watch::Sender::new(()),
+            begun: now,
+            turned_at: now,
+        }
+    }
+
+    /// Somebody wants the Secret in this version, and others wait, or do not. What was read in another one is of no use to anybody.
+    pub(super) fn fetch(&mut self, name: &str, version: &str, others_wait: bool) -> Answer<T> {
+        if let Some((read, content)) = self.left.remove(name) {
+            return if read == version { Answer::Fetched(content) } else { Answer::Alone };
+        }
+        if self.reached.as_deref().is_some_and(|reached| name <= reached) {
+            return Answer::Alone;
+        }
+        match &mut self.next {
+            Next::Reading => Answer::Wait(self.turned.subscribe()),
+            Next::At(token) if others_wait && self.left.len() < MOST_LEFT => {
+                let token = token.take();
+                self.next = Next::Reading;
+                Answer::Read(token, self.size)
+            }
+            Next::At(_) | Next::Nothing => Answer::Alone,
+        }
+    }
+
+    /// A page has come.
+    pub(super) fn turn(&mut self, page: Page<T>, now: Instant) {
+        self.seen += page.seen;
+        self.wanted += page.wanted.len();
+        let is_foreign = self.seen >= SAMPLE && self.wanted * 2 < self.seen;
+        let is_last = is_foreign || page.bytes > HEAVY;
+        self.left.extend(page.wanted.into_iter().map(|(name, version, content)| (name, (version, content))));
+        self.reached = page.last.or(self.reached.take());
+        self.size = self.size.saturating_mul(2).min(LARGEST);
+        self.turned_at = now;
+        self.next = page.token.filter(|_| !is_last).map_or(Next::Nothing, |token| Next::At(Some(token)));
+        self.turned.send_replace(());
+    }
+
+    /// Nothing more is read.
+    pub(super) fn stop(&mut self) {
+        self.next = Next::Nothing;
+        self.turned.send_replace(());
+    }
+
+    /// Lets go of what nobody has fetched since then, and stops.
+    pub(super) fn tidy(&mut self, since: Instant) {
+        if self.turned_at < since && !matches!(self.next, Next::Reading) {
+            self.left = HashMap::new();
+            self.next = Next::Nothing;
+        }
+    }
+
+    /// Whether it has ended, and begun before then.
+    pub(super) fn is_over(&self, begun_before: Instant) -> bool {
+        matches!(self.next, Next::Nothing) && self.left.is_empty() && self.begun < begun_before
+    }
+}
+
+#[cfg(test)]
+mod tests;

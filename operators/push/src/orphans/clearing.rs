@@ -1,0 +1,164 @@
+//! Clearing what was left behind, without harm to whoever has the path by now.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use konverge_core::error::in_one_line;
+use konverge_runtime::{Priority, Queue};
+use konverge_vault::{Deletion, Location, Owner, VaultError};
+use tokio::time::{sleep, timeout};
+
+use super::{Orphan, Orphans, OrphansError};
+use crate::{
+    bindings::{Bindings, Share, key_of},
+    metrics::Metrics,
+    object::{Kind, ObjectRef},
+    plan::Claim,
+    reconcile::vault_deletion,
+    record::Written,
+    store::{Leaving, Store, Unfinished},
+    watch::WAITED,
+};
+
+/// Between two attempts to clear.
+const EVERY: Duration = Duration::from_mins(1);
+
+/// Between two looks whether the watches have shown what there is.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Clears what objects left behind that are gone.
+///
+/// What carries such an object's own mark is its; what carries none is its only as long as no object has the path. What another program
+/// writes where there are no marks can't be told from it.
+pub struct Clearing {
+    orphans: Orphans,
+    store: Store,
+    bindings: Arc<Bindings>,
+    queue: Queue<ObjectRef>,
+    metrics: Metrics,
+    /// What was cleared, by uid and path, though the list has it still. It is not cleared again: somebody may have come after.
+    cleared: BTreeSet<(String, String)>,
+}
+
+impl Clearing {
+    /// Nothing is cleared yet.
+    pub fn new(
+        orphans: Orphans,
+        store: Store,
+        bindings: Arc<Bindings>,
+        queue: Queue<ObjectRef>,
+        metrics: Metrics,
+    ) -> Self {
+        Self { orphans, store, bindings, queue, metrics, cleared: BTreeSet::new() }
+    }
+
+    /// Clears what was left behind, for ever, once it is known who has which path.
+    pub(crate) async fn run(mut self, kinds: Vec<Kind>) {
+        // These the program cannot be ready without. Others the cluster may not know or not let it see, and has nothing of them then.
+        let (sure, others): (Vec<Kind>, Vec<Kind>) = kinds.into_iter().partition(|kind| kind.is_original());
+        self.are_listed(&sure).await;
+        if timeout(EVERY, self.are_listed(&others)).await.is_err() {
+            tracing::debug!("clearing what was left behind, though not every kind of object was seen");
+        }
+        loop {
+            if let Err(error) = self.clear().await {
+                tracing::warn!("{}", in_one_line(&error));
+            }
+            sleep(EVERY).await;
+        }
+    }
+
+    async fn are_listed(&self, kinds: &[Kind]) {
+        while !self.bindings.are_listed(kinds) {
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Clears what can be cleared, and tells how many are left.
+    pub async fn clear(&mut self) -> Result<usize, OrphansError> {
+        let (known, mut version) = self.orphans.list().await?;
+        let mut left = known.len();
+        for (uid, text) in known {
+            let cleared = match serde_json::from_str::<Orphan>(&text) {
+                Ok(orphan) => self.clear_one(&uid, &orphan).await,
+                // Nobody can do anything with it; it stays for people to see.
+                Err(_) => false,
+            };
+            if cleared {
+                version = match self.orphans.forget(&uid, version).await {
+                    // It may say more by now; the next look shows it.
+                    Err(error) if error.is_conflict() => break,
+                    forgotten => forgotten?,
+                };
+                self.cleared.retain(|(known, _)| *known != uid);
+                left -= 1;
+            }
+        }
+        self.metrics.orphans(left);
+        Ok(left)
+    }
+
+    async fn clear_one(&mut self, uid: &str, orphan: &Orphan) -> bool {
+        let Some(key) = orphan.key() else { return false };
+        let owner = match self.store.owner(&key, &orphan.record.uid).await {
+            Ok(owner) => owner,
+            Err(error) => {
+                tracing::debug!(object = %key, "still left behind: {}", in_one_line(&error));
+                return false;
+            }
+        };
+        let deletion = vault_deletion(orphan.record.deletion);
+        for (location, written) in orphan.record.locations() {
+            let done = (uid.to_owned(), location.to_string());
+            if self.cleared.contains(&done) {
+                continue;
+            }
+            match self.clear_path(&key, &owner, &location, written, deletion).await {
+                Ok(true) => tracing::info!(object = %key, path = %location, "cleared what was left behind"),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::debug!(object = %key, path = %location, "still left behind: {}", in_one_line(&error));
+                    return false;
+                }
+            }
+            self.cleared.insert(done);
+        }
+        true
+    }
+
+    /// Nobody takes the path over meanwhile, not even an object with the same name.
+    async fn clear_path(
+        &self,
+        key: &ObjectRef,
+        owner: &Owner,
+        location: &Location,
+        written: &Written,
+        deletion: Option<Deletion>,
+    ) -> Result<bool, VaultError> {
+        // No object's name has a blank in it.
+        let gone = ObjectRef { name: format!("{} (gone)", key.name), ..key.clone() };
+        let path = location.to_string();
+        let share = if written.keys.is_some() { Share::Keys } else { Share::Whole };
+        let heir = self.bindings.claim(&gone, &path, share).err();
+        let mut claimed = vec![path.clone()];
+        let mut own = written.clone();
+        for name in written.keys.iter().flatten().chain(&written.pending) {
+            let share = key_of(&path, name);
+            if self.bindings.claim(&gone, &share, Share::Whole).is_err() {
+                own.keys.as_mut().map(|keys| keys.remove(name));
+                own.pending.remove(name);
+            }
+            claimed.push(share);
+        }
+        // Where somebody has it, the mark alone says what is not his.
+        let claim = if own.written && heir.is_none() { Claim::Written } else { Claim::Intended };
+        let unfinished = Unfinished::Unknown;
+        let leaving = Leaving { location, owner, written: &own, claim, unfinished, gone: true };
+        let cleared = self.store.clear(&leaving, deletion).await;
+        let waiting = claimed.iter().flat_map(|claimed| self.bindings.release(&gone, claimed));
+        // The mark may have been all that kept him from it.
+        for key in waiting.chain(heir).collect::<BTreeSet<_>>() {
+            self.queue.add(key, Priority::Normal, WAITED);
+        }
+        cleared
+    }
+}

@@ -1,0 +1,137 @@
+//! What is left behind is cleared later, and by then somebody else may be there.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use konverge_push::{
+    asked::DeletionPolicy,
+    bindings::{Bindings, Share},
+    cluster_identity::Identity,
+    journal::Journal,
+    metrics::Metrics,
+    object::{Kind, ObjectRef},
+    orphans::{CONFIG_MAP, Clearing, Orphan, Orphans},
+    record::{Record, Written},
+    store::Store,
+};
+use konverge_runtime::Queue;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::world::{World, until};
+
+/// The part of the operator that clears what is left behind, without the rest of it.
+struct Stage {
+    world: World,
+    store: Store,
+    bindings: Arc<Bindings>,
+    orphans: Orphans,
+    clearing: Clearing,
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let metrics = konverge_runtime::Metrics::new("test", "1");
+        let counts = metrics.register(Metrics::new);
+        let identity = Identity::new(world.client.clone(), Some("one".to_owned()));
+        let store = Store::new(world.vault.clone(), counts.clone(), identity);
+        let bindings = Arc::new(Bindings::default());
+        let orphans = Orphans::new(world.client.clone(), &world.home);
+        let queue = Queue::new("push", metrics.queues());
+        let clearing = Clearing::new(orphans.clone(), store.clone(), Arc::clone(&bindings), queue, counts);
+        Self { world, store, bindings, orphans, clearing }
+    }
+
+    fn key(&self, name: &str) -> ObjectRef {
+        ObjectRef { kind: Kind::Secret, namespace: self.world.namespace.clone(), name: name.to_owned() }
+    }
+
+    /// The object `db` with this uid has written the path and is gone.
+    async fn left(&self, uid: &str, path: &str) {
+        let location = self.world.locate(path).await;
+        let mut record = Record::new(uid, Timestamp::UNIX_EPOCH);
+        record.paths.insert(location.to_string(), Written { written: true, ..Written::intended(&location) });
+        self.orphans.add(&Orphan::new(&self.key("db"), record)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn without_marks_it_stays_for_whoever_has_the_path_by_now() {
+    let mut stage = Stage::new().await;
+    let path = format!("old/{}/db", stage.world.namespace);
+    for name in ["db", "another"] {
+        let heir = stage.key(name);
+        stage.world.write(&path, &[("of", name)]).await;
+        stage.left(name, &path).await;
+        assert_eq!(stage.bindings.claim(&heir, &path, Share::Whole), Ok(()));
+        assert_eq!(stage.clearing.clear().await.unwrap(), 0, "it is nobody's any more");
+        stage.world.holds(&path, &[("of", name)]).await;
+        stage.bindings.release(&heir, &path);
+    }
+    stage.left("db", &path).await;
+    assert_eq!(stage.clearing.clear().await.unwrap(), 0);
+    assert_eq!(stage.world.read(&path).await, None, "nobody has it");
+    assert_eq!(stage.bindings.claim(&stage.key("another"), &path, Share::Whole), Ok(()), "it is free");
+}
+
+#[tokio::test]
+async fn what_carries_the_mark_goes_even_if_somebody_waits_for_the_path() {
+    let mut stage = Stage::new().await;
+    let path = stage.world.path("db");
+    stage.world.write(&path, &[("k", "v")]).await;
+    let location = stage.world.locate(&path).await;
+    let found = stage.store.read(&location).await.unwrap();
+    stage.store.mark(&location, &stage.store.owner(&stage.key("db"), "1").await.unwrap(), &found).await.unwrap();
+    stage.left("1", &path).await;
+    assert_eq!(stage.bindings.claim(&stage.key("another"), &path, Share::Whole), Ok(()));
+    assert_eq!(stage.clearing.clear().await.unwrap(), 0);
+    assert_eq!(stage.world.read(&path).await, None);
+    assert!(stage.world.marks(&path).await.is_empty(), "the other one can have it");
+}
+
+#[tokio::test]
+async fn what_was_cleared_is_not_cleared_again_though_the_list_has_it_still() {
+    let mut stage = Stage::new().await;
+    let path = format!("old/{}/db", stage.world.namespace);
+    stage.world.write(&path, &[("k", "v")]).await;
+    stage.left("1", &path).await;
+    let maps = Api::<ConfigMap>::namespaced(stage.world.client.clone(), &stage.world.home);
+    let fixed = Patch::Merge(json!({ "immutable": true }));
+    maps.patch(CONFIG_MAP, &PatchParams::default(), &fixed).await.unwrap();
+    assert!(stage.clearing.clear().await.is_err(), "the list can't be changed");
+    assert_eq!(stage.world.read(&path).await, None);
+    stage.world.write(&path, &[("by", "hand")]).await;
+    assert!(stage.clearing.clear().await.is_err());
+    stage.world.holds(&path, &[("by", "hand")]).await;
+}
+
+#[tokio::test]
+async fn what_was_begun_to_be_kept_loses_its_mark_when_its_object_is_gone() {
+    let stage = Stage::new().await;
+    let path = stage.world.path("db");
+    stage.world.write(&path, &[("k", "v")]).await;
+    let location = stage.world.locate(&path).await;
+    let found = stage.store.read(&location).await.unwrap();
+    stage.store.mark(&location, &stage.store.owner(&stage.key("db"), "1").await.unwrap(), &found).await.unwrap();
+    let mut record = Record { deletion: DeletionPolicy::Keep, ..Record::new("1", Timestamp::UNIX_EPOCH) };
+    record.paths.insert(location.to_string(), Written::intended(&location));
+    let (journal, write) = Journal::new(stage.world.client.clone(), &stage.world.home);
+    let writing = tokio::spawn(write);
+    journal.recall().await.unwrap();
+    assert!(journal.intend(&stage.key("db"), &record, [], true).await.unwrap());
+    // The operator that began it is killed. The next one recalls that with its first work.
+    writing.abort();
+    stage.world.secret("other", &[("k", "v")], json!({ "vault-sync.io/path": stage.world.path("other") })).await;
+    let _operator = stage.world.operator(&["--instance", "one"]).await;
+    until("the mark is gone", async || {
+        let marks = stage.world.marks(&path).await;
+        if marks.is_empty() { Ok(()) } else { Err(format!("{marks:?}")) }
+    })
+    .await;
+    stage.world.holds(&path, &[("k", "v")]).await;
+}
