@@ -5,7 +5,7 @@ use std::{error::Error, path::PathBuf};
 
 use clap::Parser;
 use konverge_gen::Files;
-use konverge_roll::vault_sync_status;
+use konverge_roll::{vault_rollout, vault_sync_status};
 
 #[derive(Parser)]
 struct Arguments {
@@ -20,6 +20,7 @@ struct Arguments {
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let mut files = Files::default();
+    files.objects("vaultrollouts.yaml", &[vault_rollout::definition()])?;
     files.objects("vaultsyncstatus.yaml", &[vault_sync_status::definition()])?;
     let done = if arguments.check { files.check(&arguments.into) } else { files.write(&arguments.into) };
     Ok(done?)

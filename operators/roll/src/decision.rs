@@ -15,6 +15,8 @@ pub struct Now {
     pub need: Need,
     /// Whether somebody has noted that the pods run with something else, for a source of which nothing is recorded.
     pub is_news: bool,
+    /// Whether that it differs is a reason to roll.
+    pub counts: bool,
 }
 
 /// What stands on a workload.
@@ -87,7 +89,7 @@ pub fn decide(
             (Some(Content::Absent) | None, Content::Absent) => (&now.entry, false),
         };
         content.insert(source.clone(), entry.clone());
-        if differs {
+        if differs && now.counts {
             changed.push(source.clone());
         }
     }

@@ -16,6 +16,7 @@ use crate::{
     object::SourceName,
     record::{Content, Entry},
     vault::Version,
+    wait::is_for_comparison,
 };
 
 /// So many bytes of a digest are kept: two contents have the same one with a chance of 2⁻¹²⁸.
@@ -76,7 +77,9 @@ impl Digester {
     pub fn stamp(&self, uid: &str, content: &BTreeMap<String, Entry>) -> String {
         // The same content is the same in every version.
         let text = |entry: &Entry| Entry { version: None, ..entry.clone() }.to_string();
-        let texts: Vec<_> = content.iter().map(|(source, entry)| (source, text(entry))).collect();
+        // What is only compared with may be noted anew while the pods stay.
+        let content = content.iter().filter(|(source, _)| !is_for_comparison(source));
+        let texts: Vec<_> = content.map(|(source, entry)| (source, text(entry))).collect();
         let parts = texts.iter().flat_map(|(source, entry)| [source.as_bytes(), entry.as_bytes()]);
         let digest = self.hash::<KEPT>([b"stamp", uid.as_bytes()].into_iter().chain(parts));
         format!("{}.{}", self.tag(uid), hex::encode(digest))

@@ -5,8 +5,10 @@
 //! digests and never a value.
 
 mod sources;
+mod standing;
 mod triggers;
 mod view;
+mod waiting;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -22,12 +24,12 @@ use crate::{
     messages::Message,
     object::{SourceName, SourceRef, WorkloadRef},
     record::Record,
-    trigger::{Shown, TriggerRef},
+    trigger::{Shown, TriggerKind, TriggerRef},
     uses::{self, Use},
 };
 pub use sources::Learned;
-use sources::Source;
-pub use triggers::{InStep, Outlook, State};
+use sources::{Doubt, Source};
+pub use standing::{InStep, Outlook, Pending, State};
 pub use view::View;
 
 /// What is to be done after something was shown.
@@ -41,6 +43,15 @@ pub struct Work {
     pub triggers: BTreeSet<TriggerRef>,
     /// What a source asks for and cannot have, with its uid; told once for each text.
     pub invalid: Option<(SourceRef, String, Invalid)>,
+}
+
+/// What we have written on a workload.
+#[derive(Debug, Default)]
+struct Ours {
+    /// The record that we write at the moment, or wrote last.
+    record: Option<String>,
+    /// Whether that was since the workload was last shown.
+    since: bool,
 }
 
 /// What is known of a workload.
@@ -62,8 +73,13 @@ struct Known {
     running: Option<Timestamp>,
     deleting: bool,
     said: Vec<Message>,
-    /// Since when it has been waiting to be rolled.
-    pending: Option<Timestamp>,
+    /// Since when it has been waiting to be rolled, and until when it will be, as far as that is known.
+    pending: Option<(Timestamp, Option<Timestamp>)>,
+    ours: Ours,
+    /// Whether another wrote its record, for what may be newer than what we have read.
+    doubted: bool,
+    /// Whether what is to be done about it was not known when it was last looked at.
+    undecided: bool,
 }
 
 /// The index.
@@ -87,10 +103,12 @@ struct Inner {
     waiting: BTreeSet<WorkloadRef>,
     /// Objects that ask for rollouts of others.
     triggers: BTreeMap<TriggerRef, Shown>,
-    /// Whether all of them have been seen. Before that, what is recorded for their sake stays.
-    triggers_seen: bool,
+    /// Of which kinds all of them have been seen. Before that, what is recorded for their sake stays.
+    triggers_seen: BTreeSet<TriggerKind>,
     /// Which of them ask for rollouts of a workload, whether it is there or not.
     aimed: HashMap<WorkloadRef, BTreeSet<TriggerRef>>,
+    /// Which of them choose workloads of a namespace by labels.
+    choosers: HashMap<String, BTreeSet<TriggerRef>>,
     /// Which of them ask for rollouts when a source changes.
     asked: HashMap<SourceRef, BTreeSet<TriggerRef>>,
 }
@@ -125,6 +143,9 @@ impl Index {
             deleting: metadata.deletion_timestamp.is_some(),
             said: Vec::new(),
             pending: None,
+            ours: Ours::default(),
+            doubted: false,
+            undecided: false,
         };
         let mut inner = self.lock();
         if let Some(before) = inner.workloads.get_mut(&key).filter(|before| before.uid == known.uid) {
@@ -136,6 +157,9 @@ impl Index {
             known.said = std::mem::take(&mut before.said);
             known.pending = before.pending;
             known.running = known.running.and(before.running.or(known.running));
+            known.doubted = before.doubted || ![&before.record, &before.ours.record].contains(&&known.record);
+            known.ours.record = before.ours.record.take();
+            known.undecided = before.undecided;
             if before.asks != known.asks {
                 known.said.clear();
             }
@@ -187,16 +211,24 @@ impl Index {
         new
     }
 
-    /// It waits to be rolled, or waits no more.
-    pub fn pending(&self, key: &WorkloadRef, uid: &str, now: Option<Timestamp>) {
-        self.note(key, uid, |known| known.pending = now.map(|now| known.pending.unwrap_or(now)));
+    /// It waits to be rolled, until when if that is known, or waits no more.
+    pub fn pending(&self, key: &WorkloadRef, uid: &str, waits: Option<(Timestamp, Option<Timestamp>)>) {
+        self.note(key, uid, |known| {
+            let since = known.pending.map(|(since, _)| since);
+            known.pending = waits.map(|(now, until)| (since.unwrap_or(now), until));
+        });
     }
 
     /// The longest time that any workload has been waiting for, and how many wait.
     pub fn waiting(&self) -> (Option<Timestamp>, usize) {
         let inner = self.lock();
         let pending = || inner.workloads.values().filter_map(|known| known.pending);
-        (pending().min(), pending().count())
+        (pending().map(|(since, _)| since).min(), pending().count())
+    }
+
+    /// We are about to write this record. Whoever sees it, and has not seen the answer, does not take it for another's.
+    pub fn writing(&self, key: &WorkloadRef, uid: &str, record: &str) {
+        self.note(key, uid, |known| known.ours.record = Some(record.to_owned()));
     }
 
     /// We wrote on a workload, which is this version of it now.
@@ -206,6 +238,7 @@ impl Index {
                 version.clone_into(&mut known.version);
                 known.record = Some(record);
                 known.stamp = stamp.or(known.stamp.take());
+                known.ours.since = true;
             }
         });
     }
@@ -241,7 +274,14 @@ impl Inner {
             let named = named.unwrap_or_default().into_iter();
             named.chain(known.referenced.keys().cloned()).map(|name| name.of(&key.namespace)).collect::<BTreeSet<_>>()
         };
-        let before = self.workloads.get(key).map(concerned).unwrap_or_default();
+        let before = self.workloads.get(key);
+        // Who chose it by labels that it has no more.
+        let chose = before.filter(|before| before.labels != known.labels);
+        work.triggers.extend(chose.iter().flat_map(|before| self.asking(key, &before.labels)).cloned());
+        if chose.is_some() || before.is_none_or(|before| before.stands_otherwise(&known)) {
+            work.triggers.extend(self.asking(key, &known.labels).cloned());
+        }
+        let before = before.map(concerned).unwrap_or_default();
         let after = concerned(&known);
         for source in before.difference(&after) {
             remove(&mut self.named, source, key);
@@ -268,7 +308,13 @@ impl Inner {
         };
         // What annotations can ask for is in the cluster, and what these can is in Vault.
         found.extend(self.triggered(key, known));
-        work.triggers.extend(self.aimed.get(key).into_iter().flatten().cloned());
+        for (secret, keys, rule) in self.awaited(key, known) {
+            uses::add_awaited(&mut found, secret, keys, rule);
+        }
+        // One more reason says nothing new to those that have theirs: it is noted first, and they see that.
+        if known.uses.iter().any(|(name, used)| found.get(name) != Some(used)) {
+            work.triggers.extend(self.asking(key, &known.labels).cloned());
+        }
         if !found.is_empty() || known.asks.is_err() {
             work.workloads.insert(key.clone());
         }
@@ -286,14 +332,14 @@ impl Inner {
             // Of what is known of it nothing follows for somebody who came later: the watch of it may lag behind theirs.
             // What is known of Vault has its time with it.
             if !name.kind.is_in_vault() {
-                self.sources.entry(source.clone()).and_modify(|known| known.unsure = known.read.is_some());
+                self.sources.entry(source.clone()).and_modify(Source::doubt);
             }
             self.users.entry(source).or_default().insert(key.clone());
         }
         for source in used {
             // Asked for until it was read: who has asked before may have been interrupted.
             let known = self.sources.entry(source.clone()).or_default();
-            if known.read.is_none() || known.unsure {
+            if known.read.is_none() || known.doubt != Doubt::None {
                 work.sources.insert(source);
             }
         }
@@ -310,8 +356,8 @@ impl Inner {
     fn drop_workload(&mut self, key: &WorkloadRef, work: &mut Work) {
         self.use_only(key, BTreeMap::new(), work);
         self.waiting.remove(key);
-        work.triggers.extend(self.aimed.get(key).into_iter().flatten().cloned());
         if let Some(known) = self.workloads.remove(key) {
+            work.triggers.extend(self.asking(key, &known.labels).cloned());
             let named = known.asks.iter().flat_map(|asks| asks.named.keys());
             for name in named.chain(known.referenced.keys()) {
                 remove(&mut self.named, &name.of(&key.namespace), key);
@@ -333,9 +379,18 @@ impl Inner {
         if let Some(known) = self.sources.get_mut(source).filter(|_| !self.users.contains_key(source)) {
             // Whoever uses it next reads it anew.
             known.read = None;
-            known.unsure = false;
+            known.doubt = Doubt::None;
             known.refused = None;
         }
+    }
+}
+
+impl Known {
+    /// Whether who asks for its rollouts may have something else to tell by what it is now.
+    fn stands_otherwise(&self, now: &Self) -> bool {
+        let is_same = self.uid == now.uid && self.asks == now.asks && self.deleting == now.deleting;
+        let runs_the_same = self.record == now.record && self.stamp == now.stamp && self.rollout == now.rollout;
+        self.ours.since || !is_same || !runs_the_same
     }
 }
 

@@ -10,6 +10,7 @@ mod explain;
 mod look;
 mod operator;
 mod standing;
+mod trigger;
 
 use std::collections::BTreeMap;
 
@@ -28,6 +29,7 @@ use crate::{
     declarations::{ON_CHANGE, PAUSE, ROLL_USERS},
     object::{SourceKind, WorkloadRef},
     run::PROGRAM,
+    trigger::TriggerKind,
 };
 
 /// Roll, for the plugin.
@@ -40,6 +42,8 @@ enum What {
     Workload(WorkloadKind),
     /// Others are rolled for it.
     Source(SourceKind),
+    /// It asks for rollouts of others.
+    Trigger(TriggerKind),
 }
 
 #[async_trait]
@@ -56,13 +60,15 @@ impl Job for Roll {
         let sources = [ApiResource::erase::<Secret>(&()), ApiResource::erase::<ConfigMap>(&())];
         let sources = sources.into_iter().zip([&[][..], &["cm"]]);
         let sources = sources.map(|(resource, short)| Kind { resource, short, shown: Shown::Metadata });
-        KINDS.into_iter().map(shown_kind).chain(sources).collect()
+        let triggers = TriggerKind::ALL.into_iter().map(trigger::shown_kind);
+        KINDS.into_iter().map(shown_kind).chain(sources).chain(triggers).collect()
     }
 
     fn standing(&self, kind: &Kind, object: &DynamicObject) -> Option<Standing> {
         match what(kind)? {
             What::Workload(_) => standing::of_workload(object),
             What::Source(_) => standing::of_source(object),
+            What::Trigger(kind) => trigger::standing(kind, object),
         }
     }
 
@@ -72,6 +78,7 @@ impl Job for Roll {
             Some(What::Source(_)) => {
                 format!("To have whoever uses it rolled when its content changes:\n  {annotate} {ROLL_USERS}=true")
             }
+            Some(What::Trigger(kind)) => format!("Every {} asks.", kind.name()),
             _ => format!(
                 "To have it rolled when the content of what its pods use changes:\n  {annotate} {ON_CHANGE}=true"
             ),
@@ -82,6 +89,7 @@ impl Job for Roll {
         match (what(kind), key(kind, &object.metadata)) {
             (_, Some(key)) => explain::of_workload(cluster, &key).await,
             (Some(What::Source(kind)), None) => explain::of_source(cluster, kind, &object.metadata).await,
+            (Some(What::Trigger(kind)), None) => trigger::facts(kind, object),
             _ => Vec::new(),
         }
     }
@@ -101,6 +109,13 @@ impl Job for Roll {
 
     fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
         let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
+        if let Some(kind) = trigger::kind_of(kind) {
+            let how = match kind {
+                TriggerKind::VaultRollout => "spec.suspend of it has nothing rolled for its sake",
+                TriggerKind::VaultSyncStatus => "its workload can be paused, or be asked by a VaultRollout instead",
+            };
+            return Err(Failure::Failed(format!("roll is asked on workloads, and this is none; {how}")));
+        }
         if KINDS.into_iter().all(|known| known.name() != kind) {
             return Err(Failure::Failed(format!(
                 "roll is asked on workloads, and this is none; {}=true has nobody rolled for it",
@@ -146,7 +161,8 @@ fn what(kind: &Kind) -> Option<What> {
     let name = kind.resource.kind.as_str();
     let workload = KINDS.into_iter().find(|known| known.name() == name).map(What::Workload);
     let sources = [SourceKind::Secret, SourceKind::ConfigMap];
-    workload.or_else(|| sources.into_iter().find(|known| known.name() == name).map(What::Source))
+    let source = || sources.into_iter().find(|known| known.name() == name).map(What::Source);
+    workload.or_else(source).or_else(|| trigger::kind_of(name).map(What::Trigger))
 }
 
 /// Which workload it is, if it is one.

@@ -4,14 +4,14 @@
 //! workloads (metadata, what their pods use) ──watch──▶ index ──wake──▶ queue ──▶ reconcile: look ▶ decide ▶ patch ▶ report
 //! Secrets, `ConfigMaps` (metadata alone) ─────watch──▶   │ ▲                              │
 //!                                                      ▼ └──digests── reader ◀──read one─┘
-//! VaultSyncStatus ────────────────────────────watch──▶ index ◀──digests of versions── vault ◀──one question per path and interval
+//! VaultSyncStatus, VaultRollout ──────────────watch──▶ index ◀──digests of versions── vault ◀──one question per path and interval
 //! ```
 //!
 //! Read in this order: [`declarations`], what annotations ask for; [`object`] and [`uses`](mod@uses), which sources count for a workload;
-//! [`trigger`] and [`vault_sync_status`], what objects ask for on behalf of others, and [`vault`], what they ask it for; [`index`], how all
+//! [`trigger`], [`vault_sync_status`] and [`vault_rollout`], what objects ask for on behalf of others, and [`vault`], what they ask it for; [`index`], how all
 //! that is known both ways; [`digest`] and [`record`], what is remembered of content, and where; [`decision`], whether
-//! anything is to be done, without IO; [`hold`], [`waves`], [`budget`] and [`breaker`], what keeps it waiting; [`reader`],
-//! [`reconcile`] and [`writer`], the way through; [`outlook`] and [`teller`], how those who ask on behalf of others are told; [`config`] and
+//! anything is to be done, without IO; [`hold`], [`waves`], [`budget`], [`breaker`] and [`wait`], what keeps it waiting; [`reader`],
+//! [`reconcile`] and [`writer`], the way through; [`outlook`], [`status`] and [`teller`], how those who ask on behalf of others are told; [`config`] and
 //! [`run`](mod@run), the program; [`inspect`], what the plugin of kubectl tells.
 //!
 //! **Guarantees.** What was never seen rolls nothing. Content that differs from what is recorded on the workload rolls it once, in one
@@ -44,11 +44,16 @@ pub mod reasons;
 pub mod reconcile;
 pub mod record;
 pub mod run;
+mod schema;
+pub mod spelling;
+pub mod status;
 pub mod teller;
 pub mod trigger;
 pub mod uses;
 pub mod vault;
+pub mod vault_rollout;
 pub mod vault_sync_status;
+pub mod wait;
 pub mod watch;
 pub mod waves;
 pub mod writer;

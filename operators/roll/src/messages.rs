@@ -10,6 +10,7 @@ use crate::{
     object::{SourceName, WorkloadRef},
     reasons,
     uses::Use,
+    wait::Back,
     waves::Turn,
 };
 
@@ -69,9 +70,13 @@ impl Message {
         )
     }
 
-    /// A workload is rolled for an object's sake.
-    pub fn trigger_rolled(workload: &WorkloadRef, source: &SourceName) -> Self {
-        Self::normal(reasons::ROLLED_USER, format!("{source} changed: {workload} is rolled"))
+    /// A workload is rolled for an object's sake, and so many others.
+    pub fn trigger_rolled(workload: &WorkloadRef, others: usize, source: &SourceName) -> Self {
+        let text = match others {
+            0 => format!("{source} changed: {workload} is rolled"),
+            others => format!("{source} changed: {workload} and {others} more are rolled"),
+        };
+        Self::normal(reasons::ROLLED_USER, text)
     }
 
     /// Somebody else works on the object, too.
@@ -123,6 +128,27 @@ impl Message {
         Self::normal(reason, format!("{changed}, and it is not rolled yet: {why}"))
     }
 
+    /// A Secret has not followed; nothing if that is not why it waits.
+    pub fn awaited(back: &Back, changed: &str) -> Option<Self> {
+        match back {
+            Back::Suspended | Back::Awaited(_, None) => None,
+            Back::Awaited(secret, Some(until)) => {
+                let until = second(*until);
+                let text = format!(
+                    "{changed}, and it is not rolled yet: {secret} has to follow, and is waited for until {until}"
+                );
+                Some(Self::normal(reasons::AWAITED, text))
+            }
+            Back::Overdue(secret, until) => {
+                let until = second(*until);
+                let text = format!(
+                    "{changed}, and it is not rolled: {secret} has not followed by {until}. See to who syncs it; as soon as it has, this is rolled"
+                );
+                Some(Self::problem(reasons::NOT_FOLLOWED, text))
+            }
+        }
+    }
+
     /// It is not its turn.
     pub fn not_its_turn(turn: &Turn<WorkloadRef>, changed: &str) -> Option<Self> {
         match turn {
@@ -161,6 +187,11 @@ pub fn because<'a>(changed: impl IntoIterator<Item = (&'a SourceName, &'a Use)>)
         }
         _ => all.join(", "),
     }
+}
+
+/// Why it is rolled, and which Secrets had not followed in time.
+pub(crate) fn without(why: String, late: &[String]) -> String {
+    if late.is_empty() { why } else { format!("{why}; {} had not followed in time", names(late)) }
 }
 
 /// Names, the first few of them.

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use konverge_apply::events;
 use konverge_workload::WorkloadKind;
+use kube::core::GroupVersionKind;
 
 /// Which workload. Those of a namespace stand together in order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,28 +96,15 @@ impl SourceName {
 impl WorkloadRef {
     /// As events refer to it.
     pub fn reference(&self, uid: &str) -> ObjectReference {
-        ObjectReference {
-            api_version: Some(self.kind.api_version().to_owned()),
-            kind: Some(self.kind.name().to_owned()),
-            name: Some(self.name.clone()),
-            namespace: Some(self.namespace.clone()),
-            uid: Some(uid.to_owned()),
-            ..ObjectReference::default()
-        }
+        events::reference(&self.kind.gvk(), &self.namespace, &self.name, uid)
     }
 }
 
 impl SourceRef {
     /// As events refer to it.
     pub fn reference(&self, uid: &str) -> ObjectReference {
-        ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some(self.name.kind.name().to_owned()),
-            name: Some(self.name.name.clone()),
-            namespace: Some(self.namespace.clone()),
-            uid: Some(uid.to_owned()),
-            ..ObjectReference::default()
-        }
+        let kind = GroupVersionKind::gvk("", "v1", self.name.kind.name());
+        events::reference(&kind, &self.namespace, &self.name.name, uid)
     }
 }
 

@@ -1,19 +1,21 @@
 //! What an object that asks for rollouts is told of how it stands: its status, and an event where there is something new. Pure; the time is
 //! handed in.
 
+mod words;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
-use konverge_apply::conditions::{Moment, READY, Reason};
-use konverge_workload::Progress;
+use konverge_apply::conditions::{ConditionStatus, Conditions, Moment, READY, Reason};
 
+use self::words::{How, Word, what, words};
 use crate::{
-    index::{InStep, Outlook, State},
-    messages::Message,
+    index::{InStep, Outlook, Pending, State},
+    messages::{Message, second},
+    object::WorkloadRef,
     reasons,
-    trigger::{Shown, TriggerRef},
-    vault::Standing,
-    vault_sync_status::{Baseline, Status, VaultSync},
+    status::{Baseline, HELD, ROLLED_OUT, Status, VaultSync},
+    trigger::{Shown, TriggerKind, TriggerRef},
 };
 
 /// The original's words.
@@ -23,6 +25,9 @@ const ERROR: &str = "Error";
 
 /// What a condition says that has nothing to say.
 const UNKNOWN: Reason = Reason::new("Unknown");
+
+/// A time that is told is looked at again no sooner than this, should it lie in the past.
+const SHORTEST_REST: Duration = Duration::from_secs(1);
 
 /// What is to be said of an object.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,29 +40,10 @@ pub struct Told {
     pub again: Option<Duration>,
 }
 
-/// Who can do something about it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum How {
-    Ready,
-    /// It goes on by itself.
-    Going,
-    /// It goes on by itself as soon as something outside is mended.
-    Waiting,
-    /// Somebody has to change an object.
-    Stalled,
-}
-
-/// How one thing stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Word {
-    how: How,
-    reason: &'static str,
-    text: String,
-}
-
 /// What is to be said; nothing while it is not known.
 pub fn tell(key: &TriggerRef, shown: &Shown, outlook: &[Outlook], now: Timestamp) -> Option<Told> {
-    let mut word = worst(key, shown, outlook)?;
+    let words = words(key, outlook);
+    let mut word = worst(shown, &words)?;
     let asks = shown.asks();
     if let Some(note) = asks.and_then(|asks| asks.notes.first()).filter(|_| word.how <= How::Going) {
         word = Word::new(word.how, reasons::INVALID_TIMESTAMP, format!("{}; but {note}", word.text));
@@ -77,52 +63,147 @@ pub fn tell(key: &TriggerRef, shown: &Shown, outlook: &[Outlook], now: Timestamp
         (_, Some(_)) => Some(SYNCED.to_owned()),
         (_, None) => Some(IN_SYNC.to_owned()),
     };
-    let mut conditions = before.conditions.clone();
+    let is_of_original = key.kind == TriggerKind::VaultSyncStatus;
     let moment = Moment { generation: shown.generation, now };
-    let reason = Reason::parse(word.reason).unwrap_or(UNKNOWN);
-    match word.how {
-        How::Ready => conditions.ready(&reason, &word.text, moment),
-        How::Going | How::Waiting => conditions.reconciling(&reason, &word.text, moment),
-        How::Stalled => conditions.stalled(&reason, &word.text, moment),
-    }
+    let waiting = Waiting::of(outlook);
     let status = Status {
-        vault_sync: sync_status.map(|sync_status| VaultSync { sync_status }),
+        vault_sync: sync_status.filter(|_| is_of_original).map(|sync_status| VaultSync { sync_status }),
         observed_generation: shown.generation,
         uid: shown.uid.clone(),
-        baseline: outlook.iter().filter_map(|outlook| outlook.baseline(before)).collect(),
+        // Of many it would be large, and is recorded on each.
+        baseline: if is_of_original {
+            outlook.iter().filter_map(|outlook| outlook.baseline(before)).collect()
+        } else {
+            Vec::new()
+        },
+        in_step: Some(&words).filter(|_| !is_of_original).map(|words| {
+            let in_step = words.iter().flatten().filter(|word| word.how == How::Ready);
+            format!("{}/{}", in_step.count(), words.len())
+        }),
+        pending: Some(waiting.workloads).filter(|count| !is_of_original && *count > 0),
         last_rollout,
-        conditions,
+        conditions: conditions(&word, before, outlook, &waiting, moment),
     };
-    let news = news(&word, &status, before, outlook);
-    Some(Told { status, news, again: recent })
+    let news = news(&word, before, outlook);
+    let again = [recent, waiting.rest(now)].into_iter().flatten().min();
+    Some(Told { status, news, again })
 }
 
-/// What is worst of all that it asks for; nothing while that is not known.
-fn worst(key: &TriggerRef, shown: &Shown, outlook: &[Outlook]) -> Option<Word> {
-    if let Err(cause) = &shown.asks {
-        return Some(Word::new(
-            How::Stalled,
-            reasons::INVALID_SPEC,
-            format!("{cause}. Nothing is rolled for its sake"),
-        ));
+/// What is held back.
+#[derive(Default)]
+struct Waiting<'a> {
+    /// How many workloads.
+    workloads: u32,
+    /// The first of them, and why.
+    first: Option<(&'a WorkloadRef, &'a Message)>,
+    /// When the first of them may go on.
+    until: Option<Timestamp>,
+}
+
+impl<'a> Waiting<'a> {
+    fn of(outlook: &'a [Outlook]) -> Self {
+        let mut waiting = Self::default();
+        let mut last = None;
+        for Outlook { workload, state, .. } in outlook {
+            let State::Pending(Pending { said: Some(said), until }) = state else { continue };
+            if last != Some(workload) {
+                waiting.workloads += 1;
+                last = Some(workload);
+            }
+            waiting.first.get_or_insert((workload, said));
+            waiting.until = [waiting.until, *until].into_iter().flatten().min();
+        }
+        waiting
     }
-    let words: Vec<_> = outlook.iter().map(|outlook| word(key, outlook)).collect();
+
+    /// How long until that is worth another look, since then another time may be told.
+    fn rest(&self, now: Timestamp) -> Option<Duration> {
+        let rest = Duration::try_from(self.until?.duration_since(now)).unwrap_or_default();
+        Some(rest.max(SHORTEST_REST))
+    }
+}
+
+/// Those that tools read, the last rollout, and what is held back.
+fn conditions(word: &Word, before: &Status, outlook: &[Outlook], waiting: &Waiting<'_>, moment: Moment) -> Conditions {
+    let mut conditions = before.conditions.clone();
+    let reason = |reason: &str| Reason::parse(reason).unwrap_or(UNKNOWN);
+    match word.how {
+        How::Ready => conditions.ready(&reason(word.reason), &word.text, moment),
+        How::Going | How::Waiting => conditions.reconciling(&reason(word.reason), &word.text, moment),
+        How::Stalled => conditions.stalled(&reason(word.reason), &word.text, moment),
+    }
+    let last = outlook.iter().filter_map(|outlook| Some((outlook.in_step()?, outlook)));
+    let last = last.filter(|(in_step, _)| in_step.rolled.is_some()).max_by_key(|(in_step, _)| in_step.rolled);
+    // Rolled for something else since, the workload tells of that, and what was said before stays.
+    if let Some((in_step, Outlook { workload, source, .. })) =
+        last.filter(|(in_step, _)| in_step.rolled >= before.last_rollout)
+    {
+        let time = in_step.rolled.map(second).unwrap_or_default();
+        let because = in_step.because.as_deref().unwrap_or("why is not recorded");
+        let text = format!("{workload} was rolled at {time} for {}: {because}", what(source, &in_step.version));
+        conditions.set(ROLLED_OUT, ConditionStatus::True, &reason(reasons::ROLLED_USER), &text, moment);
+    }
+    match waiting.first {
+        None => conditions.remove(HELD),
+        Some((workload, said)) => {
+            let others = match waiting.workloads {
+                1 => String::new(),
+                count => format!("; {} more wait", count - 1),
+            };
+            let until = waiting.until.map(|until| format!("; not before {}", second(until))).unwrap_or_default();
+            let text = format!("{workload}: {}{until}{others}", said.text);
+            conditions.set(HELD, ConditionStatus::True, &reason(said.reason), &text, moment);
+        }
+    }
+    conditions
+}
+
+/// What is worst of all that it asks for, and of how many that holds; nothing while that is not known.
+fn worst(shown: &Shown, words: &[Option<Word>]) -> Option<Word> {
+    let asks = match &shown.asks {
+        Ok(asks) => asks,
+        Err(cause) => {
+            return Some(Word::new(
+                How::Stalled,
+                reasons::INVALID_SPEC,
+                format!("{cause}. Nothing is rolled for its sake"),
+            ));
+        }
+    };
+    if asks.suspended {
+        let text =
+            "spec.suspend is true: nothing is rolled for its sake, and what changes is rolled once when that goes";
+        return Some(Word::new(How::Stalled, reasons::SUSPENDED, text.to_owned()));
+    }
+    if words.is_empty() {
+        let text = "no workload has these labels, or none of them wants to be rolled; one that gets them takes part from then on";
+        return Some(Word::new(How::Waiting, reasons::NO_TARGETS, text.to_owned()));
+    }
     let is_known = words.iter().all(Option::is_some);
     // What is wrong already is said before all is known.
-    let words = words.into_iter().flatten().filter(|word| is_known || word.how >= How::Waiting);
-    words.reduce(|worst, word| if word.how > worst.how { word } else { worst })
+    let known = || words.iter().flatten().filter(|word| is_known || word.how >= How::Waiting);
+    let mut worst = known().reduce(|worst, word| if word.how > worst.how { word } else { worst })?.clone();
+    let alike = known().filter(|word| word.reason == worst.reason).count() - 1;
+    if alike > 0 {
+        worst.text = format!("{}; {alike} more of {} stand like this", worst.text, words.len());
+    }
+    Some(worst)
 }
 
-fn news(word: &Word, status: &Status, before: &Status, outlook: &[Outlook]) -> Vec<Message> {
+fn news(word: &Word, before: &Status, outlook: &[Outlook]) -> Vec<Message> {
     let mut news = Vec::new();
-    if status.last_rollout != before.last_rollout {
-        let rolled = outlook.iter().filter(|outlook| outlook.rolled() == status.last_rollout);
-        news.extend(rolled.map(|outlook| Message::trigger_rolled(&outlook.workload, &outlook.source)));
+    let rolled = outlook.iter().filter(|outlook| outlook.rolled() > before.last_rollout);
+    let mut rolled: Vec<_> = rolled.collect();
+    rolled.dedup_by_key(|outlook| &outlook.workload);
+    if let Some(first) = rolled.first() {
+        news.push(Message::trigger_rolled(&first.workload, rolled.len() - 1, &first.source));
     }
     let said = before.conditions.get(READY);
     let is_new = said.is_none_or(|said| said.reason != word.reason);
     let is_problem =
         word.how >= How::Waiting || word.reason == reasons::INVALID_TIMESTAMP || word.reason == reasons::ROLLOUT_FAILED;
+    // Somebody wants it so.
+    let is_problem = is_problem && word.reason != reasons::SUSPENDED;
     let was_problem = said.is_some_and(|said| said.status != "True");
     if is_new && (is_problem || was_problem && word.how == How::Ready) {
         news.push(Message { reason: word.reason, text: word.text.clone(), is_problem });
@@ -130,96 +211,16 @@ fn news(word: &Word, status: &Status, before: &Status, outlook: &[Outlook]) -> V
     news
 }
 
-/// How one workload and one source stand; nothing while it is not known.
-fn word(key: &TriggerRef, outlook: &Outlook) -> Option<Word> {
-    let Outlook { workload, source, state } = outlook;
-    Some(match state {
-        State::NotYet => return None,
-        State::NoWorkload => Word::new(
-            How::Waiting,
-            reasons::WORKLOAD_MISSING,
-            format!("there is no {workload}; it is waited for, and what is in Vault when it comes rolls nothing"),
-        ),
-        State::NotAllowed => Word::new(
-            How::Stalled,
-            reasons::NOT_ALLOWED,
-            format!(
-                "{workload} is in another namespace and does not allow this one to have it rolled; annotate it with roll.konverge.dev/allow-from={}",
-                key.namespace
-            ),
-        ),
-        State::OptedOut => Word::new(
-            How::Stalled,
-            reasons::OPTED_OUT,
-            format!("{workload} says roll.konverge.dev/on-change=false, and so it is never rolled"),
-        ),
-        State::Invalid(cause) => Word::new(
-            How::Stalled,
-            reasons::INVALID_ANNOTATION,
-            format!("on {workload} {cause}. It is not rolled before that is mended"),
-        ),
-        State::Vault(Standing::Failing { reason, text }) => {
-            Word::new(How::Waiting, reason, format!("{text}. Nothing is rolled, and it is asked again"))
-        }
-        State::Vault(Standing::Deleted) => Word::new(
-            How::Waiting,
-            reasons::SECRET_DELETED,
-            format!(
-                "the newest version of {source} is deleted or destroyed. Nothing is rolled before there is another one, or it is undeleted and changes"
-            ),
-        ),
-        State::Vault(_) => Word::new(
-            How::Waiting,
-            reasons::SECRET_MISSING,
-            format!("there is no {source}; write it, or mend the path. Nothing is rolled"),
-        ),
-        State::Older { told, noted } => Word::new(
-            How::Going,
-            reasons::OLDER_VERSION,
-            format!(
-                "Vault tells of version {} of {source}, and the pods of {workload} run with version {}, which is newer. Nothing is rolled before \
-                 there is a newer one still",
-                told.number, noted.number
-            ),
-        ),
-        State::Pending(said) if said.is_empty() => {
-            Word::new(How::Going, reasons::ROLLOUT_PENDING, format!("{source} changed, and {workload} is rolled"))
-        }
-        State::Pending(said) => Word::new(How::Going, reasons::ROLLOUT_PENDING, format!("{workload}: {said}")),
-        State::InStep(InStep { version, rolled, progress, .. }) => {
-            let what = match version.number {
-                0 => format!("what is in {source}"),
-                number => format!("version {number} of {source}"),
-            };
-            match (rolled, progress) {
-                (Some(_), Progress::Running | Progress::Unready) => Word::new(
-                    How::Going,
-                    reasons::ROLLOUT_RUNNING,
-                    format!("{workload} was rolled for {what}, and its new pods are not all there yet"),
-                ),
-                (Some(_), Progress::Failed) => Word::new(
-                    How::Going,
-                    reasons::ROLLOUT_FAILED,
-                    format!("{workload} was rolled for {what}, and its new pods do not become ready"),
-                ),
-                _ => Word::new(How::Ready, reasons::IN_SYNC, format!("the pods of {workload} run with {what}")),
-            }
-        }
-    })
-}
-
-impl Word {
-    fn new(how: How, reason: &'static str, text: String) -> Self {
-        Self { how, reason, text }
-    }
-}
-
 impl Outlook {
-    fn rolled(&self) -> Option<Timestamp> {
+    fn in_step(&self) -> Option<&InStep> {
         match &self.state {
-            State::InStep(in_step) => in_step.rolled,
+            State::InStep(in_step) => Some(in_step),
             _ => None,
         }
+    }
+
+    fn rolled(&self) -> Option<Timestamp> {
+        self.in_step()?.rolled
     }
 
     /// With what the pods run, or ran when that was last known.

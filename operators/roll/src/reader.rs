@@ -89,6 +89,7 @@ impl Reconciler for Reader {
             return Ok(Action::Done);
         }
         let digester = self.key.digester().await;
+        self.index.reading(source);
         let (version, content) = match Self::read(&self.client, source, &digester).await {
             Ok(Some((version, content))) => (version, Some(content)),
             Ok(None) => (None, None),

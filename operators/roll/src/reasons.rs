@@ -18,6 +18,10 @@ pub const BREAKER: &str = "WaitingForQuiet";
 pub const INTERVAL: &str = "WaitingForInterval";
 /// It waits for a rollout that is under way.
 pub const RUNNING: &str = "WaitingForRollout";
+/// It waits until a Secret has followed a change in Vault.
+pub const AWAITED: &str = "WaitingForSecret";
+/// That Secret has not followed in time, and nothing is rolled without it.
+pub const NOT_FOLLOWED: &str = "SecretNotFollowed";
 /// It waits for others of an earlier wave.
 pub const WAVE: &str = "WaitingForWave";
 /// Others of an earlier wave do not become ready.
@@ -34,6 +38,10 @@ pub const INVALID_TIMESTAMP: &str = "InvalidTimestamp";
 pub const WORKLOAD_MISSING: &str = "WorkloadMissing";
 /// The workload does not allow objects of that namespace to have it rolled.
 pub const NOT_ALLOWED: &str = "NotAllowed";
+/// No workload has the labels that an object asks for.
+pub const NO_TARGETS: &str = "NoTargets";
+/// An object says that nothing is to be rolled for its sake for the time being.
+pub const SUSPENDED: &str = "Suspended";
 /// The workload says that it is never to be rolled.
 pub const OPTED_OUT: &str = "WorkloadOptedOut";
 /// Vault denies access, or there is no login.

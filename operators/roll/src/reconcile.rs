@@ -7,7 +7,10 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use konverge_apply::events::{EventSink, Notice};
+use konverge_apply::{
+    conditions::whole_second,
+    events::{EventSink, Notice},
+};
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_runtime::{Action, Priority, Queue, Reconciler, Request, object::Scope, watch::Guarded};
 use konverge_workload::{Progress, Workload};
@@ -21,11 +24,12 @@ use crate::{
     digest_key::Key,
     hold::Candidate,
     index::{Index, View},
-    messages::{Message, because},
+    messages::{Message, because, without},
     metrics::Metrics,
     object::{SourceName, SourceRef, WorkloadRef},
     record::{Entry, Record},
     trigger::TriggerRef,
+    wait::{Back, late_secret_of},
     waves::{self, Turn},
     writer::{Decided, WriteError, Writer, Written},
 };
@@ -196,9 +200,7 @@ impl Roller {
     fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Message>) {
         let new = self.index.say(key, uid, messages);
         if !new.is_empty() {
-            for trigger in self.index.triggers_of(key) {
-                self.triggers.add(trigger, Priority::Normal, WORKLOAD);
-            }
+            self.tell(key);
         }
         for Message { reason, text, is_problem } in new {
             if is_problem {
@@ -208,6 +210,13 @@ impl Roller {
             }
             let kind = if is_problem { EventType::Warning } else { EventType::Normal };
             self.events.send(Notice { regarding: key.reference(uid), kind, reason, action: ACTION, note: text });
+        }
+    }
+
+    /// Has those that ask for its rollouts told how it stands.
+    fn tell(&self, key: &WorkloadRef) {
+        for trigger in self.index.triggers_of(key) {
+            self.triggers.add(trigger, Priority::Normal, WORKLOAD);
         }
     }
 
@@ -234,6 +243,9 @@ struct Run<'a> {
 impl Run<'_> {
     async fn attempt(&self) -> Result<Attempt, RollError> {
         let Self { roller, key, view, .. } = self;
+        if view.is_decided_now {
+            roller.tell(key);
+        }
         if view.deleting {
             roller.leave(key);
             return Ok(DONE);
@@ -249,13 +261,24 @@ impl Run<'_> {
         match &view.verdict {
             // It is woken when what it uses was read, or when that is refused.
             None => {
+                for source in &view.doubted {
+                    roller.sources.add(source.clone(), Priority::High, CONTENDED);
+                }
                 self.say(Vec::new());
                 Ok(DONE)
             }
             Some(Verdict::Nothing) => {
                 self.not_now();
+                if view.back.values().any(|back| matches!(back, Back::Awaited(_, None))) {
+                    // It is woken when that was read.
+                    return Ok(DONE);
+                }
+                if let Some((message, until)) = self.awaited() {
+                    self.hold(message, until);
+                    return Ok(Attempt::Ended(until.map_or(Action::Done, |until| self.at(until))));
+                }
                 self.settled(Vec::new());
-                Ok(DONE)
+                Ok(Attempt::Ended(view.again.map_or(Action::Done, |again| self.at(again))))
             }
             Some(Verdict::Note(content)) => self.note(content).await,
             // Pods that are started later read what there is then.
@@ -264,11 +287,12 @@ impl Run<'_> {
                 let is_changed = |(name, _): &(&SourceName, _)| changed.contains(&name.to_string());
                 let changed: BTreeMap<_, _> = view.uses.iter().filter(is_changed).collect();
                 let why = because(changed.iter().map(|(name, used)| (*name, *used)));
+                let why = without(why, &self.late(content));
                 let changed: Vec<_> = changed.into_keys().cloned().collect();
                 match self.may_it(asks, &changed, &why) {
-                    Some((message, action)) => {
+                    Some((message, until, action)) => {
                         self.not_now();
-                        self.hold(message);
+                        self.hold(message, until);
                         Ok(Attempt::Ended(action))
                     }
                     None => self.roll(asks, &changed, content, &why).await,
@@ -277,8 +301,22 @@ impl Run<'_> {
         }
     }
 
-    /// What keeps it from being rolled now, and when to look again; nothing if it may be.
-    fn may_it(&self, asks: &WorkloadAsks, changed: &[SourceName], why: &str) -> Option<(Message, Action)> {
+    /// Which Secret has to follow before it is rolled, and until when that is waited for.
+    fn awaited(&self) -> Option<(Message, Option<Timestamp>)> {
+        let back = || self.view.back.iter().filter(|(_, back)| back.is_told());
+        let changed = because(back().filter_map(|(name, _)| Some((name, self.view.uses.get(name)?))));
+        let until = back().filter_map(|(_, back)| back.until()).min();
+        let (_, first) = back().min_by_key(|(_, back)| back.until())?;
+        Some((Message::awaited(first, &changed)?, until))
+    }
+
+    /// What keeps it from being rolled now, until when if that is known, and when to look again; nothing if it may be.
+    fn may_it(
+        &self,
+        asks: &WorkloadAsks,
+        changed: &[SourceName],
+        why: &str,
+    ) -> Option<(Message, Option<Timestamp>, Action)> {
         let Self { roller, key, view, now, digester } = self;
         let policy = &roller.policy;
         let candidate = Candidate {
@@ -294,12 +332,13 @@ impl Run<'_> {
         };
         if let Some(hold) = candidate.hold(*now) {
             let message = Message::held(hold, why, view.breaker.as_ref().map(|(_, source)| source));
-            return Some((message, hold.until().map_or(Action::Done, |until| self.at(until))));
+            let until = hold.until();
+            return Some((message, until, until.map_or(Action::Done, |until| self.at(until))));
         }
         let peers = roller.index.peers(key, asks.wave, changed, digester, (*now, policy.longest));
         let turn = waves::turn(asks.wave, peers);
         roller.index.wait_for_turn(key, turn != Turn::Now);
-        Message::not_its_turn(&turn, why).map(|message| (message, Action::After(LOOK_AGAIN)))
+        Message::not_its_turn(&turn, why).map(|message| (message, None, Action::After(LOOK_AGAIN)))
     }
 
     async fn roll(
@@ -313,7 +352,7 @@ impl Run<'_> {
         let stamp = digester.stamp(&view.uid, content);
         if let Err(spent) = roller.budget().take(key, &stamp, *now) {
             let Spent { until, .. } = spent;
-            self.hold(Message::spent(&spent, why));
+            self.hold(Message::spent(&spent, why), Some(until));
             return Ok(Attempt::Ended(self.at(until)));
         }
         let record = Record {
@@ -323,8 +362,9 @@ impl Run<'_> {
             because: Some(why.to_owned()),
         };
         let record = record.text();
+        roller.index.writing(key, &view.uid, &record);
         // To the second, as those write it whose annotations these are.
-        let time = Timestamp::from_second(now.as_second()).unwrap_or(*now).to_string();
+        let time = whole_second(*now).to_string();
         let written = roller.writer.roll(self.decided(&record), &stamp, (&self.marks(asks), &time)).await;
         let version = match written {
             Ok(Written::Done(version)) => version,
@@ -356,6 +396,13 @@ impl Run<'_> {
         Ok(DONE)
     }
 
+    /// The Secrets that have not followed and are not waited for any longer.
+    fn late(&self, content: &BTreeMap<String, Entry>) -> Vec<String> {
+        let known = self.view.record.as_ref().map(|record| &record.content);
+        let late = content.keys().filter(|text| !known.is_some_and(|known| known.contains_key(*text)));
+        late.filter_map(|text| Some(late_secret_of(text)?.to_string())).collect()
+    }
+
     /// Writes down with what its pods run.
     async fn note(&self, content: &BTreeMap<String, Entry>) -> Result<Attempt, RollError> {
         let Self { roller, key, view, digester, .. } = self;
@@ -367,6 +414,7 @@ impl Run<'_> {
             because: before.and_then(|record| record.because.clone()),
         };
         let record = record.text();
+        roller.index.writing(key, &view.uid, &record);
         match roller.writer.note(self.decided(&record)).await? {
             Written::Done(version) => {
                 self.not_now();
@@ -391,8 +439,8 @@ impl Run<'_> {
     }
 
     /// It waits, and says why.
-    fn hold(&self, message: Message) {
-        self.roller.index.pending(self.key, &self.view.uid, Some(self.now));
+    fn hold(&self, message: Message, until: Option<Timestamp>) {
+        self.roller.index.pending(self.key, &self.view.uid, Some((self.now, until)));
         self.roller.metrics.held(message.reason);
         self.say(vec![message]);
     }

@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use konverge_apply::events::EventSink;
 use konverge_core::error::in_one_line;
 use konverge_runtime::{
-    Controller, LeaseOptions, Manager, Queue,
+    Controller, Manager, Queue,
     client::{self, ClientError, ClientOptions},
     http_server::BindError,
     lease::Elector,
@@ -47,6 +47,7 @@ use crate::{
     teller::Teller,
     trigger::TriggerKind,
     vault::{VaultSource, VaultSourceParts},
+    vault_rollout::{self, VaultRollout},
     vault_sync_status::{self, VaultSyncStatus},
     watch::Feed,
     writer::Writer,
@@ -81,17 +82,7 @@ pub enum StartError {
 /// Runs the operator until it is told to stop. What cannot work, whatever the servers do, ends it at once with status 1; a
 /// server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
-    match start(config).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error @ StartError::Telemetry(_)) => {
-            eprintln!("{PROGRAM}: {}", in_one_line(&error));
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            tracing::error!("{}", in_one_line(&error));
-            ExitCode::FAILURE
-        }
-    }
+    telemetry::exit_code(PROGRAM, start(config).await)
 }
 
 async fn start(config: Config) -> Result<(), StartError> {
@@ -109,9 +100,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     let options = ClientOptions { kubeconfig: config.kubeconfig.clone(), ..ClientOptions::default() };
     let client = client::build(&options, metrics.client()).await?;
     if config.leader_elect {
-        let impatient = client::build(&options.impatient(), metrics.client()).await?;
-        let lease = LeaseOptions::new(impatient.default_namespace(), PROGRAM);
-        manager = manager.leader_election(Elector::new(impatient, lease));
+        manager = manager.leader_election(Elector::build(&options, &metrics, PROGRAM).await?);
     }
     let counts = metrics.register(Metrics::new);
     let (events, publish) = EventSink::new(client.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
@@ -153,7 +142,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     };
     let watches = watch_all(&mut manager, &client, &config, &feed);
     let vault = reach_vault(&mut manager, &config)?;
-    let triggers_seen = vault.is_some().then(|| watch_triggers(&mut manager, &client, &config, feed));
+    let triggers_seen = vault.is_some().then(|| watch_triggers(&mut manager, &client, &config, &feed));
     let vault = vault.map(|vault| {
         VaultSource::new(VaultSourceParts {
             vault,
@@ -243,26 +232,40 @@ fn watch_triggers(
     manager: &mut Manager,
     client: &Client,
     config: &Config,
-    feed: Feed,
+    feed: &Feed,
 ) -> impl Future<Output = ()> + Send + use<> {
     let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
-    let (events, health) = watch::events::<Guarded<VaultSyncStatus>>(client.clone(), &(), &options);
     let settings = config.vault.settings();
-    let follow: BoxFuture<'static, ()> =
-        Box::pin(feed.triggers(events, move |object| vault_sync_status::shown(object, settings)));
-    let resource = TriggerKind::VaultSyncStatus.resource();
-    let api: Api<DynamicObject> = match &config.namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
-    let once_known = once_allowed(client.clone(), resource, config.namespace.clone(), follow);
-    manager.task("vaultsyncstatus-watch", once_known);
-    async move {
-        match api.list_metadata(&ListParams::default().limit(1)).await {
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {}
-            _ => health.synced().await,
+    let seen = TriggerKind::ALL.map(|kind| {
+        let (follow, health): (BoxFuture<'static, ()>, _) = match kind {
+            TriggerKind::VaultSyncStatus => {
+                let (events, health) = watch::events::<Guarded<VaultSyncStatus>>(client.clone(), &(), &options);
+                let shown = move |object| vault_sync_status::shown(object, settings);
+                (Box::pin(feed.clone().triggers(kind, events, shown)), health)
+            }
+            TriggerKind::VaultRollout => {
+                let (events, health) = watch::events::<Guarded<VaultRollout>>(client.clone(), &(), &options);
+                let shown = move |object| vault_rollout::shown(object, settings);
+                (Box::pin(feed.clone().triggers(kind, events, shown)), health)
+            }
+        };
+        let resource = kind.resource();
+        let api: Api<DynamicObject> = match &config.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        let name = format!("{}-watch", resource.plural);
+        manager.task(name, once_allowed(client.clone(), resource, config.namespace.clone(), follow));
+        let feed = feed.clone();
+        async move {
+            match api.list_metadata(&ListParams::default().limit(1)).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => feed.no_triggers(kind),
+                Err(kube::Error::Api(status)) if status.code == 403 => {}
+                _ => health.synced().await,
+            }
         }
-    }
+    });
+    async move { drop(join_all(seen).await) }
 }
 
 /// Watches Secrets, `ConfigMaps` and each kind of workload. Argo's kind need not be there.

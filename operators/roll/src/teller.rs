@@ -27,8 +27,8 @@ use crate::{
     messages::Message,
     outlook::{self, Told},
     reconcile::ACTION,
-    trigger::{Shown, TriggerRef},
-    vault_sync_status::Status,
+    status::Status,
+    trigger::{Shown, TriggerKind, TriggerRef},
     writer::FIELD_MANAGER,
 };
 
@@ -109,8 +109,9 @@ impl Reconciler for Teller {
             return Ok(Action::Done);
         }
         let digester = self.key.digester().await;
-        let outlook = self.index.outlook(key, &digester);
-        let Some(told) = outlook::tell(key, &shown, &outlook, Timestamp::now()) else { return Ok(Action::Done) };
+        let now = Timestamp::now();
+        let outlook = self.index.outlook(key, &digester, now);
+        let Some(told) = outlook::tell(key, &shown, &outlook, now) else { return Ok(Action::Done) };
         let Told { status, news, again } = told;
         if status != *shown.status {
             self.write(key, &shown, status).await?;
@@ -170,6 +171,8 @@ impl Teller {
         let api = self.api(key);
         let written = match api.patch_status(&key.name, &parameters, &Patch::Apply(&body)).await {
             Ok(written) => written,
+            // Ours has had that subresource ever since: it is gone.
+            Err(kube::Error::Api(error)) if error.code == 404 && key.kind == TriggerKind::VaultRollout => return Ok(()),
             Err(kube::Error::Api(error)) if error.code == 404 => {
                 let there = api.get_metadata_opt(&key.name).await.map_err(|source| failed(key, source))?;
                 return match there {

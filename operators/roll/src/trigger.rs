@@ -9,14 +9,16 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use konverge_workload::Keys;
-use kube::core::ApiResource;
+use konverge_apply::events;
+use konverge_workload::{Keys, WorkloadKind};
+use kube::core::{ApiResource, GroupVersionKind, Selector, SelectorExt};
 
 use crate::{
     declarations::Rule,
     object::{SourceName, WorkloadRef},
+    status::Status,
     vault::Version,
-    vault_sync_status::Status,
+    wait::WaitFor,
 };
 
 /// A kind of such objects.
@@ -24,6 +26,8 @@ use crate::{
 pub enum TriggerKind {
     /// `stable.example.com/v1`.
     VaultSyncStatus,
+    /// `konverge.dev/v1alpha1`.
+    VaultRollout,
 }
 
 /// Which object.
@@ -40,16 +44,33 @@ pub struct TriggerRef {
 /// What an object asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asks {
-    /// Whose rollouts.
+    /// Whose rollouts, by name.
     pub targets: BTreeSet<WorkloadRef>,
+    /// And by labels.
+    pub choices: Vec<Choice>,
     /// For what, and for which keys of it.
     pub sources: BTreeMap<SourceName, Keys>,
     /// How often Vault is asked.
     pub every: Duration,
     /// What the pods are taken to run with before anything was noted of them.
     pub before: Before,
+    /// Whether nothing is to be rolled for its sake for the time being. What changes is remembered.
+    pub suspended: bool,
+    /// Which Secret has to follow before anything is rolled.
+    pub wait_for: Option<WaitFor>,
     /// What cannot be followed and does no harm: told, and passed over.
     pub notes: Vec<Arc<str>>,
+}
+
+/// Workloads of a namespace with certain labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The namespace.
+    pub namespace: String,
+    /// Of which kind; of all if there is none.
+    pub kind: Option<WorkloadKind>,
+    /// Their labels.
+    pub labels: Selector,
 }
 
 /// What the pods are taken to run with before anything was noted of them.
@@ -91,11 +112,33 @@ pub struct Leftovers {
     pub annotations: Vec<String>,
 }
 
+impl Asks {
+    /// Whether the workload has labels that are asked for.
+    pub fn chooses(&self, workload: &WorkloadRef, labels: &BTreeMap<String, String>) -> bool {
+        self.choices.iter().any(|choice| choice.fits(workload) && choice.labels.matches(labels))
+    }
+
+    /// Whether that Secret has to follow.
+    pub fn waits_for(&self, secret: &SourceName) -> bool {
+        self.wait_for.as_ref().is_some_and(|wait| wait.secret == *secret)
+    }
+}
+
+impl Choice {
+    fn fits(&self, workload: &WorkloadRef) -> bool {
+        self.namespace == workload.namespace && self.kind.is_none_or(|kind| kind == workload.kind)
+    }
+}
+
 impl TriggerKind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::VaultSyncStatus, Self::VaultRollout];
+
     /// As in manifests.
     pub fn name(self) -> &'static str {
         match self {
             Self::VaultSyncStatus => "VaultSyncStatus",
+            Self::VaultRollout => "VaultRollout",
         }
     }
 
@@ -103,21 +146,23 @@ impl TriggerKind {
     pub fn api_version(self) -> &'static str {
         match self {
             Self::VaultSyncStatus => "stable.example.com/v1",
+            Self::VaultRollout => "konverge.dev/v1alpha1",
         }
     }
 
     /// What a dynamic client needs to know.
     pub fn resource(self) -> ApiResource {
+        let plural = match self {
+            Self::VaultSyncStatus => "vaultsyncstatus",
+            Self::VaultRollout => "vaultrollouts",
+        };
+        ApiResource::from_gvk_with_plural(&self.gvk(), plural)
+    }
+
+    /// Group, version and name.
+    pub fn gvk(self) -> GroupVersionKind {
         let (group, version) = self.api_version().split_once('/').unwrap_or_default();
-        ApiResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            api_version: self.api_version().to_owned(),
-            kind: self.name().to_owned(),
-            plural: match self {
-                Self::VaultSyncStatus => "vaultsyncstatus".to_owned(),
-            },
-        }
+        GroupVersionKind::gvk(group, version, self.name())
     }
 }
 
@@ -129,14 +174,7 @@ impl TriggerRef {
 
     /// As events refer to it.
     pub fn reference(&self, uid: &str) -> ObjectReference {
-        ObjectReference {
-            api_version: Some(self.kind.api_version().to_owned()),
-            kind: Some(self.kind.name().to_owned()),
-            name: Some(self.name.clone()),
-            namespace: Some(self.namespace.clone()),
-            uid: Some(uid.to_owned()),
-            ..ObjectReference::default()
-        }
+        events::reference(&self.kind.gvk(), &self.namespace, &self.name, uid)
     }
 }
 

@@ -18,6 +18,10 @@ pub struct Use {
     pub need: Need,
     /// The annotation that asked first.
     pub rule: Rule,
+    /// Whether it is rolled for it, and does not only wait for it.
+    pub counts: bool,
+    /// The keys that are waited for, if somebody does.
+    pub awaited: Option<Keys>,
 }
 
 /// All that a workload's pods use, in one map: what containers see, and what nodes mount their volumes with.
@@ -50,7 +54,7 @@ pub fn uses<'a>(
     for (source, named) in &asks.named {
         let usage = usage(source);
         let keys = named.keys.clone().unwrap_or(usage.keys);
-        found.insert(source.clone(), Use { keys, need: usage.need, rule: named.rule });
+        found.insert(source.clone(), Use { keys, need: usage.need, rule: named.rule, counts: true, awaited: None });
     }
     for (source, usage) in referenced {
         let of_source = asks_of(source);
@@ -76,8 +80,20 @@ pub(crate) fn add(found: &mut BTreeMap<SourceName, Use>, source: &SourceName, us
             let keys = std::mem::replace(&mut known.keys, Keys::All);
             known.keys = keys.and(usage.keys);
         }
-        None => drop(found.insert(source.clone(), Use { keys: usage.keys, need: usage.need, rule })),
+        None => drop(
+            found.insert(source.clone(), Use { keys: usage.keys, need: usage.need, rule, counts: true, awaited: None }),
+        ),
     }
+}
+
+/// Adds that it is waited for.
+pub(crate) fn add_awaited(found: &mut BTreeMap<SourceName, Use>, source: SourceName, keys: Keys, rule: Rule) {
+    let new = || Use { keys: keys.clone(), need: Need::Required, rule, counts: false, awaited: None };
+    let used = found.entry(source).or_insert_with(new);
+    used.awaited = Some(match used.awaited.take() {
+        Some(known) => known.and(keys),
+        None => keys,
+    });
 }
 
 #[cfg(test)]

@@ -8,16 +8,15 @@
 mod schema;
 mod spelling;
 
-use jiff::Timestamp;
-use konverge_apply::conditions::Conditions;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
     schema::definition,
-    spelling::{KOPF_FINALIZER, KOPF_PREFIX, Settings, shown},
+    spelling::{KOPF_FINALIZER, KOPF_PREFIX, shown},
 };
+use crate::{schema as fields, status::Status, wait::WaitForSpec};
 
 /// A workload that is restarted when a secret in Vault has changed.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -53,67 +52,20 @@ pub struct VaultSyncStatusSpec {
     /// the operator unless it was started with --write-spec-timestamp.
     pub time_stamp: Option<String>,
     /// What the workload is, if it is no Deployment.
-    #[schemars(schema_with = "schema::kind")]
+    #[schemars(schema_with = "fields::kind")]
     pub deploy_kind: Option<String>,
     /// version: each new version counts. content: only other values do, for which the operator has to be allowed to read them.
-    #[schemars(schema_with = "schema::mode")]
+    #[schemars(schema_with = "fields::mode")]
     pub mode: Option<String>,
     /// With mode content, the keys whose values count; all if it is not said.
-    #[schemars(schema_with = "schema::keys")]
+    #[schemars(schema_with = "fields::keys")]
     pub keys: Option<Vec<String>>,
     /// The version of the KV engine. With 1 it is always the content that counts.
-    #[schemars(schema_with = "schema::engine_version")]
+    #[schemars(schema_with = "fields::engine_version")]
     pub engine_version: Option<u8>,
     /// How often Vault is asked, such as 30s; that of the operator if it is not said.
-    #[schemars(schema_with = "schema::interval")]
+    #[schemars(schema_with = "fields::interval")]
     pub interval: Option<String>,
-}
-
-/// How it stands. Written by the operator alone.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Status {
-    /// In the original's words.
-    #[serde(rename = "vault_sync", skip_serializing_if = "Option::is_none")]
-    pub vault_sync: Option<VaultSync>,
-    /// The generation of the object that this is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// The object's own uid. A status that came along with a copy names another's, and counts for nothing.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub uid: String,
-    /// With which versions the pods run.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub baseline: Vec<Baseline>,
-    /// When the workload was last rolled for this object's sake.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub last_rollout: Option<Timestamp>,
-    /// Ready, and while it is not: Reconciling or Stalled.
-    pub conditions: Conditions,
-}
-
-/// The original's word.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(default)]
-pub struct VaultSync {
-    /// Already in Sync, Synced or Error.
-    #[serde(rename = "SyncStatus")]
-    pub sync_status: String,
-}
-
-/// With which version of a secret the pods of a workload run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Baseline {
-    /// The workload.
-    pub workload: String,
-    /// Its uid.
-    pub uid: String,
-    /// The secret: its engine and its path.
-    pub source: String,
-    /// The version.
-    pub version: u64,
-    /// When that was written, in Vault's own words.
-    pub created: String,
+    /// A Secret in the namespace of the workload that has to follow before the workload is restarted: one that somebody syncs from Vault.
+    pub wait_for: Option<WaitForSpec>,
 }

@@ -24,7 +24,7 @@ use crate::{
     messages::Message,
     object::{SourceKind, SourceRef, WorkloadRef},
     reconcile::{ACTION, ROOM, is_over},
-    trigger::{Shown, TriggerRef},
+    trigger::{Shown, TriggerKind, TriggerRef},
 };
 
 /// Why something is looked at: it changed.
@@ -111,6 +111,7 @@ impl Feed {
     /// Follows objects that ask for rollouts of others, as long as there are events. `shown` is what one of them is to us.
     pub async fn triggers<K: Resource>(
         self,
+        kind: TriggerKind,
         events: impl Stream<Item = Event<K>>,
         shown: impl Fn(K) -> Option<(TriggerRef, Shown)>,
     ) {
@@ -126,7 +127,7 @@ impl Feed {
                 Event::Init => listed.clear(),
                 Event::InitApply(object) => listed.extend(show(object, Priority::Low, LISTED)),
                 Event::InitDone => {
-                    let work = self.index.retain_triggers(&std::mem::take(&mut listed));
+                    let work = self.index.retain_triggers(kind, &std::mem::take(&mut listed));
                     self.leave(work, Priority::Normal, OBJECT);
                 }
                 Event::Apply(object) => drop(show(object, Priority::Normal, OBJECT)),
@@ -139,6 +140,11 @@ impl Feed {
                 }
             }
         }
+    }
+
+    /// Objects of this kind that ask for rollouts there are none.
+    pub fn no_triggers(&self, kind: TriggerKind) {
+        self.leave(self.index.retain_triggers(kind, &HashSet::new()), Priority::Normal, OBJECT);
     }
 
     /// Returns which workload it is.

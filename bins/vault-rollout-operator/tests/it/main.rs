@@ -6,6 +6,7 @@ mod crashing;
 mod down;
 mod joining;
 mod kubelet;
+mod leading;
 mod memory;
 mod outside;
 mod parting;

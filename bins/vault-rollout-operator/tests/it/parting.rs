@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use konverge_testkit::{
-    fault_proxy::{FaultProxy, Plan},
+    fault_proxy::{FaultProxy, Plan, UNSTEADY},
     http_get,
 };
 
@@ -16,17 +16,6 @@ const OBJECTS: usize = 5;
 
 /// Each Secret is changed so often while the way is bad.
 const ROUNDS: usize = 4;
-
-/// A tenth of all requests fails, some of them after they have taken effect.
-const UNSTEADY: &str = "
-seed: 12
-rules:
-- { when: { probability: 0.03 }, then: { status: { code: 500 } } }
-- { when: { probability: 0.03 }, then: { status: { code: 503 } } }
-- { when: { probability: 0.02 }, then: drop }
-- { when: { phase: after, mutating: true, probability: 0.1 }, then: drop }
-- { when: { probability: 0.1 }, then: { jitter: 200ms } }
-";
 
 async fn set(stage: &Stage, name: &str) -> (View, FaultProxy, Running) {
     let view = stage.view(name).await;
@@ -75,9 +64,6 @@ async fn f12_on_an_unsteady_way_each_change_is_one_rollout() {
     assert_eq!(operator.process.status(), None, "it has not ended");
 }
 
-/// Far longer than it is away here: it comes back when the test says so.
-const AWAY: Duration = Duration::from_mins(10);
-
 /// As long as an API server takes for a restart.
 const A_WHILE: Duration = Duration::from_secs(3);
 
@@ -85,7 +71,7 @@ const A_WHILE: Duration = Duration::from_secs(3);
 async fn f03_what_changes_while_the_api_server_is_out_of_reach_is_rolled_once_after() {
     let stage = Stage::shared().await;
     let (view, proxy, mut operator) = set(stage, "apart").await;
-    proxy.down(AWAY);
+    proxy.down_until_cleared();
     for round in 1..=3 {
         rotate(&view, round).await;
     }

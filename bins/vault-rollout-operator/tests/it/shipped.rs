@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 const ACCOUNT: &str = "vault-rollout-operator";
 const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultsyncstatus.yaml");
+const OWN_DEFINITION: &str = include_str!("../../../../deploy/crds/vaultrollouts.yaml");
 const ROLE: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml");
 
 /// In the clear and as the API server would show it.
@@ -117,6 +118,25 @@ impl View {
         api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     }
 
+    /// One of our own kind, for the same.
+    async fn of_ours(&self) {
+        let api = self.api("VaultRollout", "konverge.dev/v1alpha1");
+        eventually(SOON, async || api.list(&ListParams::default()).await.ok().map(drop)).await.unwrap();
+        let secrets = json!([{ "mount": "secret", "path": "app" }]);
+        let spec = json!({ "secrets": secrets, "targets": [{ "kind": "Deployment", "name": "app" }] });
+        let metadata = json!({ "name": "app" });
+        let object = json!({
+            "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultRollout", "metadata": metadata, "spec": spec,
+        });
+        self.apply(object).await;
+    }
+
+    /// Whether it is told how it stands.
+    async fn is_told(&self) -> bool {
+        let object = self.api("VaultRollout", "konverge.dev/v1alpha1").get("app").await.unwrap();
+        object.data["status"]["conditions"][0]["reason"] == "InSync"
+    }
+
     /// Whether the finalizer is gone and how it stands was told.
     async fn is_taken_over(&self) -> bool {
         let object = self.vault_sync_status().get("app").await.unwrap();
@@ -196,6 +216,8 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     fs::write(&token_file, &token).unwrap();
     plane.apply(DEFINITION).await.unwrap();
     view.of_original().await;
+    plane.apply(OWN_DEFINITION).await.unwrap();
+    view.of_ours().await;
     let address = format!("127.0.0.1:{}", free_port().unwrap());
     let spec = ProcessSpec::new(ACCOUNT, env!("CARGO_BIN_EXE_vault-rollout-operator"))
         .arg("--kubeconfig")
@@ -215,6 +237,7 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     eventually(SOON, async || view.are_noted().await.then_some(())).await.unwrap();
 
     eventually(SOON, async || view.is_taken_over().await.then_some(())).await.unwrap();
+    eventually(SOON, async || view.is_told().await.then_some(())).await.unwrap();
 
     // Each kind has to be found changed at a moment when it is decided upon, and is read again then.
     let log = plane.audit_log().unwrap();

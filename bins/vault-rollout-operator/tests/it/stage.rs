@@ -27,6 +27,8 @@ const MANIFEST: &str = include_str!("../../../../deploy/rbac/vault-rollout-opera
 /// A control plane with controllers of workloads and pods that become ready, and the operator's account in its namespace.
 pub(crate) struct Stage {
     pub(crate) plane: ControlPlane,
+    /// Where the operator lives, and its lease.
+    pub(crate) home: String,
     kubeconfig: PathBuf,
 }
 
@@ -44,7 +46,7 @@ impl Stage {
         outside::start(plane.kubeconfig().to_owned());
         let home = plane.namespace("operator").await.unwrap();
         let kubeconfig = install(&plane, &home).await.unwrap();
-        Self { plane, kubeconfig }
+        Self { plane, home, kubeconfig }
     }
 
     /// The kubeconfig of the operator's account.

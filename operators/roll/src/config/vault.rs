@@ -6,10 +6,11 @@ use clap::{
     Args,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
+use konverge_runtime::open_files;
 use konverge_vault::environment::{AuthMethod, Flags};
 
 use super::span;
-use crate::vault_sync_status::Settings;
+use crate::spelling::Settings;
 
 /// Where the original reads its token.
 const ORIGINAL_TOKEN: &str = "/etc/config/VAULT_TOKEN";
@@ -94,7 +95,7 @@ impl VaultFlags {
             jwt_file: self.vault_jwt_file.clone(),
             timeout: self.vault_timeout,
             rate: self.vault_rate,
-            concurrency: self.vault_concurrency,
+            concurrency: self.vault_concurrency.min(open_files::for_one_server()),
         })
     }
 

@@ -12,7 +12,7 @@ fn entry(selection: &str, content: Option<&str>) -> Entry {
 
 fn now(sources: &[(&str, &str, Option<&str>, Need)]) -> BTreeMap<String, Now> {
     let source = |&(name, selection, content, need): &(&str, &str, Option<&str>, Need)| {
-        (name.to_owned(), Now { entry: entry(selection, content), need, is_news: false })
+        (name.to_owned(), Now { entry: entry(selection, content), need, is_news: false, counts: true })
     };
     sources.iter().map(source).collect()
 }
@@ -163,7 +163,7 @@ proptest! {
                 let seen: BTreeMap<_, _> = (0..2).map(|source| {
                     let digest = there[source].map(|content| content.to_string());
                     let entry = entry("all", digest.as_deref());
-                    (NAMES[source].to_owned(), Now { entry, need: Need::Required, is_news: false })
+                    (NAMES[source].to_owned(), Now { entry, need: Need::Required, is_news: false, counts: true })
                 }).collect();
                 let differs = (0..2).any(|source| there[source].is_some_and(|content| pods[source] != Some(content)));
                 match decided(kept.as_ref(), stamp.as_deref(), &seen) {
@@ -209,7 +209,7 @@ fn an_older_version_is_passed_over_and_a_newer_one_with_the_same_content_is_note
     for (number, digest, expected) in
         [(2, "2", "nothing"), (3, "3", "nothing"), (4, "3", "note"), (4, "4", "roll vault"), (3, "other", "roll vault")]
     {
-        let now = Now { entry: at(number, digest), need: Need::Required, is_news: false };
+        let now = Now { entry: at(number, digest), need: Need::Required, is_news: false, counts: true };
         let sources = BTreeMap::from([("vault".to_owned(), now)]);
         assert_eq!(word(&decided(Some(&before), None, &sources)), expected, "{number} {digest}");
     }

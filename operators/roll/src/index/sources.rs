@@ -23,15 +23,30 @@ pub(super) struct Source {
     pub(super) invalid: Option<Invalid>,
     /// What was read of it; nothing if it was not read yet.
     pub(super) read: Option<Read>,
-    /// Whether somebody uses it who was not known when it was read. Their pods may have read what came after.
-    pub(super) unsure: bool,
+    /// Whether what was read of it may be older than what somebody runs with who uses it.
+    pub(super) doubt: Doubt,
     pub(super) breaker: Breaker,
     /// When its content changed, as far as that was seen.
     pub(super) changed: Option<Timestamp>,
+    /// Since when it has had its content, or has been known to.
+    pub(super) since: Option<Timestamp>,
     /// How it stands in Vault, if it is there.
     pub(super) standing: Standing,
     /// Why it may not be read, if the last attempt was refused.
     pub(super) refused: Option<Message>,
+}
+
+/// Whether what was read of a source may be older than what is known otherwise: somebody uses it who was not known when it was read, and
+/// whose pods may have read what came after; or another has rolled somebody for what we have not seen yet.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// It is not.
+    #[default]
+    None,
+    /// It may be, and so may what is being read at the moment.
+    Open,
+    /// What is being read since will tell.
+    Reading,
 }
 
 /// What was read of a source.
@@ -69,6 +84,7 @@ impl Index {
             Some(Err(invalid)) => (SourceAsks::default(), Some(invalid)),
         };
         let mut inner = self.lock();
+        let is_used = inner.users.contains_key(&source);
         let silent = asks.is_silent() && invalid.is_none();
         if silent && !inner.sources.contains_key(&source) {
             return (None, work);
@@ -79,7 +95,8 @@ impl Index {
             work.invalid = invalid.clone().map(|invalid| (source.clone(), known.uid.clone(), invalid));
             known.invalid = invalid;
         }
-        if known.read.as_ref().is_some_and(|read| read.version != metadata.resource_version) {
+        // Also before the answer to the first read is there: it may be from before this.
+        if is_used && known.read.as_ref().is_none_or(|read| read.version != metadata.resource_version) {
             work.sources.insert(source.clone());
         }
         let before = std::mem::replace(&mut known.asks, asks);
@@ -89,6 +106,13 @@ impl Index {
         }
         inner.drop_unused(&source);
         (Some(source), work)
+    }
+
+    /// A source is about to be read: what that brings is newer than all that was shown before.
+    pub fn reading(&self, source: &SourceRef) {
+        if let Some(known) = self.lock().sources.get_mut(source).filter(|known| known.doubt == Doubt::Open) {
+            known.doubt = Doubt::Reading;
+        }
     }
 
     /// A source was read in this version; nothing if it is not there.
@@ -166,6 +190,13 @@ impl Index {
     }
 }
 
+impl Source {
+    /// What was read of it, or is being read, may be outdated.
+    pub(super) fn doubt(&mut self) {
+        self.doubt = Doubt::Open;
+    }
+}
+
 impl Inner {
     /// A source holds this.
     pub(super) fn learn(
@@ -179,11 +210,18 @@ impl Inner {
         let Some(known) = self.sources.get_mut(source).filter(|_| !users.is_empty()) else {
             return Learned::default();
         };
-        let was_waited_for = std::mem::take(&mut known.unsure) | known.refused.take().is_some();
+        let was_waited_for = known.doubt == Doubt::Reading;
+        if was_waited_for {
+            known.doubt = Doubt::None;
+        }
+        let was_waited_for = was_waited_for | known.refused.take().is_some();
         let before = known.read.replace(read);
         let is_new = before.is_none();
         let changed =
             before.is_some_and(|before| Some(before.content) != known.read.as_ref().map(|read| read.content.clone()));
+        if is_new || changed {
+            known.since = Some(now);
+        }
         if !is_new && !changed && !was_waited_for {
             return Learned::default();
         }

@@ -1,4 +1,5 @@
 mod triggers;
+mod waiting;
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -66,6 +67,12 @@ fn shown(work: Work) -> (Vec<String>, Vec<String>) {
 }
 
 fn learn(index: &Index, name: &str, version: &str, value: &str) -> (Vec<String>, bool) {
+    index.reading(&secret(name));
+    answered(index, name, version, value)
+}
+
+/// The answer to a read that began before.
+fn answered(index: &Index, name: &str, version: &str, value: &str) -> (Vec<String>, bool) {
     let content = digester().of_content([("k", value.as_bytes())]);
     let learned = index.learn(&secret(name), Some(version.to_owned()), Some(content), now());
     (learned.users.into_iter().map(|key| key.name).collect(), learned.ran_away.is_some())
@@ -96,6 +103,7 @@ fn a_workload_is_read_for_once_and_woken_by_other_content_alone() {
     assert_eq!(show(&index, "web", &all, &["db"]).1, [""; 0]);
     assert_eq!(show(&index, "cart", &all, &["db"]), (strings(&["cart"]), strings(&["db"])), "it came after the read");
     assert_eq!(index.view(&key("cart"), &digester(), now()).unwrap().verdict, None, "what was read may be outdated");
+    assert_eq!(answered(&index, "db", "5", "x"), (vec![], false), "it may have come after that, too");
     assert_eq!(learn(&index, "db", "5", "x"), (strings(&["cart", "web"]), false));
     assert_eq!(show(&index, "cart", &all, &["db"]).1, [""; 0]);
     assert_eq!(show_secret(&index, "db", "5", &json!({})), (vec![], vec![]), "in that version");
@@ -161,6 +169,55 @@ fn what_we_wrote_is_not_undone_by_an_older_event() {
     index.show(WorkloadKind::Deployment, workload("web", 4, &all, &["db"]), now());
     let taken = index.view(&key("web"), &digester(), now()).unwrap();
     assert!(matches!(taken.verdict, Some(Verdict::Note(_))));
+}
+
+#[test]
+fn what_changes_while_it_is_read_for_the_first_time_is_read_again() {
+    let index = index();
+    show(&index, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
+    index.reading(&secret("db"));
+    assert_eq!(show_secret(&index, "db", "2", &json!({})).1, ["db"], "the answer on its way is that of version 1");
+    answered(&index, "db", "1", "x");
+    assert_eq!(show_secret(&index, "db", "1", &json!({})).1, [""; 0]);
+}
+
+/// The text of a record that says that the pods run with this value of `db`.
+fn record_of(value: &str) -> String {
+    let elsewhere = index();
+    show(&elsewhere, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
+    learn(&elsewhere, "db", "1", value);
+    let view = elsewhere.view(&key("web"), &digester(), now()).unwrap();
+    let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
+    Record { tag: digester().tag(&view.uid), content, rolled: None, because: None }.text()
+}
+
+#[test]
+fn what_another_has_rolled_for_is_read_again_before_it_is_rolled_back() {
+    let index = index();
+    let recorded = |version, value| {
+        let annotations = json!({ ON_CHANGE: "true", RECORD: record_of(value) });
+        index.show(WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now());
+        let view = index.view(&key("web"), &digester(), now()).unwrap();
+        (view.verdict, view.doubted)
+    };
+    let verdict = || index.view(&key("web"), &digester(), now()).unwrap().verdict;
+    recorded(1, "x");
+    learn(&index, "db", "1", "x");
+    assert_eq!(verdict(), Some(Verdict::Nothing));
+    assert_eq!(recorded(2, "y"), (None, vec![secret("db")]), "we have not seen what that is for");
+    assert_eq!(answered(&index, "db", "1", "x"), (vec![], false), "a read that began before");
+    assert_eq!(verdict(), None);
+    assert_eq!(learn(&index, "db", "2", "y").0, ["web"]);
+    assert_eq!(verdict(), Some(Verdict::Nothing));
+
+    // It is what is there after all that counts, and the record of ours is none of another's.
+    assert_eq!(recorded(3, "x"), (None, vec![secret("db")]));
+    assert_eq!(learn(&index, "db", "2", "y").0, ["web"]);
+    assert!(matches!(verdict(), Some(Verdict::Roll { .. })));
+    index.writing(&key("web"), "uid of web", &record_of("y"));
+    assert_eq!(recorded(4, "y").0, Some(Verdict::Nothing));
+    learn(&index, "db", "5", "z");
+    assert!(matches!(verdict(), Some(Verdict::Roll { .. })), "without another read");
 }
 
 #[test]

@@ -6,69 +6,16 @@ use std::{
 };
 
 use jiff::Timestamp;
-use konverge_workload::{Need, Progress, Usage};
+use konverge_workload::{Need, Usage};
 
 use super::{Index, Inner, Known, Learned, Work, is_older, remove, sources::Read};
 use crate::{
-    decision::Verdict,
-    digest::{Digester, KeyDigests},
+    digest::KeyDigests,
     object::{SourceName, SourceRef, WorkloadRef},
-    trigger::{Shown, TriggerRef},
+    trigger::{Asks, Shown, TriggerKind, TriggerRef},
     uses::{self, Use},
-    vault::{Standing, Version},
+    vault::Standing,
 };
-
-/// How things stand with what an object asks for, for one workload and one source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outlook {
-    /// The workload.
-    pub workload: WorkloadRef,
-    /// The source.
-    pub source: SourceName,
-    /// How they stand.
-    pub state: State,
-}
-
-/// How a workload and a source that an object asks for stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    /// There is no such workload.
-    NoWorkload,
-    /// It does not allow objects of that namespace to have it rolled.
-    NotAllowed,
-    /// It says that it is never to be rolled.
-    OptedOut,
-    /// Nothing is rolled for it, because it asks for what cannot be understood.
-    Invalid(String),
-    /// Vault does not have it, or does not tell.
-    Vault(Standing),
-    /// What Vault tells is older than what the pods run with.
-    Older {
-        /// What Vault tells.
-        told: Version,
-        /// What the pods run with.
-        noted: Version,
-    },
-    /// It is not known yet; whoever finds out says so.
-    NotYet,
-    /// It changed, and is about to be rolled. What was said of that.
-    Pending(String),
-    /// The pods run with this version.
-    InStep(InStep),
-}
-
-/// With what the pods of a workload run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InStep {
-    /// The workload's uid.
-    pub uid: String,
-    /// The version.
-    pub version: Version,
-    /// When it was last rolled for this source.
-    pub rolled: Option<Timestamp>,
-    /// How its pods stand since.
-    pub progress: Progress,
-}
 
 impl Index {
     /// A watch shows an object that asks for rollouts of others.
@@ -104,16 +51,17 @@ impl Index {
         work
     }
 
-    /// A complete list was seen: what is not in it is gone, and what nobody asks for by now nobody does.
-    pub fn retain_triggers(&self, shown: &HashSet<TriggerRef>) -> Work {
-        let gone: Vec<_> = self.lock().triggers.keys().filter(|key| !shown.contains(*key)).cloned().collect();
+    /// A complete list of a kind was seen: what is not in it is gone, and what nobody asks for by now nobody does.
+    pub fn retain_triggers(&self, kind: TriggerKind, shown: &HashSet<TriggerRef>) -> Work {
+        let gone = |key: &&TriggerRef| key.kind == kind && !shown.contains(*key);
+        let gone: Vec<_> = self.lock().triggers.keys().filter(gone).cloned().collect();
         let mut work = Work::default();
         for key in gone {
             let forgotten = self.forget_trigger(&key);
             work.workloads.extend(forgotten.workloads);
             work.sources.extend(forgotten.sources);
         }
-        self.lock().triggers_seen = true;
+        self.lock().triggers_seen.insert(kind);
         work
     }
 
@@ -131,7 +79,11 @@ impl Index {
 
     /// Who asks for rollouts of a workload.
     pub fn triggers_of(&self, key: &WorkloadRef) -> BTreeSet<TriggerRef> {
-        self.lock().aimed.get(key).cloned().unwrap_or_default()
+        let inner = self.lock();
+        match inner.workloads.get(key) {
+            Some(known) => inner.asking(key, &known.labels).cloned().collect(),
+            None => inner.aimed.get(key).cloned().unwrap_or_default(),
+        }
     }
 
     /// The shortest interval at which anybody wants to know of a source.
@@ -169,20 +121,6 @@ impl Index {
         let failing = inner.sources.values().filter(|source| matches!(source.standing, Standing::Failing { .. }));
         (inner.triggers.len(), failing.count())
     }
-
-    /// How all that an object asks for stands.
-    pub fn outlook(&self, key: &TriggerRef, digester: &Digester) -> Vec<Outlook> {
-        let inner = self.lock();
-        let Some(asks) = inner.triggers.get(key).and_then(Shown::asks) else { return Vec::new() };
-        let pairs = asks.targets.iter().flat_map(|target| asks.sources.keys().map(move |source| (target, source)));
-        pairs
-            .map(|(workload, source)| Outlook {
-                workload: workload.clone(),
-                source: source.clone(),
-                state: inner.state(key, workload, source, digester),
-            })
-            .collect()
-    }
 }
 
 impl Inner {
@@ -192,12 +130,15 @@ impl Inner {
         for target in &asks.targets {
             self.aimed.entry(target.clone()).or_default().insert(key.clone());
         }
+        for choice in &asks.choices {
+            self.choosers.entry(choice.namespace.clone()).or_default().insert(key.clone());
+        }
         for source in asks.sources.keys().map(|source| source.of("")) {
             self.asked.entry(source.clone()).or_default().insert(key.clone());
             // Somebody may want to know sooner, or not so soon any more.
             work.sources.insert(source);
         }
-        asks.targets.clone()
+        self.concerned(&asks)
     }
 
     /// Forgets what an object asks for.
@@ -206,11 +147,37 @@ impl Inner {
         for target in &asks.targets {
             remove(&mut self.aimed, target, key);
         }
+        for choice in &asks.choices {
+            remove(&mut self.choosers, &choice.namespace, key);
+        }
         for source in asks.sources.keys().map(|source| source.of("")) {
             remove(&mut self.asked, &source, key);
             work.sources.insert(source);
         }
-        asks.targets.clone()
+        self.concerned(&asks)
+    }
+
+    /// Whom it concerns what somebody asks for.
+    fn concerned(&self, asks: &Asks) -> BTreeSet<WorkloadRef> {
+        self.chosen(asks).map(|(key, _)| key).chain(&asks.targets).cloned().collect()
+    }
+
+    /// Those that have labels that are asked for.
+    pub(super) fn chosen<'a>(&'a self, asks: &'a Asks) -> impl Iterator<Item = (&'a WorkloadRef, &'a Known)> {
+        let all = Some(&self.workloads).filter(|_| !asks.choices.is_empty()).into_iter().flatten();
+        all.filter(|(key, known)| asks.chooses(key, &known.labels))
+    }
+
+    /// The objects that ask for rollouts of a workload: by its name, or by its labels.
+    pub(super) fn asking<'a>(
+        &'a self,
+        key: &'a WorkloadRef,
+        labels: &'a BTreeMap<String, String>,
+    ) -> impl Iterator<Item = &'a TriggerRef> {
+        let asks = |trigger: &TriggerRef| self.triggers.get(trigger).and_then(Shown::asks);
+        let choosers = self.choosers.get(&key.namespace).into_iter().flatten();
+        let chosen = choosers.filter(move |trigger| asks(trigger).is_some_and(|asks| asks.chooses(key, labels)));
+        self.aimed.get(key).into_iter().flatten().chain(chosen)
     }
 
     fn index_all(&mut self, concerned: &BTreeSet<WorkloadRef>, work: &mut Work) {
@@ -222,11 +189,7 @@ impl Inner {
     /// What objects that name a workload have it rolled for.
     pub(super) fn triggered(&self, key: &WorkloadRef, known: &Known) -> BTreeMap<SourceName, Use> {
         let mut found = BTreeMap::new();
-        let Some(own) = known.asks.as_ref().ok().filter(|own| !own.never) else { return found };
-        let aimed = self.aimed.get(key).into_iter().flatten();
-        let allowed = aimed.filter(|trigger| own.allows(&key.namespace, &trigger.namespace));
-        for trigger in allowed {
-            let Some(asks) = self.triggers.get(trigger).and_then(Shown::asks) else { continue };
+        for (trigger, asks) in self.asked_by(key, known) {
             for (source, keys) in &asks.sources {
                 // No pod has started without it, as far as anybody knows.
                 let usage = Usage { need: Need::Required, keys: keys.clone() };
@@ -242,46 +205,9 @@ impl Inner {
         let Some(Standing::Live(now)) = self.sources.get(&of).map(|source| &source.standing) else { return false };
         let allowed =
             |trigger: &&TriggerRef| known.asks.as_ref().is_ok_and(|own| own.allows(&key.namespace, &trigger.namespace));
-        let asked = self.aimed.get(key).into_iter().flatten().filter(allowed);
+        let asked = self.asking(key, &known.labels).filter(allowed);
         let asked = asked.filter_map(|trigger| self.triggers.get(trigger));
         let mut asked = asked.filter(|shown| shown.asks().is_some_and(|asks| asks.sources.contains_key(source)));
         asked.any(|shown| shown.is_news(key, &known.uid, source, now))
-    }
-
-    fn state(&self, key: &TriggerRef, workload: &WorkloadRef, source: &SourceName, digester: &Digester) -> State {
-        let Some(known) = self.workloads.get(workload) else { return State::NoWorkload };
-        match &known.asks {
-            Err(invalid) => return State::Invalid(invalid.to_string()),
-            Ok(own) if !own.allows(&workload.namespace, &key.namespace) => return State::NotAllowed,
-            Ok(own) if own.never => return State::OptedOut,
-            Ok(_) => {}
-        }
-        let standing = self.sources.get(&source.of("")).map(|source| source.standing.clone()).unwrap_or_default();
-        let Standing::Live(version) = standing else {
-            return if standing == Standing::Unknown { State::NotYet } else { State::Vault(standing) };
-        };
-        let text = source.to_string();
-        let record = known.record(digester);
-        let noted = record.as_ref().and_then(|record| record.content.get(&text)?.version.clone());
-        if let Some(noted) = noted.filter(|noted| version.is_before(noted)) {
-            return State::Older { told: version, noted };
-        }
-        match self.verdict(workload, known, digester) {
-            Some(Verdict::Roll { changed, .. }) if changed.contains(&text) && !known.rollout.empty => {
-                State::Pending(known.said.iter().map(|message| message.text.clone()).collect::<Vec<_>>().join("; "))
-            }
-            None | Some(Verdict::Note(_)) => State::NotYet,
-            Some(Verdict::Roll { .. } | Verdict::Nothing) => {
-                let named = format!("{text} ");
-                let is_for_it = |because: &String| because.contains(&named);
-                let record = record.filter(|record| record.because.as_ref().is_some_and(is_for_it));
-                State::InStep(InStep {
-                    uid: known.uid.clone(),
-                    version,
-                    rolled: record.and_then(|record| record.rolled),
-                    progress: known.rollout.progress,
-                })
-            }
-        }
     }
 }

@@ -5,15 +5,21 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 use konverge_workload::{Need, Rollout};
 
-use super::{Index, Inner, Known};
+use super::{
+    Index, Inner, Known,
+    sources::{Doubt, Source},
+    waiting::{Looked, Moved},
+};
 use crate::{
     decision::{self, Now, Standing, Verdict},
     declarations::{Invalid, WorkloadAsks},
     digest::Digester,
     messages::Message,
-    object::{SourceName, WorkloadRef},
+    object::{SourceName, SourceRef, WorkloadRef},
     record::{Entry, Record},
+    trigger::TriggerKind,
     uses::Use,
+    wait::{self, Back},
     waves::Peer,
 };
 
@@ -46,6 +52,25 @@ pub struct View {
     pub breaker: Option<(Timestamp, SourceName)>,
     /// What may not be read of what it uses.
     pub refused: Vec<Message>,
+    /// What has changed in Vault and rolls nothing yet, and why.
+    pub back: BTreeMap<SourceName, Back>,
+    /// When it is to be looked at again though nothing happens.
+    pub again: Option<Timestamp>,
+    /// What is to be read again before anything can be decided: another has written the record, and may have seen what came after our reading.
+    pub doubted: Vec<SourceRef>,
+    /// Whether it was not known until now what is to be done.
+    pub is_decided_now: bool,
+}
+
+/// What is to be done about a workload.
+#[derive(Default)]
+pub(super) struct Judged {
+    /// Nothing while a source of its has not been read.
+    pub(super) verdict: Option<Verdict>,
+    /// What has changed in Vault and rolls nothing yet, and why.
+    pub(super) back: BTreeMap<SourceName, Back>,
+    /// When to look again though nothing happens.
+    pub(super) again: Option<Timestamp>,
 }
 
 impl Index {
@@ -56,6 +81,7 @@ impl Index {
         if known.uses.is_empty() && known.asks.is_ok() {
             return None;
         }
+        let Judged { verdict, back, again } = inner.judge(key, known, digester, now);
         let mut view = View {
             uid: known.uid.clone(),
             version: known.version.clone(),
@@ -66,16 +92,23 @@ impl Index {
             rollout: known.rollout,
             running: known.running,
             deleting: known.deleting,
-            verdict: inner.verdict(key, known, digester),
+            verdict,
             changed: None,
             breaker: None,
             refused: Vec::new(),
+            back,
+            again,
+            doubted: Vec::new(),
+            is_decided_now: false,
         };
-        for name in view.uses.keys() {
+        let doubted = known.doubted;
+        inner.doubt(key, doubted, &mut view);
+        for (name, used) in &view.uses {
             let Some(source) = inner.sources.get_mut(&name.of(&key.namespace)) else { continue };
             view.changed = view.changed.max(source.changed);
             let open = source.breaker.open_until(now).map(|until| (until, name.clone()));
-            view.breaker = view.breaker.take().max(open);
+            // What is only waited for is not followed.
+            view.breaker = view.breaker.take().max(open.filter(|_| used.counts));
             view.refused.extend(source.refused.clone());
         }
         Some(view)
@@ -100,10 +133,12 @@ impl Index {
             };
             peers.entry(user).or_insert_with(|| {
                 let rolled = known.record(digester).and_then(|record| record.rolled);
+                let Judged { verdict, back, .. } = inner.judge(user, known, digester, now);
+                let waits = back.values().any(|back| *back != Back::Suspended);
                 Peer {
                     key: user.clone(),
                     wave: known.wave(),
-                    in_step: !matches!(inner.verdict(user, known, digester), None | Some(Verdict::Roll { .. })),
+                    in_step: !waits && !matches!(verdict, None | Some(Verdict::Roll { .. })),
                     progress: known.rollout.progress,
                     overdue: rolled.is_some_and(|rolled| now.duration_since(rolled) > longest),
                 }
@@ -113,7 +148,39 @@ impl Index {
     }
 }
 
+/// Whether content is another than is recorded, and none that is older.
+fn differs(before: &Entry, now: &Entry) -> bool {
+    before.selection == now.selection && before.content != now.content && !now.is_before(before)
+}
+
+impl Inner {
+    /// What another has rolled a workload for is not rolled back for the sake of what we have read before.
+    fn doubt(&mut self, key: &WorkloadRef, doubted: bool, view: &mut View) {
+        let changed = match view.verdict.as_ref().filter(|_| doubted) {
+            Some(Verdict::Roll { changed, .. }) => changed.as_slice(),
+            _ => &[],
+        };
+        // An answer of Vault tells by itself whether it is older.
+        let in_cluster = view.uses.keys().filter(|name| !name.kind.is_in_vault());
+        let again = in_cluster.filter(|name| changed.contains(&name.to_string())).map(|name| name.of(&key.namespace));
+        view.doubted = again.collect();
+        for source in &view.doubted {
+            self.sources.entry(source.clone()).and_modify(Source::doubt);
+        }
+        if !view.doubted.is_empty() {
+            view.verdict = None;
+        }
+        let Some(known) = self.workloads.get_mut(key) else { return };
+        known.doubted &= view.verdict.is_none() && view.doubted.is_empty();
+        view.is_decided_now = std::mem::replace(&mut known.undecided, view.verdict.is_none()) && !known.undecided;
+    }
+}
+
 impl Known {
+    fn awaits(&self, secret: &SourceName) -> bool {
+        self.uses.get(secret).is_some_and(|used| used.awaited.is_some())
+    }
+
     fn wave(&self) -> i32 {
         self.asks.as_ref().map_or(0, |asks| asks.wave)
     }
@@ -124,41 +191,69 @@ impl Known {
 }
 
 impl Inner {
-    pub(super) fn verdict(&self, key: &WorkloadRef, known: &Known, digester: &Digester) -> Option<Verdict> {
+    pub(super) fn judge(&self, key: &WorkloadRef, known: &Known, digester: &Digester, now_it_is: Timestamp) -> Judged {
         let (record, tag) = (known.record(digester), digester.tag(&known.uid));
         let standing = Standing { record: record.as_ref(), stamp: known.stamp.as_deref(), tag: &tag };
         let recorded = record.iter().flat_map(|record| &record.content);
-        let kept = |entry: &Entry| Now { entry: entry.clone(), need: Need::Required, is_news: false };
+        let kept = |entry: &Entry| Now { entry: entry.clone(), need: Need::Required, is_news: false, counts: true };
+        let looked = Looked { known, namespace: &key.namespace, record: record.as_ref(), digester, now: now_it_is };
+        let mut moved = Moved::default();
         let mut now = BTreeMap::new();
-        for (name, used) in &known.uses {
-            let source = self.sources.get(&name.of(&key.namespace)).filter(|source| !source.unsure);
+        for (name, used) in known.uses.iter().filter(|(_, used)| used.counts) {
+            let source = self.sources.get(&name.of(&key.namespace)).filter(|source| source.doubt == Doubt::None);
             let read = source.and_then(|source| source.read.as_ref());
             let text = name.to_string();
             match (read, record.as_ref().and_then(|record| record.content.get(&text))) {
-                (Some(read), _) => {
+                (Some(read), before) => {
                     let entry = Entry {
                         version: read.in_vault.clone(),
                         ..digester.entry(&known.uid, name, &used.keys, read.content.as_ref())
                     };
                     let is_news = name.kind.is_in_vault() && self.is_news(key, known, name);
-                    now.insert(text, Now { entry, need: used.need, is_news });
+                    match before.filter(|_| name.kind.is_in_vault()) {
+                        Some(before) if differs(before, &entry) => {
+                            if let Some(back) = self.back(key, looked, name) {
+                                // As if nobody had told of a change.
+                                now.insert(text, kept(before));
+                                moved.back.insert(name.clone(), back);
+                                continue;
+                            }
+                            moved.rolled.insert(name.clone());
+                        }
+                        Some(_) => {}
+                        None => drop(moved.noted.insert(name.clone())),
+                    }
+                    now.insert(text, Now { entry, need: used.need, is_news, counts: true });
                 }
-                (None, _) if !name.kind.is_in_vault() => return None,
+                (None, _) if !name.kind.is_in_vault() => return Judged::default(),
                 // Vault may be away for long, and nothing else waits for it.
                 (None, Some(entry)) => drop(now.insert(text, kept(entry))),
                 // What the pods run with can only be told by all of it.
-                (None, None) if record.is_none() && standing.is_stamped() => return None,
+                (None, None) if record.is_none() && standing.is_stamped() => return Judged::default(),
                 (None, None) => {}
             }
         }
-        if !self.triggers_seen {
-            for (text, entry) in recorded.filter(|(text, _)| SourceName::is_in_vault(text)) {
+        if self.triggers_seen.len() < TriggerKind::ALL.len() {
+            let for_others = |text: &String| SourceName::is_in_vault(text) || wait::secret_of(text).is_some();
+            for (text, entry) in recorded.filter(|(text, _)| for_others(text)) {
                 now.entry(text.clone()).or_insert_with(|| kept(entry));
             }
         }
         if now.is_empty() {
-            return None;
+            return Judged::default();
         }
-        Some(decision::decide(standing, &now, |content| digester.stamp(&known.uid, content)))
+        let (awaited, again) = self.of_awaited(key, looked, &moved);
+        now.retain(|text, _| wait::secret_of(text).is_none_or(|secret| !known.awaits(&secret)));
+        now.extend(awaited);
+        let mut verdict = decision::decide(standing, &now, |content| digester.stamp(&known.uid, content));
+        if let Verdict::Roll { changed, .. } = &mut verdict {
+            // Known to its readers by its own name.
+            for text in changed {
+                if let Some(secret) = wait::secret_of(text) {
+                    *text = secret.to_string();
+                }
+            }
+        }
+        Judged { verdict: Some(verdict), back: moved.back, again }
     }
 }

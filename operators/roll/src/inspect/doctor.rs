@@ -170,6 +170,7 @@ fn watched(objects: &Objects, installed: &[Operator]) -> Vec<Finding> {
         let is_kind = match kind {
             What::Workload(kind) => config.kinds.contains(&kind),
             What::Source(_) => true,
+            What::Trigger(_) => config.vault.flags().is_some(),
         };
         is_kind && config.namespace.as_ref().is_none_or(|only| object.metadata.namespace.as_ref() == Some(only))
     };
@@ -190,7 +191,7 @@ fn watched(objects: &Objects, installed: &[Operator]) -> Vec<Finding> {
         Finding::fine("watches", format!("secrets, configmaps, {}", kinds.join(", ")))
     } else {
         let text = format!("nobody watches these, which ask: {}", names(&unseen));
-        Finding::wrong("watches", text, "see --kinds and --namespace of the operator")
+        Finding::wrong("watches", text, "see --kinds, --namespace and --vault-addr of the operator")
     });
     if !unheard.is_empty() {
         findings.push(Finding::note(
@@ -240,6 +241,7 @@ fn named(kind: What, object: &DynamicObject) -> String {
     let kind = match kind {
         What::Workload(kind) => WorkloadKind::name(kind),
         What::Source(kind) => kind.name(),
+        What::Trigger(kind) => kind.name(),
     };
     let metadata = &object.metadata;
     let name = metadata.name.as_deref().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! What an object is rolled for, or who is rolled for it, in words.
 
+use konverge_apply::conditions::READY;
 use konverge_kubectl::{Cluster, Fact, Failure, when};
 use konverge_runtime::object::Scope;
 use konverge_workload::{Keys, Need, Progress, Rollout, Workload};
@@ -18,6 +19,7 @@ use crate::{
     index::View,
     messages::{Message, because, second},
     object::{SourceKind, SourceName, WorkloadRef},
+    trigger::{Shown, TriggerRef},
     uses::{self, Use},
 };
 
@@ -28,8 +30,7 @@ pub(super) async fn of_workload(cluster: &Cluster, key: &WorkloadRef) -> Vec<Fac
         Err(failure) => return vec![Fact::new("unknown", failure.to_string())],
     };
     let mut facts = Vec::new();
-    facts
-        .extend(look.unseen.iter().map(|failure| Fact::new("unknown", format!("which sources ask for it: {failure}"))));
+    facts.extend(look.unseen.iter().map(|text| Fact::new("unknown", text.clone())));
     if let Err(failure) = &look.operator {
         facts.push(Fact::new("unknown", format!("how the operator is set, so its defaults count here: {failure}")));
     }
@@ -38,6 +39,7 @@ pub(super) async fn of_workload(cluster: &Cluster, key: &WorkloadRef) -> Vec<Fac
         return facts;
     };
     facts.extend(rolled_for(&look, view));
+    facts.extend(look.asking.iter().map(|(trigger, shown)| Fact::new("asks", word_of(trigger, shown))));
     facts.push(Fact::new("last rolled", last(view, &look)));
     facts.push(Fact::new("now", now(view, &look)));
     if let Some(held) = held(view, &look) {
@@ -64,12 +66,24 @@ fn rolled_for(look: &Look, view: &View) -> Vec<Fact> {
     facts
 }
 
+/// An object that asks for rollouts of others, and what it says of itself.
+fn word_of(trigger: &TriggerRef, shown: &Shown) -> String {
+    let said = match shown.status.conditions.get(READY) {
+        Some(ready) => format!("{}: {}", ready.reason, ready.message),
+        None => "the operator has not taken note of it".to_owned(),
+    };
+    format!("{trigger}, which says {said}")
+}
+
 /// A source, what counts of it, and who asked.
 fn wish(source: &SourceName, used: &Use) -> String {
     let keys = match &used.keys {
         Keys::All => "all of it".to_owned(),
         Keys::Some(keys) => format!("of it {}", keys.iter().cloned().collect::<Vec<_>>().join(", ")),
     };
+    if !used.counts {
+        return format!("{source}, which has to follow before: {} waits for it", used.rule);
+    }
     let optional = if used.need == Need::Optional { ", optional" } else { "" };
     format!("{source}, {keys}{optional}: {} asks for it", used.rule)
 }

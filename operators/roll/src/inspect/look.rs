@@ -15,7 +15,7 @@ use kube::{Api, api::ListParams, core::NamespaceResourceScope};
 use super::{
     Roll, What,
     operator::{self, Operator},
-    what,
+    trigger, what,
 };
 use crate::{
     breaker,
@@ -26,6 +26,7 @@ use crate::{
     index::{Index, View},
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
     reader::Reader,
+    trigger::{Shown, TriggerRef},
 };
 
 /// What was seen.
@@ -42,8 +43,10 @@ pub(super) struct Look {
     pub(super) gone: BTreeSet<SourceName>,
     /// Why its content could not be compared with what is recorded.
     pub(super) incomparable: Option<Failure>,
-    /// Why it is not known which sources ask for their users.
-    pub(super) unseen: Vec<Failure>,
+    /// Why it is not known which sources ask for their users, or which objects for others.
+    pub(super) unseen: Vec<String>,
+    /// The objects that ask for rollouts of it, and how they stand by their own word.
+    pub(super) asking: Vec<(TriggerRef, Shown)>,
     /// When this was.
     pub(super) now: Timestamp,
 }
@@ -62,6 +65,12 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     let others = known.map_or(Others { reloader: true, wave: true }, |operator| operator.config.others());
     let index = Index::new(others, settings);
     let unseen = show_sources(cluster, &index, &key.namespace).await;
+    let mut unseen: Vec<_> = unseen.iter().map(|failure| format!("which sources ask for it: {failure}")).collect();
+    let (triggers, hidden) = trigger::all(cluster, &key.namespace, &config).await;
+    unseen.extend(hidden.iter().map(|failure| format!("which objects ask for it: {failure}")));
+    for (trigger, shown) in triggers {
+        index.show_trigger(trigger, shown);
+    }
     let workload = workload(cluster, key).await?;
     let referenced = crate::uses::referenced(&workload.references).into_keys().collect();
     let (_, work) = index.show(key.kind, workload, now);
@@ -73,7 +82,9 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     };
     let mut gone = BTreeSet::new();
     if incomparable.is_none() {
-        for source in &work.sources {
+        // What is in Vault, only the operator knows.
+        for source in work.sources.iter().filter(|source| !source.name.kind.is_in_vault()) {
+            index.reading(source);
             match read(cluster, source, &digester).await {
                 Ok((version, content)) => {
                     if content.is_none() {
@@ -86,7 +97,9 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
         }
     }
     let view = index.view(key, &digester, now);
-    Ok(Look { config, operator, view, referenced, gone, incomparable, unseen, now })
+    let asking = index.triggers_of(key).into_iter();
+    let asking = asking.filter_map(|trigger| Some((trigger.clone(), index.trigger(&trigger)?))).collect();
+    Ok(Look { config, operator, view, referenced, gone, incomparable, unseen, asking, now })
 }
 
 /// Of each source of the namespace, what it asks for.

@@ -1,12 +1,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
-use konverge_workload::{Keys, WorkloadKind};
+use konverge_workload::{Keys, Progress, WorkloadKind};
 
 use super::*;
 use crate::{
-    object::{SourceKind, SourceName, WorkloadRef},
+    object::{SourceKind, SourceName},
     trigger::{Asks, Before, Leftovers, TriggerKind},
-    vault::{self, Version},
+    vault::{self, Standing, Version},
 };
 
 fn at(second: i64) -> Timestamp {
@@ -28,9 +28,12 @@ fn workload() -> WorkloadRef {
 fn shown(status: Status) -> Shown {
     let asks = Asks {
         targets: BTreeSet::from([workload()]),
+        choices: Vec::new(),
         sources: [(source(), Keys::All)].into(),
         every: Duration::from_mins(1),
         before: Before::Adopted,
+        suspended: false,
+        wait_for: None,
         notes: Vec::new(),
     };
     Shown {
@@ -50,7 +53,13 @@ fn outlook(state: State) -> Vec<Outlook> {
 
 fn in_step(number: u64, rolled: Option<i64>, progress: Progress) -> State {
     let version = Version { number, created: format!("t{number}") };
-    State::InStep(InStep { uid: "w".to_owned(), version, rolled: rolled.map(at), progress })
+    State::InStep(InStep {
+        uid: "w".to_owned(),
+        version,
+        rolled: rolled.map(at),
+        because: rolled.map(|_| "why".to_owned()),
+        progress,
+    })
 }
 
 fn failing(reason: &'static str) -> State {
@@ -83,7 +92,7 @@ fn each_state_has_its_word() {
             Some(SYNCED.to_owned()),
             vec![reasons::ROLLED_USER, reasons::ROLLOUT_FAILED],
         ),
-        (State::Pending(String::new()), "False", reasons::ROLLOUT_PENDING, None, vec![]),
+        (State::Pending(Pending::default()), "False", reasons::ROLLOUT_PENDING, None, vec![]),
         (State::NoWorkload, "False", reasons::WORKLOAD_MISSING, error(), vec![reasons::WORKLOAD_MISSING]),
         (State::NotAllowed, "False", reasons::NOT_ALLOWED, error(), vec![reasons::NOT_ALLOWED]),
         (State::OptedOut, "False", reasons::OPTED_OUT, error(), vec![reasons::OPTED_OUT]),
@@ -142,4 +151,84 @@ fn what_is_wrong_is_told_before_all_is_known() {
     let shown = Shown { asks: Err(cause), ..shown(Status::default()) };
     let told = tell(&key(), &shown, &[], at(100)).unwrap();
     assert_eq!(said(&told).1, reasons::INVALID_SPEC);
+}
+
+fn of_ours() -> TriggerRef {
+    TriggerRef { kind: TriggerKind::VaultRollout, ..key() }
+}
+
+fn held(until: i64) -> State {
+    let said =
+        Message { reason: reasons::INTERVAL, text: "it was rolled a short while ago".to_owned(), is_problem: false };
+    State::Pending(Pending { said: Some(said), until: Some(at(until)) })
+}
+
+/// Each of these workloads with its state, in order.
+fn many(states: impl IntoIterator<Item = State>) -> Vec<Outlook> {
+    let named = |number| WorkloadRef { name: format!("web-{number:04}"), ..workload() };
+    let states = states.into_iter().enumerate();
+    states.map(|(number, state)| Outlook { workload: named(number), source: source(), state }).collect()
+}
+
+/// The text of a condition.
+fn condition(told: &Told, kind: &str) -> Option<String> {
+    told.status.conditions.get(kind).map(|condition| format!("{}: {}", condition.reason, condition.message))
+}
+
+#[test]
+fn r14_with_a_thousand_workloads_it_stays_small() {
+    let rolled = in_step(2, Some(95), Progress::Ready);
+    let states = (0..1000).map(|number| if number % 2 == 0 { held(150) } else { rolled.clone() });
+    let told = tell(&of_ours(), &shown(Status::default()), &many(states), at(100)).unwrap();
+    assert_eq!((told.status.in_step.as_deref(), told.status.pending), (Some("500/1000"), Some(500)));
+    assert_eq!((&told.status.vault_sync, told.status.baseline.len()), (&None, 0));
+    assert_eq!(said(&told).3, [reasons::ROLLED_USER], "one event for all");
+    assert!(told.news[0].text.contains("web-0001 and 499 more"), "{:?}", told.news);
+    let size = serde_json::to_string(&told.status).unwrap().len();
+    assert!(size < 4096, "{size} bytes");
+}
+
+#[test]
+fn r21_conditions_tell_what_when_why_and_until_when() {
+    for key in [key(), of_ours()] {
+        let both = many([held(150), in_step(2, Some(95), Progress::Ready)]);
+        let told = tell(&key, &shown(Status::default()), &both, at(100)).unwrap();
+        let expected = "RolloutTriggered: Deployment shop/web-0001 was rolled at 1970-01-01T00:01:35Z for version 2 of Vault/secret:app: why";
+        assert_eq!(condition(&told, ROLLED_OUT).as_deref(), Some(expected));
+        let expected = "WaitingForInterval: Deployment shop/web-0000: it was rolled a short while ago; not before 1970-01-01T00:02:30Z";
+        assert_eq!(condition(&told, HELD).as_deref(), Some(expected));
+        assert_eq!(told.again, Some(Duration::from_secs(50)), "it may be another time then");
+        // What was rolled is told on, also after it was rolled for something else; what is not held back is not.
+        let later = many([in_step(2, Some(150), Progress::Ready), in_step(2, None, Progress::Ready)]);
+        let later = tell(&key, &shown(told.status), &later, at(160)).unwrap();
+        assert_eq!(condition(&later, HELD), None);
+        assert!(condition(&later, ROLLED_OUT).unwrap().contains("web-0000 was rolled at 1970-01-01T00:02:30Z"));
+        let other =
+            tell(&key, &shown(later.status.clone()), &many([in_step(2, None, Progress::Ready)]), at(170)).unwrap();
+        assert_eq!(condition(&other, ROLLED_OUT), condition(&later, ROLLED_OUT));
+    }
+}
+
+#[test]
+fn nobody_to_roll_and_nobody_to_be_rolled_are_told() {
+    let told = tell(&of_ours(), &shown(Status::default()), &[], at(100)).unwrap();
+    assert_eq!(said(&told).1, reasons::NO_TARGETS);
+    let mut shown = shown(Status::default());
+    let asks = shown.asks.clone().unwrap();
+    shown.asks = Ok(Arc::new(Asks { suspended: true, ..(*asks).clone() }));
+    let told = tell(&of_ours(), &shown, &outlook(State::Suspended), at(100)).unwrap();
+    assert_eq!((&*said(&told).1, told.news), (reasons::SUSPENDED, vec![]));
+}
+
+#[test]
+fn all_secrets_of_a_workload_are_named_and_the_others_are_counted() {
+    let other = vault::source(SourceKind::Vault, "secret", "db").unwrap();
+    let mut all = many([in_step(2, None, Progress::Ready), in_step(2, None, Progress::Ready)]);
+    let second = Outlook { source: other, ..all[0].clone() };
+    all.insert(1, second);
+    let told = tell(&of_ours(), &shown(Status::default()), &all, at(100)).unwrap();
+    let expected = "InSync: the pods of Deployment shop/web-0000 run with version 2 of Vault/secret:app, version 2 of Vault/secret:db; 1 more of 2 \
+                    stand like this";
+    assert_eq!(condition(&told, READY).as_deref(), Some(expected));
+    assert_eq!(told.status.in_step.as_deref(), Some("2/2"));
 }

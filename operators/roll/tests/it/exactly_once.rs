@@ -59,7 +59,7 @@ async fn a_restart_rolls_nothing_and_what_changed_meanwhile_is_rolled_once() {
             operator.stop().await;
         }
     });
-    let asked = asked.await;
+    let asked = Box::pin(asked).await;
     assert!(asked.iter().all(|entry| !entry.is_mutating()), "{asked:?}");
     assert!(asked.iter().any(|entry| entry.verb == "get" && entry.object_ref.name == "db"), "nobody looked: {asked:?}");
     assert_eq!(world.templates("web").await, 2);

@@ -7,6 +7,8 @@ mod docs;
 mod exactly_once;
 mod gitops;
 mod held;
+mod hostile;
+mod vault_rollout;
 mod vault_sync_status;
 mod who;
 mod world;

@@ -2,7 +2,10 @@
 //! accepted (a).
 
 mod asking;
+mod between;
+mod many;
 mod outages;
 mod rolling;
 mod taking_over;
-mod world;
+mod tokens;
+pub(crate) mod world;

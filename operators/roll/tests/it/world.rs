@@ -33,8 +33,9 @@ pub(crate) const ACCOUNT: &str = "vault-rollout-operator";
 pub(crate) const HOME: &str = "vault-rollout-operator-system";
 pub(crate) const ROLE: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml");
 
-/// The definition that we ship.
+/// The definitions that we ship.
 pub(crate) const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultsyncstatus.yaml");
+pub(crate) const OWN_DEFINITION: &str = include_str!("../../../../deploy/crds/vaultrollouts.yaml");
 
 /// What asks for all that the pods use.
 pub(crate) const ALL: &str = "roll.konverge.dev/on-change";
@@ -50,10 +51,15 @@ pub(crate) async fn control_plane() -> &'static ControlPlane {
 
 /// One for a test whose operator works in all namespaces.
 pub(crate) async fn new_control_plane() -> ControlPlane {
-    let options = Options { controller_manager: true, ..Options::ours() };
-    let control_plane = ControlPlane::start(options).await.unwrap();
+    let control_plane = bare_control_plane().await;
     control_plane.apply(DEFINITION).await.unwrap();
+    control_plane.apply(OWN_DEFINITION).await.unwrap();
     control_plane
+}
+
+/// One that does not know our kinds.
+pub(crate) async fn bare_control_plane() -> ControlPlane {
+    ControlPlane::start(Options { controller_manager: true, ..Options::ours() }).await.unwrap()
 }
 
 /// A namespace, and a person in it.
@@ -133,6 +139,12 @@ impl World {
         let (shutdown, address) = (manager.shutdown(), manager.address().to_string());
         let running = tokio::spawn(async { manager.run().await.unwrap() });
         Operator { shutdown: shutdown.drop_guard(), address, running }
+    }
+
+    /// The token of the operator's service account.
+    pub(crate) fn token(&self) -> String {
+        let kubeconfig: Value = serde_json::from_slice(&std::fs::read(&self.kubeconfig).unwrap()).unwrap();
+        kubeconfig["users"][0]["user"]["token"].as_str().unwrap().to_owned()
     }
 
     pub(crate) fn api(&self, kind: WorkloadKind) -> Api<DynamicObject> {

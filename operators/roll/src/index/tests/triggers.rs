@@ -6,27 +6,30 @@ use konverge_workload::Keys;
 
 use super::*;
 use crate::{
-    trigger::{Asks, Before, Leftovers, Shown, TriggerKind, TriggerRef},
+    status::Status,
+    trigger::{Asks, Before, Choice, Leftovers, Shown, TriggerKind, TriggerRef},
     vault::{self, Standing, Version},
-    vault_sync_status::Status,
 };
 
-const VAULT: &str = "Vault/secret:app";
+pub(super) const VAULT: &str = "Vault/secret:app";
 
-fn trigger(namespace: &str) -> TriggerRef {
+pub(super) fn trigger(namespace: &str) -> TriggerRef {
     TriggerRef { kind: TriggerKind::VaultSyncStatus, namespace: namespace.to_owned(), name: "vss".to_owned() }
 }
 
-fn source() -> SourceName {
+pub(super) fn source() -> SourceName {
     vault::source(SourceKind::Vault, "secret", "app").unwrap()
 }
 
-fn asking(version: u64, every: u64) -> Shown {
+pub(super) fn asking(version: u64, every: u64) -> Shown {
     let asks = Asks {
         targets: BTreeSet::from([key("web")]),
+        choices: Vec::new(),
         sources: [(source(), Keys::All)].into(),
         every: Duration::from_secs(every),
         before: Before::Adopted,
+        suspended: false,
+        wait_for: None,
         notes: Vec::new(),
     };
     Shown {
@@ -40,7 +43,7 @@ fn asking(version: u64, every: u64) -> Shown {
     }
 }
 
-fn learn_vault(index: &Index, number: u64) -> usize {
+pub(super) fn learn_vault(index: &Index, number: u64) -> usize {
     let version = Version { number, created: format!("2026-01-0{number}T00:00:00Z") };
     let content = digester().of_version(&version);
     index.learn_vault(&source().of("shop"), Standing::Live(version), Some(content), now()).0.users.len()
@@ -51,7 +54,7 @@ fn verdict(index: &Index) -> Option<Verdict> {
 }
 
 /// Writes down what the verdict says.
-fn note(index: &Index) -> Vec<String> {
+pub(super) fn note(index: &Index) -> Vec<String> {
     let view = index.view(&key("web"), &digester(), now()).unwrap();
     let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.verdict else {
         panic!("{:?}", view.verdict)
@@ -62,8 +65,8 @@ fn note(index: &Index) -> Vec<String> {
     sources
 }
 
-fn state(index: &Index, trigger: &TriggerRef) -> State {
-    index.outlook(trigger, &digester()).remove(0).state
+pub(super) fn state(index: &Index, trigger: &TriggerRef) -> State {
+    index.outlook(trigger, &digester(), now()).remove(0).state
 }
 
 #[test]
@@ -109,7 +112,11 @@ fn before_all_that_ask_are_seen_what_is_recorded_for_them_stays() {
     learn_vault(&index, 2);
     assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })), "changed meanwhile");
     // All have been seen, and it is not among them.
-    index.retain_triggers(&HashSet::new());
+    index.retain_triggers(TriggerKind::VaultRollout, &HashSet::new());
+    assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })), "that kind has none, and this one has");
+    index.forget_trigger(&trigger("shop"));
+    assert_eq!(verdict(&index), Some(Verdict::Nothing), "there may be others of this kind");
+    index.retain_triggers(TriggerKind::VaultSyncStatus, &HashSet::new());
     assert_eq!(note(&index), ["Secret/db"]);
     let inner = index.lock();
     assert!(inner.aimed.is_empty() && inner.asked.is_empty() && !inner.users.contains_key(&source().of("")));
@@ -150,4 +157,116 @@ fn the_shortest_interval_counts_for_all() {
     assert_eq!(index.interval(&source().of("")), Some(Duration::from_mins(1)), "an older event");
     index.show_trigger(trigger("shop"), Shown { deleting: true, ..asking(2, 60) });
     assert!(!index.is_used(&source().of("")), "it is going");
+}
+
+/// By the label `app=web`, in the namespace of the workloads.
+fn choosing(version: u64, suspended: bool) -> Shown {
+    let asks = asking(version, 60).asks.unwrap();
+    let labels = [("app".to_owned(), "web".to_owned())].into_iter().collect();
+    let choice = Choice { namespace: "shop".to_owned(), kind: None, labels };
+    let asks = Asks { targets: BTreeSet::new(), choices: vec![choice], suspended, ..(*asks).clone() };
+    Shown { asks: Ok(Arc::new(asks)), ..asking(version, 60) }
+}
+
+fn ours(namespace: &str) -> TriggerRef {
+    TriggerRef { kind: TriggerKind::VaultRollout, ..trigger(namespace) }
+}
+
+#[test]
+fn r14_labels_choose_whichever_comes_first_and_only_with_leave() {
+    for first in [true, false] {
+        let index = index();
+        let (own, foreign) = (ours("shop"), ours("elsewhere"));
+        let ask = || {
+            index.show_trigger(own.clone(), choosing(1, false));
+            index.show_trigger(foreign.clone(), choosing(1, false));
+        };
+        if first {
+            ask();
+        }
+        let work = index.show(WorkloadKind::Deployment, workload("web", 1, &json!({}), &[]), now()).1;
+        show(&index, "other", &json!({}), &[]);
+        if first {
+            assert_eq!(work.triggers, BTreeSet::from([own.clone(), foreign.clone()]), "to tell of it");
+        } else {
+            ask();
+        }
+        assert_eq!(index.outlook(&own, &digester(), now()).len(), 1, "the other has another label");
+        assert_eq!((state(&index, &own), state(&index, &foreign)), (State::NotYet, State::NotAllowed));
+        assert_eq!(index.counts(), (1, 1));
+        // It loses the label: it is rolled for nothing, and who chose it is told.
+        let mut without = workload("web", 2, &json!({}), &[]);
+        without.metadata.labels = None;
+        let work = index.show(WorkloadKind::Deployment, without, now()).1;
+        assert!(work.triggers.contains(&own) && index.outlook(&own, &digester(), now()).is_empty());
+        assert_eq!(index.counts(), (0, 0));
+        index.forget_trigger(&own);
+        index.forget_trigger(&foreign);
+        assert!(index.lock().choosers.is_empty());
+    }
+}
+
+#[test]
+fn who_says_no_is_not_chosen_by_labels() {
+    let index = index();
+    index.show_trigger(ours("shop"), choosing(1, false));
+    show(&index, "web", &json!({ ON_CHANGE: "false" }), &[]);
+    assert!(index.outlook(&ours("shop"), &digester(), now()).is_empty());
+    assert_eq!(index.counts(), (0, 0));
+}
+
+#[test]
+fn what_changes_while_all_are_suspended_is_rolled_afterwards() {
+    let index = index();
+    show(&index, "web", &json!({}), &[]);
+    index.show_trigger(ours("shop"), choosing(1, true));
+    learn_vault(&index, 1);
+    assert_eq!(note(&index), [VAULT], "first sight");
+    learn_vault(&index, 2);
+    assert_eq!((verdict(&index), state(&index, &ours("shop"))), (Some(Verdict::Nothing), State::Suspended));
+    index.show_trigger(trigger("shop"), asking(1, 60));
+    assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })), "another asks, too");
+    index.forget_trigger(&trigger("shop"));
+    assert_eq!(verdict(&index), Some(Verdict::Nothing));
+    index.show_trigger(ours("shop"), choosing(2, false));
+    assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })));
+}
+
+#[test]
+fn however_many_aim_at_a_workload_those_look_for_whom_something_may_be_new() {
+    const ALL: usize = 100;
+    let index = index();
+    show(&index, "web", &json!({}), &[]);
+    let named = |number: usize| TriggerRef { name: format!("vss{number}"), ..trigger("shop") };
+    let looks = |work: Work| work.triggers.len();
+    let start: usize = (0..ALL).map(|number| looks(index.show_trigger(named(number), asking(1, 60)))).sum();
+    assert_eq!(start, ALL, "each is shown once");
+    assert_eq!(looks(index.show_trigger(named(0), asking(2, 5))), 1, "what it asks for otherwise is its own");
+
+    let version = Version { number: 1, created: "2026-01-01T00:00:00Z".to_owned() };
+    let content = digester().of_version(&version);
+    let telling = index.learn_vault(&source().of(""), Standing::Live(version), Some(content), now()).1;
+    assert_eq!(telling.len(), ALL, "Vault has told");
+    note(&index);
+    let record = index.lock().workloads[&key("web")].record.clone();
+    let shown = |version, more: &Value| {
+        let mut annotations = json!({ RECORD: record });
+        annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        looks(index.show(WorkloadKind::Deployment, workload("web", version, &annotations, &[]), now()).1)
+    };
+    assert_eq!(shown(10, &json!({})), ALL, "it was noted");
+    assert_eq!(shown(11, &json!({ "example.com/other": "x" })), 0, "nothing that any of them tells of");
+    assert_eq!(shown(12, &json!({ RECORD: "{}" })), ALL, "somebody has written on it");
+    assert_eq!(looks(index.forget_trigger(&named(0))), 0, "there are others that ask for the same");
+
+    let mut other = asking(3, 60);
+    let sources = [(vault::source(SourceKind::Vault, "secret", "other").unwrap(), Keys::All)].into();
+    other.asks = other.asks.map(|asks| Arc::new(Asks { sources, ..Asks::clone(&asks) }));
+    assert_eq!(looks(index.show_trigger(named(1), other)), 1, "one more reason");
+    assert_eq!(
+        looks(index.forget_trigger(&named(1))),
+        ALL - 2,
+        "what is no reason any more may have kept them from knowing"
+    );
+    assert_eq!(looks(index.forget(&key("web"))), ALL - 2, "it is gone");
 }

@@ -1,10 +1,13 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    object::SourceKind,
+    status::Status,
     trigger::Shown,
     vault::{Version, location},
-    vault_sync_status::Status,
 };
 
 const SETTINGS: Settings = Settings { every: Duration::from_mins(1), restart_on_first_seen: false };

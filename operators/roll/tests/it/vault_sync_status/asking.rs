@@ -5,9 +5,9 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use konverge_workload::WorkloadKind::Deployment;
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::world::{VaultWorld, new_vault, shared_vault};
+use super::world::{VaultWorld, shared_vault};
 use crate::world::{QUIET, World, new_control_plane, until};
 
 #[tokio::test]
@@ -129,46 +129,4 @@ async fn whatever_the_originals_definition_let_in_stays() {
         json!({ "apiVersion": "stable.example.com/v1", "kind": "VaultSyncStatus", "metadata": { "name": "bare" } });
     let apply = kube::api::PatchParams::apply("user");
     world.api().patch("bare", &apply, &kube::api::Patch::Apply(&bare)).await.unwrap();
-}
-
-/// Ten objects a path: one question a path for all of them.
-#[tokio::test]
-async fn a8_r10_however_many_objects_want_a_path_it_costs_one_read_an_interval() {
-    const OBJECTS: usize = 100;
-    const PATHS: usize = 10;
-    let vault = std::sync::Arc::new(new_vault().await);
-    let world = VaultWorld::with(vault).await;
-    let log = world.vault.run_directory().path().join("audit.log");
-    let device = json!({ "type": "file", "options": { "file_path": log } });
-    world.vault.request("PUT", "sys/audit/file", &device).await.unwrap();
-    for path in 0..PATHS {
-        world.write(&format!("{path}/app"), "1").await;
-        world.world.workload(Deployment, &format!("web{path}"), &[], json!({})).await;
-    }
-    let make = (0..OBJECTS).map(|number| {
-        let mut spec = world.sample();
-        let path = number % PATHS;
-        spec["secretPath"] = world.path(&format!("{path}/app")).into();
-        spec["deployName"] = format!("web{path}").into();
-        let (world, name) = (&world, format!("vss{number}"));
-        async move { world.vss(&name, &spec).await }
-    });
-    futures::StreamExt::for_each_concurrent(futures::stream::iter(make), 16, |made| made).await;
-    let begun = Instant::now();
-    let _operator = world.operator(&["--vault-interval=5s"]).await;
-    for number in 0..OBJECTS {
-        world.says(&format!("vss{number}"), "InSync").await;
-    }
-    // What Vault itself has answered, by its own log.
-    let reads = || {
-        let text = std::fs::read_to_string(&log).unwrap();
-        let answers = text.lines().filter(|line| line.contains("\"type\":\"response\""));
-        answers.filter(|line| line.contains("\"path\":\"secret/metadata/")).count()
-    };
-    until("three intervals are over", async || if reads() >= 3 * PATHS { Ok(()) } else { Err(reads().to_string()) })
-        .await;
-    // An interval is never shorter than nine tenths of itself; a machine that is slow asks less often.
-    let intervals = usize::try_from(begun.elapsed().as_millis() / 4_500).unwrap() + 1;
-    let reads = reads();
-    assert!(reads <= PATHS * intervals, "{reads} reads in {intervals} intervals");
 }

@@ -7,7 +7,10 @@ use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
 use tokio::{net::TcpListener, time::sleep};
 
-use super::world::{VaultWorld, new_vault};
+use super::{
+    between::Between,
+    world::{VaultWorld, new_vault},
+};
 use crate::world::{ALL, QUIET};
 
 #[tokio::test]
@@ -63,4 +66,38 @@ async fn a9_r8_a_vault_that_hangs_holds_up_nobody() {
     world.world.rolled("web", 1).await;
     let (code, _) = http_get(&operator.address, "/healthz").await.unwrap();
     assert_eq!(code, 200);
+}
+
+/// What a proxy, a portal or a broken server says in the place of Vault.
+#[tokio::test]
+async fn a3_what_is_no_answer_of_vault_rolls_nothing_and_all_goes_on_by_itself() {
+    let world = VaultWorld::new().await;
+    world.write("app", "1").await;
+    world.world.workload(Deployment, "web", &[], json!({})).await;
+    world.vss("vss", &world.sample()).await;
+    let between = Between::before(&world.vault).await;
+    let _operator = world.operator_at(&between.address, &[]).await;
+    world.says("vss", "InSync").await;
+    let wrong = [
+        ("200 OK", "text/html", "<html>Sign in</html>"),
+        ("404 Not Found", "text/html", "<html>There is no such page</html>"),
+        ("502 Bad Gateway", "text/html", "<html>Try again later</html>"),
+        ("200 OK", "application/json", "{}"),
+        ("200 OK", "application/json", r#"{"data":{}}"#),
+        ("200 OK", "application/json", ""),
+    ];
+    for (rolled, (status, kind, body)) in wrong.into_iter().enumerate() {
+        let what = format!("{status} {body}");
+        between.answer(status, kind, body);
+        let told = world.says("vss", "VaultUnavailable").await;
+        assert!(told.contains("Nothing is rolled"), "{what}: {told}");
+        world.is("vss", "Error").await;
+        world.write("app", &what).await;
+        sleep(QUIET / 2).await;
+        assert_eq!(world.version("vss").await, rolled + 1, "{what}: what the pods run with is not forgotten");
+        assert_eq!(world.world.templates("web").await, rolled + 1, "{what}");
+        between.pass();
+        world.world.rolled("web", rolled + 1).await;
+        world.says("vss", "InSync").await;
+    }
 }

@@ -1,0 +1,137 @@
+//! Objects that ask for rollouts of others, as a person sees them: what they ask for, and how they stand by their own word.
+
+use konverge_apply::conditions::READY;
+use konverge_kubectl::{Cluster, Fact, Failure, Grade, Kind, Shown, Standing};
+use konverge_runtime::watch::Guarded;
+use konverge_workload::Keys;
+use kube::core::DynamicObject;
+use serde::de::DeserializeOwned;
+
+use crate::{
+    config::Config,
+    messages::names,
+    reasons,
+    spelling::Settings,
+    status::{HELD, ROLLED_OUT},
+    trigger::{self, Asks, TriggerKind, TriggerRef},
+    vault_rollout, vault_sync_status,
+};
+
+/// The kind of such objects, if it is one.
+pub(super) fn kind_of(name: &str) -> Option<TriggerKind> {
+    TriggerKind::ALL.into_iter().find(|kind| kind.name() == name)
+}
+
+/// How the plugin knows a kind of such objects.
+pub(super) fn shown_kind(kind: TriggerKind) -> Kind {
+    let short: &[&str] = match kind {
+        TriggerKind::VaultSyncStatus => &["vss"],
+        TriggerKind::VaultRollout => &["vroll"],
+    };
+    Kind { resource: kind.resource(), short, shown: Shown::Whole }
+}
+
+/// What an object is to the operator.
+fn read(kind: TriggerKind, object: &DynamicObject, settings: Settings) -> Option<(TriggerRef, trigger::Shown)> {
+    match kind {
+        TriggerKind::VaultSyncStatus => vault_sync_status::shown(decoded(object)?, settings),
+        TriggerKind::VaultRollout => vault_rollout::shown(decoded(object)?, settings),
+    }
+}
+
+fn decoded<K>(object: &DynamicObject) -> Option<Guarded<K>>
+where
+    Guarded<K>: DeserializeOwned,
+{
+    serde_json::from_value(serde_json::to_value(object).ok()?).ok()
+}
+
+/// All such objects that may be seen; those of one namespace where not more may be.
+pub(super) async fn all(
+    cluster: &Cluster,
+    namespace: &str,
+    config: &Config,
+) -> (Vec<(TriggerRef, trigger::Shown)>, Vec<Failure>) {
+    let (mut all, mut unseen) = (Vec::new(), Vec::new());
+    for kind in TriggerKind::ALL {
+        let shown = shown_kind(kind);
+        let found = match cluster.list(&shown, None).await {
+            Ok(found) => Ok(found),
+            Err(_) => cluster.list(&shown, Some(namespace)).await,
+        };
+        match found {
+            Ok(found) => all.extend(found.iter().filter_map(|object| read(kind, object, config.vault.settings()))),
+            Err(failure) => unseen.push(failure),
+        }
+    }
+    (all, unseen)
+}
+
+/// How it stands, by its own status.
+pub(super) fn standing(kind: TriggerKind, object: &DynamicObject) -> Option<Standing> {
+    let (_, shown) = read(kind, object, DEFAULTS)?;
+    let standing = |state: &str, grade, message: String| Standing {
+        state: state.to_owned(),
+        grade,
+        since: None,
+        message: Some(message),
+        paths: Vec::new(),
+    };
+    let pending = |message: &str| standing("Pending", Grade::Waiting, message.to_owned());
+    let Some(ready) = shown.status.conditions.get(READY) else {
+        return Some(pending("the operator has not taken note of it; it does so where it is told an address of Vault"));
+    };
+    if shown.status.observed_generation != shown.generation {
+        return Some(pending("it was changed, and the operator has not answered yet"));
+    }
+    let grade = match (&*ready.status, &*ready.reason) {
+        ("True", _) => Grade::InStep,
+        (_, reasons::SUSPENDED) => Grade::Paused,
+        (_, reasons::ROLLOUT_PENDING | reasons::ROLLOUT_RUNNING) => Grade::Waiting,
+        _ => Grade::Wrong,
+    };
+    let since = Some(ready.last_transition_time.0);
+    Some(Standing { since, ..standing(&ready.reason, grade, ready.message.clone()) })
+}
+
+/// What the plugin counts where no operator tells: what is asked for does not depend on it.
+const DEFAULTS: Settings = Settings { every: std::time::Duration::from_mins(1), restart_on_first_seen: false };
+
+/// What it asks for, whom that concerns, and what came of it last.
+pub(super) fn facts(kind: TriggerKind, object: &DynamicObject) -> Vec<Fact> {
+    let Some((_, shown)) = read(kind, object, DEFAULTS) else { return Vec::new() };
+    let mut facts = match &shown.asks {
+        Ok(asks) => asked(asks),
+        Err(cause) => vec![Fact::new("rolls", format!("nobody: {cause}"))],
+    };
+    if let Some(in_step) = &shown.status.in_step {
+        facts.push(Fact::new("in step", format!("{in_step} workloads run with what is in Vault")));
+    }
+    let told = |about, condition: &str| Some(Fact::new(about, shown.status.conditions.get(condition)?.message.clone()));
+    facts.extend(told("last rolled", ROLLED_OUT));
+    facts.extend(told("held back", HELD));
+    facts
+}
+
+fn asked(asks: &Asks) -> Vec<Fact> {
+    let mut facts: Vec<_> = asks
+        .sources
+        .iter()
+        .map(|(source, keys)| match keys {
+            Keys::All => Fact::new("rolls for", source.to_string()),
+            Keys::Some(keys) => {
+                let keys = keys.iter().cloned().collect::<Vec<_>>();
+                Fact::new("rolls for", format!("{source}, of it {}", keys.join(", ")))
+            }
+        })
+        .collect();
+    let named: Vec<_> = asks.targets.iter().map(ToString::to_string).collect();
+    if !named.is_empty() {
+        facts.push(Fact::new("rolls", names(&named)));
+    }
+    for choice in &asks.choices {
+        let kind = choice.kind.map_or("whatever", |kind| kind.name());
+        facts.push(Fact::new("rolls", format!("{kind} in namespace {} with {}", choice.namespace, choice.labels)));
+    }
+    facts
+}

@@ -1,0 +1,146 @@
+//! How each workload that an object asks for stands, in a word. Pure.
+
+use konverge_workload::Progress;
+
+use crate::{
+    index::{InStep, Outlook, Pending, State},
+    messages::names,
+    object::SourceName,
+    reasons,
+    trigger::TriggerRef,
+    vault::{Standing, Version},
+};
+
+/// Who can do something about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum How {
+    Ready,
+    /// It goes on by itself.
+    Going,
+    /// It goes on by itself as soon as something outside is mended.
+    Waiting,
+    /// Somebody has to change an object.
+    Stalled,
+}
+
+/// How one thing stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) how: How,
+    pub(super) reason: &'static str,
+    pub(super) text: String,
+}
+
+/// How each workload stands, which is how the worst of its sources does; nothing while that is not known.
+pub(super) fn words(key: &TriggerRef, outlook: &[Outlook]) -> Vec<Option<Word>> {
+    let groups = outlook.chunk_by(|one, next| one.workload == next.workload);
+    groups
+        .map(|group| {
+            let words: Vec<_> = group.iter().map(|outlook| word(key, outlook)).collect();
+            let is_known = words.iter().all(Option::is_some);
+            let known = words.into_iter().flatten().filter(|word| is_known || word.how >= How::Waiting);
+            let worst = known.reduce(|worst, word| if word.how > worst.how { word } else { worst })?;
+            if worst.how > How::Ready {
+                return Some(worst);
+            }
+            let versions = group.iter().filter_map(|outlook| Some(what(&outlook.source, &outlook.in_step()?.version)));
+            let text = format!("the pods of {} run with {}", group[0].workload, names(&versions.collect::<Vec<_>>()));
+            Some(Word { text, ..worst })
+        })
+        .collect()
+}
+
+/// A source in a version.
+pub(super) fn what(source: &SourceName, version: &Version) -> String {
+    match version.number {
+        0 => format!("what is in {source}"),
+        number => format!("version {number} of {source}"),
+    }
+}
+
+/// How one workload and one source stand; nothing while it is not known.
+fn word(key: &TriggerRef, outlook: &Outlook) -> Option<Word> {
+    let Outlook { workload, source, state } = outlook;
+    Some(match state {
+        State::NotYet => return None,
+        State::NoWorkload => Word::new(
+            How::Waiting,
+            reasons::WORKLOAD_MISSING,
+            format!("there is no {workload}; it is waited for, and what is in Vault when it comes rolls nothing"),
+        ),
+        State::NotAllowed => Word::new(
+            How::Stalled,
+            reasons::NOT_ALLOWED,
+            format!(
+                "{workload} is in another namespace and does not allow this one to have it rolled; annotate it with roll.konverge.dev/allow-from={}",
+                key.namespace
+            ),
+        ),
+        State::OptedOut => Word::new(
+            How::Stalled,
+            reasons::OPTED_OUT,
+            format!("{workload} says roll.konverge.dev/on-change=false, and so it is never rolled"),
+        ),
+        State::Invalid(cause) => Word::new(
+            How::Stalled,
+            reasons::INVALID_ANNOTATION,
+            format!("on {workload} {cause}. It is not rolled before that is mended"),
+        ),
+        State::Vault(Standing::Failing { reason, text }) => {
+            Word::new(How::Waiting, reason, format!("{text}. Nothing is rolled, and it is asked again"))
+        }
+        State::Vault(Standing::Deleted) => Word::new(
+            How::Waiting,
+            reasons::SECRET_DELETED,
+            format!(
+                "the newest version of {source} is deleted or destroyed. Nothing is rolled before there is another one, or it is undeleted and changes"
+            ),
+        ),
+        State::Vault(_) => Word::new(
+            How::Waiting,
+            reasons::SECRET_MISSING,
+            format!("there is no {source}; write it, or mend the path. Nothing is rolled"),
+        ),
+        State::Older { told, noted } => Word::new(
+            How::Going,
+            reasons::OLDER_VERSION,
+            format!(
+                "Vault tells of version {} of {source}, and the pods of {workload} run with version {}, which is newer. Nothing is rolled before \
+                 there is a newer one still",
+                told.number, noted.number
+            ),
+        ),
+        State::Suspended => Word::new(How::Stalled, reasons::SUSPENDED, String::new()),
+        State::Pending(Pending { said: None, .. }) => {
+            Word::new(How::Going, reasons::ROLLOUT_PENDING, format!("{source} changed, and {workload} is rolled"))
+        }
+        State::Pending(Pending { said: Some(said), .. }) if said.reason == reasons::NOT_FOLLOWED => {
+            Word::new(How::Waiting, reasons::NOT_FOLLOWED, format!("{workload}: {}", said.text))
+        }
+        State::Pending(Pending { said: Some(said), .. }) => {
+            Word::new(How::Going, reasons::ROLLOUT_PENDING, format!("{workload}: {}", said.text))
+        }
+        State::InStep(InStep { version, rolled, progress, .. }) => {
+            let what = what(source, version);
+            match (rolled, progress) {
+                (Some(_), Progress::Running | Progress::Unready) => Word::new(
+                    How::Going,
+                    reasons::ROLLOUT_RUNNING,
+                    format!("{workload} was rolled for {what}, and its new pods are not all there yet"),
+                ),
+                (Some(_), Progress::Failed) => Word::new(
+                    How::Going,
+                    reasons::ROLLOUT_FAILED,
+                    format!("{workload} was rolled for {what}, and its new pods do not become ready"),
+                ),
+                _ => Word::new(How::Ready, reasons::IN_SYNC, format!("the pods of {workload} run with {what}")),
+            }
+        }
+    })
+}
+
+impl Word {
+    pub(super) fn new(how: How, reason: &'static str, text: String) -> Self {
+        Self { how, reason, text }
+    }
+}

@@ -1,0 +1,50 @@
+//! What the API server checks of the fields that both kinds have, where a type does not say it.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+pub(crate) fn kind(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["Deployment", "StatefulSet", "DaemonSet", "CronJob", "Rollout"] })
+}
+
+pub(crate) fn mode(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["version", "content"] })
+}
+
+pub(crate) fn keys(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 100,
+        "x-kubernetes-list-type": "set",
+        "items": { "type": "string", "minLength": 1, "maxLength": 1024 }
+    })
+}
+
+pub(crate) fn engine_version(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "integer", "minimum": 1, "maximum": 2 })
+}
+
+/// Long enough not to be a load.
+pub(crate) fn interval(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "maxLength": 32,
+        "pattern": "^([0-9]+(\\.[0-9]+)?(s|m|h))+$",
+        "x-kubernetes-validations": [
+            { "rule": "duration(self) >= duration('1s')", "message": "the shortest interval is 1s" }
+        ]
+    })
+}
+
+/// The name of an object.
+pub(crate) fn object_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "maxLength": 253,
+        "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+    })
+}
+
+pub(crate) fn on_timeout(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["Roll", "Hold"] })
+}

@@ -1,0 +1,59 @@
+//! What both kinds of objects that ask for rollouts spell alike. Each error names the field that it is about.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use konverge_workload::{Keys, WorkloadKind};
+
+use crate::object::SourceKind;
+
+/// Vault is asked no more often than this.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// What the platform decides.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// How often Vault is asked for an object that does not say.
+    pub every: Duration,
+    /// Whether a workload of which nothing was noted is restarted once, as with the original.
+    pub restart_on_first_seen: bool,
+}
+
+/// A kind of workloads by its name in manifests.
+pub(crate) fn workload_kind(field: &str, text: &str) -> Result<WorkloadKind, String> {
+    // The template of a Job never changes.
+    let mut kinds = WorkloadKind::ALL.into_iter().filter(|kind| *kind != WorkloadKind::Job);
+    kinds.find(|kind| kind.name() == text).ok_or_else(|| format!("{field}: {text:?} is nothing that is rolled"))
+}
+
+/// What counts of a secret, and in which engine it is. `fields` is what stands before the names of the fields.
+pub(crate) fn source_kind(fields: &str, engine_version: Option<u8>, mode: Option<&str>) -> Result<SourceKind, String> {
+    match (engine_version, mode) {
+        (Some(1), None | Some("content")) => Ok(SourceKind::VaultV1),
+        (Some(1), Some("version")) => {
+            Err(format!("{fields}.mode: an engine of version 1 has no versions; leave it out, or write content"))
+        }
+        (None | Some(2), None | Some("version")) => Ok(SourceKind::Vault),
+        (None | Some(2), Some("content")) => Ok(SourceKind::VaultContent),
+        (None | Some(1 | 2), Some(other)) => Err(format!("{fields}.mode: {other:?} is neither version nor content")),
+        (Some(other), _) => Err(format!("{fields}.engineVersion: {other} is neither 1 nor 2")),
+    }
+}
+
+/// Which keys count.
+pub(crate) fn keys(fields: &str, keys: Option<&[String]>, kind: SourceKind) -> Result<Keys, String> {
+    match keys {
+        None | Some([]) => Ok(Keys::All),
+        Some(_) if kind == SourceKind::Vault => {
+            Err(format!("{fields}.keys: which keys have changed is only known with {fields}.mode content"))
+        }
+        Some(keys) => Ok(Keys::Some(keys.iter().cloned().collect())),
+    }
+}
+
+/// How often Vault is asked.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let span = text.trim().parse::<SignedDuration>().ok().and_then(|span| Duration::try_from(span).ok());
+    span.filter(|span| *span >= SHORTEST)
+        .ok_or_else(|| format!("spec.interval: {text:?} is no span of time of a second or more, such as 30s or 5m"))
+}

@@ -1,0 +1,54 @@
+//! What the API server checks before it takes a `VaultRollout`, where a type does not say it.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use super::VaultRollout;
+use crate::status;
+
+/// The definition that a cluster needs.
+pub fn definition() -> CustomResourceDefinition {
+    let mut definition = VaultRollout::crd();
+    // How each workload stands is recorded on the workload.
+    status::without(&mut definition, &["vault_sync", "baseline"]);
+    definition
+}
+
+/// What could lead elsewhere than it reads is refused, as by the operator itself.
+pub(super) fn mount(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 256,
+        "x-kubernetes-validations": [
+            { "rule": "!self.startsWith('/') && !self.endsWith('/')", "message": "write it without slashes around" },
+            { "rule": "!self.contains(':')", "message": "a colon in its name is not understood" },
+            { "rule": NO_WAY_OUT, "message": NO_WAY_OUT_MESSAGE }
+        ]
+    })
+}
+
+pub(super) fn path(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 1024,
+        "x-kubernetes-validations": [
+            { "rule": "!self.startsWith('/') && !self.endsWith('/')", "message": "write it without slashes around" },
+            { "rule": NO_WAY_OUT, "message": NO_WAY_OUT_MESSAGE }
+        ]
+    })
+}
+
+const NO_WAY_OUT: &str = "!self.matches('(^|/)[.]{0,2}(/|$)')";
+const NO_WAY_OUT_MESSAGE: &str = "no segment may be empty, a dot or two dots";
+
+pub(super) fn label_values(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 100,
+        "items": { "type": "string", "maxLength": 63 }
+    })
+}

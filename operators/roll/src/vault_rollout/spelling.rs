@@ -1,0 +1,126 @@
+//! What a `VaultRollout` asks for.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use konverge_runtime::watch::Guarded;
+use kube::{
+    Resource,
+    core::{Expression, Selector},
+};
+
+use super::{RequirementSpec, SecretSpec, SelectorSpec, VaultRollout, VaultRolloutSpec};
+use crate::{
+    declarations::object_name,
+    object::{SourceName, WorkloadRef},
+    spelling::{self, Settings},
+    trigger::{Asks, Before, Choice, Leftovers, Shown, TriggerKind, TriggerRef},
+    vault,
+    wait::WaitFor,
+};
+
+/// What an object is to us; nothing if it has no name.
+pub fn shown(object: Guarded<VaultRollout>, settings: Settings) -> Option<(TriggerRef, Shown)> {
+    let metadata = object.meta().clone();
+    let key = TriggerRef { kind: TriggerKind::VaultRollout, namespace: metadata.namespace?, name: metadata.name? };
+    let uid = metadata.uid?;
+    let (asks, status) = match object.0 {
+        Ok(object) => {
+            let status = object.status.filter(|status| status.uid == uid);
+            (asks(&key.namespace, &object.spec, settings).map(Arc::new), status)
+        }
+        Err(undecodable) => (Err(undecodable.error), None),
+    };
+    let shown = Shown {
+        uid,
+        version: metadata.resource_version.unwrap_or_default(),
+        generation: metadata.generation,
+        asks: asks.map_err(Into::into),
+        deleting: metadata.deletion_timestamp.is_some(),
+        leftovers: Leftovers::default(),
+        status: Arc::new(status.unwrap_or_default()),
+    };
+    Some((key, shown))
+}
+
+fn asks(home: &str, spec: &VaultRolloutSpec, settings: Settings) -> Result<Asks, String> {
+    let mut sources = BTreeMap::new();
+    for (number, secret) in spec.secrets.iter().enumerate() {
+        let field = format!("spec.secrets[{number}]");
+        let SecretSpec { mount, path, mode, keys, engine_version } = secret;
+        let kind = spelling::source_kind(&field, *engine_version, mode.as_deref())?;
+        let source =
+            vault::source(kind, mount, path).map_err(|cause| format!("{field}.mount and {field}.path: {cause}"))?;
+        let keys = spelling::keys(&field, keys.as_deref(), kind)?;
+        add(&mut sources, source, keys);
+    }
+    if sources.is_empty() {
+        return Err("spec.secrets is empty".to_owned());
+    }
+    let (mut targets, mut choices) = (BTreeSet::new(), Vec::new());
+    for (number, target) in spec.targets.iter().enumerate() {
+        let field = format!("spec.targets[{number}]");
+        let kind = target.kind.as_deref();
+        let kind = kind.map(|kind| spelling::workload_kind(&format!("{field}.kind"), kind)).transpose()?;
+        let namespace = object_name(target.namespace.as_deref().unwrap_or(home))
+            .map_err(|cause| format!("{field}.namespace: {cause}"))?;
+        match (&target.name, &target.selector) {
+            (Some(name), None) => {
+                let name = object_name(name).map_err(|cause| format!("{field}.name: {cause}"))?;
+                let kind = kind.ok_or_else(|| format!("{field}.kind is missing, such as Deployment"))?;
+                targets.insert(WorkloadRef { namespace, kind, name });
+            }
+            (None, Some(spec)) => {
+                let labels = selector(spec).map_err(|cause| format!("{field}.selector: {cause}"))?;
+                choices.push(Choice { namespace, kind, labels });
+            }
+            _ => return Err(format!("{field}: give either a name or a selector")),
+        }
+    }
+    if targets.is_empty() && choices.is_empty() {
+        return Err("spec.targets is empty".to_owned());
+    }
+    Ok(Asks {
+        targets,
+        choices,
+        sources,
+        every: spec.interval.as_deref().map_or(Ok(settings.every), spelling::interval)?,
+        // Never by the first sight of an object, whatever the operator is told for those of the original.
+        before: Before::Adopted,
+        suspended: spec.suspend,
+        wait_for: spec.wait_for.as_ref().map(WaitFor::read).transpose()?,
+        notes: Vec::new(),
+    })
+}
+
+/// Once more by other keys means both.
+fn add(sources: &mut BTreeMap<SourceName, konverge_workload::Keys>, source: SourceName, keys: konverge_workload::Keys) {
+    let keys = match sources.remove(&source) {
+        Some(known) => known.and(keys),
+        None => keys,
+    };
+    sources.insert(source, keys);
+}
+
+fn selector(spec: &SelectorSpec) -> Result<Selector, String> {
+    let equal = spec.match_labels.iter().flatten();
+    let mut selector: Selector = equal.map(|(key, value)| (key.clone(), value.clone())).collect();
+    for RequirementSpec { key, operator, values } in spec.match_expressions.iter().flatten() {
+        let values = values.iter().flatten().cloned().collect();
+        let key = key.clone();
+        selector.extend(match operator.as_str() {
+            "In" => Expression::In(key, values),
+            "NotIn" => Expression::NotIn(key, values),
+            "Exists" => Expression::Exists(key),
+            "DoesNotExist" => Expression::DoesNotExist(key),
+            other => return Err(format!("{other:?} is no operator of a selector")),
+        });
+    }
+    // What fits everything is more often a slip than meant.
+    if selector.selects_all() { Err("it is empty, and would roll every workload".to_owned()) } else { Ok(selector) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Waiting for a Kubernetes Secret: what a secret in Vault is synced into, by whoever does that, and what the pods read. Pure.
+//!
+//! A change in Vault is held back until the Secret's content is another than it was when the workload was last rolled for that source, or noted.
+//! What it was stands in the workload's record, so neither a restart of the operator nor a Secret that is quicker than the operator's
+//! question to Vault goes wrong. It is not known whether a change of the Secret is that of Vault; one after which Vault was asked twice
+//! and had nothing new is taken for another's, and counts no more.
+
+#![allow(clippy::doc_markdown, reason = "descriptions are read in `kubectl explain`, where backticks are noise")]
+
+use jiff::{SignedDuration, Timestamp};
+use konverge_workload::Keys;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{declarations::object_name, object::SourceName, schema as fields};
+
+/// How long a Secret is waited for if it is not said: longer than those who sync Secrets take between two looks.
+const TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
+
+/// What stands before the name of a Secret that is waited for in a record, with its content as it was last.
+const AWAITED: &str = "Awaited/";
+
+/// The same for one that had not followed when the workload was rolled all the same.
+const LATE: &str = "Late/";
+
+/// As it stands in a `spec`.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitForSpec {
+    /// The Secret that has to follow, in the namespace of each workload.
+    #[schemars(schema_with = "fields::object_name")]
+    pub secret: String,
+    /// Of which keys the values have to change; of any if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "fields::keys")]
+    pub keys: Option<Vec<String>>,
+    /// How long it is waited for since the change in Vault, such as 90s; 5m if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "fields::interval")]
+    pub timeout: Option<String>,
+    /// What happens then. Roll: the workload is rolled, and once more when the Secret has followed after all; that is the default. Hold: it is not
+    /// rolled before the Secret has followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "fields::on_timeout")]
+    pub on_timeout: Option<String>,
+}
+
+/// Which Secret has to follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitFor {
+    /// The Secret.
+    pub secret: SourceName,
+    /// Which keys of it.
+    pub keys: Keys,
+    /// How long it is waited for.
+    pub timeout: SignedDuration,
+    /// Whether nothing is rolled without it, however late it is.
+    pub holds: bool,
+}
+
+/// Why a change in Vault rolls nothing for the time being.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Back {
+    /// All who ask say that they want nothing now.
+    Suspended,
+    /// This Secret has not followed; until then it is waited for. Without a time it has not been read yet, and nothing is known.
+    Awaited(SourceName, Option<Timestamp>),
+    /// It had not followed by then, and nothing is rolled without it.
+    Overdue(SourceName, Timestamp),
+}
+
+impl Back {
+    /// Until when it is waited for at the most.
+    pub fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Awaited(_, until) => *until,
+            Self::Suspended | Self::Overdue(..) => None,
+        }
+    }
+
+    /// Whether it is known that the Secret has still to follow.
+    pub fn is_told(&self) -> bool {
+        matches!(self, Self::Awaited(_, Some(_)) | Self::Overdue(..))
+    }
+}
+
+impl WaitFor {
+    /// Reads what a spec says.
+    pub fn read(spec: &WaitForSpec) -> Result<Self, String> {
+        let secret = object_name(&spec.secret).map_err(|cause| format!("spec.waitFor.secret: {cause}"))?;
+        let timeout = match &spec.timeout {
+            None => TIMEOUT,
+            Some(text) => {
+                let span = text.trim().parse::<SignedDuration>().ok().filter(SignedDuration::is_positive);
+                span.ok_or_else(|| format!("spec.waitFor.timeout: {text:?} is no span of time, such as 90s or 5m"))?
+            }
+        };
+        let holds = match spec.on_timeout.as_deref() {
+            None | Some("Roll") => false,
+            Some("Hold") => true,
+            Some(other) => return Err(format!("spec.waitFor.onTimeout: {other:?} is neither Roll nor Hold")),
+        };
+        let keys = match spec.keys.as_deref() {
+            None | Some([]) => Keys::All,
+            Some(keys) => Keys::Some(keys.iter().cloned().collect()),
+        };
+        Ok(Self { secret: SourceName::secret(secret), keys, timeout, holds })
+    }
+}
+
+/// Under which name a record has the content of a Secret that is waited for.
+pub fn awaited(secret: &SourceName) -> String {
+    format!("{AWAITED}{}", secret.name)
+}
+
+/// The same of one that had not followed.
+pub fn late(secret: &SourceName) -> String {
+    format!("{LATE}{}", secret.name)
+}
+
+/// The Secret that an entry of a record is about, if it is one that is waited for.
+pub fn secret_of(text: &str) -> Option<SourceName> {
+    text.strip_prefix(AWAITED).or_else(|| text.strip_prefix(LATE)).map(SourceName::secret)
+}
+
+/// Whether an entry of a record is only what to compare with: pods are not rolled for it by itself.
+pub fn is_for_comparison(text: &str) -> bool {
+    text.starts_with(AWAITED)
+}
+
+/// The Secret of an entry that had not followed.
+pub fn late_secret_of(text: &str) -> Option<SourceName> {
+    text.strip_prefix(LATE).map(SourceName::secret)
+}

@@ -1,0 +1,214 @@
+//! Who is rolled for what, and what is told of it.
+
+use konverge_roll::trigger::TriggerKind::{self, VaultRollout};
+use konverge_workload::WorkloadKind::{Deployment, StatefulSet};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    vault_sync_status::world::VaultWorld,
+    world::{QUIET, until},
+};
+
+/// Waits until the object says this of itself; gives its message.
+async fn says(world: &VaultWorld, name: &str, reason: &str) -> String {
+    world.condition(VaultRollout, name, "Ready", reason).await
+}
+
+async fn status(world: &VaultWorld, name: &str) -> Value {
+    world.object_of(VaultRollout, name).await["status"].take()
+}
+
+/// How often each of these Deployments was rolled.
+async fn rollouts(world: &VaultWorld, names: &[&str]) -> Vec<usize> {
+    let mut rollouts = Vec::new();
+    for name in names {
+        rollouts.push(world.world.templates(name).await - 1);
+    }
+    rollouts
+}
+
+#[tokio::test]
+async fn r14_r7_several_secrets_and_workloads_are_rolled_once_each() {
+    let world = VaultWorld::new().await;
+    for secret in ["app", "db"] {
+        world.write(secret, "1").await;
+    }
+    for name in ["web", "api"] {
+        world.world.workload(Deployment, name, &[], json!({})).await;
+    }
+    world.world.workload(StatefulSet, "worker", &[], json!({})).await;
+    let spec = json!({
+        "secrets": [{ "mount": "secret", "path": world.path("app") }, { "mount": "secret", "path": world.path("db") }],
+        "targets": [
+            { "kind": "Deployment", "name": "web" }, { "kind": "Deployment", "name": "api" },
+            { "kind": "StatefulSet", "name": "worker" },
+        ],
+    });
+    world.rollout("all", &spec).await;
+    let operator = world.operator(&[]).await;
+    says(&world, "all", "InSync").await;
+    assert_eq!(status(&world, "all").await["inStep"], "3/3");
+    for name in ["web", "api"] {
+        world.world.ready(name).await;
+    }
+    assert_eq!(rollouts(&world, &["web", "api"]).await, [0, 0], "first sight");
+    assert_eq!(world.world.stamp(StatefulSet, "worker").await, None);
+
+    world.write("db", "2").await;
+    for name in ["web", "api"] {
+        world.world.rolled(name, 1).await;
+    }
+    let stamped = until("the StatefulSet is rolled", async || {
+        world.world.stamp(StatefulSet, "worker").await.ok_or_else(String::new)
+    });
+    let stamp = stamped.await;
+    let told = world.condition(VaultRollout, "all", "RolledOut", "RolloutTriggered").await;
+    let secret = format!("version 2 of Vault/secret:{}", world.path("db"));
+    assert!(told.contains(&secret) && told.contains("(VaultRollout)"), "{told}");
+    world.world.event("all", "RolloutTriggered").await;
+    assert!(world.world.event("web", "RolledOut").await.contains("(VaultRollout)"));
+
+    // Who asks twice, and who asks in the other spelling, too, is rolled for once.
+    world.vss("vss", &world.sample()).await;
+    world.says("vss", "InSync").await;
+    operator.stop().await;
+    world.write("app", "3").await;
+    let _operator = world.operator(&[]).await;
+    for name in ["web", "api"] {
+        world.world.rolled(name, 2).await;
+    }
+    sleep(QUIET).await;
+    assert_eq!(rollouts(&world, &["web", "api"]).await, [2, 2]);
+    assert_ne!(world.world.stamp(StatefulSet, "worker").await, Some(stamp));
+}
+
+#[tokio::test]
+async fn r14_r6_labels_choose_and_who_gets_them_later_is_not_rolled_for_that() {
+    let world = VaultWorld::new().await;
+    world.write("app", "1").await;
+    for name in ["web", "never", "other"] {
+        let annotations = if name == "never" { json!({ "roll.konverge.dev/on-change": "false" }) } else { json!({}) };
+        world.world.workload(Deployment, name, &[], annotations).await;
+    }
+    let label = async |name: &str, value: Value| {
+        world.world.merge(Deployment, name, json!({ "metadata": { "labels": { "vault": value } } })).await;
+    };
+    let _operator = world.operator(&[]).await;
+    let spec = json!({
+        "secrets": [{ "mount": "secret", "path": world.path("app") }],
+        "targets": [{ "selector": { "matchLabels": { "vault": "shared" } } }],
+    });
+    world.rollout("labels", &spec).await;
+    says(&world, "labels", "NoTargets").await;
+    for name in ["web", "never"] {
+        label(name, json!("shared")).await;
+    }
+    says(&world, "labels", "InSync").await;
+    assert_eq!(status(&world, "labels").await["inStep"], "1/1");
+    world.write("app", "2").await;
+    world.world.rolled("web", 1).await;
+    world.world.ready("web").await;
+
+    label("other", json!("shared")).await;
+    label("web", Value::Null).await;
+    world.world.noted(Deployment, "other").await;
+    until("one takes part", async || match status(&world, "labels").await {
+        status if status["conditions"].to_string().contains("/other run with version 2") => Ok(()),
+        status => Err(status.to_string()),
+    })
+    .await;
+    world.write("app", "3").await;
+    world.world.rolled("other", 1).await;
+    sleep(QUIET).await;
+    assert_eq!(rollouts(&world, &["web", "other", "never"]).await, [1, 1, 0]);
+}
+
+#[tokio::test]
+async fn suspended_is_remembered_and_rolled_once_afterwards() {
+    let world = VaultWorld::new().await;
+    world.write("app", "1").await;
+    world.world.workload(Deployment, "web", &[], json!({})).await;
+    world.ask(VaultRollout, "one").await;
+    let operator = world.operator(&[]).await;
+    says(&world, "one", "InSync").await;
+    let suspend = async |value: bool| {
+        let spec = json!({
+            "secrets": [{ "mount": "secret", "path": world.path("app") }],
+            "targets": [{ "kind": "Deployment", "name": "web" }], "suspend": value,
+        });
+        world.rollout("one", &spec).await;
+    };
+    suspend(true).await;
+    says(&world, "one", "Suspended").await;
+    world.write("app", "2").await;
+    operator.stop().await;
+    let _operator = world.operator(&[]).await;
+    world.write("app", "3").await;
+    sleep(QUIET).await;
+    assert_eq!(rollouts(&world, &["web"]).await, [0]);
+    suspend(false).await;
+    world.world.rolled("web", 1).await;
+    says(&world, "one", "InSync").await;
+    sleep(QUIET).await;
+    assert_eq!(rollouts(&world, &["web"]).await, [1]);
+}
+
+#[tokio::test]
+async fn r1_no_error_of_vault_rolls_anything_and_what_was_missed_is_rolled_once() {
+    let world = VaultWorld::new().await;
+    world.write("app", "1").await;
+    world.world.workload(Deployment, "web", &[], json!({})).await;
+    world.ask(VaultRollout, "one").await;
+    let _operator = world.operator(&[]).await;
+    says(&world, "one", "InSync").await;
+    world.vault_does("DELETE", "data", "app", Value::Null).await;
+    says(&world, "one", "SecretDeleted").await;
+    world.vault_does("DELETE", "metadata", "app", Value::Null).await;
+    says(&world, "one", "SecretMissing").await;
+    world.world.event("one", "SecretMissing").await;
+    sleep(QUIET).await;
+    assert_eq!(rollouts(&world, &["web"]).await, [0]);
+    world.write("app", "2").await;
+    world.world.rolled("web", 1).await;
+    says(&world, "one", "InSync").await;
+}
+
+#[tokio::test]
+async fn r21_conditions_tell_what_when_why_and_until_when() {
+    for kind in TriggerKind::ALL {
+        let world = VaultWorld::new().await;
+        world.write("app", "1").await;
+        world.world.workload(Deployment, "web", &[], json!({ "roll.konverge.dev/min-interval": "1h" })).await;
+        world.ask(kind, "one").await;
+        let _operator = world.operator(&[]).await;
+        world.condition(kind, "one", "Ready", "InSync").await;
+        world.world.ready("web").await;
+        world.write("app", "2").await;
+        world.world.rolled("web", 1).await;
+        let told = world.condition(kind, "one", "RolledOut", "RolloutTriggered").await;
+        let source = format!("Vault/secret:{}", world.path("app"));
+        let because = format!("for version 2 of {source}: {source} changed ({})", kind.name());
+        assert!(told.contains(&because) && told.contains("was rolled at 20"), "{told}");
+        world.world.ready("web").await;
+        world.write("app", "3").await;
+        let told = world.condition(kind, "one", "Held", "WaitingForInterval").await;
+        let rolled = world.object_of(kind, "one").await["status"]["lastRollout"].take();
+        let rolled: jiff::Timestamp = rolled.as_str().unwrap().parse().unwrap();
+        let earliest = rolled.as_second() + 3600;
+        let stated = told.rsplit("not before ").next().unwrap().parse::<jiff::Timestamp>().unwrap();
+        assert!((earliest..=earliest + 1).contains(&stated.as_second()), "{told}");
+        let status = world.object_of(kind, "one").await;
+        let ready = status["status"]["conditions"].as_array().unwrap().iter().find(|known| known["type"] == "Ready");
+        assert_eq!(ready.unwrap()["observedGeneration"], status["metadata"]["generation"], "{status}");
+        // Nothing is held back any more, and what was said of the last rollout is said of the new one.
+        let annotations = json!({ "metadata": { "annotations": { "roll.konverge.dev/min-interval": "0s" } } });
+        world.world.merge(Deployment, "web", annotations).await;
+        world.world.rolled("web", 2).await;
+        until("it tells of the new one", async || {
+            let conditions = world.object_of(kind, "one").await["status"]["conditions"].to_string();
+            if conditions.contains("version 3") && !conditions.contains("Held") { Ok(()) } else { Err(conditions) }
+        })
+        .await;
+    }
+}

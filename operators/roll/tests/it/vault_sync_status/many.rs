@@ -1,0 +1,146 @@
+//! A thousand objects: what they cost Vault, and what comes of a change that concerns them all.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream};
+use jiff::{SignedDuration, Timestamp};
+use konverge_workload::WorkloadKind::Deployment;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::world::{VaultWorld, new_vault};
+use crate::world::until;
+
+const OBJECTS: usize = 1000;
+
+/// How often Vault is asked for each path.
+const INTERVAL: &str = "--vault-interval=5s";
+
+/// Between two looks at all of them, which is some work for the API server.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A Vault with a log of what it answers, `paths` secrets, and as many Deployments as objects are spread over.
+async fn crowd(paths: usize, deployments: usize) -> (VaultWorld, PathBuf) {
+    let world = VaultWorld::with(Arc::new(new_vault().await)).await;
+    let log = world.vault.run_directory().path().join("audit.log");
+    let device = json!({ "type": "file", "options": { "file_path": log } });
+    world.vault.request("PUT", "sys/audit/file", &device).await.unwrap();
+    for path in 0..paths {
+        world.write(&format!("{path}/app"), "1").await;
+    }
+    for number in 0..deployments {
+        world.world.workload(Deployment, &format!("web{number}"), &[], json!({})).await;
+    }
+    let make = (0..OBJECTS).map(|number| {
+        let mut spec = world.sample();
+        spec["secretPath"] = world.path(&format!("{}/app", number % paths)).into();
+        spec["deployName"] = format!("web{}", number % deployments).into();
+        let (world, name) = (&world, format!("vss{number}"));
+        async move { world.vss(&name, &spec).await }
+    });
+    stream::iter(make).for_each_concurrent(16, |made| made).await;
+    (world, log)
+}
+
+/// Waits until all objects say that their pods run with what is in Vault.
+async fn all_in_sync(world: &VaultWorld) {
+    until("all are in sync", async || {
+        let objects = world.api().list(&ListParams::default()).await.unwrap().items;
+        let is_in_sync = |status: &Value| {
+            let conditions = status["conditions"].as_array().into_iter().flatten();
+            conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["reason"] == "InSync")
+        };
+        let in_sync = objects.iter().filter(|object| is_in_sync(&object.data["status"])).count();
+        if in_sync == OBJECTS {
+            return Ok(());
+        }
+        sleep(PAUSE).await;
+        Err(format!("{in_sync} of {OBJECTS}"))
+    })
+    .await;
+}
+
+/// How often Vault was asked for metadata, by its own log.
+fn reads(log: &PathBuf) -> usize {
+    let text = std::fs::read_to_string(log).unwrap();
+    let answers = text.lines().filter(|line| line.contains("\"type\":\"response\""));
+    answers.filter(|line| line.contains("\"path\":\"secret/metadata/")).count()
+}
+
+/// Waits until some intervals are over, and looks whether each path was asked for once in each at the most.
+async fn asks_once_an_interval(log: &PathBuf, paths: usize, begun: Instant) {
+    until("three intervals are over", async || match reads(log) {
+        enough if enough >= 3 * paths => Ok(()),
+        other => Err(other.to_string()),
+    })
+    .await;
+    // An interval is never shorter than nine tenths of itself; a machine that is slow asks less often.
+    let intervals = usize::try_from(begun.elapsed().as_millis() / 4_500).unwrap() + 1;
+    let reads = reads(log);
+    assert!(reads <= paths * intervals, "{reads} reads in {intervals} intervals");
+}
+
+#[tokio::test]
+async fn a8_r10_a_thousand_objects_over_ten_paths_cost_ten_reads_an_interval() {
+    let (world, log) = crowd(10, 10).await;
+    let begun = Instant::now();
+    let _operator = world.operator(&[INTERVAL]).await;
+    all_in_sync(&world).await;
+    asks_once_an_interval(&log, 10, begun).await;
+}
+
+#[tokio::test]
+async fn a8_r13_a_thousand_objects_on_one_path_cost_one_read_and_are_rolled_at_the_rate() {
+    const DEPLOYMENTS: usize = 10;
+    const IN_A_MINUTE: usize = 4;
+    let (world, log) = crowd(1, DEPLOYMENTS).await;
+    let begun = Instant::now();
+    let rate = format!("--in-a-minute={IN_A_MINUTE}");
+    let _operator = world.operator(&[INTERVAL, &rate]).await;
+    all_in_sync(&world).await;
+    asks_once_an_interval(&log, 1, begun).await;
+
+    world.write("0/app", "2").await;
+    let times = async || {
+        let mut times = Vec::new();
+        for number in 0..DEPLOYMENTS {
+            let record = world.world.record(Deployment, &format!("web{number}")).await.unwrap();
+            times.extend(record["rolled"].as_str().map(|time| time.parse::<Timestamp>().unwrap()));
+        }
+        times.sort();
+        times
+    };
+    let so_many = async |expected: usize| {
+        until(&format!("{expected} are rolled"), async || {
+            let times = times().await;
+            if times.len() >= expected {
+                return Ok(());
+            }
+            sleep(PAUSE).await;
+            Err(format!("{times:?}"))
+        })
+        .await;
+    };
+    so_many(IN_A_MINUTE).await;
+    // Those that wait say so.
+    until("the others wait", async || {
+        let mut waiting = 0;
+        for number in 0..DEPLOYMENTS {
+            let events = world.world.events(&format!("web{number}")).await;
+            waiting += usize::from(events.iter().any(|(reason, _)| reason == "WaitingForRate"));
+        }
+        if waiting == DEPLOYMENTS - IN_A_MINUTE { Ok(()) } else { Err(waiting.to_string()) }
+    })
+    .await;
+    so_many(IN_A_MINUTE + 1).await;
+    let times = times().await;
+    for (first, next) in times.iter().zip(times.iter().skip(IN_A_MINUTE)) {
+        assert!(next.duration_since(*first) >= SignedDuration::from_mins(1), "{times:?}");
+    }
+    let mut templates = 0;
+    for number in 0..DEPLOYMENTS {
+        templates += world.world.templates(&format!("web{number}")).await;
+    }
+    assert!(templates <= DEPLOYMENTS + 2 * IN_A_MINUTE, "{templates} templates of {DEPLOYMENTS} Deployments");
+}
