@@ -1,6 +1,7 @@
 //! Push against its limit: a loop of the same requests to the same Vault, with the same number of them at a time, in the same run.
 //!
-//! Each figure has a Vault and an operator of its own, so that none is about what another left; first sync and rest share theirs.
+//! Each figure has a Vault and an operator of its own, so that none is about what another left; the last first sync and rest
+//! share theirs.
 
 mod field;
 mod first_sync;
@@ -14,6 +15,9 @@ use konverge_testkit::{ControlPlane, Options};
 
 use crate::report::Report;
 use field::Field;
+
+/// So many first syncs, each with a Vault and an operator of its own. An odd number has a middle.
+const TURNS: usize = 5;
 
 /// How much push's figures are about.
 #[derive(Debug, Clone, Args)]
@@ -31,8 +35,13 @@ pub(crate) struct PushScale {
 
 pub(crate) async fn measure(scale: &PushScale, changes: usize, report: &mut Report) -> Result<()> {
     let control_plane = ControlPlane::start(Options::ours()).await?;
+    let mut turns = Vec::new();
+    for _ in 1..TURNS {
+        turns.push(first_sync::turn(&mut Field::set(&control_plane, scale.bindings).await?).await?);
+    }
     let mut field = Field::set(&control_plane, scale.bindings).await?;
-    first_sync::measure(&mut field, report).await?;
+    turns.push(first_sync::turn(&mut field).await?);
+    first_sync::report(turns, report)?;
     rest::measure(&mut field, &control_plane, scale.intervals, report).await?;
     drop(field);
     let mut field = Field::set(&control_plane, scale.bindings / 2).await?;

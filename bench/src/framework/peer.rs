@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    fs::{self, File},
+    fs::File,
     io::{Read, Seek, SeekFrom},
     path::PathBuf,
     time::Duration,
@@ -82,12 +82,7 @@ impl Peer {
 
     /// Its resident set in bytes, as the kernel accounts it.
     pub(crate) fn resident(&self) -> Result<f64> {
-        let pid = self.process.pid().context("the peer does not run")?;
-        let status =
-            fs::read_to_string(format!("/proc/{pid}/status")).context("the resident set is read from /proc")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        let kibibytes: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
-        Ok(kibibytes * 1024.0)
+        Ok(self.process.resident()?)
     }
 
     /// Takes in the whole lines that came since the last time.

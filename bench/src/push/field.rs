@@ -29,8 +29,8 @@ const KEY: &str = "VALUE";
 /// Far beyond what anything here takes.
 pub(crate) const LIMIT: Duration = Duration::from_mins(5);
 
-/// Between two looks at all Secrets.
-const LOOK: Duration = Duration::from_millis(250);
+/// Between two looks at all Secrets. Each makes the operator write all its metrics, which users have it do every 15 s or more.
+const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) struct Field {
     pub(crate) stage: PushStage,
@@ -89,14 +89,12 @@ impl Field {
         let all = f64::from(self.bindings);
         let operator = self.stage.operator();
         let synced = async || {
-            // Not so often that being looked at is what the operator works at.
             tokio::time::sleep(LOOK).await;
             let count = operator.metric("konverge_push_bindings", "reason=\"Synced\"").await.ok()?;
             (count >= all).then_some(())
         };
         eventually(LIMIT, synced).await.context("not all Secrets come to Vault")?;
         let noted = async || {
-            // As with the lists of the API server.
             tokio::time::sleep(LOOK).await;
             (self.noted().await.ok()? == usize::from(self.bindings)).then_some(())
         };

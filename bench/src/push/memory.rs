@@ -4,26 +4,19 @@ use anyhow::Result;
 
 use super::field::Field;
 use crate::{
-    memory::{BOUND, create_foreign, mebibytes, resident},
-    report::{Report, Row},
+    memory::{BOUND, Without, create_foreign, mebibytes},
+    report::Report,
 };
 
 pub(crate) async fn measure(field: &mut Field, foreign: usize, report: &mut Report) -> Result<()> {
     let without = resident_after_start(field).await?;
     create_foreign(&field.client, &field.namespace, foreign).await?;
-    let lived_through = resident(field.stage.operator().process())?;
+    let lived_through = field.stage.operator().process().resident()?;
     let with = resident_after_start(field).await?;
-    for (subject, now) in
-        [("push: memory, foreign there at start", with), ("push: memory, foreign came later", lived_through)]
-    {
-        report.add(Row {
-            subject,
-            figure: mebibytes(now),
-            against: format!("{} without {foreign}", mebibytes(without)),
-            ratio: now / without,
-            bound: Some(BOUND),
-        });
-    }
+    let shown = format!("{} without {foreign}", mebibytes(without));
+    let without = Without { resident: without, shown, bound: BOUND };
+    let with = [("push: memory, foreign there at start", with), ("push: memory, foreign came later", lived_through)];
+    without.compare(report, with);
     Ok(())
 }
 
@@ -32,5 +25,5 @@ async fn resident_after_start(field: &mut Field) -> Result<f64> {
     field.stage.operator().process().kill();
     field.start()?.ready().await?;
     field.in_step().await?;
-    resident(field.stage.operator().process())
+    Ok(field.stage.operator().process().resident()?)
 }

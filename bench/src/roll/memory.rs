@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use super::field::{AT_ONCE, Field};
 use crate::{
-    memory::{create_foreign, mebibytes, resident},
-    report::{Report, Row},
+    memory::{Without, create_foreign, mebibytes},
+    report::Report,
 };
 
 /// Not even their names are kept; a tenth is for what an allocator keeps of the pages that they came in.
@@ -16,19 +16,12 @@ pub(crate) async fn measure(field: &mut Field, foreign: usize, report: &mut Repo
     field.are_noted().await?;
     let without = resident_after_start(field).await?;
     create_foreign(&field.client, &field.namespace, foreign).await?;
-    let lived_through = resident(field.process())?;
+    let lived_through = field.process().resident()?;
     let with = resident_after_start(field).await?;
-    for (subject, now) in
-        [("roll: memory, foreign there at start", with), ("roll: memory, foreign came later", lived_through)]
-    {
-        report.add(Row {
-            subject,
-            figure: mebibytes(now),
-            against: format!("{} without {foreign}", mebibytes(without)),
-            ratio: now / without,
-            bound: Some(BOUND),
-        });
-    }
+    let shown = format!("{} without {foreign}", mebibytes(without));
+    let without = Without { resident: without, shown, bound: BOUND };
+    let with = [("roll: memory, foreign there at start", with), ("roll: memory, foreign came later", lived_through)];
+    without.compare(report, with);
     Ok(())
 }
 
@@ -37,5 +30,5 @@ async fn resident_after_start(field: &mut Field) -> Result<f64> {
     field.kill();
     field.start(&[]).await?;
     field.has_looked().await?;
-    resident(field.process())
+    Ok(field.process().resident()?)
 }

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::field::{AT_ONCE, Field, LIMIT, SETTLE, account};
 use crate::{
-    memory::{mebibytes, resident},
+    memory::mebibytes,
     report::{Report, Row},
 };
 
@@ -32,7 +32,7 @@ pub(crate) async fn measure(
     field.start(&[]).await?;
     let ready = began.elapsed().as_secs_f64();
     field.has_looked().await?;
-    let memory = resident(field.process())?;
+    let memory = field.process().resident()?;
     let rollouts = field.outside.all_changes();
     log.catch_up(&field.client).await?;
     let asked = log.entries_of(&account())?;

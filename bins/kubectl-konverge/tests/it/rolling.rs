@@ -8,10 +8,11 @@ use k8s_openapi::api::{
     rbac::v1::ClusterRole,
 };
 use konverge_roll::run::assemble;
-use konverge_testkit::{ControlPlane, Options, eventually};
+use konverge_testkit::{ControlPlane, Options, VaultOptions, VaultServer, eventually};
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},
+    core::DynamicObject,
 };
 use serde_json::{Value, json};
 use tokio::{process::Command, task::JoinHandle};
@@ -19,6 +20,7 @@ use tokio::{process::Command, task::JoinHandle};
 use crate::stage::{Ran, SOON, VALUES, ran};
 
 const ACCOUNT: &str = "vault-rollout-operator";
+const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultrollouts.yaml");
 const ROLE: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml");
 const DEPLOYMENT: &str = include_str!("../../../../deploy/vault-rollout-operator.yaml");
 const ALL: &str = "roll.konverge.dev/on-change";
@@ -204,6 +206,53 @@ async fn what_is_rolled_for_what_and_what_is_held_back() {
         "now not compared with what is recorded: you may not",
     ]);
     world.run_as(&person, "diff deploy/web").await.ends(1).says(&["to compare them takes their key and the content"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r21_a_vault_rollout_tells_how_it_stands_and_a_workload_who_asks_for_it() {
+    let world = World::set().await;
+    world.plane.apply(DEFINITION).await.unwrap();
+    let vault = VaultServer::start(VaultOptions::default()).await.unwrap();
+    vault.mount_kv("secret", 2).await.unwrap();
+    let write = async |value: &str| {
+        vault.request("POST", "secret/data/app", &json!({ "data": { "k": value } })).await.unwrap();
+    };
+    write(VALUES[0]).await;
+    let token = world.plane.run_directory().path().join("vault-token");
+    std::fs::write(&token, vault.root_token()).unwrap();
+    world.deployment("web", json!({})).await;
+    let object = json!({
+        "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultRollout", "metadata": { "name": "all" },
+        "spec": {
+            "secrets": [{ "mount": "secret", "path": "app" }], "targets": [{ "kind": "Deployment", "name": "web" }],
+        },
+    });
+    let resource = konverge_roll::trigger::TriggerKind::VaultRollout.resource();
+    let api: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), &world.namespace, &resource);
+    api.patch("all", &PatchParams::apply("user"), &Patch::Apply(&object)).await.unwrap();
+    world.until("status vroll/all", "roll Pending").await.ends(1);
+
+    let reach = [format!("--vault-url={}/v1/", vault.address()), format!("--vault-token-file={}", token.display())];
+    let _operator = world.operator(&[&*reach[0], &*reach[1], "--vault-interval=1s", "--min-interval=0s"]).await;
+    world.until("status vroll/all", "roll InSync").await.ends(0);
+    let web = format!("Deployment {}/web", world.namespace);
+    world.run("why vroll/all").await.ends(0).says(&[
+        "rolls for Vault/secret:app",
+        &format!("rolls {web}"),
+        "in step 1/1 workloads run with what is in Vault",
+    ]);
+    world.run("why deploy/web").await.ends(0).says(&[
+        "rolled for Vault/secret:app, all of it: VaultRollout asks for it",
+        &format!("asks VaultRollout {}/all, which says InSync", world.namespace),
+        "now its pods run with what there is",
+    ]);
+    world.run("pause vroll/all").await.ends(1).says(&["spec.suspend of it has nothing rolled for its sake"]);
+
+    write(VALUES[2]).await;
+    let page = world.until("why vroll/all", "last rolled Deployment").await;
+    page.says(&["for version 2 of Vault/secret:app: Vault/secret:app changed (VaultRollout)"]);
+    let page = format!("{}{}", page.out, world.run("why deploy/web").await.out);
+    assert!(VALUES.iter().all(|value| !page.contains(value)), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
