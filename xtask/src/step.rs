@@ -23,8 +23,9 @@ pub(crate) fn program(path: &Path) -> Command {
 /// Runs a command as one step, to its end. `next` is what to do when it fails.
 pub(crate) fn run(what: &str, mut command: Command, next: &str) -> Result<()> {
     step(what, next, || {
-        let program = || Path::new(command.get_program()).display().to_string();
-        let status = command.status().with_context(|| format!("cannot start {}; is it installed?", program()))?;
+        let status = command.status().with_context(|| {
+            format!("cannot start {}; is it installed?", Path::new(command.get_program()).display())
+        })?;
         if !status.success() {
             bail!("{status}");
         }
