@@ -6,6 +6,7 @@
 mod field;
 mod first_sync;
 mod latency;
+mod logins;
 mod memory;
 mod rest;
 
@@ -22,7 +23,7 @@ const TURNS: usize = 5;
 /// How much push's figures are about.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PushScale {
-    /// Annotated Secrets of push's figures; half as many for its latency, a tenth for its memory
+    /// Annotated Secrets of push's figures; half as many for its latency, a tenth for its memory and logins
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(10..))]
     bindings: u16,
     /// Intervals of push at rest, of 30 s each, which is the shortest that there is
@@ -46,6 +47,9 @@ pub(crate) async fn measure(scale: &PushScale, changes: usize, report: &mut Repo
     drop(field);
     let mut field = Field::set(&control_plane, scale.bindings / 2).await?;
     latency::measure(&mut field, changes, report).await?;
+    drop(field);
+    let mut field = Field::set(&control_plane, scale.bindings / 10).await?;
+    logins::measure(&mut field, report).await?;
     drop(field);
     // Last, because it fills the cluster.
     let mut field = Field::set(&control_plane, scale.bindings / 10).await?;

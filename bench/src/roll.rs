@@ -10,6 +10,7 @@ mod memory;
 mod outside;
 mod restart;
 mod runaway;
+mod vault;
 
 use anyhow::Result;
 use clap::Args;
@@ -21,7 +22,7 @@ use field::Field;
 /// How much roll's figures are about.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RollScale {
-    /// Deployments of roll's restart; half as many for the Secret that all use, a quarter for its latency, a tenth for its memory
+    /// Deployments of roll's restart and memory; half as many for the Secret that all use, a quarter for its latency
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u16).range(40..))]
     workloads: u16,
     /// Secrets that are changed while roll is down; at most as many as there are Deployments
@@ -45,6 +46,7 @@ pub(crate) async fn measure(scale: &RollScale, changes: usize, report: &mut Repo
     runaway::measure(&mut set(1, 1).await?, scale.runaway_seconds, report).await?;
     let missed = scale.missed.min(scale.workloads);
     restart::measure(&mut set(scale.workloads, scale.workloads).await?, &control_plane, missed, report).await?;
+    vault::measure(&mut set(vault::PATHS, vault::PATHS).await?, &control_plane, report).await?;
     // Last, because it fills the cluster.
-    memory::measure(&mut set(scale.workloads / 10, scale.workloads / 10).await?, scale.foreign_to_roll, report).await
+    memory::measure(&mut set(scale.workloads, scale.workloads).await?, scale.foreign_to_roll, report).await
 }

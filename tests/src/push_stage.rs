@@ -18,6 +18,9 @@ use crate::{Operator, rbac};
 /// The policy that users give the operator; it runs with this and nothing more.
 const POLICY: &str = include_str!("../../deploy/vault-policy.hcl");
 
+/// What Vault calls it.
+const POLICY_NAME: &str = "vault-sync-operator";
+
 /// Where the policy expects an engine of version 2.
 const MOUNT: &str = "secret";
 
@@ -53,7 +56,7 @@ impl PushStage {
     ) -> Result<Self> {
         let vault = VaultServer::start(VaultOptions { storage, ..VaultOptions::default() }).await?;
         vault.mount_kv(MOUNT, 2).await?;
-        vault.policy("vault-sync-operator", POLICY).await?;
+        vault.policy(POLICY_NAME, POLICY).await?;
         let token = token_file(&vault).await?;
         let client = control_plane.admin_client().await?;
         let home = control_plane.namespace("vault-sync-operator-system").await?;
@@ -64,6 +67,26 @@ impl PushStage {
         let mut operator = Operator::start_push(run, &kubeconfig, vault.address(), &token, &arguments)?;
         operator.ready().await?;
         Ok(Self { operator, vault, account: format!("system:serviceaccount:{home}:{}", rbac::PUSH.account) })
+    }
+
+    /// From its next start on, the operator logs in by `AppRole`, for tokens that end after `longest` whatever is done, and before if nobody
+    /// renews them within `lease`. Both in seconds.
+    pub async fn log_in_by_app_role(&mut self, lease: u32, longest: u32) -> Result<()> {
+        let (server, nothing) = (&self.vault, json!({}));
+        server.request("POST", "sys/auth/approle", &json!({ "type": "approle" })).await?;
+        let role = json!({ "token_policies": [POLICY_NAME], "token_ttl": lease, "token_max_ttl": longest });
+        server.request("POST", "auth/approle/role/push", &role).await?;
+        let role_id = server.request("GET", "auth/approle/role/push/role-id", &json!(null)).await?;
+        let secret_id = server.request("POST", "auth/approle/role/push/secret-id", &nothing).await?;
+        let [role_id, secret_id] = [&role_id["data"]["role_id"], &secret_id["data"]["secret_id"]].map(|id| id.as_str());
+        let (role_id, secret_id) = role_id.zip(secret_id).context("Vault made no role")?;
+        let file = private_file(server, "operator-secret-id", secret_id)?;
+        let spec = self.operator.process().spec_mut();
+        let method = spec.arguments.iter_mut().find(|argument| *argument == "token");
+        *method.context("the operator does not log in by a token")? = "approle".into();
+        spec.arguments.extend(["--vault-role-id".into(), role_id.into()]);
+        spec.arguments.extend(["--vault-secret-id-file".into(), file.into()]);
+        Ok(())
     }
 
     /// The operator.
@@ -143,13 +166,16 @@ impl Vault {
 
 /// A file with a token of the policy, for this user alone, as long as Vault's folder is there.
 async fn token_file(vault: &VaultServer) -> Result<PathBuf> {
-    let path = vault.run_directory().path().join("operator-token");
-    let token = token(vault).await?;
-    File::options().write(true).create_new(true).mode(0o600).open(&path)?.write_all(token.as_bytes())?;
+    private_file(vault, "operator-token", &token(vault).await?)
+}
+
+fn private_file(vault: &VaultServer, name: &str, content: &str) -> Result<PathBuf> {
+    let path = vault.run_directory().path().join(name);
+    File::options().write(true).create_new(true).mode(0o600).open(&path)?.write_all(content.as_bytes())?;
     Ok(path)
 }
 
 /// A token of the policy.
 async fn token(vault: &VaultServer) -> Result<String> {
-    Ok(vault.token(&["vault-sync-operator"], json!({ "period": "24h" })).await?)
+    Ok(vault.token(&[POLICY_NAME], json!({ "period": "24h" })).await?)
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use konverge_core::SecretValue;
 use konverge_e2e::{Operator, PushStage, Vault};
 use konverge_testkit::{ControlPlane, VaultStorage, eventually};
-use konverge_vault::{Content, Owner, VersionState};
+use konverge_vault::{Content, Expected, Owner, VersionState};
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, Patch, PatchParams},
@@ -126,19 +126,27 @@ impl Field {
         all.buffer_unordered(CONCURRENCY).try_collect().await
     }
 
-    /// What the loop does for one Secret: read, write if it is as it was read, note the owner. Gives the version.
-    pub(crate) async fn write_bare(&self, name: &str, value: &str, mark: bool) -> Result<VersionState> {
-        let location = Vault::location(&self.path(name))?;
-        let vault = self.peer.client();
-        let found = vault.read(&location).await?;
+    /// What the loop does for one Secret: read, write if it is as it was read, note the owner.
+    pub(crate) async fn read_write_and_mark(&self, name: &str, value: &str) -> Result<()> {
+        let found = self.peer.client().read(&Vault::location(&self.path(name))?).await?;
+        self.write_and_mark(name, value, found.expected()).await
+    }
+
+    /// The same by somebody who knows what is there.
+    pub(crate) async fn write_and_mark(&self, name: &str, value: &str, expected: Expected) -> Result<()> {
+        self.write_bare(name, value, expected).await?;
+        let text = |part: &str| format!("{part} of the loop");
+        let (prefix, name_in_mark) = ("bench".to_owned(), name.to_owned());
+        let owner = Owner { prefix, name: name_in_mark, uid: text("uid"), instance: text("instance") };
+        self.peer.client().annotate(&Vault::location(&self.path(name))?, &owner.mark()?).await?;
+        Ok(())
+    }
+
+    /// One write and nothing else. Gives the version.
+    pub(crate) async fn write_bare(&self, name: &str, value: &str, expected: Expected) -> Result<VersionState> {
         let content: Content = [(KEY.to_owned(), SecretValue::from(value.to_owned()))].into_iter().collect();
-        let version = vault.write(&location, &content, found.expected()).await?;
-        if mark {
-            let text = |part: &str| format!("{part} of the loop");
-            let (prefix, name) = ("bench".to_owned(), name.to_owned());
-            let owner = Owner { prefix, name, uid: text("uid"), instance: text("instance") };
-            vault.annotate(&location, &owner.mark()?).await?;
-        }
+        let location = Vault::location(&self.path(name))?;
+        let version = self.peer.client().write(&location, &content, expected).await?;
         version.context("an engine of version 2 has versions")
     }
 
