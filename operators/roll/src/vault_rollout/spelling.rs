@@ -6,12 +6,9 @@ use std::{
 };
 
 use konverge_runtime::watch::Guarded;
-use kube::{
-    Resource,
-    core::{Expression, Selector},
-};
+use kube::Resource;
 
-use super::{RequirementSpec, SecretSpec, SelectorSpec, VaultRollout, VaultRolloutSpec};
+use super::{SecretSpec, VaultRollout, VaultRolloutSpec};
 use crate::{
     declarations::object_name,
     object::{SourceName, WorkloadRef},
@@ -72,8 +69,10 @@ fn asks(home: &str, spec: &VaultRolloutSpec, settings: Settings) -> Result<Asks,
                 let kind = kind.ok_or_else(|| format!("{field}.kind is missing, such as Deployment"))?;
                 targets.insert(WorkloadRef { namespace, kind, name });
             }
-            (None, Some(spec)) => {
-                let labels = selector(spec).map_err(|cause| format!("{field}.selector: {cause}"))?;
+            (None, Some(selector)) => {
+                let labels = selector.read().map_err(|cause| format!("{field}.selector: {cause}"))?;
+                let labels =
+                    labels.ok_or_else(|| format!("{field}.selector: it is empty, and would roll every workload"))?;
                 choices.push(Choice { namespace, kind, labels });
             }
             _ => return Err(format!("{field}: give either a name or a selector")),
@@ -102,24 +101,6 @@ fn add(sources: &mut BTreeMap<SourceName, konverge_workload::Keys>, source: Sour
         None => keys,
     };
     sources.insert(source, keys);
-}
-
-fn selector(spec: &SelectorSpec) -> Result<Selector, String> {
-    let equal = spec.match_labels.iter().flatten();
-    let mut selector: Selector = equal.map(|(key, value)| (key.clone(), value.clone())).collect();
-    for RequirementSpec { key, operator, values } in spec.match_expressions.iter().flatten() {
-        let values = values.iter().flatten().cloned().collect();
-        let key = key.clone();
-        selector.extend(match operator.as_str() {
-            "In" => Expression::In(key, values),
-            "NotIn" => Expression::NotIn(key, values),
-            "Exists" => Expression::Exists(key),
-            "DoesNotExist" => Expression::DoesNotExist(key),
-            other => return Err(format!("{other:?} is no operator of a selector")),
-        });
-    }
-    // What fits everything is more often a slip than meant.
-    if selector.selects_all() { Err("it is empty, and would roll every workload".to_owned()) } else { Ok(selector) }
 }
 
 #[cfg(test)]
