@@ -1,45 +1,22 @@
 //! What a `VaultRollout` asks for.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_runtime::watch::Guarded;
-use kube::Resource;
 
 use super::{SecretSpec, VaultRollout, VaultRolloutSpec};
 use crate::{
     declarations::object_name,
     object::{SourceName, WorkloadRef},
     spelling::{self, Settings},
-    trigger::{Asks, Before, Choice, Leftovers, Shown, TriggerKind, TriggerRef},
+    trigger::{Asks, Before, Choice, Shown, TriggerKind, TriggerRef},
     vault,
     wait::WaitFor,
 };
 
 /// What an object is to us; nothing if it has no name.
 pub fn shown(object: Guarded<VaultRollout>, settings: Settings) -> Option<(TriggerRef, Shown)> {
-    let metadata = object.meta().clone();
-    let key = TriggerRef { kind: TriggerKind::VaultRollout, namespace: metadata.namespace?, name: metadata.name? };
-    let uid = metadata.uid?;
-    let (asks, status) = match object.0 {
-        Ok(object) => {
-            let status = object.status.filter(|status| status.uid == uid);
-            (asks(&key.namespace, &object.spec, settings).map(Arc::new), status)
-        }
-        Err(undecodable) => (Err(undecodable.error), None),
-    };
-    let shown = Shown {
-        uid,
-        version: metadata.resource_version.unwrap_or_default(),
-        generation: metadata.generation,
-        asks: asks.map_err(Into::into),
-        deleting: metadata.deletion_timestamp.is_some(),
-        leftovers: Leftovers::default(),
-        status: Arc::new(status.unwrap_or_default()),
-    };
-    Some((key, shown))
+    spelling::shown(TriggerKind::VaultRollout, object, |home, spec| asks(home, spec, settings))
 }
 
 fn asks(home: &str, spec: &VaultRolloutSpec, settings: Settings) -> Result<Asks, String> {
