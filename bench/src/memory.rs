@@ -14,54 +14,78 @@ pub(crate) const FOREIGN: usize = 5000;
 /// Foreign Secrets are not kept, so there should be no difference; a fifth is for what an allocator keeps of the pages that they came in.
 pub(crate) const BOUND: f64 = 1.2;
 
-pub(crate) async fn measure(scene: &mut Scene, report: &mut Report) -> Result<()> {
-    let without = resident_after_start(scene).await?;
-    create_foreign(scene.stage.client(), &scene.namespace, FOREIGN).await?;
-    let lived_through = scene.operator.process().resident()?;
-    let with = resident_after_start(scene).await?;
-    let without = Without { resident: without, shown: format!("{} without", mebibytes(without)), bound: BOUND };
-    without.compare(report, [("memory, foreign there at start", with), ("memory, foreign came later", lived_through)]);
-    Ok(())
+/// An operator, and a place for what is none of its.
+pub(crate) trait Subject {
+    /// Where foreign Secrets are made.
+    fn place(&self) -> (&Client, &str);
+
+    /// The operator's resident set in bytes.
+    fn resident(&mut self) -> Result<f64>;
+
+    /// Starts the operator anew and waits until it has looked at all that is its.
+    async fn start_anew(&mut self) -> Result<()>;
 }
 
 /// What an operator takes without foreign Secrets, against which it is held what it takes with them.
-pub(crate) struct Without {
-    /// Its resident set in bytes.
-    pub(crate) resident: f64,
-    /// The same for people.
-    pub(crate) shown: String,
+pub(crate) struct Comparison {
+    /// How the figure is called of an operator that finds them when it starts, and of one before which they are made.
+    pub(crate) subjects: [&'static str; 2],
+    /// How many are made.
+    pub(crate) foreign: usize,
     /// The largest ratio that is still good.
     pub(crate) bound: f64,
 }
 
-impl Without {
-    /// Reports each of these resident sets.
-    pub(crate) fn compare(self, report: &mut Report, with: [(&'static str, f64); 2]) {
-        for (subject, now) in with {
+impl Comparison {
+    /// Gives the largest resident set with them, in bytes.
+    pub(crate) async fn of(self, subject: &mut impl Subject, report: &mut Report) -> Result<f64> {
+        subject.start_anew().await?;
+        let without = subject.resident()?;
+        let (client, namespace) = subject.place();
+        create_foreign(client, namespace, self.foreign).await?;
+        let came_later = subject.resident()?;
+        subject.start_anew().await?;
+        let there_at_start = subject.resident()?;
+        for (subject, with) in self.subjects.into_iter().zip([there_at_start, came_later]) {
             report.add(Row {
                 subject,
-                figure: mebibytes(now),
-                against: self.shown.clone(),
-                ratio: now / self.resident,
+                figure: mebibytes(with),
+                against: format!("{} without {}", mebibytes(without), self.foreign),
+                ratio: with / without,
                 bound: Some(self.bound),
             });
         }
+        Ok(came_later.max(there_at_start))
     }
 }
 
-/// Starts the operator anew and waits until it has looked at every Secret that is bound.
-async fn resident_after_start(scene: &mut Scene) -> Result<f64> {
-    scene.operator.process().kill();
-    scene.operator.process().start_again()?;
-    scene.operator.ready().await?;
-    #[expect(clippy::cast_precision_loss, reason = "a hundred")]
-    let all = SECRETS as f64;
-    scene.operator.metric_becomes("konverge_pull_bindings", "reason=\"Synced\"", |count| count >= all).await?;
-    Ok(scene.operator.process().resident()?)
+pub(crate) async fn measure(scene: &mut Scene, report: &mut Report) -> Result<()> {
+    let subjects = ["memory, foreign there at start", "memory, foreign came later"];
+    Comparison { subjects, foreign: FOREIGN, bound: BOUND }.of(scene, report).await.map(drop)
+}
+
+impl Subject for Scene {
+    fn place(&self) -> (&Client, &str) {
+        (self.stage.client(), &self.namespace)
+    }
+
+    fn resident(&mut self) -> Result<f64> {
+        Ok(self.operator.process().resident()?)
+    }
+
+    async fn start_anew(&mut self) -> Result<()> {
+        self.operator.process().kill();
+        self.operator.process().start_again()?;
+        self.operator.ready().await?;
+        #[expect(clippy::cast_precision_loss, reason = "a hundred")]
+        let all = SECRETS as f64;
+        self.operator.metric_becomes("konverge_pull_bindings", "reason=\"Synced\"", |count| count >= all).await?;
+        Ok(())
+    }
 }
 
 /// Makes Secrets that are none of ours, one after the other.
-pub(crate) async fn create_foreign(client: &Client, namespace: &str, count: usize) -> Result<()> {
+async fn create_foreign(client: &Client, namespace: &str, count: usize) -> Result<()> {
     eprintln!("memory: creating {count} foreign Secrets of {FOREIGN_SECRET_SIZE} bytes");
     Ok(create_foreign_secrets(client, namespace, count, 1).await?)
 }

@@ -1,29 +1,31 @@
 //! What Secrets that are none of push's cost: the operator's resident set with and without them.
 
 use anyhow::Result;
+use kube::Client;
 
 use super::field::Field;
 use crate::{
-    memory::{BOUND, Without, create_foreign, mebibytes},
+    memory::{BOUND, Comparison, Subject},
     report::Report,
 };
 
 pub(crate) async fn measure(field: &mut Field, foreign: usize, report: &mut Report) -> Result<()> {
-    let without = resident_after_start(field).await?;
-    create_foreign(&field.client, &field.namespace, foreign).await?;
-    let lived_through = field.stage.operator().process().resident()?;
-    let with = resident_after_start(field).await?;
-    let shown = format!("{} without {foreign}", mebibytes(without));
-    let without = Without { resident: without, shown, bound: BOUND };
-    let with = [("push: memory, foreign there at start", with), ("push: memory, foreign came later", lived_through)];
-    without.compare(report, with);
-    Ok(())
+    let subjects = ["push: memory, foreign there at start", "push: memory, foreign came later"];
+    Comparison { subjects, foreign, bound: BOUND }.of(field, report).await.map(drop)
 }
 
-/// Starts the operator anew and waits until it has looked at every Secret that is bound.
-async fn resident_after_start(field: &mut Field) -> Result<f64> {
-    field.stage.operator().process().kill();
-    field.start()?.ready().await?;
-    field.in_step().await?;
-    Ok(field.stage.operator().process().resident()?)
+impl Subject for Field {
+    fn place(&self) -> (&Client, &str) {
+        (&self.client, &self.namespace)
+    }
+
+    fn resident(&mut self) -> Result<f64> {
+        Ok(self.stage.operator().process().resident()?)
+    }
+
+    async fn start_anew(&mut self) -> Result<()> {
+        self.stage.operator().process().kill();
+        self.start()?.ready().await?;
+        self.in_step().await
+    }
 }

@@ -1,10 +1,11 @@
 //! What Secrets that nobody is rolled for cost: the operator's resident set with and without them.
 
 use anyhow::Result;
+use kube::Client;
 
 use super::field::{AT_ONCE, Field};
 use crate::{
-    memory::{Without, create_foreign, mebibytes},
+    memory::{Comparison, Subject, mebibytes},
     report::{Report, Row},
 };
 
@@ -17,15 +18,8 @@ const MEMORY: f64 = 30.0 * 1024.0 * 1024.0;
 pub(crate) async fn measure(field: &mut Field, foreign: usize, report: &mut Report) -> Result<()> {
     field.start(&AT_ONCE).await?;
     field.are_noted().await?;
-    let without = resident_after_start(field).await?;
-    create_foreign(&field.client, &field.namespace, foreign).await?;
-    let lived_through = field.process().resident()?;
-    let with = resident_after_start(field).await?;
-    let shown = format!("{} without {foreign}", mebibytes(without));
-    let without = Without { resident: without, shown, bound: BOUND };
-    let with = [("roll: memory, foreign there at start", with), ("roll: memory, foreign came later", lived_through)];
-    without.compare(report, with);
-    let most = with.into_iter().map(|(_, bytes)| bytes).fold(0.0, f64::max);
+    let subjects = ["roll: memory, foreign there at start", "roll: memory, foreign came later"];
+    let most = Comparison { subjects, foreign, bound: BOUND }.of(field, report).await?;
     report.add(Row {
         subject: "roll: memory, the larger of both",
         figure: mebibytes(most),
@@ -36,10 +30,18 @@ pub(crate) async fn measure(field: &mut Field, foreign: usize, report: &mut Repo
     Ok(())
 }
 
-/// Starts the operator anew and waits until it has looked at all.
-async fn resident_after_start(field: &mut Field) -> Result<f64> {
-    field.kill();
-    field.start(&[]).await?;
-    field.has_looked().await?;
-    Ok(field.process().resident()?)
+impl Subject for Field {
+    fn place(&self) -> (&Client, &str) {
+        (&self.client, &self.namespace)
+    }
+
+    fn resident(&mut self) -> Result<f64> {
+        Ok(self.process().resident()?)
+    }
+
+    async fn start_anew(&mut self) -> Result<()> {
+        self.kill();
+        self.start(&[]).await?;
+        self.has_looked().await
+    }
 }

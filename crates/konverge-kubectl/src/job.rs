@@ -69,6 +69,13 @@ pub struct Standing {
     pub paths: Vec<Place>,
 }
 
+impl Standing {
+    /// Since when and with what outside of the cluster is said beside: `Standing { since, ..Standing::new(…) }`.
+    pub fn new(state: impl Into<String>, grade: Grade, message: impl Into<Option<String>>) -> Self {
+        Self { state: state.into(), grade, since: None, message: message.into(), paths: Vec::new() }
+    }
+}
+
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -252,12 +252,26 @@ impl Process {
         }
     }
 
+    /// SIGSTOP: it does nothing until it is woken, and does not know of it.
+    pub fn put_to_sleep(&self) -> io::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// SIGCONT: it goes on as if nothing had been.
+    pub fn wake(&self) -> io::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other(format!("{} does not run", self.name())))?;
+        Ok(kill_process(pid, signal)?)
+    }
+
     /// SIGTERM, and waits for its end. It is killed when it takes longer than `limit`, which is an error.
     pub async fn terminate(&mut self, limit: Duration) -> Result<ExitStatus, ProcessError> {
-        if let Some(pid) = self.child.as_ref().and_then(|child| i32::try_from(child.id()).ok()).and_then(Pid::from_raw)
-        {
-            let _ = kill_process(pid, Signal::TERM);
-        }
+        // One that has ended has what was wanted.
+        let _ = self.signal(Signal::TERM);
         let status = self.ended(limit).await;
         self.kill();
         status

@@ -151,19 +151,17 @@ async fn permissions(cluster: &Cluster, installation: &Installation) -> Finding 
 
 /// How a Secret stands, as far as its metadata tell; nothing if it does not ask.
 fn standing(metadata: &ObjectMeta) -> Option<Standing> {
-    let standing =
-        |state: &str, grade, message, paths| Standing { state: state.to_owned(), grade, since: None, message, paths };
     match declaration(metadata.annotations.as_ref()?) {
         Declaration::NotOurs => None,
         Declaration::Incomplete { missing } => {
             let Message { reason, text } = Message::incomplete(&missing);
-            Some(standing(reason, Grade::Wrong, Some(text), Vec::new()))
+            Some(Standing::new(reason, Grade::Wrong, text))
         }
         Declaration::Bound(environment) => {
             let paths = vec![Place { path: environment.to_string(), version: None, note: None }];
             if keys(metadata).is_empty() {
                 let text = "the operator has written nothing yet; its events tell why".to_owned();
-                return Some(standing("Pending", Grade::Waiting, Some(text), paths));
+                return Some(Standing { paths, ..Standing::new("Pending", Grade::Waiting, text) });
             }
             let of_ours = metadata
                 .managed_fields
@@ -172,7 +170,7 @@ fn standing(metadata: &ObjectMeta) -> Option<Standing> {
                 .filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
             let since = of_ours.filter_map(|entry| entry.time.as_ref().map(|time| time.0)).max();
             let text = "written then; what became of it since, the events alone tell".to_owned();
-            Some(Standing { since, ..standing("Written", Grade::InStep, Some(text), paths) })
+            Some(Standing { since, paths, ..Standing::new("Written", Grade::InStep, text) })
         }
     }
 }

@@ -243,7 +243,7 @@ impl Pusher {
         let Wanted::Composed(composition) = &push.wanted else { return Ok(Cow::Borrowed(push)) };
         let Some(selector) = composition.selector() else { return Ok(Cow::Borrowed(push)) };
         self.bindings.ask_selected(key);
-        let names = sources::fitting(&self.client, &key.namespace, selector).await?;
+        let names = self.fitting(&key.namespace, selector).await?;
         self.bindings.selected(key, names.clone());
         Ok(Cow::Owned(Push { asked: push.asked.clone(), wanted: Wanted::Composed(composition.of(names)) }))
     }
@@ -260,8 +260,7 @@ impl Pusher {
             self.conclude(key, binding, None, messages).await?;
             return Ok(Action::After(LOOK_AGAIN));
         };
-        let mut sources =
-            sources::read(&self.client, &self.ahead, &self.bindings, &key.namespace, &push.wanted.names()).await?;
+        let mut sources = self.read(&key.namespace, &push.wanted.names()).await?;
         self.note_read(key, &sources);
         let targets = desired(&push.wanted, &sources.data, push.asked.binary.unwrap_or(self.policy.binary));
         drop(std::mem::take(&mut sources.data));

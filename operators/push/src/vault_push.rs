@@ -11,6 +11,7 @@ mod status;
 
 use std::collections::BTreeMap;
 
+use konverge_workload::SelectorSpec;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
@@ -117,44 +118,11 @@ pub struct SecretsSpec {
     pub names: Option<Vec<String>>,
     /// What their labels have to be. One that fits later is pushed then, and one that stops to fit is cleared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(
+        validation = Rule::new("has(self.matchLabels) || has(self.matchExpressions)")
+            .message("an empty selector would push every Secret of the namespace; give matchLabels or matchExpressions")
+    )]
     pub selector: Option<SelectorSpec>,
-}
-
-/// A selector of labels.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[x_kube(
-    validation = Rule::new("has(self.matchLabels) || has(self.matchExpressions)")
-        .message("an empty selector would push every Secret of the namespace; give matchLabels or matchExpressions")
-)]
-#[serde(rename_all = "camelCase")]
-pub struct SelectorSpec {
-    /// Labels with their values.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minProperties" = 1, "maxProperties" = 32))]
-    pub match_labels: Option<BTreeMap<String, String>>,
-    /// Conditions on labels; all have to hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 32))]
-    pub match_expressions: Option<Vec<RequirementSpec>>,
-}
-
-/// A condition on a label.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[x_kube(
-    validation = Rule::new("self.operator in ['In', 'NotIn'] ? has(self.values) : !has(self.values)")
-        .message("In and NotIn need values, Exists and DoesNotExist have none")
-)]
-pub struct RequirementSpec {
-    /// The label.
-    #[schemars(length(min = 1, max = 317))]
-    pub key: String,
-    /// In, NotIn, Exists or DoesNotExist.
-    #[schemars(extend("enum" = ["In", "NotIn", "Exists", "DoesNotExist"]))]
-    pub operator: String,
-    /// Values for In and NotIn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::label_values")]
-    pub values: Option<Vec<String>>,
 }
 
 /// A key that is taken.

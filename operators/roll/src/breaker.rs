@@ -50,11 +50,6 @@ impl Breaker {
         }
         self.open_until
     }
-
-    /// The last change, as far as it is remembered.
-    pub fn last_change(&self) -> Option<Timestamp> {
-        self.changes.back().copied()
-    }
 }
 
 #[cfg(test)]

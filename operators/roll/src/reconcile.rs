@@ -1,38 +1,27 @@
 //! One workload from what it uses to what its pods run with: look, decide, write, report.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+mod attempt;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use konverge_apply::{
-    conditions::whole_second,
-    events::{EventSink, Notice},
-};
+use konverge_apply::events::{EventSink, Notice};
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_runtime::{Action, Priority, Queue, Reconciler, Request, object::Scope, watch::Guarded};
 use konverge_workload::{Progress, Workload};
 use kube::{Api, Client, core::NamespaceResourceScope, runtime::events::EventType};
 
 use crate::{
-    budget::{Budget, Spent},
-    decision::Verdict,
-    declarations::{RESTARTED_AT, WorkloadAsks, ZOPP_RESTARTED_AT},
-    digest::Digester,
+    budget::Budget,
     digest_key::Key,
-    hold::Candidate,
-    index::{Index, View},
-    messages::{Message, because, without},
+    index::Index,
+    messages::Message,
     metrics::Metrics,
-    object::{SourceName, SourceRef, WorkloadRef},
-    record::{Entry, Record},
+    object::{SourceRef, WorkloadRef},
     trigger::TriggerRef,
-    wait::{Back, late_secret_of},
-    waves::{self, Turn},
-    writer::{Decided, WriteError, Writer, Written},
+    writer::{WriteError, Writer},
 };
+use attempt::{Attempt, Run};
 
 /// The `action` of every event of this operator.
 pub(crate) const ACTION: &str = "Roll";
@@ -48,9 +37,6 @@ pub const WORKLOAD: &str = "workload";
 
 /// So often a workload that changes under our hands is read and decided upon anew before it has to wait.
 const ATTEMPTS: usize = 3;
-
-/// Who waits for others is woken by them; this is for what nobody tells, such as that one has had its time.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// What the platform decides.
 #[derive(Debug, Clone, Copy)]
@@ -127,15 +113,6 @@ impl Classify for RollError {
         }
     }
 }
-
-/// What became of an attempt.
-enum Attempt {
-    Ended(Action),
-    /// What was decided upon is not what is there any more.
-    Outdated,
-}
-
-const DONE: Attempt = Attempt::Ended(Action::Done);
 
 impl Reconciler for Roller {
     type Key = WorkloadRef;
@@ -228,246 +205,6 @@ impl Roller {
 
     fn budget(&self) -> MutexGuard<'_, Budget> {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One attempt.
-struct Run<'a> {
-    roller: &'a Roller,
-    key: &'a WorkloadRef,
-    digester: &'a Digester,
-    view: &'a View,
-    now: Timestamp,
-}
-
-impl Run<'_> {
-    async fn attempt(&self) -> Result<Attempt, RollError> {
-        let Self { roller, key, view, .. } = self;
-        if view.is_decided_now {
-            roller.tell(key);
-        }
-        if view.deleting {
-            roller.leave(key);
-            return Ok(DONE);
-        }
-        let asks = match &view.asks {
-            Ok(asks) => asks,
-            Err(invalid) => {
-                self.not_now();
-                self.settled(vec![Message::invalid(invalid)]);
-                return Ok(DONE);
-            }
-        };
-        match &view.verdict {
-            // It is woken when what it uses was read, or when that is refused.
-            None => {
-                for source in &view.doubted {
-                    roller.sources.add(source.clone(), Priority::High, CONTENDED);
-                }
-                self.say(Vec::new());
-                Ok(DONE)
-            }
-            Some(Verdict::Nothing) => {
-                self.not_now();
-                if view.back.values().any(|back| matches!(back, Back::Awaited(_, None))) {
-                    // It is woken when that was read.
-                    return Ok(DONE);
-                }
-                if let Some((message, until)) = self.awaited() {
-                    self.hold(message, until);
-                    return Ok(Attempt::Ended(until.map_or(Action::Done, |until| self.at(until))));
-                }
-                self.settled(Vec::new());
-                Ok(Attempt::Ended(view.again.map_or(Action::Done, |again| self.at(again))))
-            }
-            Some(Verdict::Note(content)) => self.note(content).await,
-            // Pods that are started later read what there is then.
-            Some(Verdict::Roll { content, .. }) if view.rollout.empty => self.note(content).await,
-            Some(Verdict::Roll { changed, content }) => {
-                let is_changed = |(name, _): &(&SourceName, _)| changed.contains(&name.to_string());
-                let changed: BTreeMap<_, _> = view.uses.iter().filter(is_changed).collect();
-                let why = because(changed.iter().map(|(name, used)| (*name, *used)));
-                let why = without(why, &self.late(content));
-                let changed: Vec<_> = changed.into_keys().cloned().collect();
-                match self.may_it(asks, &changed, &why) {
-                    Some((message, until, action)) => {
-                        self.not_now();
-                        self.hold(message, until);
-                        Ok(Attempt::Ended(action))
-                    }
-                    None => self.roll(asks, &changed, content, &why).await,
-                }
-            }
-        }
-    }
-
-    /// Which Secret has to follow before it is rolled, and until when that is waited for.
-    fn awaited(&self) -> Option<(Message, Option<Timestamp>)> {
-        let back = || self.view.back.iter().filter(|(_, back)| back.is_told());
-        let changed = because(back().filter_map(|(name, _)| Some((name, self.view.uses.get(name)?))));
-        let until = back().filter_map(|(_, back)| back.until()).min();
-        let (_, first) = back().min_by_key(|(_, back)| back.until())?;
-        Some((Message::awaited(first, &changed)?, until))
-    }
-
-    /// What keeps it from being rolled now, until when if that is known, and when to look again; nothing if it may be.
-    fn may_it(
-        &self,
-        asks: &WorkloadAsks,
-        changed: &[SourceName],
-        why: &str,
-    ) -> Option<(Message, Option<Timestamp>, Action)> {
-        let Self { roller, key, view, now, digester } = self;
-        let policy = &roller.policy;
-        let candidate = Candidate {
-            rollout: view.rollout,
-            paused: asks.paused,
-            rolled: view.record.as_ref().and_then(|record| record.rolled),
-            min_interval: asks.min_interval.unwrap_or(policy.min_interval),
-            changed: view.changed,
-            debounce: policy.debounce,
-            breaker: view.breaker.as_ref().map(|(until, _)| *until),
-            running: view.running,
-            longest: policy.longest,
-        };
-        if let Some(hold) = candidate.hold(*now) {
-            let message = Message::held(hold, why, view.breaker.as_ref().map(|(_, source)| source));
-            let until = hold.until();
-            return Some((message, until, until.map_or(Action::Done, |until| self.at(until))));
-        }
-        let peers = roller.index.peers(key, asks.wave, changed, digester, (*now, policy.longest));
-        let turn = waves::turn(asks.wave, peers);
-        roller.index.wait_for_turn(key, turn != Turn::Now);
-        Message::not_its_turn(&turn, why).map(|message| (message, None, Action::After(LOOK_AGAIN)))
-    }
-
-    async fn roll(
-        &self,
-        asks: &WorkloadAsks,
-        changed: &[SourceName],
-        content: &BTreeMap<String, Entry>,
-        why: &str,
-    ) -> Result<Attempt, RollError> {
-        let Self { roller, key, view, now, digester } = self;
-        let stamp = digester.stamp(&view.uid, content);
-        if let Err(spent) = roller.budget().take(key, &stamp, *now) {
-            let Spent { until, .. } = spent;
-            self.hold(Message::spent(&spent, why), Some(until));
-            return Ok(Attempt::Ended(self.at(until)));
-        }
-        let record = Record {
-            tag: digester.tag(&view.uid),
-            content: content.clone(),
-            rolled: Some(*now),
-            because: Some(why.to_owned()),
-        };
-        let record = record.text();
-        roller.index.writing(key, &view.uid, &record);
-        // To the second, as those write it whose annotations these are.
-        let time = whole_second(*now).to_string();
-        let written = roller.writer.roll(self.decided(&record), &stamp, (&self.marks(asks), &time)).await;
-        let version = match written {
-            Ok(Written::Done(version)) => version,
-            other => {
-                // Whether it was done after all is not known if the answer is; then its place is kept until the watch tells.
-                if other.is_ok() {
-                    let next = roller.budget().give_back(key);
-                    roller.wake(next);
-                }
-                roller.metrics.rolled(key.kind, if other.is_ok() { "outdated" } else { "failed" });
-                return Ok(if other? == Written::Outdated { Attempt::Outdated } else { DONE });
-            }
-        };
-        roller.index.wrote(key, &view.uid, &version, record, Some(stamp));
-        roller.metrics.rolled(key.kind, "rolled");
-        if let Some(changed) = view.changed {
-            roller.metrics.delayed(Timestamp::now().duration_since(changed).as_secs_f64());
-        }
-        // Each is news, also if the one before was for the same.
-        self.settled(Vec::new());
-        self.settled(vec![Message::rolled(why)]);
-        for name in changed {
-            let source = name.of(&key.namespace);
-            let Some(uid) = roller.index.source_uid(&source) else { continue };
-            let Message { reason, text, .. } = Message::rolled_user(key);
-            let regarding = source.reference(&uid);
-            roller.events.send(Notice { regarding, kind: EventType::Normal, reason, action: ACTION, note: text });
-        }
-        Ok(DONE)
-    }
-
-    /// The Secrets that have not followed and are not waited for any longer.
-    fn late(&self, content: &BTreeMap<String, Entry>) -> Vec<String> {
-        let known = self.view.record.as_ref().map(|record| &record.content);
-        let late = content.keys().filter(|text| !known.is_some_and(|known| known.contains_key(*text)));
-        late.filter_map(|text| Some(late_secret_of(text)?.to_string())).collect()
-    }
-
-    /// Writes down with what its pods run.
-    async fn note(&self, content: &BTreeMap<String, Entry>) -> Result<Attempt, RollError> {
-        let Self { roller, key, view, digester, .. } = self;
-        let before = view.record.as_ref();
-        let record = Record {
-            tag: digester.tag(&view.uid),
-            content: content.clone(),
-            rolled: before.and_then(|record| record.rolled),
-            because: before.and_then(|record| record.because.clone()),
-        };
-        let record = record.text();
-        roller.index.writing(key, &view.uid, &record);
-        match roller.writer.note(self.decided(&record)).await? {
-            Written::Done(version) => {
-                self.not_now();
-                roller.index.wrote(key, &view.uid, &version, record, None);
-                self.settled(Vec::new());
-                Ok(DONE)
-            }
-            Written::Outdated => Ok(Attempt::Outdated),
-            Written::Gone => Ok(DONE),
-        }
-    }
-
-    /// Annotations of others that tell when pods were restarted.
-    fn marks(&self, asks: &WorkloadAsks) -> Vec<&'static str> {
-        let in_vault = self.view.uses.keys().any(|source| source.kind.is_in_vault());
-        let marks = [(ZOPP_RESTARTED_AT, asks.zopp), (RESTARTED_AT, in_vault)];
-        marks.into_iter().filter(|(_, wanted)| *wanted).map(|(mark, _)| mark).collect()
-    }
-
-    fn decided<'a>(&'a self, record: &'a str) -> Decided<'a> {
-        Decided { key: self.key, uid: &self.view.uid, version: &self.view.version, record }
-    }
-
-    /// It waits, and says why.
-    fn hold(&self, message: Message, until: Option<Timestamp>) {
-        self.roller.index.pending(self.key, &self.view.uid, Some((self.now, until)));
-        self.roller.metrics.held(message.reason);
-        self.say(vec![message]);
-    }
-
-    /// It waits for nothing any more.
-    fn settled(&self, messages: Vec<Message>) {
-        self.roller.index.pending(self.key, &self.view.uid, None);
-        self.roller.index.wait_for_turn(self.key, false);
-        self.say(messages);
-    }
-
-    /// And what may not be read.
-    fn say(&self, mut messages: Vec<Message>) {
-        messages.extend(self.view.refused.iter().cloned());
-        self.roller.say(self.key, &self.view.uid, messages);
-    }
-
-    /// It leaves its place to the next one.
-    fn not_now(&self) {
-        let next = self.roller.budget().not_now(self.key, self.view.stamp.as_deref());
-        self.roller.wake(next);
-    }
-
-    /// A little late, so that it is time when it comes.
-    fn at(&self, until: Timestamp) -> Action {
-        let rest = Duration::try_from(until.duration_since(self.now)).unwrap_or_default();
-        Action::After(rest + Duration::from_millis(10))
     }
 }
 

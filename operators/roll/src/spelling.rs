@@ -1,11 +1,20 @@
 //! What both kinds of objects that ask for rollouts spell alike. Each error names the field that it is about.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::SignedDuration;
+use konverge_runtime::watch::Guarded;
 use konverge_workload::{Keys, WorkloadKind};
+use kube::{
+    Resource,
+    core::object::{HasSpec, HasStatus},
+};
 
-use crate::object::SourceKind;
+use crate::{
+    object::SourceKind,
+    status::Status,
+    trigger::{Asks, Leftovers, Shown, TriggerKind, TriggerRef},
+};
 
 /// Vault is asked no more often than this.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -17,6 +26,40 @@ pub struct Settings {
     pub every: Duration,
     /// Whether a workload of which nothing was noted is restarted once, as with the original.
     pub restart_on_first_seen: bool,
+}
+
+/// What an object is to us; nothing if it has no name. `asks` reads its spec, which counts from the object's namespace.
+pub(crate) fn shown<K>(
+    kind: TriggerKind,
+    object: Guarded<K>,
+    asks: impl FnOnce(&str, &K::Spec) -> Result<Asks, String>,
+) -> Option<(TriggerRef, Shown)>
+where
+    K: Resource<DynamicType = ()> + HasSpec + HasStatus<Status = Status>,
+{
+    let metadata = object.meta().clone();
+    let key = TriggerRef { kind, namespace: metadata.namespace?, name: metadata.name? };
+    let uid = metadata.uid?;
+    let (asks, status) = match object.0 {
+        Ok(mut object) => {
+            // A copy may have brought that of another object along. That of the original says of none whose it is.
+            let is_own =
+                |status: &Status| status.uid == uid || kind == TriggerKind::VaultSyncStatus && status.uid.is_empty();
+            let status = object.status_mut().take().filter(is_own);
+            (asks(&key.namespace, object.spec()).map(Arc::new), status)
+        }
+        Err(undecodable) => (Err(undecodable.error), None),
+    };
+    let shown = Shown {
+        uid,
+        version: metadata.resource_version.unwrap_or_default(),
+        generation: metadata.generation,
+        asks: asks.map_err(Into::into),
+        deleting: metadata.deletion_timestamp.is_some(),
+        leftovers: Leftovers::default(),
+        status: Arc::new(status.unwrap_or_default()),
+    };
+    Some((key, shown))
 }
 
 /// A kind of workloads by its name in manifests.

@@ -10,7 +10,7 @@ use std::{
 
 use k8s_openapi::api::coordination::v1::Lease;
 use konverge_testkit::{
-    Process, eventually,
+    eventually,
     fault_proxy::{FaultProxy, Plan},
 };
 use kube::Api;
@@ -108,11 +108,6 @@ impl Load {
     }
 }
 
-fn signal(process: &Process, name: &str) {
-    let pid = process.pid().unwrap().to_string();
-    assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn f16_ten_failovers_under_load_lose_no_change_and_roll_each_once() {
     let stage = Stage::shared().await;
@@ -152,13 +147,13 @@ async fn f16_ten_failovers_under_load_lose_no_change_and_roll_each_once() {
         match end {
             End::Told => drop(leader.process.terminate(Duration::from_secs(30)).await.unwrap()),
             End::Killed => leader.process.kill(),
-            End::Asleep => signal(&leader.process, "-STOP"),
+            End::Asleep => leader.process.put_to_sleep().unwrap(),
         }
         let taken = || async { holder().await.filter(|now| *now != before) };
         eventually(TAKEOVER, taken).await.unwrap_or_else(|_| panic!("nobody took over from one that was {end:?}"));
         if end == End::Asleep {
             load.goes_on(&format!("while leader {number} is asleep"), &mut [&mut standby]).await;
-            signal(&leader.process, "-CONT");
+            leader.process.wake().unwrap();
             leader.process.ended(TAKEOVER).await.expect("it finds that it leads no more");
         }
         load.goes_on(&format!("after end {number}, {end:?},"), &mut [&mut standby]).await;

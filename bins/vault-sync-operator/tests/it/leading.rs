@@ -9,7 +9,7 @@ use std::{
 };
 
 use k8s_openapi::api::coordination::v1::Lease;
-use konverge_testkit::{Process, eventually};
+use konverge_testkit::eventually;
 use kube::Api;
 use tokio::time::{sleep, timeout};
 
@@ -147,11 +147,6 @@ impl Load {
     }
 }
 
-fn signal(process: &Process, name: &str) {
-    let pid = process.pid().unwrap().to_string();
-    assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_failovers_under_load_lose_no_change() {
     let stage = Stage::shared().await;
@@ -178,13 +173,13 @@ async fn ten_failovers_under_load_lose_no_change() {
         match end {
             End::Told => drop(leader.process.terminate(Duration::from_secs(30)).await.unwrap()),
             End::Killed => leader.process.kill(),
-            End::Asleep => signal(&leader.process, "-STOP"),
+            End::Asleep => leader.process.put_to_sleep().unwrap(),
         }
         let taken = || async { holder().await.filter(|now| *now != before) };
         eventually(TAKEOVER, taken).await.unwrap_or_else(|_| panic!("nobody took over from one that was {end:?}"));
         if end == End::Asleep {
             load.goes_on().await;
-            signal(&leader.process, "-CONT");
+            leader.process.wake().unwrap();
             leader.process.ended(TAKEOVER).await.expect("it finds that it leads no more");
         }
         load.goes_on().await;

@@ -156,11 +156,9 @@ mod tests {
             namespace: "shop".to_owned(),
             name: name.to_owned(),
             standing: Standing {
-                state: state.to_owned(),
-                grade: Grade::InStep,
                 since: Some(Timestamp::from_second(40).unwrap()),
-                message: message.map(str::to_owned),
                 paths: paths.iter().map(place).collect(),
+                ..Standing::new(state, Grade::InStep, message.map(str::to_owned))
             },
         }
     }

@@ -1,8 +1,12 @@
 use std::time::Duration;
 
 use konverge_testkit::{Process, ProcessError, ProcessSpec, RunDirectory, eventually};
+use tokio::time::sleep;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
+
+/// Who is awake says something in a fraction of this.
+const QUIET: Duration = Duration::from_millis(500);
 
 fn shell(name: &str, script: &str) -> ProcessSpec {
     ProcessSpec::new(name, "sh").args(["-c", script])
@@ -22,6 +26,30 @@ async fn a_process_is_terminated_and_killed_and_started_again() {
     assert!(process.status().is_none());
     process.kill();
     assert!(process.pid().is_none());
+}
+
+#[tokio::test]
+async fn a_process_does_nothing_while_it_is_asleep_and_goes_on_when_it_is_woken() {
+    let run = RunDirectory::new().unwrap();
+    let mut process = Process::start(&run, shell("busy", "while :; do echo on; sleep 0.02; done")).unwrap();
+    let said = || process.logged().len();
+    let goes_on = async || {
+        let before = said();
+        eventually(SOON, || async { (said() > before).then_some(()) }).await.expect("it says more");
+    };
+    goes_on().await;
+    process.put_to_sleep().unwrap();
+    // What it was saying at that moment it may have said.
+    sleep(QUIET).await;
+    let before = said();
+    sleep(QUIET).await;
+    assert_eq!(said(), before, "it is asleep");
+    process.wake().unwrap();
+    goes_on().await;
+    process.kill();
+    for refused in [process.put_to_sleep(), process.wake()] {
+        assert!(refused.unwrap_err().to_string().contains("busy does not run"));
+    }
 }
 
 #[tokio::test]

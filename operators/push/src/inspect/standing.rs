@@ -28,13 +28,11 @@ pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standi
     let paths = record.iter().flat_map(|record| &record.paths).map(|(path, written)| place(path, written)).collect();
     let since = record.as_ref().map(|record| record.since);
     let message = record.as_ref().and_then(|record| record.message.clone());
-    let standing = |state: &str, grade, message| Standing { state: state.to_owned(), grade, since, message, paths };
+    let standing = |state: &str, grade, message| Standing { since, paths, ..Standing::new(state, grade, message) };
     if let Some(deleted) = &metadata.deletion_timestamp {
         let waits = "it is being deleted and waits until its paths in Vault are cleared".to_owned();
-        return Some(Standing {
-            since: Some(deleted.0),
-            ..standing("Deleting", Grade::Waiting, Some(message.unwrap_or(waits)))
-        });
+        let message = Some(message.unwrap_or(waits));
+        return Some(Standing { since: Some(deleted.0), ..standing("Deleting", Grade::Waiting, message) });
     }
     let says = |what: String| Some(what);
     Some(match (asked, record) {

@@ -10,7 +10,7 @@ use konverge_vault::{Content, Location, Owner, VaultError};
 use kube::Api;
 use tokio::time::timeout;
 
-use super::{PushError, Pusher, cluster_prefix, sources, vault_deletion};
+use super::{PushError, Pusher, cluster_prefix, vault_deletion};
 use crate::{
     asked::DeletionPolicy,
     bindings::{Asking, Binding, Push},
@@ -152,8 +152,7 @@ impl Pusher {
     async fn would_have_made(&self, key: &ObjectRef, push: &Push) -> Result<BTreeMap<String, Content>, PushError> {
         let push = &*self.pinned(key, push).await?;
         let Some(prepared) = self.prepare(key, push, &mut Vec::new()).await? else { return Ok(BTreeMap::new()) };
-        let sources =
-            sources::read(&self.client, &self.ahead, &self.bindings, &key.namespace, &push.wanted.names()).await?;
+        let sources = self.read(&key.namespace, &push.wanted.names()).await?;
         let targets = desired(&push.wanted, &sources.data, push.asked.binary.unwrap_or(self.policy.binary));
         let located = |(beneath, target): (String, Target)| match target {
             Target::Content(made) => {

@@ -3,10 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, Error, api::GetParams, core::Selector};
+use kube::{Api, Error, api::GetParams, core::Selector};
 
-use super::PushError;
-use crate::{ahead::ReadAhead, bindings::Bindings, desired::Sources, object::SecretRef, secrets};
+use super::{PushError, Pusher};
+use crate::{
+    desired::Sources,
+    object::SecretRef,
+    secrets::{self, Data},
+};
 
 /// What was read.
 pub(super) struct Read {
@@ -25,52 +29,48 @@ impl Read {
     }
 }
 
-/// The names of the Secrets that fit a selector.
-pub(super) async fn fitting(
-    client: &Client,
-    namespace: &str,
-    selector: &Selector,
-) -> Result<BTreeSet<String>, PushError> {
-    secrets::fitting(client, namespace, selector).await.map_err(|source| PushError::Read {
-        what: format!("which secrets of {namespace} are {selector}"),
-        source: Box::new(source),
-    })
-}
+impl Pusher {
+    /// The names of the Secrets that fit a selector.
+    pub(super) async fn fitting(&self, namespace: &str, selector: &Selector) -> Result<BTreeSet<String>, PushError> {
+        secrets::fitting(&self.client, namespace, selector).await.map_err(|source| PushError::Read {
+            what: format!("which secrets of {namespace} are {selector}"),
+            source: Box::new(source),
+        })
+    }
 
-/// Reads each Secret once. That one is not there is an answer; that one cannot be read is an error.
-///
-/// One that a watch has shown is taken from what was read ahead, or else read in that version or a later one, which the API server answers
-/// from its memory; without that it would ask etcd.
-pub(super) async fn read(
-    client: &Client,
-    ahead: &ReadAhead,
-    bindings: &Bindings,
-    namespace: &str,
-    names: &BTreeSet<&str>,
-) -> Result<Read, PushError> {
-    let api = Api::<Secret>::namespaced(client.clone(), namespace);
-    let mut read = Read { data: Sources::new(), versions: BTreeMap::new() };
-    for name in names {
-        let secret = SecretRef { namespace: namespace.to_owned(), name: (*name).to_owned() };
-        let seen = bindings.version(&secret);
-        if let Some(version) = &seen
-            && let Some(data) = ahead.fetch(&secret, version).await
-        {
-            read.versions.insert((*name).to_owned(), seen);
-            read.data.insert((*name).to_owned(), Some(data));
-            continue;
+    /// Reads each Secret once. That one is not there is an answer; that one cannot be read is an error.
+    pub(super) async fn read(&self, namespace: &str, names: &BTreeSet<&str>) -> Result<Read, PushError> {
+        let mut read = Read { data: Sources::new(), versions: BTreeMap::new() };
+        for name in names {
+            let secret = SecretRef { namespace: namespace.to_owned(), name: (*name).to_owned() };
+            let (version, data) = self.read_one(&secret).await?;
+            read.versions.insert(secret.name.clone(), version);
+            read.data.insert(secret.name, data);
         }
+        Ok(read)
+    }
+
+    /// The version and what is in it, if it is there.
+    ///
+    /// One that a watch has shown is taken from what was read ahead, or else read in that version or a later one, which the API server answers
+    /// from its memory; without that it would ask etcd.
+    async fn read_one(&self, secret: &SecretRef) -> Result<(Option<String>, Option<Data>), PushError> {
+        let seen = self.bindings.version(secret);
+        if let Some(version) = &seen
+            && let Some(data) = self.ahead.fetch(secret, version).await
+        {
+            return Ok((seen, Some(data)));
+        }
+        let SecretRef { namespace, name } = secret;
+        let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
         let not_older = GetParams { resource_version: seen };
         let found = match api.get_with(name, &not_older).await {
-            Err(Error::Api(status)) if status.is_not_found() => None,
-            answer => Some(answer.map_err(|source| PushError::Read {
+            Err(Error::Api(status)) if status.is_not_found() => return Ok((None, None)),
+            answer => answer.map_err(|source| PushError::Read {
                 what: format!("secret {namespace}/{name}"),
                 source: Box::new(source),
-            })?),
+            })?,
         };
-        let version = found.as_ref().and_then(|secret| secret.metadata.resource_version.clone());
-        read.versions.insert((*name).to_owned(), version);
-        read.data.insert((*name).to_owned(), found.map(secrets::values));
+        Ok((found.metadata.resource_version.clone(), Some(secrets::values(found))))
     }
-    Ok(read)
 }

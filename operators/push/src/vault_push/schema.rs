@@ -26,15 +26,6 @@ pub(super) fn names(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-pub(super) fn label_values(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "minItems": 1,
-        "maxItems": 100,
-        "items": { "type": "string", "maxLength": 63 }
-    })
-}
-
 /// The syntax of [`Template`](crate::template::Template).
 pub(super) fn templates(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -4,12 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use konverge_runtime::watch::Guarded;
 use konverge_vault::{KvVersion, Mount, SecretPath};
-use kube::{
-    Resource, ResourceExt,
-    core::{DynamicObject, Expression, Selector},
-};
+use kube::{Resource, ResourceExt, core::DynamicObject};
 
-use super::{RequirementSpec, SECRET, SecretsSpec, SelectorSpec, VaultPush, VaultPushSpec};
+use super::{SECRET, SecretsSpec, VaultPush, VaultPushSpec};
 use crate::{
     annotations::{FINALIZER, PAUSE, SYNC_NOW, duration},
     asked::{Asked, Invalid, Selection},
@@ -100,30 +97,12 @@ fn wrong(cause: impl Into<String>) -> Invalid {
 fn secrets(spec: &SecretsSpec) -> Result<Secrets, Invalid> {
     match (&spec.names, &spec.selector) {
         (Some(names), None) => Ok(Secrets::Named(names.iter().cloned().collect())),
-        (None, Some(spec)) => {
-            let selector = selector(spec)?;
-            // What fits everything is more often a slip than meant.
-            if selector.selects_all() { Err(wrong("the selector is empty")) } else { Ok(Secrets::Selected(selector)) }
+        (None, Some(selector)) => {
+            let selector = selector.read().map_err(wrong)?;
+            Ok(Secrets::Selected(selector.ok_or_else(|| wrong("the selector is empty"))?))
         }
         _ => Err(wrong("there must be either names or a selector")),
     }
-}
-
-fn selector(spec: &SelectorSpec) -> Result<Selector, Invalid> {
-    let equal = spec.match_labels.iter().flatten();
-    let mut selector: Selector = equal.map(|(key, value)| (key.clone(), value.clone())).collect();
-    for RequirementSpec { key, operator, values } in spec.match_expressions.iter().flatten() {
-        let values = values.iter().flatten().cloned().collect();
-        let key = key.clone();
-        selector.extend(match operator.as_str() {
-            "In" => Expression::In(key, values),
-            "NotIn" => Expression::NotIn(key, values),
-            "Exists" => Expression::Exists(key),
-            "DoesNotExist" => Expression::DoesNotExist(key),
-            other => return Err(wrong(format!("{other:?} is no operator of a selector"))),
-        });
-    }
-    Ok(selector)
 }
 
 /// Each placeholder has to lead to one value: to a Secret that is named, or to the only one of its path.

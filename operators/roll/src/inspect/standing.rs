@@ -43,13 +43,8 @@ pub(super) fn of_workload(object: &DynamicObject) -> Option<Standing> {
         }),
     });
     let paths = paths.collect();
-    let standing = |state: &str, grade, message: &str| Standing {
-        state: state.to_owned(),
-        grade,
-        since: None,
-        message: Some(message.to_owned()),
-        paths,
-    };
+    let standing =
+        |state: &str, grade, message: &str| Standing { paths, ..Standing::new(state, grade, message.to_owned()) };
     let asks = match read(object, Others::default()) {
         Ok(asks) => asks,
         Err(invalid) => {
@@ -84,22 +79,16 @@ pub(super) fn of_workload(object: &DynamicObject) -> Option<Standing> {
 
 /// How a source stands; nothing if it asks for nothing.
 pub(super) fn of_source(object: &DynamicObject) -> Option<Standing> {
-    let standing = |state: &str, grade, message: String| Standing {
-        state: state.to_owned(),
-        grade,
-        since: None,
-        message: Some(message),
-        paths: Vec::new(),
-    };
     let asks = match SourceAsks::read(object.annotations(), Others::default()) {
         Ok(asks) => asks,
         Err(invalid) => {
             let Message { reason, text, .. } = Message::invalid(&invalid);
-            return Some(standing(reason, Grade::Wrong, text));
+            return Some(Standing::new(reason, Grade::Wrong, text));
         }
     };
     if asks.ignored {
-        return Some(standing("Ignored", Grade::InStep, "nobody is rolled for it, whoever asks".to_owned()));
+        let text = "nobody is rolled for it, whoever asks";
+        return Some(Standing::new("Ignored", Grade::InStep, text.to_owned()));
     }
     let whom = match (asks.users, &asks.selector) {
         (false, None) => return None,
@@ -107,7 +96,7 @@ pub(super) fn of_source(object: &DynamicObject) -> Option<Standing> {
         (false, Some(_)) => "those with certain labels are rolled when its content changes",
         (true, Some(_)) => "whoever uses it, and those with certain labels, are rolled when its content changes",
     };
-    Some(standing("Asks", Grade::InStep, whom.to_owned()))
+    Some(Standing::new("Asks", Grade::InStep, whom.to_owned()))
 }
 
 /// The beginning of a digest: enough to tell it from another.

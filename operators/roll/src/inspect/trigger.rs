@@ -70,14 +70,7 @@ pub(super) async fn all(
 /// How it stands, by its own status.
 pub(super) fn standing(kind: TriggerKind, object: &DynamicObject) -> Option<Standing> {
     let (_, shown) = read(kind, object, DEFAULTS)?;
-    let standing = |state: &str, grade, message: String| Standing {
-        state: state.to_owned(),
-        grade,
-        since: None,
-        message: Some(message),
-        paths: Vec::new(),
-    };
-    let pending = |message: &str| standing("Pending", Grade::Waiting, message.to_owned());
+    let pending = |message: &str| Standing::new("Pending", Grade::Waiting, message.to_owned());
     let Some(ready) = shown.status.conditions.get(READY) else {
         return Some(pending("the operator has not taken note of it; it does so where it is told an address of Vault"));
     };
@@ -91,7 +84,7 @@ pub(super) fn standing(kind: TriggerKind, object: &DynamicObject) -> Option<Stan
         _ => Grade::Wrong,
     };
     let since = Some(ready.last_transition_time.0);
-    Some(Standing { since, ..standing(&ready.reason, grade, ready.message.clone()) })
+    Some(Standing { since, ..Standing::new(&*ready.reason, grade, ready.message.clone()) })
 }
 
 /// What the plugin counts where no operator tells: what is asked for does not depend on it.

@@ -43,12 +43,3 @@ pub(super) fn path(_: &mut SchemaGenerator) -> Schema {
 
 const NO_WAY_OUT: &str = "!self.matches('(^|/)[.]{0,2}(/|$)')";
 const NO_WAY_OUT_MESSAGE: &str = "no segment may be empty, a dot or two dots";
-
-pub(super) fn label_values(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "minItems": 1,
-        "maxItems": 100,
-        "items": { "type": "string", "maxLength": 63 }
-    })
-}

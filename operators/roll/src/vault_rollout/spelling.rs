@@ -1,48 +1,22 @@
 //! What a `VaultRollout` asks for.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_runtime::watch::Guarded;
-use kube::{
-    Resource,
-    core::{Expression, Selector},
-};
 
-use super::{RequirementSpec, SecretSpec, SelectorSpec, VaultRollout, VaultRolloutSpec};
+use super::{SecretSpec, VaultRollout, VaultRolloutSpec};
 use crate::{
     declarations::object_name,
     object::{SourceName, WorkloadRef},
     spelling::{self, Settings},
-    trigger::{Asks, Before, Choice, Leftovers, Shown, TriggerKind, TriggerRef},
+    trigger::{Asks, Before, Choice, Shown, TriggerKind, TriggerRef},
     vault,
     wait::WaitFor,
 };
 
 /// What an object is to us; nothing if it has no name.
 pub fn shown(object: Guarded<VaultRollout>, settings: Settings) -> Option<(TriggerRef, Shown)> {
-    let metadata = object.meta().clone();
-    let key = TriggerRef { kind: TriggerKind::VaultRollout, namespace: metadata.namespace?, name: metadata.name? };
-    let uid = metadata.uid?;
-    let (asks, status) = match object.0 {
-        Ok(object) => {
-            let status = object.status.filter(|status| status.uid == uid);
-            (asks(&key.namespace, &object.spec, settings).map(Arc::new), status)
-        }
-        Err(undecodable) => (Err(undecodable.error), None),
-    };
-    let shown = Shown {
-        uid,
-        version: metadata.resource_version.unwrap_or_default(),
-        generation: metadata.generation,
-        asks: asks.map_err(Into::into),
-        deleting: metadata.deletion_timestamp.is_some(),
-        leftovers: Leftovers::default(),
-        status: Arc::new(status.unwrap_or_default()),
-    };
-    Some((key, shown))
+    spelling::shown(TriggerKind::VaultRollout, object, |home, spec| asks(home, spec, settings))
 }
 
 fn asks(home: &str, spec: &VaultRolloutSpec, settings: Settings) -> Result<Asks, String> {
@@ -72,8 +46,10 @@ fn asks(home: &str, spec: &VaultRolloutSpec, settings: Settings) -> Result<Asks,
                 let kind = kind.ok_or_else(|| format!("{field}.kind is missing, such as Deployment"))?;
                 targets.insert(WorkloadRef { namespace, kind, name });
             }
-            (None, Some(spec)) => {
-                let labels = selector(spec).map_err(|cause| format!("{field}.selector: {cause}"))?;
+            (None, Some(selector)) => {
+                let labels = selector.read().map_err(|cause| format!("{field}.selector: {cause}"))?;
+                let labels =
+                    labels.ok_or_else(|| format!("{field}.selector: it is empty, and would roll every workload"))?;
                 choices.push(Choice { namespace, kind, labels });
             }
             _ => return Err(format!("{field}: give either a name or a selector")),
@@ -102,24 +78,6 @@ fn add(sources: &mut BTreeMap<SourceName, konverge_workload::Keys>, source: Sour
         None => keys,
     };
     sources.insert(source, keys);
-}
-
-fn selector(spec: &SelectorSpec) -> Result<Selector, String> {
-    let equal = spec.match_labels.iter().flatten();
-    let mut selector: Selector = equal.map(|(key, value)| (key.clone(), value.clone())).collect();
-    for RequirementSpec { key, operator, values } in spec.match_expressions.iter().flatten() {
-        let values = values.iter().flatten().cloned().collect();
-        let key = key.clone();
-        selector.extend(match operator.as_str() {
-            "In" => Expression::In(key, values),
-            "NotIn" => Expression::NotIn(key, values),
-            "Exists" => Expression::Exists(key),
-            "DoesNotExist" => Expression::DoesNotExist(key),
-            other => return Err(format!("{other:?} is no operator of a selector")),
-        });
-    }
-    // What fits everything is more often a slip than meant.
-    if selector.selects_all() { Err("it is empty, and would roll every workload".to_owned()) } else { Ok(selector) }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use konverge_runtime::watch::Guarded;
 use konverge_workload::WorkloadKind;
-use kube::Resource;
+use kube::{Resource, core::ObjectMeta};
 
 use super::{VaultSyncStatus, VaultSyncStatusSpec};
 use crate::{
@@ -30,35 +30,18 @@ const DUMMY: &str = "0000-00-00T00:00:00";
 
 /// What an object is to us; nothing if it has no name.
 pub fn shown(object: Guarded<VaultSyncStatus>, settings: Settings) -> Option<(TriggerRef, Shown)> {
-    let metadata = object.meta().clone();
-    let key = TriggerRef { kind: TriggerKind::VaultSyncStatus, namespace: metadata.namespace?, name: metadata.name? };
-    let uid = metadata.uid?;
-    let (asks, status) = match object.0 {
-        Ok(object) => {
-            let status = object.status.filter(|status| status.uid.is_empty() || status.uid == uid);
-            (asks(&object.spec, settings).map(Arc::new), status)
-        }
-        Err(undecodable) => (Err(undecodable.error), None),
-    };
-    let leftovers = Leftovers {
-        finalizers: metadata.finalizers.into_iter().flatten().filter(|known| known == KOPF_FINALIZER).collect(),
-        annotations: metadata
-            .annotations
-            .into_iter()
-            .flat_map(BTreeMap::into_keys)
-            .filter(|name| name.starts_with(KOPF_PREFIX))
-            .collect(),
-    };
-    let shown = Shown {
-        uid,
-        version: metadata.resource_version.unwrap_or_default(),
-        generation: metadata.generation,
-        asks: asks.map_err(Into::into),
-        deleting: metadata.deletion_timestamp.is_some(),
-        leftovers,
-        status: Arc::new(status.unwrap_or_default()),
-    };
-    Some((key, shown))
+    let leftovers = leftovers(object.meta());
+    let (key, shown) = spelling::shown(TriggerKind::VaultSyncStatus, object, |_, spec| asks(spec, settings))?;
+    Some((key, Shown { leftovers, ..shown }))
+}
+
+/// What kopf has left on it.
+fn leftovers(metadata: &ObjectMeta) -> Leftovers {
+    let annotations = metadata.annotations.iter().flat_map(BTreeMap::keys);
+    Leftovers {
+        finalizers: metadata.finalizers.iter().flatten().filter(|known| *known == KOPF_FINALIZER).cloned().collect(),
+        annotations: annotations.filter(|name| name.starts_with(KOPF_PREFIX)).cloned().collect(),
+    }
 }
 
 fn asks(spec: &VaultSyncStatusSpec, settings: Settings) -> Result<Asks, String> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
 use konverge_testkit::http_get;
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
@@ -16,11 +17,7 @@ use crate::world::{ALL, QUIET};
 #[tokio::test]
 async fn r1_a3_no_error_of_vault_rolls_anything_and_all_goes_on_by_itself() {
     let world = VaultWorld::with(Arc::new(new_vault().await)).await;
-    world.write("app", "1").await;
-    world.world.workload(Deployment, "web", &[], json!({})).await;
-    world.vss("vss", &world.sample()).await;
-    let operator = world.operator(&[]).await;
-    world.says("vss", "InSync").await;
+    let operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
 
     world.vault.policy("rollout", r#"path "nowhere/*" { capabilities = ["read"] }"#).await.unwrap();
     let told = world.says("vss", "AccessDenied").await;

@@ -1,5 +1,6 @@
 //! What is rolled, and what is not.
 
+use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
 use konverge_workload::WorkloadKind::{self, Deployment};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -10,11 +11,7 @@ use crate::world::{QUIET, until};
 /// A world in which the pods of `web` run with the first version of `app`.
 async fn settled(arguments: &[&str]) -> (VaultWorld, crate::world::Operator) {
     let world = VaultWorld::new().await;
-    world.write("app", "1").await;
-    world.world.workload(Deployment, "web", &[], json!({})).await;
-    world.vss("vss", &world.sample()).await;
-    let operator = world.operator(arguments).await;
-    world.says("vss", "InSync").await;
+    let operator = world.in_step(VaultSyncStatus, "vss", arguments).await;
     world.world.ready("web").await;
     (world, operator)
 }

@@ -1,5 +1,6 @@
 //! From the original: its objects, what it has left on them, and what others do with them.
 
+use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
 use tokio::time::sleep;
@@ -100,11 +101,7 @@ async fn a17_r6_the_time_of_the_original_is_the_baseline_once_and_the_dummy_is_n
 #[tokio::test]
 async fn a5_r5_who_sets_the_time_back_restarts_nothing_and_it_is_not_written() {
     let world = VaultWorld::new().await;
-    world.write("app", "1").await;
-    world.world.workload(Deployment, "web", &[], json!({})).await;
-    world.vss("vss", &world.sample()).await;
-    let _operator = world.operator(&[]).await;
-    world.says("vss", "InSync").await;
+    let _operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
     world.write("app", "2").await;
     world.world.rolled("web", 1).await;
     world.says("vss", "InSync").await;
@@ -119,11 +116,7 @@ async fn a5_r5_who_sets_the_time_back_restarts_nothing_and_it_is_not_written() {
 #[tokio::test]
 async fn the_time_is_written_for_those_who_want_it() {
     let world = VaultWorld::new().await;
-    world.write("app", "1").await;
-    world.world.workload(Deployment, "web", &[], json!({})).await;
-    world.vss("vss", &world.sample()).await;
-    let _operator = world.operator(&["--write-spec-timestamp"]).await;
-    world.says("vss", "InSync").await;
+    let _operator = world.in_step(VaultSyncStatus, "vss", &["--write-spec-timestamp"]).await;
     let written = |object: &serde_json::Value| {
         (object["spec"]["timeStamp"].clone(), object["status"]["baseline"][0]["created"].clone())
     };

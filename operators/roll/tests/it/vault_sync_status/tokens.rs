@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
 use konverge_workload::WorkloadKind::Deployment;
 use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
@@ -15,11 +16,7 @@ use crate::world::{QUIET, control_plane, until};
 #[tokio::test]
 async fn r4_a_token_that_is_replaced_counts_at_once() {
     let world = VaultWorld::new().await;
-    world.write("app", "1").await;
-    world.world.workload(Deployment, "web", &[], json!({})).await;
-    world.vss("vss", &world.sample()).await;
-    let _operator = world.operator(&[]).await;
-    world.says("vss", "InSync").await;
+    let _operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
 
     let token = std::fs::read_to_string(world.token_file()).unwrap();
     world.vault.request("POST", "auth/token/revoke", &json!({ "token": token })).await.unwrap();

@@ -4,6 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use konverge_roll::trigger::TriggerKind;
 use konverge_testkit::{RunDirectory, VaultOptions, VaultServer};
+use konverge_workload::WorkloadKind::Deployment;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams},
@@ -156,6 +157,16 @@ impl VaultWorld {
             TriggerKind::VaultSyncStatus => self.vss(name, &spec).await,
             TriggerKind::VaultRollout => self.rollout(name, &spec).await,
         }
+    }
+
+    /// Has the pods of the Deployment `web` run with the first version of the secret `app`, and an object of this kind say so.
+    pub(crate) async fn in_step(&self, kind: TriggerKind, name: &str, arguments: &[&str]) -> Operator {
+        self.write("app", "1").await;
+        self.world.workload(Deployment, "web", &[], json!({})).await;
+        self.ask(kind, name).await;
+        let operator = self.operator(arguments).await;
+        self.condition(kind, name, "Ready", "InSync").await;
+        operator
     }
 
     /// Applies an object with this spec.

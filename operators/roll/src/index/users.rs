@@ -1,0 +1,143 @@
+//! Who is rolled for what, kept in step with what the watches show.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Inner, Known, Work, remove,
+    sources::{Doubt, Source},
+};
+use crate::{
+    declarations::SourceAsks,
+    object::{SourceName, SourceRef, WorkloadRef},
+    uses::{self, Use},
+};
+
+impl Inner {
+    /// Takes what is known of a workload now.
+    pub(super) fn put(&mut self, key: &WorkloadRef, known: Known, work: &mut Work) {
+        let concerned = |known: &Known| {
+            let named = known.asks.as_ref().map(|asks| asks.named.keys().cloned().collect::<BTreeSet<_>>());
+            let named = named.unwrap_or_default().into_iter();
+            named.chain(known.referenced.keys().cloned()).map(|name| name.of(&key.namespace)).collect::<BTreeSet<_>>()
+        };
+        let before = self.workloads.get(key);
+        // Who chose it by labels that it has no more.
+        let chose = before.filter(|before| before.labels != known.labels);
+        work.triggers.extend(chose.iter().flat_map(|before| self.asking(key, &before.labels)).cloned());
+        if chose.is_some() || before.is_none_or(|before| before.stands_otherwise(&known)) {
+            work.triggers.extend(self.asking(key, &known.labels).cloned());
+        }
+        let before = before.map(concerned).unwrap_or_default();
+        let after = concerned(&known);
+        for source in before.difference(&after) {
+            remove(&mut self.named, source, key);
+        }
+        for source in after.difference(&before) {
+            self.named.entry(source.clone()).or_default().insert(key.clone());
+        }
+        self.workloads.insert(key.clone(), known);
+        self.index(key, work);
+    }
+
+    /// Finds out anew what a workload is rolled for.
+    pub(super) fn index(&mut self, key: &WorkloadRef, work: &mut Work) {
+        let Some(known) = self.workloads.get(key) else { return };
+        let of_source = |name: &SourceName| self.sources.get(&name.of(&key.namespace)).map(|source| &source.asks);
+        let chooses = |name: &&SourceName| {
+            let selector = of_source(name).and_then(|asks| asks.selector.as_ref());
+            selector.is_some_and(|selector| selector.choose(&known.labels))
+        };
+        let chosen = self.choosing.get(&key.namespace).into_iter().flatten().filter(chooses);
+        let mut found = match &known.asks {
+            Ok(asks) => uses::uses(asks, &known.referenced, chosen, of_source),
+            Err(_) => BTreeMap::new(),
+        };
+        // What annotations can ask for is in the cluster, and what these can is in Vault.
+        found.extend(self.triggered(key, known));
+        for (secret, keys, rule) in self.awaited(key, known) {
+            uses::add_awaited(&mut found, secret, keys, rule);
+        }
+        // One more reason says nothing new to those that have theirs: it is noted first, and they see that.
+        if known.uses.iter().any(|(name, used)| found.get(name) != Some(used)) {
+            work.triggers.extend(self.asking(key, &known.labels).cloned());
+        }
+        if !found.is_empty() || known.asks.is_err() {
+            work.workloads.insert(key.clone());
+        }
+        self.use_only(key, found, work);
+    }
+
+    fn use_only(&mut self, key: &WorkloadRef, found: BTreeMap<SourceName, Use>, work: &mut Work) {
+        let Some(known) = self.workloads.get_mut(key) else { return };
+        let before = std::mem::replace(&mut known.uses, found);
+        let gone: Vec<_> = before.keys().filter(|name| !known.uses.contains_key(*name)).cloned().collect();
+        let now: Vec<_> = known.uses.keys().filter(|name| !before.contains_key(*name)).cloned().collect();
+        let used: Vec<_> = known.uses.keys().map(|name| name.of(&key.namespace)).collect();
+        for name in now {
+            let source = name.of(&key.namespace);
+            // Of what is known of it nothing follows for somebody who came later: the watch of it may lag behind theirs.
+            // What is known of Vault has its time with it.
+            if !name.kind.is_in_vault() {
+                self.sources.entry(source.clone()).and_modify(Source::doubt);
+            }
+            self.users.entry(source).or_default().insert(key.clone());
+        }
+        for source in used {
+            // Asked for until it was read: who has asked before may have been interrupted.
+            let known = self.sources.entry(source.clone()).or_default();
+            if known.read.is_none() || known.doubt != Doubt::None {
+                work.sources.insert(source);
+            }
+        }
+        for name in gone {
+            let source = name.of(&key.namespace);
+            remove(&mut self.users, &source, key);
+            self.drop_unused(&source);
+            if name.kind.is_in_vault() {
+                work.sources.insert(source);
+            }
+        }
+    }
+
+    /// Forgets a workload.
+    pub(super) fn drop_workload(&mut self, key: &WorkloadRef, work: &mut Work) {
+        self.use_only(key, BTreeMap::new(), work);
+        self.waiting.remove(key);
+        if let Some(known) = self.workloads.remove(key) {
+            work.triggers.extend(self.asking(key, &known.labels).cloned());
+            let named = known.asks.iter().flat_map(|asks| asks.named.keys());
+            for name in named.chain(known.referenced.keys()) {
+                remove(&mut self.named, &name.of(&key.namespace), key);
+            }
+        }
+    }
+
+    /// Those of the same namespace that wait for their turn may have it now.
+    pub(super) fn wake_later_waves(&self, key: &WorkloadRef, work: &mut Work) {
+        let same = self.waiting.iter().filter(|waiting| waiting.namespace == key.namespace && *waiting != key);
+        work.workloads.extend(same.cloned());
+    }
+
+    /// Forgets of a source what nobody needs any more.
+    pub(super) fn drop_unused(&mut self, source: &SourceRef) {
+        let silent = |known: &Source| known.asks == SourceAsks::default() && known.invalid.is_none();
+        if !self.users.contains_key(source) && self.sources.get(source).is_some_and(silent) {
+            self.sources.remove(source);
+        }
+        if let Some(known) = self.sources.get_mut(source).filter(|_| !self.users.contains_key(source)) {
+            // Whoever uses it next reads it anew.
+            known.read = None;
+            known.doubt = Doubt::None;
+            known.refused = None;
+        }
+    }
+}
+
+impl Known {
+    /// Whether who asks for its rollouts may have something else to tell by what it is now.
+    fn stands_otherwise(&self, now: &Self) -> bool {
+        let is_same = self.uid == now.uid && self.asks == now.asks && self.deleting == now.deleting;
+        let runs_the_same = self.record == now.record && self.stamp == now.stamp && self.rollout == now.rollout;
+        self.ours.since || !is_same || !runs_the_same
+    }
+}
