@@ -1,7 +1,7 @@
 //! What the owner of an object is told: the cause and the next step; never a value.
 
 use konverge_core::error::{Classify, in_one_line};
-use konverge_vault::{PathError, VaultError};
+use konverge_vault::{KvVersion, Mount, PathError, VaultError};
 
 use crate::{
     annotations,
@@ -233,6 +233,14 @@ impl Message {
     /// Something about the annotations was put right.
     pub fn adjusted(note: &str) -> Self {
         Self::notice(reasons::ADJUSTED, note.to_owned())
+    }
+
+    /// The engine is not the one that the object names.
+    pub fn other_engine(kind: Kind, mount: &Mount) -> Self {
+        let setting = kind.setting(annotations::KV);
+        let version = if mount.version() == KvVersion::One { 1 } else { 2 };
+        let path = mount.path();
+        Self::adjusted(&format!("{setting} has no effect: Vault says that the engine is {path}, of version {version}"))
     }
 
     /// It is paused.

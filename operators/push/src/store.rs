@@ -2,7 +2,7 @@
 
 use konverge_core::digest::DigestKey;
 use konverge_vault::{
-    Content, Deletion, Expected, Found, KvVersion, Location, Owner, SecretPath, Standing, Vault, VaultError,
+    Content, Deletion, Expected, Found, KvVersion, Location, Mount, Owner, SecretPath, Standing, Vault, VaultError,
     VersionState,
 };
 
@@ -94,9 +94,15 @@ impl Store {
         self.identity.name().await.map(drop)
     }
 
-    /// Where a path leads.
-    pub async fn locate(&self, path: &SecretPath) -> Result<Location, VaultError> {
-        self.vault.locate(path).await
+    /// Where a path leads. What the object says of the engine counts where Vault says nothing.
+    pub async fn locate(&self, path: &SecretPath, claimed: Option<&Mount>) -> Result<Location, VaultError> {
+        self.vault.locate_in(path, claimed).await
+    }
+
+    /// Where a location leads that is recorded: whoever may annotate an object may have written the record, and said what engine it is.
+    /// Nothing if it is no secret, and was never written.
+    pub async fn recorded(&self, location: &Location) -> Result<Option<Location>, VaultError> {
+        recorded(&self.vault, location).await
     }
 
     /// What is there.
@@ -232,6 +238,15 @@ impl Store {
             Err(VaultError::Denied { .. } | VaultError::Unversioned { .. }) | Ok(()) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// See [`Store::recorded`].
+pub(crate) async fn recorded(vault: &Vault, location: &Location) -> Result<Option<Location>, VaultError> {
+    let Ok(path) = SecretPath::parse(&location.to_string()) else { return Ok(None) };
+    match vault.locate_in(&path, Some(location.mount())).await {
+        Err(VaultError::Path(_)) => Ok(None),
+        located => located.map(Some),
     }
 }
 

@@ -89,6 +89,15 @@ impl Mount {
         Ok(Location { mount: self.clone(), name: name.to_owned() })
     }
 
+    /// The same where nobody but a text says that this engine is there. Vault may hold another one beneath it, so of version 1, whose names
+    /// are anything, those are refused that would be [`ROUTES`] of version 2; nothing if it is such a one.
+    pub(crate) fn unverified(&self, path: &SecretPath) -> Result<Option<Location>, PathError> {
+        let location = self.location(path)?;
+        let is_route = |segment: &str| ROUTES.contains(&segment);
+        let ambiguous = self.version == KvVersion::One && path.as_str().split('/').any(is_route);
+        Ok((!ambiguous).then_some(location))
+    }
+
     fn beneath<'a>(&self, path: &'a SecretPath) -> Option<&'a str> {
         path.as_str().strip_prefix(&*self.path)?.strip_prefix('/').filter(|rest| !rest.is_empty())
     }

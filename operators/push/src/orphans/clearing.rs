@@ -134,6 +134,7 @@ impl Clearing {
         written: &Written,
         deletion: Option<Deletion>,
     ) -> Result<bool, VaultError> {
+        let Some(location) = &self.store.recorded(location).await? else { return Ok(false) };
         // No object's name has a blank in it.
         let gone = ObjectRef { name: format!("{} (gone)", key.name), ..key.clone() };
         let path = location.to_string();

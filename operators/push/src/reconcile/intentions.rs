@@ -125,10 +125,11 @@ impl Pusher {
         let owner = self.owner(key, &record.uid).await?;
         let deletion = vault_deletion(record.deletion);
         for (location, written) in record.locations() {
-            let path = location.to_string();
             if !self.leads() {
                 return Err(PushError::Deposed);
             }
+            let Some(location) = self.store.recorded(&location).await? else { continue };
+            let path = location.to_string();
             // Who has it by now keeps it. Our mark on what stays is in his way.
             if self.bindings.claim(key, &path, Share::Whole).is_err() && deletion.is_some() {
                 continue;

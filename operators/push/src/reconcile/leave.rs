@@ -105,6 +105,7 @@ impl Pusher {
             if !self.leads() {
                 return Err(PushError::Deposed);
             }
+            let Some(location) = self.store.recorded(&location).await? else { continue };
             let claim = self.claim(key, &location, written);
             let text = location.to_string();
             let unfinished = made.get(&text).filter(|_| !written.left).map_or(Unfinished::Unknown, Unfinished::Made);
@@ -135,6 +136,7 @@ impl Pusher {
     ) -> Result<(), PushError> {
         let unmark = async {
             for (location, written) in record.locations() {
+                let Some(location) = self.store.recorded(&location).await? else { continue };
                 let (claim, unfinished) = (Claim::Intended, Unfinished::Unknown);
                 let leaving = Leaving { location: &location, owner, written, claim, unfinished, gone: false };
                 self.store.clear(&leaving, None).await?;

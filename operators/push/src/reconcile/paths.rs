@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_core::{digest::ContentDigest, error::in_one_line};
-use konverge_vault::{Deletion, Found, Location, Owner, SecretPath, Standing, VaultError};
+use konverge_vault::{Deletion, Found, Location, Owner, Standing, VaultError};
 
 use super::{Locations, PushError, Pusher, Targets};
 use crate::{
@@ -68,7 +68,7 @@ impl Pusher {
         let mut prepared = Prepared { locations: Locations::new(), refused: BTreeSet::new() };
         for target in push.wanted.targets() {
             let location = match push.path(&prefix, target) {
-                Ok(path) => self.locate(push, &path).await,
+                Ok(path) => self.store.locate(&path, push.asked.mount.as_ref()).await,
                 Err(error) => Err(VaultError::Path(error)),
             };
             let location = match location {
@@ -81,6 +81,10 @@ impl Pusher {
                 Err(error) => return Err(error.into()),
             };
             let text = location.to_string();
+            let is_first = prepared.locations.is_empty() && prepared.refused.is_empty();
+            if is_first && push.asked.mount.as_ref().is_some_and(|claimed| claimed != location.mount()) {
+                messages.push(Message::other_engine(key.kind, location.mount()));
+            }
             let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.policy.cluster.as_deref() };
             if !is_allowed(&self.policy.rules, &place, &location) {
                 messages.push(Message::not_allowed(&key.namespace, &text));
@@ -103,13 +107,6 @@ impl Pusher {
         let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.policy.cluster.as_deref() };
         let counts = written.written && is_allowed(&self.policy.rules, &place, location);
         if counts { Claim::Written } else { Claim::Intended }
-    }
-
-    async fn locate(&self, push: &Push, path: &SecretPath) -> Result<Location, VaultError> {
-        match &push.asked.mount {
-            Some(mount) => mount.location(path).map_err(VaultError::Path),
-            None => self.store.locate(path).await,
-        }
     }
 
     /// Whether Vault holds what it did when all was in step: one read for each location and no value of the cluster.
@@ -288,7 +285,7 @@ impl Pusher {
         if done.digests.is_empty() && done.messages.iter().any(Message::is_problem) {
             return Ok(());
         }
-        let Run { key, prepared, owner, .. } = run;
+        let Run { key, prepared, .. } = run;
         let named: BTreeSet<String> = prepared.locations.values().map(ToString::to_string).collect();
         let is_dropped = |text: &String| !named.contains(text) && !prepared.refused.contains(text);
         let dropped: Vec<_> = done
@@ -303,10 +300,7 @@ impl Pusher {
                 return Err(PushError::Deposed);
             }
             let text = location.to_string();
-            let claim = self.claim(key, &location, &written);
-            let unfinished = Unfinished::Unknown;
-            let leaving = Leaving { location: &location, owner, written: &written, claim, unfinished, gone: false };
-            let deleted = self.store.clear(&leaving, vault_deletion(done.record.deletion)).await;
+            let deleted = self.clear_one(run, &location, &written, &named, done.record.deletion).await;
             match deleted {
                 Ok(deleted) => {
                     done.record.paths.remove(&text);
@@ -323,6 +317,26 @@ impl Pusher {
         let leading: BTreeSet<String> = done.record.locations().map(|(location, _)| location.to_string()).collect();
         done.record.paths.retain(|text, _| leading.contains(text));
         Ok(())
+    }
+
+    /// Clears one of those, unless it leads to one that is named. Whether something was deleted.
+    async fn clear_one(
+        &self,
+        run: &Run<'_>,
+        recorded: &Location,
+        written: &Written,
+        named: &BTreeSet<String>,
+        deletion: DeletionPolicy,
+    ) -> Result<bool, VaultError> {
+        let Run { key, owner, .. } = run;
+        let Some(location) = self.store.recorded(recorded).await? else { return Ok(false) };
+        if named.contains(&location.to_string()) {
+            return Ok(false);
+        }
+        let claim = self.claim(key, &location, written);
+        let unfinished = Unfinished::Unknown;
+        let leaving = Leaving { location: &location, owner, written, claim, unfinished, gone: false };
+        self.store.clear(&leaving, vault_deletion(deletion)).await
     }
 }
 

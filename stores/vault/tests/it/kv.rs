@@ -50,12 +50,27 @@ async fn mounts_are_found_whatever_they_are_called() {
     let poor = server.token(&["default"], json!({})).await.unwrap();
     let poor = Vault::new(&config(&server, konverge_vault::Login::Token(credential(&poor))));
     for (path, version) in [
-        ("team/kv/data/app", KvVersion::One),
+        ("team/kv/app", KvVersion::One),
         ("secret/data/app", KvVersion::Two),
         ("secret/app", KvVersion::One),
         ("secret/data/other", KvVersion::Two),
     ] {
         assert_eq!(locate(&poor, path).await.mount().version(), version, "{path}");
+    }
+    for (claimed, path) in [
+        (None, "team/kv/data/app"),
+        (Some(Mount::new("team/kv", KvVersion::One)), "team/kv/metadata/app"),
+        (Some(Mount::new("team", KvVersion::One)), "team/kv/data/app"),
+    ] {
+        let refused = poor.locate_in(&SecretPath::parse(path).unwrap(), claimed.as_ref()).await;
+        assert!(matches!(refused, Err(VaultError::UnknownMount { .. })), "{path} may be a route");
+    }
+    let path = SecretPath::parse("team/kv/data/app").unwrap();
+    let claimed = Mount::new("team/kv", KvVersion::Two);
+    assert_eq!(*poor.locate_in(&path, Some(&claimed)).await.unwrap().mount(), claimed, "nobody knows better");
+    for claimed in [Mount::new("team/kv", KvVersion::One), Mount::new("team/kv/data", KvVersion::One)] {
+        let location = vault.locate_in(&path, Some(&claimed)).await.unwrap();
+        assert_eq!(location, locate(&vault, "team/kv/data/app").await, "Vault knows better than {claimed:?}");
     }
 
     let gone = Mount::new("nowhere", KvVersion::Two).location(&SecretPath::parse("nowhere/data/a").unwrap()).unwrap();
@@ -68,7 +83,8 @@ async fn a_path_that_no_engine_holds_harms_no_other_that_begins_alike() {
     server.policy("team", "path \"team/kv/*\" { capabilities = [\"read\"] }").await.unwrap();
     let token = server.token(&["team", "default"], json!({})).await.unwrap();
     let vault = Vault::new(&config(&server, konverge_vault::Login::Token(credential(&token))));
-    assert_eq!(locate(&vault, "team/kw/data/app").await.mount().version(), KvVersion::One, "a guess");
+    let missing = vault.locate(&SecretPath::parse("team/kw/data/app").unwrap()).await;
+    assert!(matches!(missing, Err(VaultError::UnknownMount { .. })));
     assert_eq!(locate(&vault, "team/kv/data/app").await.mount().version(), KvVersion::Two);
 }
 
