@@ -29,6 +29,28 @@ async fn w5_paths_beyond_the_platforms_boundaries_are_refused() {
 }
 
 #[tokio::test]
+async fn w5_what_belongs_to_vault_in_its_namespaces_is_refused_too() {
+    let world = World::new().await;
+    let _operator = world.operator(&[]).await;
+    for (kv, path) in [
+        ("ns1:1", "ns1/sys/policies/acl/x"),
+        ("ns1:1", "ns1/ns2/SYS/policies/acl/x"),
+        ("ns1/sys:1", "ns1/sys/policies/acl/x"),
+        ("ns1/auth:2", "ns1/auth/data/users/x"),
+        ("", "ns1/identity/entity/name/x"),
+    ] {
+        let name = "system";
+        world.secret(name, &[("policy", "x")], json!({ "vault-sync.io/path": path, "vault-sync.io/kv": kv })).await;
+        let told = world.says(Kind::Secret, name, "InvalidPath").await;
+        assert!(told.contains(path) && told.contains("Vault stays as it is"), "{told}");
+        let object = world.api(Kind::Secret).get_metadata(name).await.unwrap();
+        assert!(object.metadata.finalizers.unwrap_or_default().is_empty(), "nothing is to be cleared");
+        world.delete(Kind::Secret, name).await;
+        world.gone(Kind::Secret, name).await;
+    }
+}
+
+#[tokio::test]
 async fn w7_of_two_owners_one_has_the_path_and_the_other_says_so() {
     let world = World::new().await;
     let path = world.path("shared");
