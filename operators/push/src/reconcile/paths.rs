@@ -101,11 +101,14 @@ impl Pusher {
         Ok(Some(prepared))
     }
 
-    /// What the record says counts where the object may write. Elsewhere the mark in Vault alone does: whoever may annotate an object may
-    /// also have written the record.
+    /// What the record says counts where the object may write and no other has the location. Elsewhere the mark in Vault alone does: whoever
+    /// may annotate an object may also have written the record.
     pub(super) fn claim(&self, key: &ObjectRef, location: &Location, written: &Written) -> Claim {
         let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.policy.cluster.as_deref() };
-        let counts = written.written && is_allowed(&self.policy.rules, &place, location);
+        let share = if written.keys.is_some() { Share::Keys } else { Share::Whole };
+        let counts = written.written
+            && is_allowed(&self.policy.rules, &place, location)
+            && self.bindings.claim(key, &location.to_string(), share).is_ok();
         if counts { Claim::Written } else { Claim::Intended }
     }
 

@@ -312,6 +312,36 @@ async fn what_is_said_of_an_engine_counts_for_less_than_what_vault_says() {
 }
 
 #[tokio::test]
+async fn a_record_that_somebody_wrote_takes_no_path_from_another_object_where_there_are_no_marks() {
+    let world = World::new().await;
+    let _operator = world.operator(&[]).await;
+    let shared = format!("old/{}/db", world.namespace);
+    world.secret("db", &[("k", "v")], json!({ "vault-sync.io/path": shared })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    let own = world.path("own");
+    world.secret("own", &[("k", "v")], json!({ "vault-sync.io/path": own })).await;
+    world.says(Kind::Secret, "own", "Synced").await;
+    let mut forged = world.record(Kind::Secret, "own").await.unwrap();
+    forged["paths"][&shared] = json!({ "mount": "old", "kv": 1, "written": true });
+    world.annotate(Kind::Secret, "own", json!({ "vault-sync.io/status": forged.to_string() })).await;
+    until("the record is as it should be", async || {
+        let record = world.record(Kind::Secret, "own").await.ok_or("none")?;
+        let paths = record["paths"].as_object().ok_or("no paths")?;
+        if paths.keys().eq([&own]) { Ok(()) } else { Err(record.to_string()) }
+    })
+    .await;
+    world.holds(&shared, &[("k", "v")]).await;
+    world.annotate(Kind::Secret, "own", json!({ "vault-sync.io/pause": "true" })).await;
+    world.annotate(Kind::Secret, "own", json!({ "vault-sync.io/status": forged.to_string() })).await;
+    world.delete(Kind::Secret, "own").await;
+    world.gone(Kind::Secret, "own").await;
+    world.holds(&shared, &[("k", "v")]).await;
+    // Who has it still does.
+    world.rotate("db", &[("k", "w")]).await;
+    world.holds(&shared, &[("k", "w")]).await;
+}
+
+#[tokio::test]
 async fn a_copy_with_the_record_of_another_object_owns_nothing_of_it() {
     let world = World::new().await;
     let (_operator, mut neighbour, path) = in_step(&world).await;
