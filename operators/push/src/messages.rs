@@ -259,6 +259,18 @@ impl Message {
         Self::notice(reasons::CLEARED, format!("not asked for any more and deleted in Vault: {}", names(locations)))
     }
 
+    /// What is not asked for any more may be ours and is not known to be.
+    pub fn unknown(locations: &[String]) -> Self {
+        Self::notice(
+            reasons::NOT_CLEARED,
+            format!(
+                "not asked for any more, and still in Vault: {}. It carries no mark and is not what is recorded, so somebody else may have \
+                 written it; delete it there if nobody needs it",
+                names(locations)
+            ),
+        )
+    }
+
     /// What was written is gone.
     pub fn cleared(locations: &[String]) -> Self {
         Self::new(Weight::Good, reasons::CLEARED, format!("deleted in Vault: {}", names(locations)))

@@ -15,20 +15,36 @@ pub enum Claim {
     New,
     /// It is recorded that it was to be written; whether it was is not known.
     Intended,
-    /// It is recorded that it was written for this object.
-    Written,
+    /// It is recorded that it was written for this object, in this version where there are versions.
+    Written(Option<u64>),
 }
 
 impl Claim {
+    /// What is recorded of a path counts for this, where the record counts.
+    pub fn recorded(recorded: &Written) -> Self {
+        if recorded.written { Self::Written(recorded.version) } else { Self::Intended }
+    }
+
     /// What was recorded of a path that is written like this, before it was looked at.
     pub fn of(update: UpdatePolicy, recorded: Option<&Written>) -> Self {
         match recorded {
-            Some(written) if written.written && written.keys.is_none() => Self::Written,
+            Some(written) if written.written && written.keys.is_none() => Self::Written(written.version),
             _ if update != UpdatePolicy::IfNotExists => Self::Intended,
             // Somebody else may have written the same; only what was begun before is ours.
             Some(written) if !written.left => Self::Intended,
             _ => Self::New,
         }
+    }
+
+    /// Whether what is there is what was written, though it carries no mark: all of the path may have been removed, the mark with it, and
+    /// written by somebody else since.
+    fn is_of(self, found: &Found) -> bool {
+        let version = match found {
+            Found::Live(secret) => secret.version.as_ref(),
+            Found::Deleted(version) => Some(version),
+            Found::Absent => None,
+        };
+        matches!(self, Self::Written(recorded) if recorded == version.map(|version| version.number))
     }
 }
 
@@ -92,9 +108,9 @@ pub fn plan(
     }
     let equal = matches!(found, Found::Live(secret) if secret.content == *content);
     // A path whose newest version is deleted holds nothing, and clearing leaves one of ours like that, without its mark.
-    let ours = standing != Standing::Unowned || claim == Claim::Written || !matches!(found, Found::Live(_));
+    let ours = standing != Standing::Unowned || claim.is_of(found) || !matches!(found, Found::Live(_));
     // What equals what an unfinished write would have made was made by it, or might as well have been.
-    let ours = ours || (claim == Claim::Intended && equal);
+    let ours = ours || (claim != Claim::New && equal);
     if !ours && existing == ExistingPolicy::Refuse {
         return Err(Refusal::Existing);
     }
@@ -106,7 +122,7 @@ pub fn plan(
             expected: found.expected(),
             mark: standing != Standing::Ours,
             adopted: !ours,
-            drifted: claim == Claim::Written && known == Known::Same,
+            drifted: matches!(claim, Claim::Written(_)) && known == Known::Same,
         },
     })
 }
@@ -118,11 +134,11 @@ pub fn plan_once(content: &Content, found: &Found, owner: &Owner, claim: Claim) 
         return Err(Refusal::Foreign(name));
     }
     let Found::Live(secret) = found else {
-        let (expected, drifted) = (found.expected(), claim == Claim::Written);
+        let (expected, drifted) = (found.expected(), matches!(claim, Claim::Written(_)));
         return Ok(Step::Write { expected, mark: standing != Standing::Ours, adopted: false, drifted });
     };
     let equal = secret.content == *content;
-    let ours = standing != Standing::Unowned || claim == Claim::Written || (claim == Claim::Intended && equal);
+    let ours = standing != Standing::Unowned || claim.is_of(found) || (claim != Claim::New && equal);
     let mark = ours && standing != Standing::Ours && is_versioned(found);
     Ok(match (ours && equal, mark) {
         (true, false) => Step::Nothing,
@@ -145,6 +161,8 @@ pub enum Known {
 pub enum Farewell {
     /// It is not there, or it is not ours: it is forgotten.
     Forget,
+    /// Something is there without a mark, and it is not what is recorded: it stays, and that is told.
+    Tell,
     /// It is ours and deleted already: the mark goes.
     Unmark,
     /// It is ours: it is deleted, then the mark goes.
@@ -158,15 +176,14 @@ pub fn farewell(found: &Found, owner: &Owner, claim: Claim, content: Option<&Con
     let ours = match standing(found, owner) {
         Standing::Foreign(_) => return Farewell::Forget,
         Standing::Ours | Standing::Predecessor => true,
-        Standing::Unowned => match claim {
-            Claim::Written => true,
-            Claim::New => false,
-            Claim::Intended => {
-                matches!((found, content), (Found::Live(secret), Some(content)) if secret.content == *content)
-            }
-        },
+        Standing::Unowned => {
+            let equal = matches!((found, content), (Found::Live(secret), Some(content)) if secret.content == *content);
+            claim.is_of(found) || (claim != Claim::New && equal)
+        }
     };
     match found {
+        // Nobody would look for what is recorded as ours and is not known to be.
+        Found::Live(_) if !ours && !matches!(claim, Claim::New | Claim::Intended) => Farewell::Tell,
         _ if !ours => Farewell::Forget,
         Found::Absent => Farewell::Forget,
         Found::Deleted(_) if deletion == Deletion::Soft => Farewell::Unmark,

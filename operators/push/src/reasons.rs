@@ -43,5 +43,7 @@ pub const UNMARKED: &str = "OwnerNotMarked";
 pub const PAUSED: &str = "Paused";
 /// What was written was deleted.
 pub const CLEARED: &str = "Cleared";
+/// What is not asked for any more stays, because it is not what was written.
+pub const NOT_CLEARED: &str = "NotCleared";
 /// The object was let go although what was written for it is still there.
 pub const RELEASED: &str = "ReleasedWithOrphans";

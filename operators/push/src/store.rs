@@ -38,6 +38,17 @@ pub struct Leaving<'a> {
     pub gone: bool,
 }
 
+/// What became of a path that is not wanted any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cleared {
+    /// Something was deleted.
+    Deleted,
+    /// Nothing was there that is ours.
+    Nothing,
+    /// Something is there that may be ours and is not known to be. It stays.
+    Unknown,
+}
+
 /// What an unfinished write would have made.
 #[derive(Clone, Copy)]
 pub enum Unfinished<'a> {
@@ -161,9 +172,9 @@ impl Store {
     }
 
     /// Clears a path that is not wanted any more, or our keys of it, as far as that is ours; without a way to delete it loses our marks
-    /// and stays. Whether something was deleted.
-    pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Option<Deletion>) -> Result<bool, VaultError> {
-        let Some(deletion) = deletion else { return self.leave(leaving).await.map(|()| false) };
+    /// and stays.
+    pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Option<Deletion>) -> Result<Cleared, VaultError> {
+        let Some(deletion) = deletion else { return self.leave(leaving).await.map(|()| Cleared::Nothing) };
         let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
         if written.keys.is_some() {
             return self.take_out(leaving).await;
@@ -171,27 +182,28 @@ impl Store {
         let found = self.read(location).await?;
         let has_heir = || found.custom_metadata().is_some_and(|noted| owner.standing(noted) == Standing::Predecessor);
         if gone && has_heir() {
-            return Ok(false);
+            return Ok(Cleared::Nothing);
         }
         match farewell(&found, owner, claim, unfinished.content(&found), deletion) {
-            Farewell::Forget => Ok(false),
-            Farewell::Unmark => self.unmark(location, owner).await.map(|()| false),
+            Farewell::Forget => Ok(Cleared::Nothing),
+            Farewell::Tell => Ok(Cleared::Unknown),
+            Farewell::Unmark => self.unmark(location, owner).await.map(|()| Cleared::Nothing),
             Farewell::Delete => {
                 self.vault.delete(location, deletion).await?;
                 self.metrics.deleted();
                 if found.custom_metadata().is_some() && deletion != Deletion::Metadata {
                     self.unmark(location, owner).await?;
                 }
-                Ok(true)
+                Ok(Cleared::Deleted)
             }
         }
     }
 
     /// Takes our keys out of a path that others have keys in. Its older versions are theirs, too, and stay; a path that is empty then is
     /// deleted so that it can be undeleted.
-    async fn take_out(&self, leaving: &Leaving<'_>) -> Result<bool, VaultError> {
+    async fn take_out(&self, leaving: &Leaving<'_>) -> Result<Cleared, VaultError> {
         let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
-        let recorded = Written { written: claim == Claim::Written, ..written.clone() };
+        let recorded = Written { written: matches!(claim, Claim::Written(_)), ..written.clone() };
         let mut attempt = 1;
         let (changed, marks) = loop {
             let found = self.read(location).await?;
@@ -214,7 +226,8 @@ impl Store {
             self.metrics.deleted();
         }
         match self.annotate(location, &marks).await {
-            Err(VaultError::Denied { .. }) | Ok(()) => Ok(changed),
+            Err(VaultError::Denied { .. }) | Ok(()) if changed => Ok(Cleared::Deleted),
+            Err(VaultError::Denied { .. }) | Ok(()) => Ok(Cleared::Nothing),
             Err(error) => Err(error),
         }
     }

@@ -125,13 +125,12 @@ impl Side<'_> {
                 }
             }
             (Some(deletion), None) => {
-                let claim = if written.written { Claim::Written } else { Claim::Intended };
-                match farewell(&found, &self.owner, claim, None, deletion) {
+                match farewell(&found, &self.owner, Claim::recorded(written), None, deletion) {
                     Farewell::Delete => {
                         let keys = held.iter().flat_map(|held| held.keys()).map(str::to_owned).collect();
                         (Fate::Cleared, keys, "it is not asked for any more")
                     }
-                    Farewell::Forget | Farewell::Unmark => {
+                    Farewell::Forget | Farewell::Tell | Farewell::Unmark => {
                         (Fate::Same, Vec::new(), "it is not asked for any more, and holds nothing of this object")
                     }
                 }

@@ -15,10 +15,11 @@ use crate::{
     cluster_identity,
     desired::Target,
     journal::Intention,
+    messages::Message,
     object::{Kind, ObjectRef},
     plan::Claim,
     record::Record,
-    store::Leaving,
+    store::{Cleared, Leaving},
     watch::JOURNAL,
 };
 
@@ -140,8 +141,9 @@ impl Pusher {
             let cleared = self.store.clear(&leaving, deletion).await;
             self.wake(self.bindings.release(key, &path));
             match cleared {
-                Ok(true) => tracing::info!(object = %key, path, "cleared what was begun"),
-                Ok(false) => {}
+                Ok(Cleared::Deleted) => tracing::info!(object = %key, path, "cleared what was begun"),
+                Ok(Cleared::Unknown) => tracing::warn!(object = %key, path, "{}", Message::unknown(&[path.clone()]).text),
+                Ok(Cleared::Nothing) => {}
                 Err(error) => {
                     tracing::debug!(object = %key, path, "what was begun is not cleared yet: {}", in_one_line(&error));
                     return Err(error.into());

@@ -17,7 +17,7 @@ use crate::{
     object::ObjectRef,
     plan::{Claim, Known, Step, plan, plan_once},
     record::{Record, Written},
-    store::{Leaving, Unfinished},
+    store::{Cleared, Leaving, Unfinished},
 };
 
 /// What an object may write, after everything that can be said without its Secrets.
@@ -109,7 +109,7 @@ impl Pusher {
         let counts = written.written
             && is_allowed(&self.policy.rules, &place, location)
             && self.bindings.claim(key, &location.to_string(), share).is_ok();
-        if counts { Claim::Written } else { Claim::Intended }
+        if counts { Claim::recorded(written) } else { Claim::Intended }
     }
 
     /// Whether Vault holds what it did when all was in step: one read for each location and no value of the cluster.
@@ -297,7 +297,7 @@ impl Pusher {
             .map(|(location, written)| (location, written.clone()))
             .filter(|(location, _)| is_dropped(&location.to_string()))
             .collect();
-        let mut cleared = Vec::new();
+        let (mut cleared, mut unknown) = (Vec::new(), Vec::new());
         for (location, written) in dropped {
             if !self.leads() {
                 return Err(PushError::Deposed);
@@ -308,7 +308,11 @@ impl Pusher {
                 Ok(deleted) => {
                     done.record.paths.remove(&text);
                     self.release(key, &text, &written);
-                    cleared.extend(deleted.then_some(text));
+                    match deleted {
+                        Cleared::Deleted => cleared.push(text),
+                        Cleared::Unknown => unknown.push(text),
+                        Cleared::Nothing => {}
+                    }
                 }
                 Err(error) => done.unless_refused(key, &location, Err(error))?,
             }
@@ -316,13 +320,16 @@ impl Pusher {
         if !cleared.is_empty() {
             done.messages.push(Message::dropped(&cleared));
         }
+        if !unknown.is_empty() {
+            done.messages.push(Message::unknown(&unknown));
+        }
         // What is recorded and leads nowhere was not written by us.
         let leading: BTreeSet<String> = done.record.locations().map(|(location, _)| location.to_string()).collect();
         done.record.paths.retain(|text, _| leading.contains(text));
         Ok(())
     }
 
-    /// Clears one of those, unless it leads to one that is named. Whether something was deleted.
+    /// Clears one of those, unless it leads to one that is named.
     async fn clear_one(
         &self,
         run: &Run<'_>,
@@ -330,11 +337,11 @@ impl Pusher {
         written: &Written,
         named: &BTreeSet<String>,
         deletion: DeletionPolicy,
-    ) -> Result<bool, VaultError> {
+    ) -> Result<Cleared, VaultError> {
         let Run { key, owner, .. } = run;
-        let Some(location) = self.store.recorded(recorded).await? else { return Ok(false) };
+        let Some(location) = self.store.recorded(recorded).await? else { return Ok(Cleared::Nothing) };
         if named.contains(&location.to_string()) {
-            return Ok(false);
+            return Ok(Cleared::Nothing);
         }
         let claim = self.claim(key, &location, written);
         let unfinished = Unfinished::Unknown;

@@ -1,9 +1,10 @@
 //! Whose a path is, and who may have it.
 
 use konverge_push::object::Kind;
+use konverge_vault::Deletion;
 use serde_json::json;
 
-use crate::world::{QUIET, World};
+use crate::world::{QUIET, World, until};
 
 #[tokio::test]
 async fn w5_paths_beyond_the_platforms_boundaries_are_refused() {
@@ -133,5 +134,48 @@ async fn an_object_that_takes_nothing_over_has_its_own_path_back() {
         world.delete(Kind::Secret, "db").await;
         world.gone(Kind::Secret, "db").await;
         world.is_deleted(&path).await;
+    }
+}
+
+/// Somebody has all of a path removed in Vault, its mark included, and writes it by hand.
+async fn by_hand(world: &World, path: &str) {
+    world.vault.delete(&world.locate(path).await, Deletion::Metadata).await.unwrap();
+    world.write(path, &[("by", "hand")]).await;
+}
+
+#[tokio::test]
+async fn what_somebody_wrote_in_place_of_ours_is_not_ours() {
+    let world = World::new().await;
+    let _operator = world.operator(&["--existing", "refuse"]).await;
+    for what in ["rotated", "deleted", "moved"] {
+        let path = world.path(what);
+        world.secret(what, &[("k", "1")], json!({ "vault-sync.io/path": path })).await;
+        world.holds(&path, &[("k", "1")]).await;
+        world.rotate(what, &[("k", "2")]).await;
+        world.holds(&path, &[("k", "2")]).await;
+        until("it is recorded", async || {
+            let record = world.record(Kind::Secret, what).await.ok_or("none")?;
+            if record["paths"][&path]["version"] == 2 { Ok(()) } else { Err(record.to_string()) }
+        })
+        .await;
+        by_hand(&world, &path).await;
+        match what {
+            "rotated" => {
+                world.rotate(what, &[("k", "3")]).await;
+                world.says(Kind::Secret, what, "ExistsAlready").await;
+            }
+            "moved" => {
+                let elsewhere = world.path("elsewhere");
+                world.annotate(Kind::Secret, what, json!({ "vault-sync.io/path": elsewhere })).await;
+                world.holds(&elsewhere, &[("k", "2")]).await;
+                assert!(world.event(what, "NotCleared").await.contains(&path));
+            }
+            _ => {}
+        }
+        world.delete(Kind::Secret, what).await;
+        world.gone(Kind::Secret, what).await;
+        assert!(world.event(what, "NotCleared").await.contains(&path), "whoever looks for it is told where it is");
+        world.holds(&path, &[("by", "hand")]).await;
+        assert_eq!(world.versions(&path).await, 1);
     }
 }
