@@ -1,12 +1,16 @@
 //! What to do about one path: from what should be there and what is there to one step. Pure.
 
-use konverge_vault::{Content, Deletion, Expected, Found, Owner, Standing};
+use jiff::{SignedDuration, Timestamp};
+use konverge_vault::{Content, Deletion, Expected, Found, Owner, Standing, VersionState};
 
 use crate::{
     asked::{ExistingPolicy, UpdatePolicy},
     merge::other_keeper,
     record::Written,
 };
+
+/// Vault's clock may be behind ours by this much.
+const CLOCKS: SignedDuration = SignedDuration::from_secs(-5);
 
 /// What is known of a path from before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +19,8 @@ pub enum Claim {
     New,
     /// It is recorded that it was to be written; whether it was is not known.
     Intended,
+    /// It is recorded that its first version was to be written from this moment on; whether it was is not known.
+    Begun(Timestamp),
     /// It is recorded that it was written for this object, in this version where there are versions.
     Written(Option<u64>),
 }
@@ -22,13 +28,19 @@ pub enum Claim {
 impl Claim {
     /// What is recorded of a path counts for this, where the record counts.
     pub fn recorded(recorded: &Written) -> Self {
-        if recorded.written { Self::Written(recorded.version) } else { Self::Intended }
+        match recorded {
+            Written { written: true, version, .. } => Self::Written(*version),
+            Written { begun: Some(since), .. } => Self::Begun(*since),
+            _ => Self::Intended,
+        }
     }
 
     /// What was recorded of a path that is written like this, before it was looked at.
     pub fn of(update: UpdatePolicy, recorded: Option<&Written>) -> Self {
         match recorded {
-            Some(written) if written.written && written.keys.is_none() => Self::Written(written.version),
+            Some(written) if written.keys.is_none() && (written.written || written.begun.is_some()) => {
+                Self::recorded(written)
+            }
             _ if update != UpdatePolicy::IfNotExists => Self::Intended,
             // Somebody else may have written the same; only what was begun before is ours.
             Some(written) if !written.left => Self::Intended,
@@ -44,7 +56,14 @@ impl Claim {
             Found::Deleted(version) => Some(version),
             Found::Absent => None,
         };
-        matches!(self, Self::Written(recorded) if recorded == version.map(|version| version.number))
+        match (self, version) {
+            (Self::Written(recorded), _) => recorded == version.map(|version| version.number),
+            // Vault makes a first version once, and had there been one before, it would have told whoever tried.
+            (Self::Begun(since), Some(VersionState { number: 1, created, .. })) => {
+                created.parse::<Timestamp>().is_ok_and(|created| created.duration_since(since) >= CLOCKS)
+            }
+            _ => false,
+        }
     }
 }
 

@@ -50,6 +50,9 @@ pub struct Written {
     /// Whether it was written; before that it is an intention.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub written: bool,
+    /// Since when its first version may have been written, as far as Vault has not told otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<Timestamp>,
     /// The version of the secret that holds what was wanted last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
@@ -150,6 +153,11 @@ impl Written {
             KvVersion::Two => 2,
         };
         Self { mount: location.mount().path().to_owned(), kv, ..Self::default() }
+    }
+
+    /// Of a location to which all of a secret is about to be written for the first time.
+    pub fn begun(location: &Location, now: Timestamp) -> Self {
+        Self { begun: Some(now), ..Self::intended(location) }
     }
 
     /// Keys of it are about to be written, among keys of others. Where all of it was written, all of it is recorded already.

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use konverge_core::SecretValue;
-use konverge_vault::{Secret, VersionState};
+use konverge_vault::Secret;
 
 use super::*;
 
@@ -108,6 +108,30 @@ fn drift_is_a_difference_that_did_not_come_from_here() {
 }
 
 #[test]
+fn a_first_version_that_came_after_it_was_begun_is_ours() {
+    let begun = |text: &str| Claim::Begun(text.parse().unwrap());
+    let first = |number| {
+        let created = "2026-11-22T10:00:00.5Z".to_owned();
+        let version = VersionState { number, created, ..version(1, None) };
+        Found::Live(Secret { content: content("old"), version: Some(version) })
+    };
+    let ours = Ok(Step::Write { expected: Expected::Version(1), mark: true, adopted: false, drifted: false });
+    for (name, found, claim, expected, farewelled) in [
+        ("after", first(1), begun("2026-11-22T10:00:00Z"), ours.clone(), Farewell::Delete),
+        ("by a clock that is behind", first(1), begun("2026-11-22T10:00:03Z"), ours, Farewell::Delete),
+        ("before", first(1), begun("2026-11-22T10:01:00Z"), Err(Refusal::Existing), Farewell::Tell),
+        ("a later version", first(2), begun("2026-11-22T10:00:00Z"), Err(Refusal::Existing), Farewell::Tell),
+        ("at no time", live("old", None), begun("2026-11-22T10:00:00Z"), Err(Refusal::Existing), Farewell::Tell),
+        ("nobody has tried", first(1), Claim::Intended, Err(Refusal::Existing), Farewell::Forget),
+    ] {
+        assert_eq!(step(&found, claim, ExistingPolicy::Refuse), expected, "{name}");
+        assert_eq!(farewell(&found, &us(), claim, None, Deletion::Soft), farewelled, "{name}");
+    }
+    let foreign = live("old", Some(owner("shop/Secret/other", "2")));
+    assert_eq!(farewell(&foreign, &us(), begun("2026-11-22T10:00:00Z"), None, Deletion::Soft), Farewell::Forget);
+}
+
+#[test]
 fn what_becomes_of_a_path_that_is_not_wanted() {
     use Claim::Intended;
     let made = content("made");
@@ -175,10 +199,13 @@ fn what_a_record_counts_for() {
     let written = Written { written: true, version: Some(3), ..Written::default() };
     let keys = Written { keys: Some([].into()), ..written.clone() };
     let left = Written { left: true, ..Written::default() };
-    let begun = Written::default();
+    let intended = Written::default();
+    let since = Timestamp::UNIX_EPOCH;
+    let begun = Written { begun: Some(since), ..Written::default() };
     for (recorded, replaced, once) in [
         (None, Claim::Intended, Claim::New),
-        (Some(&begun), Claim::Intended, Claim::Intended),
+        (Some(&intended), Claim::Intended, Claim::Intended),
+        (Some(&begun), Claim::Begun(since), Claim::Begun(since)),
         (Some(&left), Claim::Intended, Claim::New),
         (Some(&keys), Claim::Intended, Claim::Intended),
         (Some(&written), WRITTEN, WRITTEN),

@@ -136,8 +136,8 @@ impl Pusher {
                 continue;
             }
             let unfinished = intention.unfinished(&path);
-            let leaving =
-                Leaving { location: &location, owner: &owner, written, claim: Claim::Intended, unfinished, gone: true };
+            let claim = Claim::recorded(written);
+            let leaving = Leaving { location: &location, owner: &owner, written, claim, unfinished, gone: true };
             let cleared = self.store.clear(&leaving, deletion).await;
             self.wake(self.bindings.release(key, &path));
             match cleared {

@@ -215,8 +215,9 @@ impl Pusher {
         let deletion = self.deletion(binding, record);
         let mut left = Record { uid: binding.uid.clone(), deletion, ..record.clone() };
         for (location, written) in record.locations() {
-            let counts = matches!(self.claim(key, &location, written), Claim::Written(_));
-            left.paths.insert(location.to_string(), Written { written: counts, ..written.clone() });
+            let counts = self.claim(key, &location, written) != Claim::Intended;
+            let (written, begun) = (written.clone(), written.begun.filter(|_| counts));
+            left.paths.insert(location.to_string(), Written { written: written.written && counts, begun, ..written });
         }
         match self.orphans.add(&Orphan::new(key, left)).await {
             // What is left is in the log and in the event.

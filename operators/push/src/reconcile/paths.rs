@@ -106,7 +106,7 @@ impl Pusher {
     pub(super) fn claim(&self, key: &ObjectRef, location: &Location, written: &Written) -> Claim {
         let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.policy.cluster.as_deref() };
         let share = if written.keys.is_some() { Share::Keys } else { Share::Whole };
-        let counts = written.written
+        let counts = (written.written || written.begun.is_some())
             && is_allowed(&self.policy.rules, &place, location)
             && self.bindings.claim(key, &location.to_string(), share).is_ok();
         if counts { Claim::recorded(written) } else { Claim::Intended }
@@ -189,20 +189,22 @@ impl Pusher {
         if push.asked.update == UpdatePolicy::Merge {
             return self.merge_one(run, location, &content, known, digest, done).await;
         }
-        let begun = recorded_before.and_then(|before| before.paths.get(&text));
+        let known_before = recorded_before.and_then(|before| before.paths.get(&text));
         // What it never had is probably free. Vault tells if it is not.
-        if push.asked.update == UpdatePolicy::Replace
-            && begun.is_none()
-            && self.may_write(key, binding)
-            && let Some(version) = self.store.create(location, &content).await?
-        {
-            done.wrote = true;
-            tracing::info!(object = %key, path = text, keys = content.len(), version, "written");
-            return self.written(run, location, Some(version), Some(&Found::Absent), digest, done).await;
+        if push.asked.update == UpdatePolicy::Replace && known_before.is_none() && self.may_write(key, binding) {
+            let created = self.store.create(location, &content).await;
+            if !created.as_ref().is_err_and(|error| error.is_ambiguous() || error.is_outage()) {
+                done.not_begun(&text);
+            }
+            if let Some(version) = created? {
+                done.wrote = true;
+                tracing::info!(object = %key, path = text, keys = content.len(), version, "written");
+                return self.written(run, location, Some(version), Some(&Found::Absent), digest, done).await;
+            }
         }
         let found = self.store.read(location).await?;
         let existing = push.asked.existing.unwrap_or(self.policy.existing);
-        let claim = Claim::of(push.asked.update, begun);
+        let claim = Claim::of(push.asked.update, known_before);
         let step = match push.asked.update {
             UpdatePolicy::IfNotExists => plan_once(&content, &found, owner, claim),
             UpdatePolicy::Replace | UpdatePolicy::Merge => plan(&content, &found, owner, claim, existing, known),
@@ -212,6 +214,7 @@ impl Pusher {
             Err(refusal) => {
                 self.metrics.conflicted();
                 done.messages.push(Message::refused(key.kind, &text, &refusal));
+                done.not_begun(&text);
                 done.complete = false;
                 return Ok(());
             }
@@ -353,6 +356,13 @@ impl Pusher {
 impl Done {
     pub(super) fn new(record: Record, messages: Vec<Message>) -> Self {
         Self { record, messages, digests: BTreeMap::new(), complete: true, wrote: false, refused: None }
+    }
+
+    /// Vault has told that what was begun there was not made, or it will be recorded that it was.
+    fn not_begun(&mut self, location: &str) {
+        if let Some(written) = self.record.paths.get_mut(location) {
+            written.begun = None;
+        }
     }
 
     /// An outage concerns all paths and ends the run; a refusal concerns this one, and the others go on.

@@ -1,0 +1,153 @@
+//! Between a write and the mark that says whose it is: a crash, another installation, a Vault that does not mark.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use konverge_core::SecretValue;
+use konverge_push::object::Kind;
+use konverge_testkit::{VaultOptions, VaultServer};
+use konverge_vault::{Credential, Deletion, Limits, Login, Vault, VaultConfig};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::sleep,
+};
+
+use crate::world::{Operator, World, until, vault_config};
+
+/// What becomes of marks on the way to Vault.
+#[derive(Clone, Copy)]
+enum Marks {
+    /// The connection breaks before them.
+    Cut,
+    /// They come so much later.
+    Late(Duration),
+}
+
+/// A way to Vault on which all requests pass as they are but those for marks. Its address.
+async fn way(server: &VaultServer, marks: Marks) -> (String, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let upstream = server.address().trim_start_matches("http://").to_owned();
+    let met = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&met);
+    tokio::spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((client, _)) = listener.accept().await {
+            connections.spawn(pass(client, upstream.clone(), marks, Arc::clone(&seen)));
+        }
+    });
+    (address, met)
+}
+
+/// One connection. Requests on it come one after the other, each in one piece.
+async fn pass(client: TcpStream, upstream: String, marks: Marks, met: Arc<AtomicBool>) {
+    let Ok(server) = TcpStream::connect(upstream).await else { return };
+    let ((mut asking, mut told), (mut answering, mut asked)) = (client.into_split(), server.into_split());
+    let back = tokio::spawn(async move { copy(&mut answering, &mut told).await });
+    let mut piece = vec![0; 64 * 1024];
+    while let Ok(length @ 1..) = asking.read(&mut piece).await {
+        if [&b"PATCH /v1/secret/metadata/"[..], b"POST /v1/secret/metadata/"].iter().any(|head| piece.starts_with(head)) {
+            met.store(true, Ordering::SeqCst);
+            match marks {
+                Marks::Cut => break,
+                Marks::Late(late) => sleep(late).await,
+            }
+        }
+        if asked.write_all(&piece[..length]).await.is_err() {
+            break;
+        }
+    }
+    back.abort();
+}
+
+fn by(server: &VaultServer, address: &str) -> Vault {
+    let login = Login::Token(Credential::value(SecretValue::from(server.root_token().to_owned())));
+    let limits = Limits { deadline: Duration::from_secs(20), ..Limits::default() };
+    Vault::new(&VaultConfig::new(address, login).unwrap().limits(limits))
+}
+
+async fn server() -> VaultServer {
+    let server = VaultServer::start(VaultOptions::default()).await.unwrap();
+    server.mount_kv("secret", 2).await.unwrap();
+    server
+}
+
+/// An operator that writes and is gone before it has marked anything.
+async fn killed_before_the_mark(world: &World, server: &VaultServer, arguments: &[&str], written: &[&str]) {
+    let (address, met) = way(server, Marks::Cut).await;
+    let operator: Operator = world.operator_with(by(server, &address), arguments).await;
+    until("it is written and not marked", async || {
+        for path in written {
+            if world.read(path).await.is_none() {
+                return Err(format!("nothing at {path}"));
+            }
+        }
+        if met.load(Ordering::SeqCst) { Ok(()) } else { Err("no mark was tried".to_owned()) }
+    })
+    .await;
+    operator.stop().await;
+    for path in written {
+        assert!(world.marks(path).await.is_empty() && world.versions(path).await == 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_before_a_crash_is_ours_though_its_source_is_another_by_now() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    let refuse = ["--existing", "refuse"];
+    let path = world.path("db");
+    world.secret("db", &[("k", "1")], json!({ "vault-sync.io/path": path })).await;
+    killed_before_the_mark(&world, &server, &refuse, &[&path]).await;
+    world.rotate("db", &[("k", "2")]).await;
+    let _operator = world.operator(&refuse).await;
+    world.holds(&path, &[("k", "2")]).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    assert_eq!(world.versions(&path).await, 2);
+    assert_eq!(world.marks(&path).await["vault-sync.io/owner"], format!("{}/Secret/db", world.namespace));
+}
+
+#[tokio::test]
+async fn what_was_written_before_a_crash_goes_though_its_source_went_meanwhile() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    let path = world.path("app");
+    world.secret("db", &[("k", "1")], json!({})).await;
+    world.workload(Kind::Deployment, "app", &["db"], json!({ "vault-sync.io/path": path })).await;
+    killed_before_the_mark(&world, &server, &[], &[&format!("{path}/db")]).await;
+    world.delete(Kind::Deployment, "app").await;
+    world.delete(Kind::Secret, "db").await;
+    let _operator = world.operator(&[]).await;
+    world.gone(Kind::Deployment, "app").await;
+    world.is_deleted(&format!("{path}/db")).await;
+}
+
+#[tokio::test]
+async fn what_was_there_before_is_nobodys_though_a_write_was_begun() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    let path = world.path("db");
+    world.write(&path, &[("by", "hand")]).await;
+    let refuse = json!({ "vault-sync.io/path": path, "vault-sync.io/existing": "refuse" });
+    world.secret("db", &[("k", "1")], refuse).await;
+    let operator = world.operator(&[]).await;
+    world.says(Kind::Secret, "db", "ExistsAlready").await;
+    let record = world.record(Kind::Secret, "db").await.unwrap();
+    assert_eq!(record["paths"][&path]["begun"], json!(null), "Vault has told that it was not made");
+    operator.stop().await;
+    // Nor is it what was written instead of that since.
+    world.vault.delete(&world.locate(&path).await, Deletion::Metadata).await.unwrap();
+    world.write(&path, &[("by", "another hand")]).await;
+    let _operator = world.operator(&[]).await;
+    world.delete(Kind::Secret, "db").await;
+    world.gone(Kind::Secret, "db").await;
+    world.holds(&path, &[("by", "another hand")]).await;
+}
