@@ -190,6 +190,17 @@ impl Message {
         Self::notice(reasons::ENCODED, format!("no text, and therefore in base64 at {location}: {}", names(keys)))
     }
 
+    /// Somebody's content may be marked any moment.
+    pub fn awaited(location: &str) -> Self {
+        Self::problem(
+            reasons::JUST_WRITTEN,
+            format!(
+                "{location} was written moments ago by somebody who has not marked it as theirs yet. It is looked at again in a few \
+                 seconds"
+            ),
+        )
+    }
+
     /// Somebody's content was taken over.
     pub fn adopted(location: &str) -> Self {
         Self::notice(

@@ -1,5 +1,7 @@
 //! What to do about one path: from what should be there and what is there to one step. Pure.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use konverge_vault::{Content, Deletion, Expected, Found, Owner, Standing, VersionState};
 
@@ -8,6 +10,13 @@ use crate::{
     merge::other_keeper,
     record::Written,
 };
+
+/// What carries no mark is taken over when it is older than this. Of several who write at the same time one has his version accepted, and he
+/// marks it within a [third](MARKED_WITHIN) of that or looks whether another one has.
+pub const UNDISTURBED: Duration = Duration::from_secs(3);
+
+/// How long after a write its mark may come without a doubt.
+pub const MARKED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Vault's clock may be behind ours by this much.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(-5);
@@ -81,6 +90,8 @@ pub enum Step {
         /// Whether the mark of its owner is missing.
         mark: bool,
     },
+    /// Somebody wrote what is there so short a time ago that his mark may be on its way. It is looked at again after this.
+    Wait(Duration),
     /// It is to be written, if this is still there then, and marked if it is not.
     Write {
         /// What was there.
@@ -133,6 +144,9 @@ pub fn plan(
     if !ours && existing == ExistingPolicy::Refuse {
         return Err(Refusal::Existing);
     }
+    if let Some(rest) = undisturbed(found, &standing, claim) {
+        return Ok(Step::Wait(rest));
+    }
     let mark = standing != Standing::Ours && is_versioned(found);
     Ok(match (equal, mark) {
         (true, false) => Step::Nothing,
@@ -158,6 +172,9 @@ pub fn plan_once(content: &Content, found: &Found, owner: &Owner, claim: Claim) 
     };
     let equal = secret.content == *content;
     let ours = standing != Standing::Unowned || claim.is_of(found) || (claim != Claim::New && equal);
+    if ours && let Some(rest) = undisturbed(found, &standing, claim) {
+        return Ok(Step::Wait(rest));
+    }
     let mark = ours && standing != Standing::Ours && is_versioned(found);
     Ok(match (ours && equal, mark) {
         (true, false) => Step::Nothing,
@@ -217,6 +234,14 @@ fn standing(found: &Found, owner: &Owner) -> Standing {
         (Standing::Unowned, Some(name)) => Standing::Foreign(name),
         (standing, _) => standing,
     }
+}
+
+/// How long to wait for the mark of whoever wrote what is there; nothing if that was not just now, or is known to be us.
+fn undisturbed(found: &Found, standing: &Standing, claim: Claim) -> Option<Duration> {
+    let Found::Live(secret) = found else { return None };
+    let is_recorded = matches!(claim, Claim::Written(_)) && claim.is_of(found);
+    let age = secret.version.as_ref()?.age.filter(|_| *standing == Standing::Unowned && !is_recorded)?;
+    UNDISTURBED.checked_sub(age).filter(|rest| !rest.is_zero())
 }
 
 fn is_versioned(found: &Found) -> bool {

@@ -307,7 +307,7 @@ impl Pusher {
                 class => pause(class, failures),
             }),
             (None, Some(looked)) => next_look(push, looked),
-            (None, None) => Action::After(look_again(push)),
+            (None, None) => Action::After(done.soon.unwrap_or_else(|| look_again(push))),
         })
     }
 

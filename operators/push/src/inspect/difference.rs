@@ -180,6 +180,7 @@ impl Side<'_> {
         let (fate, note) = match step {
             Err(refusal) => (Fate::Left, Some(Message::refused(self.kind, &path, &refusal).text)),
             Ok(Step::Nothing) => (Fate::Same, None),
+            Ok(Step::Wait(_)) => (Fate::Left, Some(Message::awaited(&path).text)),
             Ok(Step::Mark) => (Fate::Same, Some("it would be marked as this object's".to_owned())),
             Ok(Step::Leave { ours, .. }) => (Fate::Same, Some(Message::left_alone(&path, ours).text)),
             Ok(Step::Write { .. }) if !is_there => (Fate::Created, None),

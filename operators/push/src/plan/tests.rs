@@ -21,6 +21,7 @@ fn version(number: u64, mark: Option<Owner>) -> VersionState {
         created: "then".to_owned(),
         deletion: None,
         destroyed: false,
+        age: None,
         custom_metadata: mark.into_iter().filter_map(|(key, value)| Some((key, value?))).collect::<BTreeMap<_, _>>(),
     }
 }
@@ -105,6 +106,30 @@ fn drift_is_a_difference_that_did_not_come_from_here() {
     assert!(drifted(WRITTEN, Known::Same, &Found::Absent));
     assert!(!drifted(WRITTEN, Known::Changed, &edited));
     assert!(!drifted(Claim::Intended, Known::Same, &edited));
+}
+
+#[test]
+fn what_somebody_wrote_just_now_is_left_alone_until_it_could_be_marked() {
+    use Claim::{Intended, New};
+    let aged = |value: &str, mark, seconds| {
+        let version = VersionState { age: Some(Duration::from_secs(seconds)), ..version(3, mark) };
+        Found::Live(Secret { content: content(value), version: Some(version) })
+    };
+    let wait = |seconds| Ok(Step::Wait(Duration::from_secs(seconds)));
+    for (name, found, claim, expected) in [
+        ("to be taken over", aged("old", None, 0), Intended, wait(3)),
+        ("and it is equal", aged("new", None, 1), Intended, wait(2)),
+        ("instead of ours", aged("old", None, 2), REPLACED, wait(1)),
+        ("ours, in a version that is recorded", aged("new", None, 0), WRITTEN, Ok(Step::Mark)),
+        ("marked", aged("old", Some(us()), 0), New, Ok(WRITE)),
+        ("long enough ago", aged("new", None, 3), Intended, Ok(Step::Mark)),
+    ] {
+        assert_eq!(step(&found, claim, ExistingPolicy::Adopt), expected, "{name}");
+    }
+    let once = |found: &Found, claim| plan_once(&content("new"), found, &us(), claim);
+    assert_eq!(once(&aged("new", None, 0), Intended), wait(3));
+    assert_eq!(once(&aged("new", None, 3), Intended), Ok(Step::Mark));
+    assert_eq!(once(&aged("old", None, 0), New), Ok(Step::Leave { ours: false, mark: false }));
 }
 
 #[test]

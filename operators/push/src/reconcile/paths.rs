@@ -1,9 +1,13 @@
 //! The paths of one object: where they lead, whether it may have them, and what is done about each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use konverge_core::{digest::ContentDigest, error::in_one_line};
 use konverge_vault::{Deletion, Found, Location, Owner, Standing, VaultError};
+use tokio::time::Instant;
 
 use super::{Locations, PushError, Pusher, Targets};
 use crate::{
@@ -15,7 +19,7 @@ use crate::{
     merge::own,
     messages::Message,
     object::ObjectRef,
-    plan::{Claim, Known, Step, plan, plan_once},
+    plan::{Claim, Known, MARKED_WITHIN, Step, UNDISTURBED, plan, plan_once},
     record::{Record, Written},
     store::{Cleared, Leaving, Unfinished},
 };
@@ -53,6 +57,8 @@ pub(super) struct Done {
     pub(super) wrote: bool,
     /// What Vault has against one of the paths, if it is no outage.
     pub(super) refused: Option<VaultError>,
+    /// How soon a path is looked at again, because another installation may be about to mark it or to have marked it, too.
+    pub(super) soon: Option<Duration>,
 }
 
 impl Pusher {
@@ -135,7 +141,7 @@ impl Pusher {
         }
         self.bindings.settle(key, binding, |now| {
             if let Some(verified) = &mut now.verified {
-                verified.looked = tokio::time::Instant::now();
+                verified.looked = Instant::now();
             }
         });
         Ok(true)
@@ -192,6 +198,7 @@ impl Pusher {
         let known_before = recorded_before.and_then(|before| before.paths.get(&text));
         // What it never had is probably free. Vault tells if it is not.
         if push.asked.update == UpdatePolicy::Replace && known_before.is_none() && self.may_write(key, binding) {
+            let started = Instant::now();
             let created = self.store.create(location, &content).await;
             if !created.as_ref().is_err_and(|error| error.is_ambiguous() || error.is_outage()) {
                 done.not_begun(&text);
@@ -199,7 +206,8 @@ impl Pusher {
             if let Some(version) = created? {
                 done.wrote = true;
                 tracing::info!(object = %key, path = text, keys = content.len(), version, "written");
-                return self.written(run, location, Some(version), Some(&Found::Absent), digest, done).await;
+                let unmarked = Some((&Found::Absent, Some(started)));
+                return self.written(run, location, Some(version), unmarked, digest, done).await;
             }
         }
         let found = self.store.read(location).await?;
@@ -220,9 +228,15 @@ impl Pusher {
             }
         };
         let mut version = found_version(&found);
+        let mut started = None;
         let mark = match step {
             Step::Nothing => false,
             Step::Mark => true,
+            Step::Wait(rest) => {
+                done.messages.push(Message::awaited(&text));
+                done.look_soon(rest);
+                return Ok(());
+            }
             Step::Leave { ours, mark } => {
                 done.messages.push(Message::left_alone(&text, ours));
                 if !ours {
@@ -237,6 +251,7 @@ impl Pusher {
                     done.complete = false;
                     return Ok(());
                 }
+                started = Some(Instant::now());
                 version = self.store.write(location, &content, expected).await?;
                 done.wrote = true;
                 if adopted {
@@ -250,24 +265,28 @@ impl Pusher {
                 mark && version.is_some()
             }
         };
-        self.written(run, location, version, mark.then_some(&found), digest, done).await
+        self.written(run, location, version, mark.then_some((&found, started)), digest, done).await
     }
 
-    /// Notes that what was wanted is there, and as whose, where the mark of that is missing.
+    /// Notes that what was wanted is there, and as whose, where the mark of that is missing; with it comes when the write began.
+    ///
+    /// Vault lets one of several write the version that they all saw, and he marks it. The others wait so long for that before they take over
+    /// what carries no mark. Who was slow, or has not written at all, looks again whether the mark is still his: of several the last one counts.
     async fn written(
         &self,
         run: &Run<'_>,
         location: &Location,
         version: Option<u64>,
-        unmarked: Option<&Found>,
+        unmarked: Option<(&Found, Option<Instant>)>,
         digest: Option<ContentDigest>,
         done: &mut Done,
     ) -> Result<(), VaultError> {
         let text = location.to_string();
         done.record.paths.insert(text.clone(), Written { written: true, version, ..Written::intended(location) });
-        if let Some(found) = unmarked {
+        if let Some((found, started)) = unmarked {
             match self.store.mark(location, &run.owner, found).await {
-                Ok(()) => {}
+                Ok(()) if started.is_some_and(|started| started.elapsed() < MARKED_WITHIN) => {}
+                Ok(()) => done.look_soon(UNDISTURBED),
                 Err(error) if error.is_outage() => return Err(error),
                 Err(error) => done.messages.push(Message::unmarked(&text, &error)),
             }
@@ -355,7 +374,13 @@ impl Pusher {
 
 impl Done {
     pub(super) fn new(record: Record, messages: Vec<Message>) -> Self {
-        Self { record, messages, digests: BTreeMap::new(), complete: true, wrote: false, refused: None }
+        Self { record, messages, digests: BTreeMap::new(), complete: true, wrote: false, refused: None, soon: None }
+    }
+
+    /// All of it is looked at again after this.
+    fn look_soon(&mut self, after: Duration) {
+        self.complete = false;
+        self.soon = self.soon.max(Some(after));
     }
 
     /// Vault has told that what was begun there was not made, or it will be recorded that it was.

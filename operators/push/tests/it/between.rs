@@ -151,3 +151,60 @@ async fn what_was_there_before_is_nobodys_though_a_write_was_begun() {
     world.gone(Kind::Secret, "db").await;
     world.holds(&path, &[("by", "another hand")]).await;
 }
+
+/// Both have a Secret `name` with the same path.
+async fn shared(worlds: [&World; 2], name: &str) -> String {
+    let path = worlds[0].path(name);
+    for (world, from) in worlds.into_iter().zip(["one", "two"]) {
+        world.secret(name, &[("from", from)], json!({ "vault-sync.io/path": path })).await;
+    }
+    path
+}
+
+/// One has it, in its first version, and the other says so.
+async fn is_of_one(worlds: [&World; 2], name: &str, path: &str) {
+    let holder = until(&format!("{path} is of one of them"), async || {
+        let mut states = Vec::new();
+        for world in worlds {
+            let record = world.record(Kind::Secret, name).await.ok_or("no record")?;
+            states.push(record["state"].as_str().unwrap_or_default().to_owned());
+        }
+        match [&*states[0], &*states[1]] {
+            ["Synced", "OwnedByAnother"] => Ok(0),
+            ["OwnedByAnother", "Synced"] => Ok(1),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    let owner = format!("{}/Secret/{name}", worlds[holder].namespace);
+    assert_eq!(worlds[holder].marks(path).await["vault-sync.io/owner"], owner);
+    worlds[holder].holds(path, &[("from", ["one", "two"][holder])]).await;
+    assert_eq!(worlds[holder].versions(path).await, 1, "nobody's value was replaced");
+}
+
+#[tokio::test]
+async fn of_two_installations_that_write_first_at_the_same_time_one_has_the_path() {
+    let server = server().await;
+    let (one, two) = (World::with(&server).await, World::with(&server).await);
+    let mut paths = Vec::new();
+    for number in 0..20 {
+        let name = format!("db-{number}");
+        paths.push((shared([&one, &two], &name).await, name));
+    }
+    let _operators = tokio::join!(one.operator(&[]), two.operator(&[]));
+    for (path, name) in &paths {
+        is_of_one([&one, &two], name, path).await;
+    }
+}
+
+#[tokio::test]
+async fn who_comes_between_the_write_and_the_mark_of_another_waits_for_it() {
+    let server = server().await;
+    let (one, two) = (World::with(&server).await, World::with(&server).await);
+    let path = shared([&one, &two], "db").await;
+    let (address, _) = way(&server, Marks::Late(Duration::from_secs(1))).await;
+    let _late = one.operator_with(by(&server, &address), &[]).await;
+    one.holds(&path, &[("from", "one")]).await;
+    let _early = two.operator(&[]).await;
+    is_of_one([&one, &two], "db", &path).await;
+}

@@ -1,6 +1,6 @@
 //! Both versions of KV.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use konverge_testkit::VaultServer;
 use konverge_vault::{
@@ -98,6 +98,11 @@ async fn version_two_with_check_and_set() {
     assert_eq!(first.unwrap().number, 1);
     let read = live(&vault, &location).await;
     assert!(read.content == content(&[("user", "me"), ("ä/\"", "1\n2")]));
+    let age = read.version.unwrap().age.unwrap();
+    assert!(age < Duration::from_secs(30), "it was written just now: {age:?}");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let later = live(&vault, &location).await.version.unwrap().age.unwrap();
+    assert!(later >= Duration::from_secs(1) && later > age, "{later:?}");
 
     let lost = vault.write(&location, &content(&[("user", "other")]), Expected::Absent).await.err().unwrap();
     assert!(matches!(lost, VaultError::Conflict { .. }) && lost.to_string().contains("shop/db"), "{lost}");
