@@ -45,7 +45,9 @@ pub enum PathFault {
     #[error("it has a control character")]
     Control,
     /// Its beginning belongs to Vault itself.
-    #[error("nothing beneath sys, auth, identity and cubbyhole is a secret to be kept, in no namespace of Vault either")]
+    #[error(
+        "nothing beneath sys, auth, identity and cubbyhole is a secret to be kept, in no namespace of Vault either"
+    )]
     Forbidden,
     /// On a mount of KV version 2 it is a route that is no secret.
     #[error(

@@ -124,17 +124,15 @@ impl Side<'_> {
                     Some(_) => (Fate::Changed, keys, "it is not asked for any more; keys of others stay"),
                 }
             }
-            (Some(deletion), None) => {
-                match farewell(&found, &self.owner, Claim::recorded(written), None, deletion) {
-                    Farewell::Delete => {
-                        let keys = held.iter().flat_map(|held| held.keys()).map(str::to_owned).collect();
-                        (Fate::Cleared, keys, "it is not asked for any more")
-                    }
-                    Farewell::Forget | Farewell::Tell | Farewell::Unmark => {
-                        (Fate::Same, Vec::new(), "it is not asked for any more, and holds nothing of this object")
-                    }
+            (Some(deletion), None) => match farewell(&found, &self.owner, Claim::recorded(written), None, deletion) {
+                Farewell::Delete => {
+                    let keys = held.iter().flat_map(|held| held.keys()).map(str::to_owned).collect();
+                    (Fate::Cleared, keys, "it is not asked for any more")
                 }
-            }
+                Farewell::Forget | Farewell::Tell | Farewell::Unmark => {
+                    (Fate::Same, Vec::new(), "it is not asked for any more, and holds nothing of this object")
+                }
+            },
         };
         let keys = keys.into_iter().map(|key| (key, Change::Removed)).collect();
         Ok(Difference { path: location.to_string(), fate, note: Some(why.to_owned()), keys })

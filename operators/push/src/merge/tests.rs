@@ -26,8 +26,14 @@ fn noted(marks: &[(&str, Owner)]) -> BTreeMap<String, String> {
 }
 
 fn found(fields: &[(&str, &str)], custom_metadata: BTreeMap<String, String>) -> Found {
-    let version =
-        VersionState { number: 3, created: "then".to_owned(), deletion: None, destroyed: false, age: None, custom_metadata };
+    let version = VersionState {
+        number: 3,
+        created: "then".to_owned(),
+        deletion: None,
+        destroyed: false,
+        age: None,
+        custom_metadata,
+    };
     Found::Live(Secret { content: content(fields), version: Some(version) })
 }
 

@@ -142,7 +142,9 @@ impl Pusher {
             self.wake(self.bindings.release(key, &path));
             match cleared {
                 Ok(Cleared::Deleted) => tracing::info!(object = %key, path, "cleared what was begun"),
-                Ok(Cleared::Unknown) => tracing::warn!(object = %key, path, "{}", Message::unknown(&[path.clone()]).text),
+                Ok(Cleared::Unknown) => {
+                    tracing::warn!(object = %key, path, "{}", Message::unknown(&[path.clone()]).text)
+                }
                 Ok(Cleared::Nothing) => {}
                 Err(error) => {
                     tracing::debug!(object = %key, path, "what was begun is not cleared yet: {}", in_one_line(&error));

@@ -53,6 +53,8 @@ pub(super) struct Done {
     pub(super) digests: BTreeMap<String, ContentDigest>,
     /// Whether all that was asked for is there.
     pub(super) complete: bool,
+    /// Whether its owner is noted wherever that can be.
+    pub(super) marked: bool,
     /// Whether anything was written.
     pub(super) wrote: bool,
     /// What Vault has against one of the paths, if it is no outage.
@@ -288,7 +290,10 @@ impl Pusher {
                 Ok(()) if started.is_some_and(|started| started.elapsed() < MARKED_WITHIN) => {}
                 Ok(()) => done.look_soon(UNDISTURBED),
                 Err(error) if error.is_outage() => return Err(error),
-                Err(error) => done.messages.push(Message::unmarked(&text, &error)),
+                Err(error) => {
+                    done.messages.push(Message::unmarked(&text, &error));
+                    done.marked = false;
+                }
             }
         }
         done.digests.extend(digest.map(|digest| (text, digest)));
@@ -374,7 +379,16 @@ impl Pusher {
 
 impl Done {
     pub(super) fn new(record: Record, messages: Vec<Message>) -> Self {
-        Self { record, messages, digests: BTreeMap::new(), complete: true, wrote: false, refused: None, soon: None }
+        Self {
+            record,
+            messages,
+            digests: BTreeMap::new(),
+            complete: true,
+            marked: true,
+            wrote: false,
+            refused: None,
+            soon: None,
+        }
     }
 
     /// All of it is looked at again after this.

@@ -162,7 +162,10 @@ mod tests {
             .paths
             .insert("secret/data/x".to_owned(), Written { written: false, left: true, pending, ..path.clone() });
         let begun = Some(Timestamp::new(7, 123_456_789).unwrap());
-        record.paths.insert("secret/data/z".to_owned(), Written { begun, mount: "secret".to_owned(), kv: 2, ..Written::default() });
+        record.paths.insert(
+            "secret/data/z".to_owned(),
+            Written { begun, mount: "secret".to_owned(), kv: 2, ..Written::default() },
+        );
         record.paths.insert("secret/data/y".to_owned(), path);
         record
     }

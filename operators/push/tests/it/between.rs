@@ -54,7 +54,8 @@ async fn pass(client: TcpStream, upstream: String, marks: Marks, met: Arc<Atomic
     let back = tokio::spawn(async move { copy(&mut answering, &mut told).await });
     let mut piece = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = asking.read(&mut piece).await {
-        if [&b"PATCH /v1/secret/metadata/"[..], b"POST /v1/secret/metadata/"].iter().any(|head| piece.starts_with(head)) {
+        if [&b"PATCH /v1/secret/metadata/"[..], b"POST /v1/secret/metadata/"].iter().any(|head| piece.starts_with(head))
+        {
             met.store(true, Ordering::SeqCst);
             match marks {
                 Marks::Cut => break,
@@ -207,4 +208,27 @@ async fn who_comes_between_the_write_and_the_mark_of_another_waits_for_it() {
     one.holds(&path, &[("from", "one")]).await;
     let _early = two.operator(&[]).await;
     is_of_one([&one, &two], "db", &path).await;
+}
+
+#[tokio::test]
+async fn what_could_not_be_marked_is_marked_when_that_is_allowed() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    let data = "path \"secret/data/*\" { capabilities = [\"create\", \"read\", \"update\", \"delete\"] }";
+    server.policy("push", data).await.unwrap();
+    let token = server.token(&["push", "default"], json!({ "ttl": "1h" })).await.unwrap();
+    let _operator = world.operator_with(Vault::new(&vault_config(&server, &token)), &[]).await;
+    let path = world.path("db");
+    let annotations = json!({ "vault-sync.io/path": path, "vault-sync.io/reconcile": "30s" });
+    world.secret("db", &[("k", "v")], annotations).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    world.event("db", "OwnerNotMarked").await;
+    let metadata = "path \"secret/metadata/*\" { capabilities = [\"read\", \"update\", \"patch\"] }";
+    server.policy("push", &format!("{data}\n{metadata}")).await.unwrap();
+    until("it is marked", async || {
+        let marks = world.marks(&path).await;
+        if marks.is_empty() { Err("no mark".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    assert_eq!(world.versions(&path).await, 1);
 }
