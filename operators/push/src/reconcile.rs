@@ -326,19 +326,17 @@ impl Pusher {
         let mut record = binding.record.clone().unwrap_or_else(|| binding.new_record(now));
         record.deletion = push.asked.deletion.unwrap_or(self.policy.deletion);
         for (target, location) in &prepared.locations {
-            // Where nothing is going to be written there is nothing to be noted.
-            let Some(Target::Content(made)) = targets.get(target) else { continue };
-            let written = record.paths.entry(location.to_string());
-            if push.asked.update == UpdatePolicy::Merge {
-                written.or_insert_with(|| Written::intended(location)).intend_keys(made.content.keys());
-            } else {
-                written.or_insert_with(|| Written::begun(location, now));
+            let written = record.paths.entry(location.to_string()).or_insert_with(|| Written::untried(location));
+            match (targets.get(target), push.asked.update) {
+                (Some(Target::Content(made)), UpdatePolicy::Merge) => written.intend_keys(made.content.keys()),
+                (Some(Target::Content(_)), _) => written.begin(now),
+                (Some(Target::Keep(_)) | None, _) => {}
             }
         }
         let is_recorded = binding.record.as_ref().is_some_and(|before| {
             before.deletion == record.deletion && before.paths == record.paths && binding.bears(before)
         });
-        if is_recorded && binding.finalizer || record.paths.is_empty() {
+        if is_recorded && (binding.finalizer || record.paths.is_empty()) {
             return Ok(Some((record, binding.clone())));
         }
         if record.generation != binding.generation {

@@ -202,9 +202,7 @@ impl Pusher {
         if push.asked.update == UpdatePolicy::Replace && known_before.is_none() && self.may_write(key, binding) {
             let started = Instant::now();
             let created = self.store.create(location, &content).await;
-            if !created.as_ref().is_err_and(|error| error.is_ambiguous() || error.is_outage()) {
-                done.not_begun(&text);
-            }
+            done.not_begun_unless_unknown(&text, &created);
             if let Some(version) = created? {
                 done.wrote = true;
                 tracing::info!(object = %key, path = text, keys = content.len(), version, "written");
@@ -254,7 +252,9 @@ impl Pusher {
                     return Ok(());
                 }
                 started = Some(Instant::now());
-                version = self.store.write(location, &content, expected).await?;
+                let written = self.store.write(location, &content, expected).await;
+                done.not_begun_unless_unknown(&text, &written);
+                version = written?;
                 done.wrote = true;
                 if adopted {
                     done.messages.push(Message::adopted(&text));
@@ -365,9 +365,10 @@ impl Pusher {
         named: &BTreeSet<String>,
         deletion: DeletionPolicy,
     ) -> Result<Cleared, VaultError> {
-        let Run { key, owner, .. } = run;
+        let Run { key, owner, prepared, .. } = run;
         let Some(location) = self.store.recorded(recorded).await? else { return Ok(Cleared::Nothing) };
-        if named.contains(&location.to_string()) {
+        let text = location.to_string();
+        if named.contains(&text) || prepared.refused.contains(&text) {
             return Ok(Cleared::Nothing);
         }
         let claim = self.claim(key, &location, written);
@@ -397,10 +398,17 @@ impl Done {
         self.soon = self.soon.max(Some(after));
     }
 
-    /// Vault has told that what was begun there was not made, or it will be recorded that it was.
+    /// What is there was not begun by us.
     fn not_begun(&mut self, location: &str) {
         if let Some(written) = self.record.paths.get_mut(location) {
             written.begun = None;
+        }
+    }
+
+    /// Where Vault has answered, it was not made, or it will be recorded that it was.
+    fn not_begun_unless_unknown<T>(&mut self, location: &str, outcome: &Result<T, VaultError>) {
+        if !outcome.as_ref().is_err_and(|error| error.is_ambiguous() || error.is_outage()) {
+            self.not_begun(location);
         }
     }
 

@@ -56,7 +56,7 @@ pub struct PathStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub begun: Option<Timestamp>,
-    /// The version that holds what was wanted last.
+    /// The version that holds what was wanted last; 0 as long as nothing was tried to be written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
     /// Whether it is somebody else's and left alone.

@@ -121,8 +121,11 @@ async fn what_was_written_before_a_crash_goes_though_its_source_went_meanwhile()
     let server = server().await;
     let world = World::with(&server).await;
     let path = world.path("app");
-    world.secret("db", &[("k", "1")], json!({})).await;
     world.workload(Kind::Deployment, "app", &["db"], json!({ "vault-sync.io/path": path })).await;
+    let before = world.operator(&[]).await;
+    world.says(Kind::Deployment, "app", "SecretNotFound").await;
+    before.stop().await;
+    world.secret("db", &[("k", "1")], json!({})).await;
     killed_before_the_mark(&world, &server, &[], &[&format!("{path}/db")]).await;
     world.delete(Kind::Deployment, "app").await;
     world.delete(Kind::Secret, "db").await;
