@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// What carries no mark is taken over when it is older than this. Of several who write at the same time one has his version accepted, and he
-/// marks it within a [third](MARKED_WITHIN) of that or looks whether another one has.
-pub const UNDISTURBED: Duration = Duration::from_secs(3);
+/// marks it long before ([`MARKED_WITHIN`]) or looks whether another one has.
+pub const UNDISTURBED: Duration = Duration::from_secs(5);
 
 /// How long after a write its mark may come without a doubt.
 pub const MARKED_WITHIN: Duration = Duration::from_secs(1);

@@ -123,18 +123,18 @@ fn what_somebody_wrote_just_now_is_left_alone_until_it_could_be_marked() {
     };
     let wait = |seconds| Ok(Step::Wait(Duration::from_secs(seconds)));
     for (name, found, claim, expected) in [
-        ("to be taken over", aged("old", None, 0), Intended, wait(3)),
-        ("and it is equal", aged("new", None, 1), Intended, wait(2)),
-        ("instead of ours", aged("old", None, 2), REPLACED, wait(1)),
+        ("to be taken over", aged("old", None, 0), Intended, wait(5)),
+        ("and it is equal", aged("new", None, 1), Intended, wait(4)),
+        ("instead of ours", aged("old", None, 2), REPLACED, wait(3)),
         ("ours, in a version that is recorded", aged("new", None, 0), WRITTEN, Ok(Step::Mark)),
         ("marked", aged("old", Some(us()), 0), New, Ok(WRITE)),
-        ("long enough ago", aged("new", None, 3), Intended, Ok(Step::Mark)),
+        ("long enough ago", aged("new", None, 5), Intended, Ok(Step::Mark)),
     ] {
         assert_eq!(step(&found, claim, ExistingPolicy::Adopt), expected, "{name}");
     }
     let once = |found: &Found, claim| plan_once(&content("new"), found, &us(), claim);
-    assert_eq!(once(&aged("new", None, 0), Intended), wait(3));
-    assert_eq!(once(&aged("new", None, 3), Intended), Ok(Step::Mark));
+    assert_eq!(once(&aged("new", None, 0), Intended), wait(5));
+    assert_eq!(once(&aged("new", None, 5), Intended), Ok(Step::Mark));
     assert_eq!(once(&aged("old", None, 0), New), Ok(Step::Leave { ours: false, mark: false }));
 }
 

@@ -205,11 +205,12 @@ async fn of_two_installations_that_write_first_at_the_same_time_one_has_the_path
 async fn who_comes_between_the_write_and_the_mark_of_another_waits_for_it() {
     let server = server().await;
     let (one, two) = (World::with(&server).await, World::with(&server).await);
-    let path = shared([&one, &two], "db").await;
+    let path = one.path("db");
     let (address, _) = way(&server, Marks::Late(Duration::from_secs(1))).await;
-    let _late = one.operator_with(by(&server, &address), &[]).await;
+    let _operators = (one.operator_with(by(&server, &address), &[]).await, two.operator(&[]).await);
+    one.secret("db", &[("from", "one")], json!({ "vault-sync.io/path": path })).await;
     one.holds(&path, &[("from", "one")]).await;
-    let _early = two.operator(&[]).await;
+    two.secret("db", &[("from", "two")], json!({ "vault-sync.io/path": path })).await;
     is_of_one([&one, &two], "db", &path).await;
 }
 
