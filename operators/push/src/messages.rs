@@ -1,7 +1,7 @@
 //! What the owner of an object is told: the cause and the next step; never a value.
 
 use konverge_core::error::{Classify, in_one_line};
-use konverge_vault::{PathError, VaultError};
+use konverge_vault::{KvVersion, Mount, PathError, VaultError};
 
 use crate::{
     annotations,
@@ -190,6 +190,17 @@ impl Message {
         Self::notice(reasons::ENCODED, format!("no text, and therefore in base64 at {location}: {}", names(keys)))
     }
 
+    /// Somebody's content may be marked any moment.
+    pub fn awaited(location: &str) -> Self {
+        Self::problem(
+            reasons::JUST_WRITTEN,
+            format!(
+                "{location} was written moments ago by somebody who has not marked it as theirs yet. It is looked at again in a few \
+                 seconds"
+            ),
+        )
+    }
+
     /// Somebody's content was taken over.
     pub fn adopted(location: &str) -> Self {
         Self::notice(
@@ -235,6 +246,14 @@ impl Message {
         Self::notice(reasons::ADJUSTED, note.to_owned())
     }
 
+    /// The engine is not the one that the object names.
+    pub fn other_engine(kind: Kind, mount: &Mount) -> Self {
+        let setting = kind.setting(annotations::KV);
+        let version = if mount.version() == KvVersion::One { 1 } else { 2 };
+        let path = mount.path();
+        Self::adjusted(&format!("{setting} has no effect: Vault says that the engine is {path}, of version {version}"))
+    }
+
     /// It is paused.
     pub fn paused(kind: Kind) -> Self {
         let setting = kind.setting(annotations::PAUSE);
@@ -249,6 +268,18 @@ impl Message {
     /// Some paths are not asked for any more.
     pub fn dropped(locations: &[String]) -> Self {
         Self::notice(reasons::CLEARED, format!("not asked for any more and deleted in Vault: {}", names(locations)))
+    }
+
+    /// What is not asked for any more may be ours and is not known to be.
+    pub fn unknown(locations: &[String]) -> Self {
+        Self::notice(
+            reasons::NOT_CLEARED,
+            format!(
+                "not asked for any more, and still in Vault: {}. It carries no mark and is not what is recorded, so somebody else may have \
+                 written it; delete it there if nobody needs it",
+                names(locations)
+            ),
+        )
     }
 
     /// What was written is gone.

@@ -101,6 +101,7 @@ impl Kind {
             annotations::SECRETS => "spec.keys and spec.templates",
             annotations::EXISTING => "spec.existing",
             annotations::BINARY => "spec.binary",
+            annotations::KV => "spec.engine",
             annotations::PAUSE => "spec.suspend or vault-sync.io/pause",
             annotations::RECONCILE => "spec.interval",
             other => other,

@@ -1,12 +1,25 @@
 //! What to do about one path: from what should be there and what is there to one step. Pure.
 
-use konverge_vault::{Content, Deletion, Expected, Found, Owner, Standing};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use konverge_vault::{Content, Deletion, Expected, Found, Owner, Standing, VersionState};
 
 use crate::{
     asked::{ExistingPolicy, UpdatePolicy},
     merge::other_keeper,
     record::Written,
 };
+
+/// What carries no mark is taken over when it is older than this. Of several who write at the same time one has his version accepted, and he
+/// marks it long before ([`MARKED_WITHIN`]) or looks whether another one has.
+pub const UNDISTURBED: Duration = Duration::from_secs(5);
+
+/// How long after a write its mark may come without a doubt.
+pub const MARKED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Vault's clock may be behind ours by this much.
+const CLOCKS: SignedDuration = SignedDuration::from_secs(-5);
 
 /// What is known of a path from before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,19 +28,50 @@ pub enum Claim {
     New,
     /// It is recorded that it was to be written; whether it was is not known.
     Intended,
-    /// It is recorded that it was written for this object.
-    Written,
+    /// It is recorded that its first version was to be written from this moment on; whether it was is not known.
+    Begun(Timestamp),
+    /// It is recorded that it was written for this object, in this version where there are versions.
+    Written(Option<u64>),
 }
 
 impl Claim {
+    /// What is recorded of a path counts for this, where the record counts.
+    pub fn recorded(recorded: &Written) -> Self {
+        match recorded {
+            Written { written: true, version, .. } => Self::Written(*version),
+            Written { begun: Some(since), .. } => Self::Begun(*since),
+            _ => Self::Intended,
+        }
+    }
+
     /// What was recorded of a path that is written like this, before it was looked at.
     pub fn of(update: UpdatePolicy, recorded: Option<&Written>) -> Self {
         match recorded {
-            Some(written) if written.written && written.keys.is_none() => Self::Written,
+            Some(written) if written.keys.is_none() && (written.written || written.begun.is_some()) => {
+                Self::recorded(written)
+            }
             _ if update != UpdatePolicy::IfNotExists => Self::Intended,
             // Somebody else may have written the same; only what was begun before is ours.
             Some(written) if !written.left => Self::Intended,
             _ => Self::New,
+        }
+    }
+
+    /// Whether what is there is what was written, though it carries no mark: all of the path may have been removed, the mark with it, and
+    /// written by somebody else since.
+    fn is_of(self, found: &Found) -> bool {
+        let version = match found {
+            Found::Live(secret) => secret.version.as_ref(),
+            Found::Deleted(version) => Some(version),
+            Found::Absent => None,
+        };
+        match (self, version) {
+            (Self::Written(recorded), _) => recorded == version.map(|version| version.number),
+            // Vault makes a first version once, and had there been one before, it would have told whoever tried.
+            (Self::Begun(since), Some(VersionState { number: 1, created, .. })) => {
+                created.parse::<Timestamp>().is_ok_and(|created| created.duration_since(since) >= CLOCKS)
+            }
+            _ => false,
         }
     }
 }
@@ -46,6 +90,8 @@ pub enum Step {
         /// Whether the mark of its owner is missing.
         mark: bool,
     },
+    /// Somebody wrote what is there so short a time ago that his mark may be on its way. It is looked at again after this.
+    Wait(Duration),
     /// It is to be written, if this is still there then, and marked if it is not.
     Write {
         /// What was there.
@@ -92,11 +138,14 @@ pub fn plan(
     }
     let equal = matches!(found, Found::Live(secret) if secret.content == *content);
     // A path whose newest version is deleted holds nothing, and clearing leaves one of ours like that, without its mark.
-    let ours = standing != Standing::Unowned || claim == Claim::Written || !matches!(found, Found::Live(_));
+    let ours = standing != Standing::Unowned || claim.is_of(found) || !matches!(found, Found::Live(_));
     // What equals what an unfinished write would have made was made by it, or might as well have been.
-    let ours = ours || (claim == Claim::Intended && equal);
+    let ours = ours || (claim != Claim::New && equal);
     if !ours && existing == ExistingPolicy::Refuse {
         return Err(Refusal::Existing);
+    }
+    if let Some(rest) = undisturbed(found, &standing, claim) {
+        return Ok(Step::Wait(rest));
     }
     let mark = standing != Standing::Ours && is_versioned(found);
     Ok(match (equal, mark) {
@@ -106,7 +155,7 @@ pub fn plan(
             expected: found.expected(),
             mark: standing != Standing::Ours,
             adopted: !ours,
-            drifted: claim == Claim::Written && known == Known::Same,
+            drifted: matches!(claim, Claim::Written(_)) && known == Known::Same,
         },
     })
 }
@@ -118,11 +167,14 @@ pub fn plan_once(content: &Content, found: &Found, owner: &Owner, claim: Claim) 
         return Err(Refusal::Foreign(name));
     }
     let Found::Live(secret) = found else {
-        let (expected, drifted) = (found.expected(), claim == Claim::Written);
+        let (expected, drifted) = (found.expected(), matches!(claim, Claim::Written(_)));
         return Ok(Step::Write { expected, mark: standing != Standing::Ours, adopted: false, drifted });
     };
     let equal = secret.content == *content;
-    let ours = standing != Standing::Unowned || claim == Claim::Written || (claim == Claim::Intended && equal);
+    let ours = standing != Standing::Unowned || claim.is_of(found) || (claim != Claim::New && equal);
+    if ours && let Some(rest) = undisturbed(found, &standing, claim) {
+        return Ok(Step::Wait(rest));
+    }
     let mark = ours && standing != Standing::Ours && is_versioned(found);
     Ok(match (ours && equal, mark) {
         (true, false) => Step::Nothing,
@@ -145,6 +197,8 @@ pub enum Known {
 pub enum Farewell {
     /// It is not there, or it is not ours: it is forgotten.
     Forget,
+    /// Something is there without a mark, and it is not what is recorded: it stays, and that is told.
+    Tell,
     /// It is ours and deleted already: the mark goes.
     Unmark,
     /// It is ours: it is deleted, then the mark goes.
@@ -158,15 +212,14 @@ pub fn farewell(found: &Found, owner: &Owner, claim: Claim, content: Option<&Con
     let ours = match standing(found, owner) {
         Standing::Foreign(_) => return Farewell::Forget,
         Standing::Ours | Standing::Predecessor => true,
-        Standing::Unowned => match claim {
-            Claim::Written => true,
-            Claim::New => false,
-            Claim::Intended => {
-                matches!((found, content), (Found::Live(secret), Some(content)) if secret.content == *content)
-            }
-        },
+        Standing::Unowned => {
+            let equal = matches!((found, content), (Found::Live(secret), Some(content)) if secret.content == *content);
+            claim.is_of(found) || (claim != Claim::New && equal)
+        }
     };
     match found {
+        // Nobody would look for what is recorded as ours and is not known to be.
+        Found::Live(_) if !ours && !matches!(claim, Claim::New | Claim::Intended) => Farewell::Tell,
         _ if !ours => Farewell::Forget,
         Found::Absent => Farewell::Forget,
         Found::Deleted(_) if deletion == Deletion::Soft => Farewell::Unmark,
@@ -181,6 +234,14 @@ fn standing(found: &Found, owner: &Owner) -> Standing {
         (Standing::Unowned, Some(name)) => Standing::Foreign(name),
         (standing, _) => standing,
     }
+}
+
+/// How long to wait for the mark of whoever wrote what is there; nothing if that was not just now, or is known to be us.
+fn undisturbed(found: &Found, standing: &Standing, claim: Claim) -> Option<Duration> {
+    let Found::Live(secret) = found else { return None };
+    let is_recorded = matches!(claim, Claim::Written(_)) && claim.is_of(found);
+    let age = secret.version.as_ref()?.age.filter(|_| *standing == Standing::Unowned && !is_recorded)?;
+    UNDISTURBED.checked_sub(age).filter(|rest| !rest.is_zero())
 }
 
 fn is_versioned(found: &Found) -> bool {

@@ -17,6 +17,8 @@ pub const INVALID_PATH: &str = "InvalidPath";
 pub const OWNED_BY_ANOTHER: &str = "OwnedByAnother";
 /// There is something at the path already that nobody has marked, and taking it over is not wanted.
 pub const EXISTS_ALREADY: &str = "ExistsAlready";
+/// Somebody wrote the path moments ago, and may be about to mark it.
+pub const JUST_WRITTEN: &str = "JustWritten";
 /// A Secret is not there.
 pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
 /// A Secret does not have a key.
@@ -43,5 +45,7 @@ pub const UNMARKED: &str = "OwnerNotMarked";
 pub const PAUSED: &str = "Paused";
 /// What was written was deleted.
 pub const CLEARED: &str = "Cleared";
+/// What is not asked for any more stays, because it is not what was written.
+pub const NOT_CLEARED: &str = "NotCleared";
 /// The object was let go although what was written for it is still there.
 pub const RELEASED: &str = "ReleasedWithOrphans";

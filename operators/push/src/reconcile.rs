@@ -221,13 +221,13 @@ impl Pusher {
             return Ok(Action::After(NOTE_LATER));
         }
         if let Some(verified) = current
-            && (!due || self.is_still_there(key, binding, push, verified).await?)
+            && (!due || verified.marked && self.is_still_there(key, binding, push, verified).await?)
         {
             if let Some(record) = binding.unrecorded() {
                 self.note(key, binding, record).await?;
                 self.say(key, binding, binding.unsaid.clone());
             }
-            return Ok(next_look(push, verified.looked));
+            return Ok(next_look(push, verified));
         }
         let started = Instant::now();
         let outcome = match self.pinned(key, push).await {
@@ -282,10 +282,11 @@ impl Pusher {
         let verified = done.complete.then(|| Verified {
             sources: sources.versions,
             digests: done.digests,
+            marked: done.marked,
             sync_now: push.asked.sync_now.clone(),
             looked: Instant::now(),
         });
-        let looked = verified.as_ref().map(|verified| verified.looked);
+        let next = verified.as_ref().map(|verified| next_look(push, verified));
         let begun = &binding;
         let failures = if done.refused.is_some() { binding.failures.saturating_add(1) } else { 0 };
         self.bindings.settle(key, &binding, |now| {
@@ -295,18 +296,18 @@ impl Pusher {
                 self.metrics.propagated(changed.elapsed());
             }
         });
-        if looked.is_some() {
+        if next.is_some() {
             self.conclude_in_step(key, &binding, done.record, done.messages);
         } else {
             self.conclude(key, &binding, Some(done.record), done.messages).await?;
         }
-        Ok(match (done.refused, looked) {
+        Ok(match (done.refused, next) {
             (Some(error), _) => Action::After(match error.class() {
                 ErrorClass::Permanent => look_again(push),
                 class => pause(class, failures),
             }),
-            (None, Some(looked)) => next_look(push, looked),
-            (None, None) => Action::After(look_again(push)),
+            (None, Some(next)) => next,
+            (None, None) => Action::After(done.soon.unwrap_or_else(|| look_again(push))),
         })
     }
 
@@ -324,9 +325,11 @@ impl Pusher {
         let mut record = binding.record.clone().unwrap_or_else(|| binding.new_record(now));
         record.deletion = push.asked.deletion.unwrap_or(self.policy.deletion);
         for (target, location) in &prepared.locations {
-            let written = record.paths.entry(location.to_string()).or_insert_with(|| Written::intended(location));
-            if let (UpdatePolicy::Merge, Some(Target::Content(made))) = (push.asked.update, targets.get(target)) {
-                written.intend_keys(made.content.keys());
+            let written = record.paths.entry(location.to_string()).or_insert_with(|| Written::untried(location));
+            match (targets.get(target), push.asked.update) {
+                (Some(Target::Content(made)), UpdatePolicy::Merge) => written.intend_keys(made.content.keys()),
+                (Some(Target::Content(_)), _) => written.begin(now),
+                (Some(Target::Keep(_)) | None, _) => {}
             }
         }
         let is_recorded = binding.record.as_ref().is_some_and(|before| {
@@ -425,16 +428,21 @@ fn pause(class: ErrorClass, failures: u32) -> Duration {
 /// Whether it is time to look into Vault although nothing changed here.
 fn is_due(push: &Push, binding: &Binding) -> bool {
     let Some(verified) = &binding.verified else { return true };
-    push.asked.always || push.asked.every.is_some_and(|every| verified.looked.elapsed() >= every)
+    push.asked.always || pause_between(push, verified).is_some_and(|pause| verified.looked.elapsed() >= pause)
 }
 
 /// When to look again at what is in step.
-fn next_look(push: &Push, looked: Instant) -> Action {
-    match push.asked.every {
+fn next_look(push: &Push, verified: &Verified) -> Action {
+    match pause_between(push, verified) {
         // A little late, so that it is due when it comes.
-        Some(every) => Action::After(every.saturating_sub(looked.elapsed()) + Duration::from_millis(10)),
+        Some(pause) => Action::After(pause.saturating_sub(verified.looked.elapsed()) + Duration::from_millis(10)),
         None => Action::Done,
     }
+}
+
+/// How long what is in step is not looked at although nothing changed here; for ever if there is none. What could not be marked may be by now.
+fn pause_between(push: &Push, verified: &Verified) -> Option<Duration> {
+    if verified.marked { push.asked.every } else { Some(look_again(push)) }
 }
 
 /// When to look again at what is not in step and cannot be brought there: its other paths are looked at as often as it asks.

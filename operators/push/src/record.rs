@@ -50,7 +50,10 @@ pub struct Written {
     /// Whether it was written; before that it is an intention.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub written: bool,
-    /// The version of the secret that holds what was wanted last.
+    /// Since when its first version may have been written, as far as Vault has not told otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<Timestamp>,
+    /// The version of the secret that holds what was wanted last; 0 as long as nothing was tried to be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
     /// Whether it is somebody else's and left alone, as it is wanted.
@@ -152,6 +155,19 @@ impl Written {
         Self { mount: location.mount().path().to_owned(), kv, ..Self::default() }
     }
 
+    /// Of a location to which nothing was ever written, nor tried to be.
+    pub fn untried(location: &Location) -> Self {
+        Self { version: Some(0), ..Self::intended(location) }
+    }
+
+    /// All of it is about to be written. That is noted the first time.
+    pub fn begin(&mut self, now: Timestamp) {
+        if self.version == Some(0) {
+            self.version = None;
+            self.begun = Some(now);
+        }
+    }
+
     /// Keys of it are about to be written, among keys of others. Where all of it was written, all of it is recorded already.
     pub fn intend_keys<'a>(&mut self, keys: impl Iterator<Item = &'a str>) {
         if self.written && self.keys.is_none() {
@@ -194,6 +210,23 @@ mod tests {
         assert_eq!(Record::read(&text, "2"), None, "a copy");
         for text in ["", "{}", "null", "[1]", "{\"uid\":\"1\"}"] {
             assert_eq!(Record::read(text, "1"), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_write_is_begun_once() {
+        let mount = Mount::new("secret", KvVersion::Two);
+        let location = mount.location(&SecretPath::parse("secret/data/a").unwrap()).unwrap();
+        let [first, second] = [1, 2].map(|second| Timestamp::from_second(second).unwrap());
+        let mut written = Written::untried(&location);
+        written.begin(first);
+        assert_eq!((written.begun, written.version), (Some(first), None));
+        written.begin(second);
+        assert_eq!(written.begun, Some(first));
+        for version in [None, Some(1)] {
+            let mut written = Written { version, ..Written::intended(&location) };
+            written.begin(first);
+            assert_eq!((written.begun, written.version), (None, version), "Vault has said what became of it");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use konverge_core::digest::DigestKey;
 use konverge_vault::{
-    Content, Deletion, Expected, Found, KvVersion, Location, Owner, SecretPath, Standing, Vault, VaultError,
+    Content, Deletion, Expected, Found, KvVersion, Location, Mount, Owner, SecretPath, Standing, Vault, VaultError,
     VersionState,
 };
 
@@ -36,6 +36,17 @@ pub struct Leaving<'a> {
     pub unfinished: Unfinished<'a>,
     /// Whether the object is gone, so that another one may have come after it under its name, which keeps what it has.
     pub gone: bool,
+}
+
+/// What became of a path that is not wanted any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cleared {
+    /// Something was deleted.
+    Deleted,
+    /// Nothing was there that is ours.
+    Nothing,
+    /// Something is there that may be ours and is not known to be. It stays.
+    Unknown,
 }
 
 /// What an unfinished write would have made.
@@ -94,9 +105,15 @@ impl Store {
         self.identity.name().await.map(drop)
     }
 
-    /// Where a path leads.
-    pub async fn locate(&self, path: &SecretPath) -> Result<Location, VaultError> {
-        self.vault.locate(path).await
+    /// Where a path leads. What the object says of the engine counts where Vault says nothing.
+    pub async fn locate(&self, path: &SecretPath, claimed: Option<&Mount>) -> Result<Location, VaultError> {
+        self.vault.locate_in(path, claimed).await
+    }
+
+    /// Where a location leads that is recorded: whoever may annotate an object may have written the record, and said what engine it is.
+    /// Nothing if it is no secret, and was never written.
+    pub async fn recorded(&self, location: &Location) -> Result<Option<Location>, VaultError> {
+        recorded(&self.vault, location).await
     }
 
     /// What is there.
@@ -155,9 +172,9 @@ impl Store {
     }
 
     /// Clears a path that is not wanted any more, or our keys of it, as far as that is ours; without a way to delete it loses our marks
-    /// and stays. Whether something was deleted.
-    pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Option<Deletion>) -> Result<bool, VaultError> {
-        let Some(deletion) = deletion else { return self.leave(leaving).await.map(|()| false) };
+    /// and stays.
+    pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Option<Deletion>) -> Result<Cleared, VaultError> {
+        let Some(deletion) = deletion else { return self.leave(leaving).await.map(|()| Cleared::Nothing) };
         let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
         if written.keys.is_some() {
             return self.take_out(leaving).await;
@@ -165,27 +182,28 @@ impl Store {
         let found = self.read(location).await?;
         let has_heir = || found.custom_metadata().is_some_and(|noted| owner.standing(noted) == Standing::Predecessor);
         if gone && has_heir() {
-            return Ok(false);
+            return Ok(Cleared::Nothing);
         }
         match farewell(&found, owner, claim, unfinished.content(&found), deletion) {
-            Farewell::Forget => Ok(false),
-            Farewell::Unmark => self.unmark(location, owner).await.map(|()| false),
+            Farewell::Forget => Ok(Cleared::Nothing),
+            Farewell::Tell => Ok(Cleared::Unknown),
+            Farewell::Unmark => self.unmark(location, owner).await.map(|()| Cleared::Nothing),
             Farewell::Delete => {
                 self.vault.delete(location, deletion).await?;
                 self.metrics.deleted();
                 if found.custom_metadata().is_some() && deletion != Deletion::Metadata {
                     self.unmark(location, owner).await?;
                 }
-                Ok(true)
+                Ok(Cleared::Deleted)
             }
         }
     }
 
     /// Takes our keys out of a path that others have keys in. Its older versions are theirs, too, and stay; a path that is empty then is
     /// deleted so that it can be undeleted.
-    async fn take_out(&self, leaving: &Leaving<'_>) -> Result<bool, VaultError> {
+    async fn take_out(&self, leaving: &Leaving<'_>) -> Result<Cleared, VaultError> {
         let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
-        let recorded = Written { written: claim == Claim::Written, ..written.clone() };
+        let recorded = Written { written: matches!(claim, Claim::Written(_)), ..written.clone() };
         let mut attempt = 1;
         let (changed, marks) = loop {
             let found = self.read(location).await?;
@@ -208,7 +226,8 @@ impl Store {
             self.metrics.deleted();
         }
         match self.annotate(location, &marks).await {
-            Err(VaultError::Denied { .. }) | Ok(()) => Ok(changed),
+            Err(VaultError::Denied { .. }) | Ok(()) if changed => Ok(Cleared::Deleted),
+            Err(VaultError::Denied { .. }) | Ok(()) => Ok(Cleared::Nothing),
             Err(error) => Err(error),
         }
     }
@@ -232,6 +251,15 @@ impl Store {
             Err(VaultError::Denied { .. } | VaultError::Unversioned { .. }) | Ok(()) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// See [`Store::recorded`].
+pub(crate) async fn recorded(vault: &Vault, location: &Location) -> Result<Option<Location>, VaultError> {
+    let Ok(path) = SecretPath::parse(&location.to_string()) else { return Ok(None) };
+    match vault.locate_in(&path, Some(location.mount())).await {
+        Err(VaultError::Path(_)) => Ok(None),
+        located => located.map(Some),
     }
 }
 

@@ -137,6 +137,15 @@ pub enum VaultError {
         /// The request.
         what: String,
     },
+    /// It is not known what is mounted there, and as what it would be taken for it could be somebody else's.
+    #[error(
+        "cannot {what}: Vault does not say which engine holds it, so nothing is mounted there or the token may do nothing in it, and it is not \
+         used as version 1 with a segment that is a route of version 2; mount a KV engine, mend the policy or mend the path"
+    )]
+    UnknownMount {
+        /// The request.
+        what: String,
+    },
     /// Something else than KV is mounted there.
     #[error("cannot {what}: {mount} is an engine of type {found}, not kv; mend the path")]
     NotKv {
@@ -250,7 +259,9 @@ impl Classify for VaultError {
             Self::Unavailable { retry_after: Some(pause), .. }
             | Self::Limited { retry_after: Some(pause), .. }
             | Self::Paused { after: pause, .. } => ErrorClass::After(*pause),
-            Self::Denied { .. } | Self::NoMount { .. } | Self::NotKv { .. } => ErrorClass::After(REFUSED_RETRY),
+            Self::Denied { .. } | Self::NoMount { .. } | Self::UnknownMount { .. } | Self::NotKv { .. } => {
+                ErrorClass::After(REFUSED_RETRY)
+            }
             // A role or a binding may be mended without our hearing of it.
             Self::Login { source, .. } => match source.class() {
                 ErrorClass::Permanent => ErrorClass::After(REFUSED_RETRY),
@@ -288,7 +299,7 @@ impl Classify for VaultError {
             Self::Credential { .. } => "CredentialUnusable",
             Self::Conflict { .. } => "VersionConflict",
             Self::CheckAndSetRequired { .. } => "CheckAndSetRequired",
-            Self::NoMount { .. } | Self::NotKv { .. } => "MountMissing",
+            Self::NoMount { .. } | Self::UnknownMount { .. } | Self::NotKv { .. } => "MountMissing",
             Self::Unversioned { .. } => "VersionsUnsupported",
             Self::Rejected { .. } => "VaultRejected",
             Self::TooLarge { .. } => "TooLargeForVault",

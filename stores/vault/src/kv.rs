@@ -122,7 +122,7 @@ impl Vault {
         }
         let answer = self.versioned(&call, answer)?;
         let Versioned { data, metadata } = self.parse::<ReadTwo>(&call, &answer)?.data;
-        let version = VersionState::from(metadata);
+        let version = VersionState::from(metadata).read_at(answer.date);
         Ok(match data {
             Some(raw) => Found::Live(Secret { content: Content::from_raw(raw.0), version: Some(version) }),
             None => Found::Deleted(version),

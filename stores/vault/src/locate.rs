@@ -27,6 +27,15 @@ const GUESSED_FOR: Duration = Duration::from_mins(1);
 /// A namespace, by the bytes of its header, and a path in it.
 type Place = (Option<Vec<u8>>, String);
 
+/// What Vault says when it is asked for a path's engine.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    /// It is this.
+    Mount(Mount),
+    /// The token may not ask, or there is none.
+    Nothing,
+}
+
 /// What is known of engines.
 #[derive(Default)]
 pub(crate) struct Mounts(Mutex<Inner>);
@@ -43,17 +52,17 @@ struct Inner {
 }
 
 impl Mounts {
-    /// The path's engine, or the guess where it is known that nothing better can be had.
-    fn find(&self, namespace: Option<&HeaderValue>, path: &SecretPath, now: Instant) -> Option<Mount> {
+    /// What Vault has said of the path's engine; nothing if it is to be asked.
+    fn find(&self, namespace: Option<&HeaderValue>, path: &SecretPath, now: Instant) -> Option<Told> {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // No engine is mounted beneath another, so there is one at most.
         let found = inner.known.iter().find(|((place, _), (mount, until))| {
             *until > now && place.as_deref() == namespace.map(HeaderValue::as_bytes) && mount.holds(path)
         });
-        let found = found.map(|(_, (mount, _))| mount.clone());
+        let found = found.map(|(_, (mount, _))| Told::Mount(mount.clone()));
         found.or_else(|| {
             let denied = inner.denied.get(&place(namespace, path.as_str()));
-            denied.is_some_and(|until| *until > now).then(|| Mount::guess(path))
+            denied.is_some_and(|until| *until > now).then_some(Told::Nothing)
         })
     }
 
@@ -99,29 +108,39 @@ impl Vault {
     /// Where the path leads: which engine, of which version. What Vault says is remembered for ten minutes, or until a request finds
     /// nothing mounted there.
     ///
-    /// Where the token may not ask, [`Mount::guess`] decides, which is right for version 2 at `secret` and version 1 elsewhere; who
-    /// knows better takes [`Mount::new`] and [`Mount::location`].
+    /// Where the token may not ask, [`Mount::guess`] decides, which is right for version 2 at `secret` and version 1 elsewhere.
     pub async fn locate(&self, path: &SecretPath) -> Result<Location, VaultError> {
-        let now = Instant::now();
-        let mount = match self.mounts().find(self.namespace(), path, now) {
-            Some(mount) => mount,
+        self.locate_in(path, None).await
+    }
+
+    /// The same where somebody says which engine it is. That counts only where the token may not ask: what is a secret of one engine is in
+    /// another the route by which somebody else's goes.
+    pub async fn locate_in(&self, path: &SecretPath, claimed: Option<&Mount>) -> Result<Location, VaultError> {
+        let told = match self.mounts().find(self.namespace(), path, Instant::now()) {
+            Some(told) => told,
             None => self.ask_for_mount(path).await?,
         };
-        Ok(mount.location(path)?)
+        match told {
+            Told::Mount(mount) => Ok(mount.location(path)?),
+            Told::Nothing => {
+                let location = claimed.map_or_else(|| Mount::guess(path), Mount::clone).unverified(path)?;
+                location.ok_or_else(|| VaultError::UnknownMount { what: format!("use {path}") })
+            }
+        }
     }
 
     pub(crate) fn forget_mount(&self, mount: &Mount) {
         self.mounts().forget(self.namespace(), mount);
     }
 
-    async fn ask_for_mount(&self, path: &SecretPath) -> Result<Mount, VaultError> {
+    async fn ask_for_mount(&self, path: &SecretPath) -> Result<Told, VaultError> {
         // A route that the official command line uses as well; it needs no more than access to anything in the mount.
         let route = format!("sys/internal/ui/mounts/{}", escaped(path.as_str()));
         let call = Call::new(Method::GET, route, format!("find the mount of {path}"), "anything");
         let answer = self.ask(&call).await?;
         if answer.is_denied() {
             self.mounts().deny(self.namespace(), path, Instant::now());
-            return Ok(Mount::guess(path));
+            return Ok(Told::Nothing);
         }
         let answer = self.succeeded(&call, answer)?;
         let Described { path: mount, kind, options } = self.parse::<Answered>(&call, &answer)?.data;
@@ -132,7 +151,7 @@ impl Vault {
         let version = if version == Some("2") { KvVersion::Two } else { KvVersion::One };
         let mount = Mount::new(mount, version);
         self.mounts().keep(self.namespace(), &mount, Instant::now() + KNOWN_FOR);
-        Ok(mount)
+        Ok(Told::Mount(mount))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::path::{PathError, PathFault, SecretPath, escaped};
+use crate::path::{PathError, PathFault, SecretPath, escaped, is_forbidden};
 
 /// Routes of a KV engine of version 2. A path that begins with one of these but `data` is no secret.
 const ROUTES: [&str; 8] =
@@ -87,6 +87,20 @@ impl Mount {
             _ => rest,
         };
         Ok(Location { mount: self.clone(), name: name.to_owned() })
+    }
+
+    /// The same where nobody but a text says that this engine is there. Vault may hold another one beneath it, so of version 1, whose names
+    /// are anything, those are refused that would be [`ROUTES`] of version 2; nothing if it is such a one. Any segment may be a namespace, and
+    /// what follows it then belongs to Vault itself; but behind the mount of version 2 comes a route.
+    pub(crate) fn unverified(&self, path: &SecretPath) -> Result<Option<Location>, PathError> {
+        let location = self.location(path)?;
+        let reachable = if self.version == KvVersion::One { path.as_str() } else { self.path() };
+        if reachable.split('/').any(is_forbidden) {
+            return Err(PathError::new(path.as_str(), PathFault::Forbidden));
+        }
+        let is_route = |segment: &str| ROUTES.contains(&segment);
+        let ambiguous = self.version == KvVersion::One && path.as_str().split('/').any(is_route);
+        Ok((!ambiguous).then_some(location))
     }
 
     fn beneath<'a>(&self, path: &'a SecretPath) -> Option<&'a str> {
@@ -175,6 +189,26 @@ mod tests {
         ] {
             let location = Mount::new(mount, version).location(&path(text));
             assert_eq!(location.as_ref().ok().map(Location::name), expected, "{text} in {mount}: {location:?}");
+        }
+    }
+
+    #[test]
+    fn an_engine_that_nobody_confirms_reaches_nothing_but_secrets() {
+        use KvVersion::{One, Two};
+        for (mount, version, text, expected) in [
+            ("ns1/kv", Two, "ns1/kv/data/sys/a", Ok(true)),
+            ("ns1/old", One, "ns1/old/system/a", Ok(true)),
+            ("ns1/kv", One, "ns1/kv/data/a", Ok(false)),
+            ("ns1", One, "ns1/kv/metadata/a", Ok(false)),
+            ("ns1/kv/data", One, "ns1/kv/data/a", Ok(false)),
+            ("ns1", One, "ns1/sys/policies/acl/x", Err(PathFault::Forbidden)),
+            ("ns1", One, "ns1/ns2/Auth/token/create", Err(PathFault::Forbidden)),
+            ("ns1/sys", One, "ns1/sys/policies/acl/x", Err(PathFault::Forbidden)),
+            ("ns1/auth", Two, "ns1/auth/data/users/x", Err(PathFault::Forbidden)),
+        ] {
+            let found = Mount::new(mount, version).unverified(&path(text));
+            let found = found.map(|location| location.is_some()).map_err(|error| error.fault());
+            assert_eq!(found, expected, "{text} in {mount}");
         }
     }
 

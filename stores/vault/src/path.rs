@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write};
 
-/// What no secret lives in: the first segment of routes that administer Vault, and storage of one token.
+/// What no secret lives in: the first segment of routes that administer Vault, or one of its namespaces, and storage of one token.
 const FORBIDDEN: [&str; 4] = ["sys", "auth", "identity", "cubbyhole"];
 
 /// Vault keeps a path as the name of a storage entry; longer ones are refused by some of its storages.
@@ -45,7 +45,9 @@ pub enum PathFault {
     #[error("it has a control character")]
     Control,
     /// Its beginning belongs to Vault itself.
-    #[error("nothing beneath sys, auth, identity and cubbyhole is a secret to be kept")]
+    #[error(
+        "nothing beneath sys, auth, identity and cubbyhole is a secret to be kept, in no namespace of Vault either"
+    )]
     Forbidden,
     /// On a mount of KV version 2 it is a route that is no secret.
     #[error(
@@ -99,8 +101,12 @@ fn fault(path: &str) -> Option<PathFault> {
         return Some(fault);
     }
     let (mount, _) = path.split_once('/')?;
-    // Vault's routes do not care for case here, and neither do we.
-    FORBIDDEN.iter().any(|forbidden| mount.eq_ignore_ascii_case(forbidden)).then_some(PathFault::Forbidden)
+    is_forbidden(mount).then_some(PathFault::Forbidden)
+}
+
+/// Whether the segment, where a namespace begins, leads to what is no secret. Vault's routes do not care for case here, and neither do we.
+pub(crate) fn is_forbidden(segment: &str) -> bool {
+    FORBIDDEN.iter().any(|forbidden| segment.eq_ignore_ascii_case(forbidden))
 }
 
 fn segments_fault(path: &str) -> Option<PathFault> {

@@ -118,6 +118,8 @@ pub struct Verified {
     pub sources: BTreeMap<String, Option<String>>,
     /// What each location holds.
     pub digests: BTreeMap<String, ContentDigest>,
+    /// Whether the owner is noted in Vault wherever that can be. It is tried again where not.
+    pub marked: bool,
     /// The request to look that was answered by this.
     pub sync_now: Option<String>,
     /// When Vault was looked at.

@@ -44,6 +44,7 @@ fn verified(sources: &[(&str, Option<&str>)]) -> Verified {
     Verified {
         sources: sources.iter().map(|(name, version)| ((*name).to_owned(), version.map(str::to_owned))).collect(),
         digests: BTreeMap::from([("secret/data/a".to_owned(), digest)]),
+        marked: true,
         sync_now: None,
         looked: Instant::now(),
     }

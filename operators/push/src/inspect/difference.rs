@@ -22,7 +22,7 @@ use crate::{
     reconcile::{cluster_prefix, vault_deletion},
     record::{Record, Written},
     secrets,
-    store::owner,
+    store::{owner, recorded},
 };
 
 /// Each path that the object asks for, and each that is recorded and not asked for any more.
@@ -54,6 +54,7 @@ pub(super) async fn differences(
         None => Vec::new(),
     };
     for (location, written) in record.iter().flat_map(Record::locations) {
+        let Some(location) = recorded(&vault, &location).await.map_err(|error| refused(&error))? else { continue };
         if !found.iter().any(|known| known.path == location.to_string()) {
             let deletion = record.as_ref().and_then(|record| vault_deletion(record.deletion));
             found.push(side.dropped(&location, written, deletion).await?);
@@ -80,10 +81,8 @@ async fn asked_for(
     let mut found = Vec::new();
     for (beneath, target) in desired(&push.wanted, &sources, binary) {
         let path = push.path(&prefix, &beneath).map_err(|error| refused(&VaultError::Path(error)))?;
-        let location = match &push.asked.mount {
-            Some(mount) => mount.location(&path).map_err(|error| refused(&VaultError::Path(error)))?,
-            None => side.vault.locate(&path).await.map_err(|error| refused(&error))?,
-        };
+        let located = side.vault.locate_in(&path, push.asked.mount.as_ref()).await;
+        let location = located.map_err(|error| refused(&error))?;
         let written = record.and_then(|record| record.paths.get(&location.to_string()));
         found.push(match target {
             Target::Content(made) => side.one(&location, &made, push.asked.update, written, existing).await?,
@@ -125,18 +124,15 @@ impl Side<'_> {
                     Some(_) => (Fate::Changed, keys, "it is not asked for any more; keys of others stay"),
                 }
             }
-            (Some(deletion), None) => {
-                let claim = if written.written { Claim::Written } else { Claim::Intended };
-                match farewell(&found, &self.owner, claim, None, deletion) {
-                    Farewell::Delete => {
-                        let keys = held.iter().flat_map(|held| held.keys()).map(str::to_owned).collect();
-                        (Fate::Cleared, keys, "it is not asked for any more")
-                    }
-                    Farewell::Forget | Farewell::Unmark => {
-                        (Fate::Same, Vec::new(), "it is not asked for any more, and holds nothing of this object")
-                    }
+            (Some(deletion), None) => match farewell(&found, &self.owner, Claim::recorded(written), None, deletion) {
+                Farewell::Delete => {
+                    let keys = held.iter().flat_map(|held| held.keys()).map(str::to_owned).collect();
+                    (Fate::Cleared, keys, "it is not asked for any more")
                 }
-            }
+                Farewell::Forget | Farewell::Tell | Farewell::Unmark => {
+                    (Fate::Same, Vec::new(), "it is not asked for any more, and holds nothing of this object")
+                }
+            },
         };
         let keys = keys.into_iter().map(|key| (key, Change::Removed)).collect();
         Ok(Difference { path: location.to_string(), fate, note: Some(why.to_owned()), keys })
@@ -182,6 +178,7 @@ impl Side<'_> {
         let (fate, note) = match step {
             Err(refusal) => (Fate::Left, Some(Message::refused(self.kind, &path, &refusal).text)),
             Ok(Step::Nothing) => (Fate::Same, None),
+            Ok(Step::Wait(_)) => (Fate::Left, Some(Message::awaited(&path).text)),
             Ok(Step::Mark) => (Fate::Same, Some("it would be marked as this object's".to_owned())),
             Ok(Step::Leave { ours, .. }) => (Fate::Same, Some(Message::left_alone(&path, ours).text)),
             Ok(Step::Write { .. }) if !is_there => (Fate::Created, None),

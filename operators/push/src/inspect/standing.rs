@@ -81,7 +81,7 @@ fn place(path: &str, written: &Written) -> Place {
         Some(keys) => format!("KV {kv}, of which {} keys", keys.len()),
         None => format!("KV {kv}"),
     };
-    Place { path: path.to_owned(), version: written.version, note: Some(note) }
+    Place { path: path.to_owned(), version: written.version.filter(|_| written.written), note: Some(note) }
 }
 
 #[cfg(test)]

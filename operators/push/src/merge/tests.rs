@@ -26,8 +26,14 @@ fn noted(marks: &[(&str, Owner)]) -> BTreeMap<String, String> {
 }
 
 fn found(fields: &[(&str, &str)], custom_metadata: BTreeMap<String, String>) -> Found {
-    let version =
-        VersionState { number: 3, created: "then".to_owned(), deletion: None, destroyed: false, custom_metadata };
+    let version = VersionState {
+        number: 3,
+        created: "then".to_owned(),
+        deletion: None,
+        destroyed: false,
+        age: None,
+        custom_metadata,
+    };
     Found::Live(Secret { content: content(fields), version: Some(version) })
 }
 
@@ -127,7 +133,7 @@ fn p5_our_keys_are_written_among_those_of_others() {
 }
 
 fn version(custom_metadata: BTreeMap<String, String>) -> VersionState {
-    VersionState { number: 3, created: "then".to_owned(), deletion: None, destroyed: false, custom_metadata }
+    VersionState { number: 3, created: "then".to_owned(), deletion: None, destroyed: false, age: None, custom_metadata }
 }
 
 #[test]

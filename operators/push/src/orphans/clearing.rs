@@ -10,12 +10,13 @@ use tokio::time::{sleep, timeout};
 use super::{Orphan, Orphans, OrphansError};
 use crate::{
     bindings::{Bindings, Share, key_of},
+    messages::Message,
     metrics::Metrics,
     object::{Kind, ObjectRef},
     plan::Claim,
     reconcile::vault_deletion,
     record::Written,
-    store::{Leaving, Store, Unfinished},
+    store::{Cleared, Leaving, Store, Unfinished},
     watch::WAITED,
 };
 
@@ -113,8 +114,11 @@ impl Clearing {
                 continue;
             }
             match self.clear_path(&key, &owner, &location, written, deletion).await {
-                Ok(true) => tracing::info!(object = %key, path = %location, "cleared what was left behind"),
-                Ok(false) => {}
+                Ok(Cleared::Deleted) => tracing::info!(object = %key, path = %location, "cleared what was left behind"),
+                Ok(Cleared::Unknown) => {
+                    tracing::warn!(object = %key, "{}", Message::unknown(&[location.to_string()]).text);
+                }
+                Ok(Cleared::Nothing) => {}
                 Err(error) => {
                     tracing::debug!(object = %key, path = %location, "still left behind: {}", in_one_line(&error));
                     return false;
@@ -133,7 +137,8 @@ impl Clearing {
         location: &Location,
         written: &Written,
         deletion: Option<Deletion>,
-    ) -> Result<bool, VaultError> {
+    ) -> Result<Cleared, VaultError> {
+        let Some(location) = &self.store.recorded(location).await? else { return Ok(Cleared::Nothing) };
         // No object's name has a blank in it.
         let gone = ObjectRef { name: format!("{} (gone)", key.name), ..key.clone() };
         let path = location.to_string();
@@ -150,7 +155,7 @@ impl Clearing {
             claimed.push(share);
         }
         // Where somebody has it, the mark alone says what is not his.
-        let claim = if own.written && heir.is_none() { Claim::Written } else { Claim::Intended };
+        let claim = if heir.is_none() { Claim::recorded(&own) } else { Claim::Intended };
         let unfinished = Unfinished::Unknown;
         let leaving = Leaving { location, owner, written: &own, claim, unfinished, gone: true };
         let cleared = self.store.clear(&leaving, deletion).await;

@@ -15,10 +15,11 @@ use crate::{
     cluster_identity,
     desired::Target,
     journal::Intention,
+    messages::Message,
     object::{Kind, ObjectRef},
     plan::Claim,
     record::Record,
-    store::Leaving,
+    store::{Cleared, Leaving},
     watch::JOURNAL,
 };
 
@@ -125,22 +126,26 @@ impl Pusher {
         let owner = self.owner(key, &record.uid).await?;
         let deletion = vault_deletion(record.deletion);
         for (location, written) in record.locations() {
-            let path = location.to_string();
             if !self.leads() {
                 return Err(PushError::Deposed);
             }
+            let Some(location) = self.store.recorded(&location).await? else { continue };
+            let path = location.to_string();
             // Who has it by now keeps it. Our mark on what stays is in his way.
             if self.bindings.claim(key, &path, Share::Whole).is_err() && deletion.is_some() {
                 continue;
             }
             let unfinished = intention.unfinished(&path);
-            let leaving =
-                Leaving { location: &location, owner: &owner, written, claim: Claim::Intended, unfinished, gone: true };
+            let claim = Claim::recorded(written);
+            let leaving = Leaving { location: &location, owner: &owner, written, claim, unfinished, gone: true };
             let cleared = self.store.clear(&leaving, deletion).await;
             self.wake(self.bindings.release(key, &path));
             match cleared {
-                Ok(true) => tracing::info!(object = %key, path, "cleared what was begun"),
-                Ok(false) => {}
+                Ok(Cleared::Deleted) => tracing::info!(object = %key, path, "cleared what was begun"),
+                Ok(Cleared::Unknown) => {
+                    tracing::warn!(object = %key, path, "{}", Message::unknown(&[path.clone()]).text)
+                }
+                Ok(Cleared::Nothing) => {}
                 Err(error) => {
                     tracing::debug!(object = %key, path, "what was begun is not cleared yet: {}", in_one_line(&error));
                     return Err(error.into());

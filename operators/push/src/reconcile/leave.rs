@@ -20,7 +20,7 @@ use crate::{
     orphans::Orphan,
     plan::Claim,
     record::{Record, Written},
-    store::{Leaving, Unfinished},
+    store::{Cleared, Leaving, Unfinished},
 };
 
 /// What stays loses its mark, so that others can have it; this long is tried.
@@ -45,16 +45,15 @@ impl Pusher {
             // Where its path leads can't be told.
             Err(error) => (binding.new_record(Timestamp::now()), Err(error)),
         };
-        let message = match cleared {
-            Ok(cleared) if cleared.is_empty() => None,
-            Ok(cleared) => Some(Message::cleared(&cleared)),
+        let messages = match cleared {
+            Ok(messages) => messages,
             Err(error @ (PushError::Vault(_) | PushError::Read { .. })) if self.overdue(key, binding).await => {
-                Some(self.leave_behind(key, binding, &record, &error).await?)
+                vec![self.leave_behind(key, binding, &record, &error).await?]
             }
             Err(error) => return Err(error),
         };
-        if let Some(message) = message {
-            self.say(key, binding, vec![message]);
+        if !messages.is_empty() {
+            self.say(key, binding, messages);
         }
         self.ledger.erase(key, &binding.uid).await?;
         self.journal.resolve(key);
@@ -84,8 +83,8 @@ impl Pusher {
         Ok(record)
     }
 
-    /// Clears all paths. Gives those where something was deleted.
-    async fn clear_all(&self, key: &ObjectRef, binding: &Binding, record: &Record) -> Result<Vec<String>, PushError> {
+    /// Clears all paths. Gives what is to be said of that.
+    async fn clear_all(&self, key: &ObjectRef, binding: &Binding, record: &Record) -> Result<Vec<Message>, PushError> {
         let owner = self.owner(key, &binding.uid).await?;
         let deletion = vault_deletion(self.deletion(binding, record));
         if deletion.is_none() && binding.deleting.is_some() {
@@ -100,21 +99,28 @@ impl Pusher {
             }
             _ => BTreeMap::new(),
         };
-        let mut cleared = Vec::new();
+        let (mut cleared, mut unknown) = (Vec::new(), Vec::new());
         for (location, written) in record.locations() {
             if !self.leads() {
                 return Err(PushError::Deposed);
             }
+            let Some(location) = self.store.recorded(&location).await? else { continue };
             let claim = self.claim(key, &location, written);
             let text = location.to_string();
             let unfinished = made.get(&text).filter(|_| !written.left).map_or(Unfinished::Unknown, Unfinished::Made);
             let leaving = Leaving { location: &location, owner: &owner, written, claim, unfinished, gone: false };
-            if self.store.clear(&leaving, deletion).await? {
-                tracing::info!(object = %key, path = text, "deleted");
-                cleared.push(text);
+            match self.store.clear(&leaving, deletion).await? {
+                Cleared::Deleted => {
+                    tracing::info!(object = %key, path = text, "deleted");
+                    cleared.push(text);
+                }
+                Cleared::Unknown => unknown.push(text),
+                Cleared::Nothing => {}
             }
         }
-        Ok(cleared)
+        let cleared = (!cleared.is_empty()).then(|| Message::cleared(&cleared));
+        let unknown = (!unknown.is_empty()).then(|| Message::unknown(&unknown));
+        Ok(cleared.into_iter().chain(unknown).collect())
     }
 
     /// How the object's paths are cleared.
@@ -135,6 +141,7 @@ impl Pusher {
     ) -> Result<(), PushError> {
         let unmark = async {
             for (location, written) in record.locations() {
+                let Some(location) = self.store.recorded(&location).await? else { continue };
                 let (claim, unfinished) = (Claim::Intended, Unfinished::Unknown);
                 let leaving = Leaving { location: &location, owner, written, claim, unfinished, gone: false };
                 self.store.clear(&leaving, None).await?;
@@ -207,8 +214,9 @@ impl Pusher {
         let deletion = self.deletion(binding, record);
         let mut left = Record { uid: binding.uid.clone(), deletion, ..record.clone() };
         for (location, written) in record.locations() {
-            let counts = self.claim(key, &location, written) == Claim::Written;
-            left.paths.insert(location.to_string(), Written { written: counts, ..written.clone() });
+            let counts = self.claim(key, &location, written) != Claim::Intended;
+            let (written, begun) = (written.clone(), written.begun.filter(|_| counts));
+            left.paths.insert(location.to_string(), Written { written: written.written && counts, begun, ..written });
         }
         match self.orphans.add(&Orphan::new(key, left)).await {
             // What is left is in the log and in the event.

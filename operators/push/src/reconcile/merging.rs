@@ -81,7 +81,10 @@ impl Pusher {
         done.record.paths.insert(text.clone(), written);
         match self.store.annotate(location, &merge.marks).await {
             Err(error) if error.is_outage() => return Err(error),
-            Err(error) => done.messages.push(Message::unmarked(&text, &error)),
+            Err(error) => {
+                done.messages.push(Message::unmarked(&text, &error));
+                done.marked = false;
+            }
             Ok(()) => {}
         }
         done.digests.extend(digest.map(|digest| (text, digest)));

@@ -1,9 +1,13 @@
 //! The paths of one object: where they lead, whether it may have them, and what is done about each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use konverge_core::{digest::ContentDigest, error::in_one_line};
-use konverge_vault::{Deletion, Found, Location, Owner, SecretPath, Standing, VaultError};
+use konverge_vault::{Deletion, Found, Location, Owner, Standing, VaultError};
+use tokio::time::Instant;
 
 use super::{Locations, PushError, Pusher, Targets};
 use crate::{
@@ -15,9 +19,9 @@ use crate::{
     merge::own,
     messages::Message,
     object::ObjectRef,
-    plan::{Claim, Known, Step, plan, plan_once},
+    plan::{Claim, Known, MARKED_WITHIN, Step, UNDISTURBED, plan, plan_once},
     record::{Record, Written},
-    store::{Leaving, Unfinished},
+    store::{Cleared, Leaving, Unfinished},
 };
 
 /// What an object may write, after everything that can be said without its Secrets.
@@ -49,10 +53,14 @@ pub(super) struct Done {
     pub(super) digests: BTreeMap<String, ContentDigest>,
     /// Whether all that was asked for is there.
     pub(super) complete: bool,
+    /// Whether its owner is noted wherever that can be.
+    pub(super) marked: bool,
     /// Whether anything was written.
     pub(super) wrote: bool,
     /// What Vault has against one of the paths, if it is no outage.
     pub(super) refused: Option<VaultError>,
+    /// How soon a path is looked at again, because another installation may be about to mark it or to have marked it, too.
+    pub(super) soon: Option<Duration>,
 }
 
 impl Pusher {
@@ -68,7 +76,7 @@ impl Pusher {
         let mut prepared = Prepared { locations: Locations::new(), refused: BTreeSet::new() };
         for target in push.wanted.targets() {
             let location = match push.path(&prefix, target) {
-                Ok(path) => self.locate(push, &path).await,
+                Ok(path) => self.store.locate(&path, push.asked.mount.as_ref()).await,
                 Err(error) => Err(VaultError::Path(error)),
             };
             let location = match location {
@@ -81,6 +89,10 @@ impl Pusher {
                 Err(error) => return Err(error.into()),
             };
             let text = location.to_string();
+            let is_first = prepared.locations.is_empty() && prepared.refused.is_empty();
+            if is_first && push.asked.mount.as_ref().is_some_and(|claimed| claimed != location.mount()) {
+                messages.push(Message::other_engine(key.kind, location.mount()));
+            }
             let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.policy.cluster.as_deref() };
             if !is_allowed(&self.policy.rules, &place, &location) {
                 messages.push(Message::not_allowed(&key.namespace, &text));
@@ -97,19 +109,15 @@ impl Pusher {
         Ok(Some(prepared))
     }
 
-    /// What the record says counts where the object may write. Elsewhere the mark in Vault alone does: whoever may annotate an object may
-    /// also have written the record.
+    /// What the record says counts where the object may write and no other has the location. Elsewhere the mark in Vault alone does: whoever
+    /// may annotate an object may also have written the record.
     pub(super) fn claim(&self, key: &ObjectRef, location: &Location, written: &Written) -> Claim {
         let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.policy.cluster.as_deref() };
-        let counts = written.written && is_allowed(&self.policy.rules, &place, location);
-        if counts { Claim::Written } else { Claim::Intended }
-    }
-
-    async fn locate(&self, push: &Push, path: &SecretPath) -> Result<Location, VaultError> {
-        match &push.asked.mount {
-            Some(mount) => mount.location(path).map_err(VaultError::Path),
-            None => self.store.locate(path).await,
-        }
+        let share = if written.keys.is_some() { Share::Keys } else { Share::Whole };
+        let counts = (written.written || written.begun.is_some())
+            && is_allowed(&self.policy.rules, &place, location)
+            && self.bindings.claim(key, &location.to_string(), share).is_ok();
+        if counts { Claim::recorded(written) } else { Claim::Intended }
     }
 
     /// Whether Vault holds what it did when all was in step: one read for each location and no value of the cluster.
@@ -135,7 +143,7 @@ impl Pusher {
         }
         self.bindings.settle(key, binding, |now| {
             if let Some(verified) = &mut now.verified {
-                verified.looked = tokio::time::Instant::now();
+                verified.looked = Instant::now();
             }
         });
         Ok(true)
@@ -189,20 +197,22 @@ impl Pusher {
         if push.asked.update == UpdatePolicy::Merge {
             return self.merge_one(run, location, &content, known, digest, done).await;
         }
-        let begun = recorded_before.and_then(|before| before.paths.get(&text));
+        let known_before = recorded_before.and_then(|before| before.paths.get(&text));
         // What it never had is probably free. Vault tells if it is not.
-        if push.asked.update == UpdatePolicy::Replace
-            && begun.is_none()
-            && self.may_write(key, binding)
-            && let Some(version) = self.store.create(location, &content).await?
-        {
-            done.wrote = true;
-            tracing::info!(object = %key, path = text, keys = content.len(), version, "written");
-            return self.written(run, location, Some(version), Some(&Found::Absent), digest, done).await;
+        if push.asked.update == UpdatePolicy::Replace && known_before.is_none() && self.may_write(key, binding) {
+            let started = Instant::now();
+            let created = self.store.create(location, &content).await;
+            done.not_begun_unless_unknown(&text, &created);
+            if let Some(version) = created? {
+                done.wrote = true;
+                tracing::info!(object = %key, path = text, keys = content.len(), version, "written");
+                let unmarked = Some((&Found::Absent, Some(started)));
+                return self.written(run, location, Some(version), unmarked, digest, done).await;
+            }
         }
         let found = self.store.read(location).await?;
         let existing = push.asked.existing.unwrap_or(self.policy.existing);
-        let claim = Claim::of(push.asked.update, begun);
+        let claim = Claim::of(push.asked.update, known_before);
         let step = match push.asked.update {
             UpdatePolicy::IfNotExists => plan_once(&content, &found, owner, claim),
             UpdatePolicy::Replace | UpdatePolicy::Merge => plan(&content, &found, owner, claim, existing, known),
@@ -212,14 +222,21 @@ impl Pusher {
             Err(refusal) => {
                 self.metrics.conflicted();
                 done.messages.push(Message::refused(key.kind, &text, &refusal));
+                done.not_begun(&text);
                 done.complete = false;
                 return Ok(());
             }
         };
         let mut version = found_version(&found);
+        let mut started = None;
         let mark = match step {
             Step::Nothing => false,
             Step::Mark => true,
+            Step::Wait(rest) => {
+                done.messages.push(Message::awaited(&text));
+                done.look_soon(rest);
+                return Ok(());
+            }
             Step::Leave { ours, mark } => {
                 done.messages.push(Message::left_alone(&text, ours));
                 if !ours {
@@ -234,7 +251,10 @@ impl Pusher {
                     done.complete = false;
                     return Ok(());
                 }
-                version = self.store.write(location, &content, expected).await?;
+                started = Some(Instant::now());
+                let written = self.store.write(location, &content, expected).await;
+                done.not_begun_unless_unknown(&text, &written);
+                version = written?;
                 done.wrote = true;
                 if adopted {
                     done.messages.push(Message::adopted(&text));
@@ -247,26 +267,33 @@ impl Pusher {
                 mark && version.is_some()
             }
         };
-        self.written(run, location, version, mark.then_some(&found), digest, done).await
+        self.written(run, location, version, mark.then_some((&found, started)), digest, done).await
     }
 
-    /// Notes that what was wanted is there, and as whose, where the mark of that is missing.
+    /// Notes that what was wanted is there, and as whose, where the mark of that is missing; with it comes when the write began.
+    ///
+    /// Vault lets one of several write the version that they all saw, and he marks it. The others wait so long for that before they take over
+    /// what carries no mark. Who was slow, or has not written at all, looks again whether the mark is still his: of several the last one counts.
     async fn written(
         &self,
         run: &Run<'_>,
         location: &Location,
         version: Option<u64>,
-        unmarked: Option<&Found>,
+        unmarked: Option<(&Found, Option<Instant>)>,
         digest: Option<ContentDigest>,
         done: &mut Done,
     ) -> Result<(), VaultError> {
         let text = location.to_string();
         done.record.paths.insert(text.clone(), Written { written: true, version, ..Written::intended(location) });
-        if let Some(found) = unmarked {
+        if let Some((found, started)) = unmarked {
             match self.store.mark(location, &run.owner, found).await {
-                Ok(()) => {}
+                Ok(()) if started.is_some_and(|started| started.elapsed() < MARKED_WITHIN) => {}
+                Ok(()) => done.look_soon(UNDISTURBED),
                 Err(error) if error.is_outage() => return Err(error),
-                Err(error) => done.messages.push(Message::unmarked(&text, &error)),
+                Err(error) => {
+                    done.messages.push(Message::unmarked(&text, &error));
+                    done.marked = false;
+                }
             }
         }
         done.digests.extend(digest.map(|digest| (text, digest)));
@@ -288,7 +315,7 @@ impl Pusher {
         if done.digests.is_empty() && done.messages.iter().any(Message::is_problem) {
             return Ok(());
         }
-        let Run { key, prepared, owner, .. } = run;
+        let Run { key, prepared, .. } = run;
         let named: BTreeSet<String> = prepared.locations.values().map(ToString::to_string).collect();
         let is_dropped = |text: &String| !named.contains(text) && !prepared.refused.contains(text);
         let dropped: Vec<_> = done
@@ -297,21 +324,22 @@ impl Pusher {
             .map(|(location, written)| (location, written.clone()))
             .filter(|(location, _)| is_dropped(&location.to_string()))
             .collect();
-        let mut cleared = Vec::new();
+        let (mut cleared, mut unknown) = (Vec::new(), Vec::new());
         for (location, written) in dropped {
             if !self.leads() {
                 return Err(PushError::Deposed);
             }
             let text = location.to_string();
-            let claim = self.claim(key, &location, &written);
-            let unfinished = Unfinished::Unknown;
-            let leaving = Leaving { location: &location, owner, written: &written, claim, unfinished, gone: false };
-            let deleted = self.store.clear(&leaving, vault_deletion(done.record.deletion)).await;
+            let deleted = self.clear_one(run, &location, &written, &named, done.record.deletion).await;
             match deleted {
                 Ok(deleted) => {
                     done.record.paths.remove(&text);
                     self.release(key, &text, &written);
-                    cleared.extend(deleted.then_some(text));
+                    match deleted {
+                        Cleared::Deleted => cleared.push(text),
+                        Cleared::Unknown => unknown.push(text),
+                        Cleared::Nothing => {}
+                    }
                 }
                 Err(error) => done.unless_refused(key, &location, Err(error))?,
             }
@@ -319,16 +347,69 @@ impl Pusher {
         if !cleared.is_empty() {
             done.messages.push(Message::dropped(&cleared));
         }
+        if !unknown.is_empty() {
+            done.messages.push(Message::unknown(&unknown));
+        }
         // What is recorded and leads nowhere was not written by us.
         let leading: BTreeSet<String> = done.record.locations().map(|(location, _)| location.to_string()).collect();
         done.record.paths.retain(|text, _| leading.contains(text));
         Ok(())
     }
+
+    /// Clears one of those, unless it leads to one that is named.
+    async fn clear_one(
+        &self,
+        run: &Run<'_>,
+        recorded: &Location,
+        written: &Written,
+        named: &BTreeSet<String>,
+        deletion: DeletionPolicy,
+    ) -> Result<Cleared, VaultError> {
+        let Run { key, owner, prepared, .. } = run;
+        let Some(location) = self.store.recorded(recorded).await? else { return Ok(Cleared::Nothing) };
+        let text = location.to_string();
+        if named.contains(&text) || prepared.refused.contains(&text) {
+            return Ok(Cleared::Nothing);
+        }
+        let claim = self.claim(key, &location, written);
+        let unfinished = Unfinished::Unknown;
+        let leaving = Leaving { location: &location, owner, written, claim, unfinished, gone: false };
+        self.store.clear(&leaving, vault_deletion(deletion)).await
+    }
 }
 
 impl Done {
     pub(super) fn new(record: Record, messages: Vec<Message>) -> Self {
-        Self { record, messages, digests: BTreeMap::new(), complete: true, wrote: false, refused: None }
+        Self {
+            record,
+            messages,
+            digests: BTreeMap::new(),
+            complete: true,
+            marked: true,
+            wrote: false,
+            refused: None,
+            soon: None,
+        }
+    }
+
+    /// All of it is looked at again after this.
+    fn look_soon(&mut self, after: Duration) {
+        self.complete = false;
+        self.soon = self.soon.max(Some(after));
+    }
+
+    /// What is there was not begun by us.
+    fn not_begun(&mut self, location: &str) {
+        if let Some(written) = self.record.paths.get_mut(location) {
+            written.begun = None;
+        }
+    }
+
+    /// Where Vault has answered, it was not made, or it will be recorded that it was.
+    fn not_begun_unless_unknown<T>(&mut self, location: &str, outcome: &Result<T, VaultError>) {
+        if !outcome.as_ref().is_err_and(|error| error.is_ambiguous() || error.is_outage()) {
+            self.not_begun(location);
+        }
     }
 
     /// An outage concerns all paths and ends the run; a refusal concerns this one, and the others go on.

@@ -52,7 +52,11 @@ pub struct PathStatus {
     pub kv: u8,
     /// Whether it was written; before that it is an intention.
     pub written: bool,
-    /// The version that holds what was wanted last.
+    /// Since when its first version may have been written, as far as Vault has not told otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub begun: Option<Timestamp>,
+    /// The version that holds what was wanted last; 0 as long as nothing was tried to be written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
     /// Whether it is somebody else's and left alone.
@@ -130,15 +134,15 @@ impl From<&Record> for VaultPushStatus {
 
 impl PathStatus {
     fn new(location: &str, path: &Written) -> Self {
-        let Written { mount, kv, written, version, left, keys, pending } = path.clone();
-        Self { location: location.to_owned(), mount, kv, written, version, left, keys, pending }
+        let Written { mount, kv, written, begun, version, left, keys, pending } = path.clone();
+        Self { location: location.to_owned(), mount, kv, written, begun, version, left, keys, pending }
     }
 }
 
 impl From<PathStatus> for Written {
     fn from(path: PathStatus) -> Self {
-        let PathStatus { location: _, mount, kv, written, version, left, keys, pending } = path;
-        Self { mount, kv, written, version, left, keys, pending }
+        let PathStatus { location: _, mount, kv, written, begun, version, left, keys, pending } = path;
+        Self { mount, kv, written, begun, version, left, keys, pending }
     }
 }
 
@@ -157,6 +161,11 @@ mod tests {
         record
             .paths
             .insert("secret/data/x".to_owned(), Written { written: false, left: true, pending, ..path.clone() });
+        let begun = Some(Timestamp::new(7, 123_456_789).unwrap());
+        record.paths.insert(
+            "secret/data/z".to_owned(),
+            Written { begun, mount: "secret".to_owned(), kv: 2, ..Written::default() },
+        );
         record.paths.insert("secret/data/y".to_owned(), path);
         record
     }
@@ -196,7 +205,7 @@ mod tests {
             let said = ["Ready", "Reconciling", "Stalled"]
                 .map(|kind| status.conditions.get(kind).map(|condition| condition.status.as_str()));
             assert_eq!(said, expected, "{state}");
-            assert_eq!(status.written.as_deref(), Some("1/2"));
+            assert_eq!(status.written.as_deref(), Some("1/3"));
         }
     }
 }

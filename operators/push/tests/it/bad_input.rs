@@ -252,6 +252,95 @@ async fn a_record_that_somebody_wrote_reaches_no_path_that_the_object_may_not_wr
     }
 }
 
+/// Whoever may annotate an object may also say what engine it is, on the object and in its record.
+#[tokio::test]
+async fn what_is_said_of_an_engine_counts_for_less_than_what_vault_says() {
+    let (theirs, ours) = (World::new().await, World::new().await);
+    let _operators = (theirs.operator(&[]).await, ours.operator(&[]).await);
+    let foreign = theirs.path("db");
+    theirs.secret("db", &[("from", "them")], json!({ "vault-sync.io/path": foreign })).await;
+    theirs.says(Kind::Secret, "db", "Synced").await;
+    theirs.rotate("db", &[("from", "them again")]).await;
+    theirs.holds(&foreign, &[("from", "them again")]).await;
+    let (name, marks) = (&theirs.namespace, theirs.marks(&foreign).await);
+    let are_theirs = async || {
+        theirs.holds(&foreign, &[("from", "them again")]).await;
+        assert_eq!(theirs.versions(&foreign).await, 2);
+        assert_eq!(theirs.marks(&foreign).await, marks);
+    };
+    let own = ours.path("own");
+    ours.secret("own", &[("k", "v")], json!({ "vault-sync.io/path": own })).await;
+    ours.says(Kind::Secret, "own", "Synced").await;
+    let mut forged = ours.record(Kind::Secret, "own").await.unwrap();
+    for route in ["data", "metadata", "destroy", "delete", "undelete", "subkeys"] {
+        let path = format!("secret/{route}/{name}/db");
+        forged["paths"][path] = json!({ "mount": "secret", "kv": 1, "written": true });
+    }
+    ours.annotate(Kind::Secret, "own", json!({ "vault-sync.io/status": forged.to_string() })).await;
+    until("the record is as it should be", async || {
+        let record = ours.record(Kind::Secret, "own").await.ok_or("none")?;
+        let paths = record["paths"].as_object().ok_or("no paths")?;
+        if paths.keys().eq([&own]) { Ok(()) } else { Err(record.to_string()) }
+    })
+    .await;
+    are_theirs().await;
+    // The same when the object goes, and with it the record is all there is.
+    ours.annotate(Kind::Secret, "own", json!({ "vault-sync.io/pause": "true" })).await;
+    ours.annotate(Kind::Secret, "own", json!({ "vault-sync.io/status": forged.to_string() })).await;
+    ours.delete(Kind::Secret, "own").await;
+    ours.gone(Kind::Secret, "own").await;
+    assert_eq!(ours.read(&own).await, None);
+    are_theirs().await;
+    // And by the annotation, whatever policy is asked for.
+    for (kv, path, state) in [
+        ("secret:1", foreign.clone(), "OwnedByAnother"),
+        ("secret/data:1", foreign.clone(), "OwnedByAnother"),
+        ("secret:1", format!("secret/metadata/{name}/db"), "InvalidPath"),
+        ("secret/metadata:1", format!("secret/metadata/{name}/db"), "InvalidPath"),
+        ("secret:1", format!("secret/destroy/{name}/db"), "InvalidPath"),
+    ] {
+        let annotations = json!({
+            "vault-sync.io/path": path, "vault-sync.io/kv": kv, "vault-sync.io/deletion-policy": "metadata",
+        });
+        ours.secret("liar", &[("max_versions", "1")], annotations).await;
+        ours.says(Kind::Secret, "liar", state).await;
+        are_theirs().await;
+        ours.delete(Kind::Secret, "liar").await;
+        ours.gone(Kind::Secret, "liar").await;
+        are_theirs().await;
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_somebody_wrote_takes_no_path_from_another_object_where_there_are_no_marks() {
+    let world = World::new().await;
+    let _operator = world.operator(&[]).await;
+    let shared = format!("old/{}/db", world.namespace);
+    world.secret("db", &[("k", "v")], json!({ "vault-sync.io/path": shared })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    let own = world.path("own");
+    world.secret("own", &[("k", "v")], json!({ "vault-sync.io/path": own })).await;
+    world.says(Kind::Secret, "own", "Synced").await;
+    let mut forged = world.record(Kind::Secret, "own").await.unwrap();
+    forged["paths"][&shared] = json!({ "mount": "old", "kv": 1, "written": true });
+    world.annotate(Kind::Secret, "own", json!({ "vault-sync.io/status": forged.to_string() })).await;
+    until("the record is as it should be", async || {
+        let record = world.record(Kind::Secret, "own").await.ok_or("none")?;
+        let paths = record["paths"].as_object().ok_or("no paths")?;
+        if paths.keys().eq([&own]) { Ok(()) } else { Err(record.to_string()) }
+    })
+    .await;
+    world.holds(&shared, &[("k", "v")]).await;
+    world.annotate(Kind::Secret, "own", json!({ "vault-sync.io/pause": "true" })).await;
+    world.annotate(Kind::Secret, "own", json!({ "vault-sync.io/status": forged.to_string() })).await;
+    world.delete(Kind::Secret, "own").await;
+    world.gone(Kind::Secret, "own").await;
+    world.holds(&shared, &[("k", "v")]).await;
+    // Who has it still does.
+    world.rotate("db", &[("k", "w")]).await;
+    world.holds(&shared, &[("k", "w")]).await;
+}
+
 #[tokio::test]
 async fn a_copy_with_the_record_of_another_object_owns_nothing_of_it() {
     let world = World::new().await;

@@ -4,6 +4,7 @@
 
 mod ahead;
 mod bad_input;
+mod between;
 mod clearing;
 mod deploy;
 mod docs;

@@ -1,9 +1,10 @@
 //! Whose a path is, and who may have it.
 
 use konverge_push::object::Kind;
+use konverge_vault::Deletion;
 use serde_json::json;
 
-use crate::world::{QUIET, World};
+use crate::world::{QUIET, World, until};
 
 #[tokio::test]
 async fn w5_paths_beyond_the_platforms_boundaries_are_refused() {
@@ -26,6 +27,28 @@ async fn w5_paths_beyond_the_platforms_boundaries_are_refused() {
     assert_eq!(world.read("secret/data/another-team/db").await, None);
     world.secret("own", &[("k", "v")], json!({ "vault-sync.io/path": world.path("own") })).await;
     world.holds(&world.path("own"), &[("k", "v")]).await;
+}
+
+#[tokio::test]
+async fn w5_what_belongs_to_vault_in_its_namespaces_is_refused_too() {
+    let world = World::new().await;
+    let _operator = world.operator(&[]).await;
+    for (kv, path) in [
+        ("ns1:1", "ns1/sys/policies/acl/x"),
+        ("ns1:1", "ns1/ns2/SYS/policies/acl/x"),
+        ("ns1/sys:1", "ns1/sys/policies/acl/x"),
+        ("ns1/auth:2", "ns1/auth/data/users/x"),
+        ("", "ns1/identity/entity/name/x"),
+    ] {
+        let name = "system";
+        world.secret(name, &[("policy", "x")], json!({ "vault-sync.io/path": path, "vault-sync.io/kv": kv })).await;
+        let told = world.says(Kind::Secret, name, "InvalidPath").await;
+        assert!(told.contains(path) && told.contains("Vault stays as it is"), "{told}");
+        let object = world.api(Kind::Secret).get_metadata(name).await.unwrap();
+        assert!(object.metadata.finalizers.unwrap_or_default().is_empty(), "nothing is to be cleared");
+        world.delete(Kind::Secret, name).await;
+        world.gone(Kind::Secret, name).await;
+    }
 }
 
 #[tokio::test]
@@ -111,5 +134,48 @@ async fn an_object_that_takes_nothing_over_has_its_own_path_back() {
         world.delete(Kind::Secret, "db").await;
         world.gone(Kind::Secret, "db").await;
         world.is_deleted(&path).await;
+    }
+}
+
+/// Somebody has all of a path removed in Vault, its mark included, and writes it by hand.
+async fn by_hand(world: &World, path: &str) {
+    world.vault.delete(&world.locate(path).await, Deletion::Metadata).await.unwrap();
+    world.write(path, &[("by", "hand")]).await;
+}
+
+#[tokio::test]
+async fn what_somebody_wrote_in_place_of_ours_is_not_ours() {
+    let world = World::new().await;
+    let _operator = world.operator(&["--existing", "refuse"]).await;
+    for what in ["rotated", "deleted", "moved"] {
+        let path = world.path(what);
+        world.secret(what, &[("k", "1")], json!({ "vault-sync.io/path": path })).await;
+        world.holds(&path, &[("k", "1")]).await;
+        world.rotate(what, &[("k", "2")]).await;
+        world.holds(&path, &[("k", "2")]).await;
+        until("it is recorded", async || {
+            let record = world.record(Kind::Secret, what).await.ok_or("none")?;
+            if record["paths"][&path]["version"] == 2 { Ok(()) } else { Err(record.to_string()) }
+        })
+        .await;
+        by_hand(&world, &path).await;
+        match what {
+            "rotated" => {
+                world.rotate(what, &[("k", "3")]).await;
+                world.says(Kind::Secret, what, "ExistsAlready").await;
+            }
+            "moved" => {
+                let elsewhere = world.path("elsewhere");
+                world.annotate(Kind::Secret, what, json!({ "vault-sync.io/path": elsewhere })).await;
+                world.holds(&elsewhere, &[("k", "2")]).await;
+                assert!(world.event(what, "NotCleared").await.contains(&path));
+            }
+            _ => {}
+        }
+        world.delete(Kind::Secret, what).await;
+        world.gone(Kind::Secret, what).await;
+        assert!(world.event(what, "NotCleared").await.contains(&path), "whoever looks for it is told where it is");
+        world.holds(&path, &[("by", "hand")]).await;
+        assert_eq!(world.versions(&path).await, 1);
     }
 }

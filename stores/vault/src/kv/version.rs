@@ -1,6 +1,6 @@
 //! One version of a secret.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -16,6 +16,8 @@ pub struct VersionState {
     pub deletion: Option<Timestamp>,
     /// Whether its content is gone for good.
     pub destroyed: bool,
+    /// How long ago it was written when it was read, by Vault's own clock, which tells whole seconds; nothing if it did not tell.
+    pub age: Option<Duration>,
     /// What is noted about the secret, whichever version this is.
     pub custom_metadata: BTreeMap<String, String>,
 }
@@ -41,8 +43,20 @@ impl From<Wire> for VersionState {
             created: wire.created_time,
             deletion: time(&wire.deletion_time),
             destroyed: wire.destroyed,
+            age: None,
             custom_metadata: wire.custom_metadata.unwrap_or_default(),
         }
+    }
+}
+
+impl VersionState {
+    /// As it was read at this time of Vault's, in seconds since 1970.
+    pub(super) fn read_at(mut self, date: Option<i64>) -> Self {
+        let read = date.and_then(|seconds| Timestamp::from_second(seconds).ok());
+        let created = self.created.parse::<Timestamp>().ok();
+        // What was written since the second began is not in the future.
+        self.age = read.zip(created).map(|(read, created)| read.duration_since(created).try_into().unwrap_or_default());
+        self
     }
 }
 

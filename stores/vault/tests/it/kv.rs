@@ -1,6 +1,6 @@
 //! Both versions of KV.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use konverge_testkit::VaultServer;
 use konverge_vault::{
@@ -50,12 +50,27 @@ async fn mounts_are_found_whatever_they_are_called() {
     let poor = server.token(&["default"], json!({})).await.unwrap();
     let poor = Vault::new(&config(&server, konverge_vault::Login::Token(credential(&poor))));
     for (path, version) in [
-        ("team/kv/data/app", KvVersion::One),
+        ("team/kv/app", KvVersion::One),
         ("secret/data/app", KvVersion::Two),
         ("secret/app", KvVersion::One),
         ("secret/data/other", KvVersion::Two),
     ] {
         assert_eq!(locate(&poor, path).await.mount().version(), version, "{path}");
+    }
+    for (claimed, path) in [
+        (None, "team/kv/data/app"),
+        (Some(Mount::new("team/kv", KvVersion::One)), "team/kv/metadata/app"),
+        (Some(Mount::new("team", KvVersion::One)), "team/kv/data/app"),
+    ] {
+        let refused = poor.locate_in(&SecretPath::parse(path).unwrap(), claimed.as_ref()).await;
+        assert!(matches!(refused, Err(VaultError::UnknownMount { .. })), "{path} may be a route");
+    }
+    let path = SecretPath::parse("team/kv/data/app").unwrap();
+    let claimed = Mount::new("team/kv", KvVersion::Two);
+    assert_eq!(*poor.locate_in(&path, Some(&claimed)).await.unwrap().mount(), claimed, "nobody knows better");
+    for claimed in [Mount::new("team/kv", KvVersion::One), Mount::new("team/kv/data", KvVersion::One)] {
+        let location = vault.locate_in(&path, Some(&claimed)).await.unwrap();
+        assert_eq!(location, locate(&vault, "team/kv/data/app").await, "Vault knows better than {claimed:?}");
     }
 
     let gone = Mount::new("nowhere", KvVersion::Two).location(&SecretPath::parse("nowhere/data/a").unwrap()).unwrap();
@@ -68,7 +83,8 @@ async fn a_path_that_no_engine_holds_harms_no_other_that_begins_alike() {
     server.policy("team", "path \"team/kv/*\" { capabilities = [\"read\"] }").await.unwrap();
     let token = server.token(&["team", "default"], json!({})).await.unwrap();
     let vault = Vault::new(&config(&server, konverge_vault::Login::Token(credential(&token))));
-    assert_eq!(locate(&vault, "team/kw/data/app").await.mount().version(), KvVersion::One, "a guess");
+    let missing = vault.locate(&SecretPath::parse("team/kw/data/app").unwrap()).await;
+    assert!(matches!(missing, Err(VaultError::UnknownMount { .. })));
     assert_eq!(locate(&vault, "team/kv/data/app").await.mount().version(), KvVersion::Two);
 }
 
@@ -82,6 +98,11 @@ async fn version_two_with_check_and_set() {
     assert_eq!(first.unwrap().number, 1);
     let read = live(&vault, &location).await;
     assert!(read.content == content(&[("user", "me"), ("ä/\"", "1\n2")]));
+    let age = read.version.unwrap().age.unwrap();
+    assert!(age < Duration::from_secs(30), "it was written just now: {age:?}");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let later = live(&vault, &location).await.version.unwrap().age.unwrap();
+    assert!(later >= Duration::from_secs(1) && later > age, "{later:?}");
 
     let lost = vault.write(&location, &content(&[("user", "other")]), Expected::Absent).await.err().unwrap();
     assert!(matches!(lost, VaultError::Conflict { .. }) && lost.to_string().contains("shop/db"), "{lost}");
