@@ -67,6 +67,7 @@ pub struct Metrics {
     writes: Counter,
     deletes: Counter,
     drift: Counter,
+    adoptions: Counter,
     conflicts: Counter,
     orphans: Gauge,
     renewals: Counter,
@@ -93,6 +94,7 @@ impl Metrics {
             writes: Counter::default(),
             deletes: Counter::default(),
             drift: Counter::default(),
+            adoptions: Counter::default(),
             conflicts: Counter::default(),
             orphans: Gauge::default(),
             renewals: Counter::default(),
@@ -127,6 +129,8 @@ impl Metrics {
         registry.register("vault_deletes", "Secrets deleted from Vault", self.deletes.clone());
         let help = "Times that somebody else had changed or deleted in Vault what was ours";
         registry.register("drift", help, self.drift.clone());
+        let help = "Times that what nobody had marked as theirs was replaced";
+        registry.register("adoptions", help, self.adoptions.clone());
         let help = "Times that a path was somebody else's, or was written by somebody else meanwhile";
         registry.register("conflicts", help, self.conflicts.clone());
         let help = "Objects that are gone and whose paths in Vault could not be cleared yet";
@@ -167,6 +171,11 @@ impl Metrics {
     /// What is ours had been changed in Vault.
     pub fn drifted(&self) {
         self.drift.inc();
+    }
+
+    /// What was nobody's was replaced.
+    pub fn adopted(&self) {
+        self.adoptions.inc();
     }
 
     /// The object asks for so many paths.

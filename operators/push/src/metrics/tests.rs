@@ -71,6 +71,7 @@ fn ours_count_what_happened() {
         metrics.wrote();
         metrics.deleted();
         metrics.drifted();
+        metrics.adopted();
         metrics.conflicted();
         metrics.orphans(2);
         metrics.propagated(Duration::from_secs(1));
@@ -86,6 +87,7 @@ fn ours_count_what_happened() {
             "konverge_push_vault_writes_total 1",
             "konverge_push_vault_deletes_total 1",
             "konverge_push_drift_total 1",
+            "konverge_push_adoptions_total 1",
             "konverge_push_conflicts_total 1",
             "konverge_push_orphans 2",
             r#"konverge_push_propagation_seconds_bucket{le="0.5"} 0"#,

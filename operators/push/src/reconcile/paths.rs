@@ -237,7 +237,8 @@ impl Pusher {
                 version = self.store.write(location, &content, expected).await?;
                 done.wrote = true;
                 if adopted {
-                    done.messages.push(Message::adopted(&text));
+                    self.metrics.adopted();
+                    done.messages.push(Message::adopted(&text, location.mount().version()));
                 }
                 if drifted {
                     self.metrics.drifted();

@@ -63,14 +63,14 @@ impl Pusher {
     pub(super) fn say(&self, key: &ObjectRef, binding: &Binding, messages: Vec<Message>) {
         let unsaid = binding.unsaid.iter().filter(|message| !messages.contains(message));
         for message in unsaid.chain(&messages).filter(|message| !binding.said.contains(message)) {
-            if message.is_problem() {
+            if message.is_loud() {
                 tracing::warn!(object = %key, reason = message.reason, "{}", message.text);
             } else {
                 tracing::info!(object = %key, reason = message.reason, "{}", message.text);
             }
             self.events.send(Notice {
                 regarding: key.reference(&binding.uid),
-                kind: if message.is_problem() { EventType::Warning } else { EventType::Normal },
+                kind: if message.is_loud() { EventType::Warning } else { EventType::Normal },
                 reason: message.reason,
                 action: ACTION,
                 note: message.text.clone(),
