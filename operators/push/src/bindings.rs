@@ -108,9 +108,12 @@ impl Bindings {
             return selecting;
         }
         for user in &users {
-            let binding = inner.bindings.get_mut(user).filter(|_| before.is_some());
-            // The first change that is not in Vault yet counts.
-            binding.map(|binding| binding.changed.get_or_insert_with(Instant::now));
+            let Some(binding) = inner.bindings.get_mut(user) else { continue };
+            binding.refusals = 0;
+            if before.is_some() {
+                // The first change that is not in Vault yet counts.
+                binding.changed.get_or_insert_with(Instant::now);
+            }
         }
         selecting.extend(users);
         selecting

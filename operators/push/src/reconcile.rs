@@ -46,6 +46,9 @@ const LOOK_AGAIN: Duration = Duration::from_mins(5);
 /// The pauses while Vault or the API server does not do its part. Whoever waits is woken when Vault serves again.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_mins(1) };
 
+/// The longest pause after a refusal that somebody has to mend. Each in a row makes it longer, because many may be refused.
+const REFUSED_AT_MOST: Duration = Duration::from_mins(10);
+
 /// What an outage is told about on the objects only after it has lasted so many attempts: by then it is no passing one.
 const TELL_AFTER: u32 = 2;
 
@@ -151,6 +154,11 @@ impl PushError {
     /// Whether it is of the kind that mostly ends by itself.
     fn is_passing(&self) -> bool {
         self.class() == ErrorClass::Transient || matches!(self, Self::Vault(error) if error.is_outage())
+    }
+
+    /// Whether it said no to what may be allowed some day.
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Vault(error) if error.is_refusal())
     }
 
     /// Whether nothing was asked of Vault, because it did not serve a moment ago.
@@ -289,8 +297,11 @@ impl Pusher {
         let looked = verified.as_ref().map(|verified| verified.looked);
         let begun = &binding;
         let failures = if done.refused.is_some() { binding.failures.saturating_add(1) } else { 0 };
+        let is_refusal = done.refused.as_ref().is_some_and(VaultError::is_refusal);
+        let refusals = if is_refusal { binding.refusals.saturating_add(1) } else { 0 };
         self.bindings.settle(key, &binding, |now| {
             now.failures = failures;
+            now.refused(begun, refusals);
             now.verify(begun, verified);
             if let Some(changed) = now.changed.take().filter(|_| done.wrote) {
                 self.metrics.propagated(changed.elapsed());
@@ -304,7 +315,8 @@ impl Pusher {
         Ok(match (done.refused, looked) {
             (Some(error), _) => Action::After(match error.class() {
                 ErrorClass::Permanent => look_again(push),
-                class => pause(class, failures),
+                // Its other paths are looked at as often as it asks.
+                class => pause(class, failures, refusals).min(push.asked.every.unwrap_or(Duration::MAX)),
             }),
             (None, Some(looked)) => next_look(push, looked),
             (None, None) => Action::After(look_again(push)),
@@ -413,13 +425,17 @@ impl Drop for Expected<'_> {
     }
 }
 
-/// How long to wait after a failure.
-fn pause(class: ErrorClass, failures: u32) -> Duration {
+/// How long to wait after so many failures in a row, the last of which were so many refusals.
+fn pause(class: ErrorClass, failures: u32, refusals: u32) -> Duration {
+    let at_most = |otherwise: Duration| if refusals > 0 { REFUSED_AT_MOST.max(otherwise) } else { otherwise };
     match class {
-        ErrorClass::Transient => BACKOFF.delay(failures, rand::random()),
+        ErrorClass::Transient => Backoff { cap: at_most(BACKOFF.cap), ..BACKOFF }.delay(failures, rand::random()),
         ErrorClass::Permanent => LOOK_AGAIN,
-        // Not all at once.
-        ErrorClass::After(pause) => pause + pause.mul_f64(rand::random::<f64>() / 4.0),
+        ErrorClass::After(pause) => {
+            let pause = Backoff { base: pause, cap: at_most(pause), ..BACKOFF }.delay(refusals, 1.0);
+            // Not all at once.
+            pause + pause.mul_f64(rand::random::<f64>() / 4.0)
+        }
     }
 }
 
@@ -448,3 +464,29 @@ pub(crate) type Locations = BTreeMap<String, Location>;
 
 /// What should be there, by the same.
 pub(crate) type Targets = BTreeMap<String, Target>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_asked_less_and_less_and_a_pause_that_was_asked_for_is_kept_to() {
+        let refused = ErrorClass::After(Duration::from_secs(30));
+        for (class, failures, refusals, least, most) in [
+            (refused, 1, 1, 30, 38),
+            (refused, 2, 2, 60, 75),
+            (refused, 5, 5, 480, 600),
+            (refused, 9, 9, 600, 750),
+            (refused, 9, 0, 30, 38),
+            (ErrorClass::After(Duration::from_mins(20)), 9, 9, 1200, 1500),
+            (ErrorClass::Transient, 1, 1, 0, 1),
+            (ErrorClass::Transient, 20, 20, 60, 600),
+            (ErrorClass::Transient, 20, 0, 6, 60),
+            (ErrorClass::Permanent, 9, 0, 300, 300),
+        ] {
+            let pause = pause(class, failures, refusals);
+            let limits = Duration::from_secs(least)..=Duration::from_secs(most);
+            assert!(limits.contains(&pause), "{class:?} {failures} {refusals}: {pause:?}");
+        }
+    }
+}

@@ -98,6 +98,8 @@ pub struct Binding {
     pub unsaid: Vec<Message>,
     /// How often in a row it could not be brought in step because Vault or the API server did not do their part.
     pub failures: u32,
+    /// How often in a row something was refused to it that nobody tells us of when it is allowed, since it or a Secret of its changed.
+    pub refusals: u32,
     /// When a Secret of its changed, if that is not in Vault yet.
     pub changed: Option<Instant>,
     /// How often somebody else changed the record.
@@ -140,6 +142,7 @@ impl Binding {
             said: Vec::new(),
             unsaid: Vec::new(),
             failures: 0,
+            refusals: 0,
             changed: None,
             edits: 0,
             texts: VecDeque::from([shown.record]),
@@ -168,6 +171,7 @@ impl Binding {
         if asks_otherwise {
             self.verified = None;
             self.said.clear();
+            self.refusals = 0;
         }
         if recorded_otherwise {
             // What is known is not forgotten because somebody changed the annotation or took it away; it is written again.
@@ -228,6 +232,13 @@ impl Binding {
     /// wants a run of its own.
     pub fn verify(&mut self, begun: &Self, verified: Option<Verified>) {
         self.verified = verified.filter(|_| self.edits == begun.edits);
+    }
+
+    /// Notes down how a run ended that began with this binding. What changed since begins anew.
+    pub fn refused(&mut self, begun: &Self, refusals: u32) {
+        if self.refusals == begun.refusals {
+            self.refusals = refusals;
+        }
     }
 
     /// What is to be recorded on the object, as the same run made it, and said with it. The object bears it when it is

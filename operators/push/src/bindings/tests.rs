@@ -97,6 +97,27 @@ fn the_echo_of_our_own_record_is_no_work_and_somebody_elses_edit_is() {
 }
 
 #[test]
+fn what_is_refused_begins_anew_when_the_object_or_a_secret_of_it_changes() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    bindings.secret_was(&secret("db"), Some("1"));
+    let now = || bindings.get(&key("a")).unwrap();
+    let refuse = || {
+        let begun = now();
+        bindings.settle(&key("a"), &begun, |now| now.refused(&begun, begun.refusals + 1));
+        bindings.get(&key("a")).unwrap().refusals
+    };
+    assert_eq!([refuse(), refuse()], [1, 2]);
+    let begun = now();
+    bindings.secret_is(&secret("db"), Some("2"), &BTreeMap::new());
+    bindings.settle(&key("a"), &begun, |now| now.refused(&begun, begun.refusals + 1));
+    assert_eq!(now().refusals, 0, "it changed while the run was under way");
+    assert_eq!([refuse(), refuse()], [1, 2]);
+    bindings.show(shown("a", &["db", "api"]));
+    assert_eq!(now().refusals, 0, "it asks for something else");
+}
+
+#[test]
 fn a_watch_that_is_behind_our_own_writes_takes_nothing_back() {
     let bindings = Bindings::default();
     bindings.show(shown("a", &["db"]));

@@ -88,7 +88,11 @@ impl Pusher {
     /// Tells of a failure, if it is no passing one, and how long to wait before the next attempt.
     pub(super) async fn failed(&self, key: &ObjectRef, binding: &Binding, error: &PushError) -> Duration {
         let failures = binding.failures.saturating_add(1);
-        self.bindings.settle(key, binding, |binding| binding.failures = failures);
+        let refusals = if error.is_refusal() { binding.refusals.saturating_add(1) } else { 0 };
+        self.bindings.settle(key, binding, |now| {
+            now.failures = failures;
+            now.refused(binding, refusals);
+        });
         // That Vault is left alone for a moment says less than why, which was told already.
         let is_told = binding.failures >= TELL_AFTER && error.is_pause();
         if is_told || failures < TELL_AFTER && error.is_passing() {
@@ -99,7 +103,7 @@ impl Pusher {
                 tracing::debug!(object = %key, "{}", in_one_line(&error));
             }
         }
-        let pause = pause(error.class(), failures);
+        let pause = pause(error.class(), failures, refusals);
         binding.deleting.map_or(pause, |_| pause.min(self.policy.namespace_deadline))
     }
 
