@@ -288,6 +288,11 @@ impl Pusher {
         if !self.leads() {
             return Err(PushError::Deposed);
         }
+        if let Some(conflict @ VaultError::Conflict { .. }) = done.refused {
+            // Not in this run: what it has read of the Secrets may be older than what the other one has written.
+            self.bindings.settle(key, &binding, |now| now.intend(&binding, done.record, done.messages));
+            return Err(conflict.into());
+        }
         let verified = done.complete.then(|| Verified {
             sources: sources.versions,
             digests: done.digests,

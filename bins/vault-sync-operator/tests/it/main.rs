@@ -16,6 +16,7 @@ mod memory;
 mod narrow;
 mod parting;
 mod pushes;
+mod racing;
 mod refusing;
 mod shipped;
 mod stage;

@@ -332,7 +332,8 @@ impl Done {
         Self { record, messages, digests: BTreeMap::new(), complete: true, wrote: false, refused: None }
     }
 
-    /// An outage concerns all paths and ends the run; a refusal concerns this one, and the others go on.
+    /// An outage concerns all paths and ends the run; a refusal concerns this one, and the others go on. That somebody was faster is told
+    /// only by whoever finds it lasting.
     fn unless_refused(
         &mut self,
         key: &ObjectRef,
@@ -340,11 +341,19 @@ impl Done {
         outcome: Result<(), VaultError>,
     ) -> Result<(), VaultError> {
         match outcome {
+            Err(conflict @ VaultError::Conflict { .. }) => {
+                self.complete = false;
+                self.refused = Some(conflict);
+                Ok(())
+            }
             Err(error) if !error.is_outage() => {
                 tracing::debug!(object = %key, path = %location, "{}", in_one_line(&error));
                 self.messages.push(Message::failed(&error));
                 self.complete = false;
-                self.refused = Some(error);
+                // Whatever else there is: that one can be tried again at once.
+                if !matches!(self.refused, Some(VaultError::Conflict { .. })) {
+                    self.refused = Some(error);
+                }
                 Ok(())
             }
             outcome => outcome,
