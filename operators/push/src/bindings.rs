@@ -9,8 +9,10 @@ mod shares;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::{
@@ -243,6 +245,12 @@ impl Bindings {
     pub fn failing(&self) -> Vec<ObjectRef> {
         let inner = self.lock();
         inner.bindings.iter().filter(|(_, binding)| binding.failures > 0).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Of those that are looked at from time to time: how long ago the one that waits longest was last found in step.
+    pub fn oldest_look(&self) -> Duration {
+        let now = Timestamp::now();
+        self.lock().bindings.values().filter_map(|binding| binding.unseen(now)).max().unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

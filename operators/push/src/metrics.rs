@@ -8,7 +8,10 @@ mod labels;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -70,6 +73,7 @@ pub struct Metrics {
     adoptions: Counter,
     conflicts: Counter,
     orphans: Gauge,
+    oldest_look: Gauge<f64, AtomicU64>,
     renewals: Counter,
     bindings: Family<Reason, Gauge>,
     /// The last word on each object, which `bindings` counts.
@@ -97,6 +101,7 @@ impl Metrics {
             adoptions: Counter::default(),
             conflicts: Counter::default(),
             orphans: Gauge::default(),
+            oldest_look: Gauge::default(),
             renewals: Counter::default(),
             bindings: Family::default(),
             said: Arc::default(),
@@ -135,6 +140,8 @@ impl Metrics {
         registry.register("conflicts", help, self.conflicts.clone());
         let help = "Objects that are gone and whose paths in Vault could not be cleared yet";
         registry.register("orphans", help, self.orphans.clone());
+        let help = "Since the longest of those that have an interval was last found in step with Vault";
+        registry.register("oldest_look_seconds", help, self.oldest_look.clone());
         registry.register("token_renewals", "Renewals of the token for Vault", self.renewals.clone());
         registry.register(
             "bindings",
@@ -224,6 +231,11 @@ impl Metrics {
     /// So many objects are gone whose paths could not be cleared yet.
     pub fn orphans(&self, count: usize) {
         self.orphans.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Of those that have an interval, the one that waits longest was found in step this long ago; to be told before each scrape.
+    pub fn oldest_look(&self, age: Duration) {
+        self.oldest_look.set(age.as_secs_f64());
     }
 
     /// The client's figures about logins; to be told before each scrape.

@@ -293,11 +293,13 @@ impl Pusher {
             self.bindings.settle(key, &binding, |now| now.intend(&binding, done.record, done.messages));
             return Err(conflict.into());
         }
+        let before_that = binding.verified.as_ref().map(|verified| verified.looked);
         let verified = done.complete.then(|| Verified {
             sources: sources.versions,
             digests: done.digests,
             sync_now: push.asked.sync_now.clone(),
-            looked: Instant::now(),
+            // Where nothing changed, Vault is asked only when it is time to.
+            looked: before_that.filter(|_| !look).unwrap_or_else(Instant::now),
         });
         let looked = verified.as_ref().map(|verified| verified.looked);
         let begun = &binding;
@@ -368,6 +370,7 @@ impl Pusher {
 
     /// Writes the record on the object. The binding as it is then; nothing if the object is gone.
     async fn note(&self, key: &ObjectRef, binding: &Binding, record: &Record) -> Result<Option<Binding>, PushError> {
+        let record = &binding.dated(record, jiff::Timestamp::now());
         let mut expected = Expected::new(&self.bindings, key, &binding.uid, record);
         let Some(version) = self.ledger.write(key, binding, record).await? else { return Ok(None) };
         expected.is_written = true;

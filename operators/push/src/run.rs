@@ -148,6 +148,8 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
 
     let cluster = Some(config.cluster_name.clone()).filter(|name| !name.is_empty());
     let bindings = Arc::new(Bindings::within(config.allow_path.clone(), cluster.clone()));
+    let (looks, gauge) = (Arc::clone(&bindings), counts.clone());
+    metrics.before_scrape(move || gauge.oldest_look(looks.oldest_look()));
     let queue = Queue::new("push", metrics.queues());
     let reachability = Reachability::default();
     let reachable = reachability.clone();

@@ -3,9 +3,10 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use konverge_apply::conditions::whole_second;
 use konverge_core::digest::ContentDigest;
 use konverge_vault::{PathError, SecretPath};
@@ -259,6 +260,27 @@ impl Binding {
             Record { deletion: begun.deletion, ..record }
         });
         self.record = Some(record.with_intended(Some(begun.clone())));
+    }
+
+    /// The record as it is written now: with when all was last found in Vault, by what is known of that.
+    #[must_use]
+    pub fn dated(&self, record: &Record, now: Timestamp) -> Record {
+        let ago = self.verified.as_ref().and_then(|verified| SignedDuration::try_from(verified.looked.elapsed()).ok());
+        let looked = ago.and_then(|ago| now.checked_sub(ago).ok()).map(whole_second);
+        Record { verified: looked.or(record.verified), ..record.clone() }
+    }
+
+    /// How long ago all that it asks for was last found in Vault, where that is to be looked at again from time to time.
+    pub fn unseen(&self, now: Timestamp) -> Option<Duration> {
+        let Asking::Push(push) = &self.asking else { return None };
+        if push.asked.every.is_none() || push.asked.paused || self.deleting.is_some() {
+            return None;
+        }
+        let recorded = || self.record.as_ref().and_then(|record| record.verified);
+        match &self.verified {
+            Some(verified) => Some(verified.looked.elapsed()),
+            None => recorded().map(|then| Duration::try_from(now.duration_since(then)).unwrap_or_default()),
+        }
     }
 
     /// Whether there is a record and the object bears it.

@@ -74,6 +74,7 @@ fn ours_count_what_happened() {
         metrics.adopted();
         metrics.conflicted();
         metrics.orphans(2);
+        metrics.oldest_look(Duration::from_secs(90));
         metrics.propagated(Duration::from_secs(1));
         metrics.said(&web, "Synced");
         metrics.said(&db, "Synced");
@@ -90,6 +91,7 @@ fn ours_count_what_happened() {
             "konverge_push_adoptions_total 1",
             "konverge_push_conflicts_total 1",
             "konverge_push_orphans 2",
+            "konverge_push_oldest_look_seconds 90.0",
             r#"konverge_push_propagation_seconds_bucket{le="0.5"} 0"#,
             r#"konverge_push_propagation_seconds_bucket{le="1.0"} 1"#,
             r#"konverge_push_bindings{reason="Synced"} 1"#,
