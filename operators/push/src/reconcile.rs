@@ -49,6 +49,10 @@ const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, ca
 /// The longest pause after a refusal that somebody has to mend. Each in a row makes it longer, because many may be refused.
 const REFUSED_AT_MOST: Duration = Duration::from_mins(10);
 
+/// That no Secret fits a selector any more is believed of a second list, which is asked for so much later: one answer may be wrong, and would
+/// clear all that was written.
+const EMPTY_FOR: Duration = Duration::from_secs(5);
+
 /// What an outage is told about on the objects only after it has lasted so many attempts: by then it is no passing one.
 const TELL_AFTER: u32 = 2;
 
@@ -239,6 +243,7 @@ impl Pusher {
         }
         let started = Instant::now();
         let outcome = match self.pinned(key, push).await {
+            Ok(push) if self.is_doubtful(key, binding, &push) => return Ok(Action::After(EMPTY_FOR)),
             Ok(push) => self.bring_in_step(key, binding, &push, due).await,
             Err(error) => Err(error),
         };
@@ -254,6 +259,21 @@ impl Pusher {
         let names = sources::fitting(&self.client, &key.namespace, selector).await?;
         self.bindings.selected(key, names.clone());
         Ok(Cow::Owned(Push { asked: push.asked.clone(), wanted: Wanted::Composed(composition.of(names)) }))
+    }
+
+    /// Whether an empty list alone says that nothing is wanted any more of an object that has something in Vault.
+    fn is_doubtful(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> bool {
+        // One that names its Secrets names at least one.
+        let is_empty = matches!(push.wanted, Wanted::Composed(_))
+            && push.wanted.names().is_empty()
+            && binding.record.as_ref().is_some_and(|record| !record.paths.is_empty());
+        let since = binding.emptied.filter(|_| is_empty).or_else(|| is_empty.then(Instant::now));
+        self.bindings.settle(key, binding, |now| now.emptied = since);
+        let is_doubtful = since.is_some_and(|since| since.elapsed() < EMPTY_FOR);
+        if is_doubtful {
+            tracing::info!(object = %key, "no Secret fits its selector any more; that is asked again before anything is cleared");
+        }
+        is_doubtful
     }
 
     async fn bring_in_step(

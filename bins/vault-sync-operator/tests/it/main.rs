@@ -18,6 +18,7 @@ mod parting;
 mod pushes;
 mod racing;
 mod refusing;
+mod selecting;
 mod shipped;
 mod stage;
 mod uninstalling;

@@ -101,6 +101,8 @@ pub struct Binding {
     pub failures: u32,
     /// How often in a row something was refused to it that nobody tells us of when it is allowed, since it or a Secret of its changed.
     pub refusals: u32,
+    /// Since when no Secret fits its selector, though paths of it are recorded.
+    pub emptied: Option<Instant>,
     /// When a Secret of its changed, if that is not in Vault yet.
     pub changed: Option<Instant>,
     /// How often somebody else changed the record.
@@ -144,6 +146,7 @@ impl Binding {
             unsaid: Vec::new(),
             failures: 0,
             refusals: 0,
+            emptied: None,
             changed: None,
             edits: 0,
             texts: VecDeque::from([shown.record]),
