@@ -7,7 +7,13 @@ mod paths;
 mod report;
 mod sources;
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
 
 use konverge_apply::events::EventSink;
 use konverge_core::{
@@ -239,7 +245,7 @@ impl Pusher {
                 self.note(key, binding, record).await?;
                 self.say(key, binding, binding.unsaid.clone());
             }
-            return Ok(next_look(push, verified.looked));
+            return Ok(next_look(key, push, verified.looked));
         }
         let started = Instant::now();
         let outcome = match self.pinned(key, push).await {
@@ -345,7 +351,7 @@ impl Pusher {
                 // Its other paths are looked at as often as it asks.
                 class => pause(class, failures, refusals).min(push.asked.every.unwrap_or(Duration::MAX)),
             }),
-            (None, Some(looked)) => next_look(push, looked),
+            (None, Some(looked)) => next_look(key, push, looked),
             (None, None) => Action::After(look_again(push)),
         })
     }
@@ -474,12 +480,19 @@ fn is_due(push: &Push, binding: &Binding) -> bool {
 }
 
 /// When to look again at what is in step.
-fn next_look(push: &Push, looked: Instant) -> Action {
+fn next_look(key: &ObjectRef, push: &Push, looked: Instant) -> Action {
     match push.asked.every {
         // A little late, so that it is due when it comes.
-        Some(every) => Action::After(every.saturating_sub(looked.elapsed()) + Duration::from_millis(10)),
+        Some(every) => Action::After(spread(key, every).saturating_sub(looked.elapsed()) + Duration::from_millis(10)),
         None => Action::Done,
     }
+}
+
+/// An interval of the object's own, up to a tenth longer: those that began together do not come together for ever.
+fn spread(key: &ObjectRef, every: Duration) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    every + every / 10_000 * u32::try_from(hasher.finish() % 1_000).unwrap_or_default()
 }
 
 /// When to look again at what is not in step and cannot be brought there: its other paths are looked at as often as it asks.
@@ -496,6 +509,22 @@ pub(crate) type Targets = BTreeMap<String, Target>;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intervals_are_stretched_never_shortened_and_each_objects_in_its_own_way() {
+        let every = Duration::from_mins(5);
+        let spans: Vec<Duration> = (0..100)
+            .map(|number| {
+                let name = format!("db-{number}");
+                spread(&ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name }, every)
+            })
+            .collect();
+        assert!(spans.iter().all(|span| (every..=every.mul_f64(1.1)).contains(span)), "{spans:?}");
+        let first = spans.iter().filter(|span| **span < every.mul_f64(1.05)).count();
+        assert!((20..=80).contains(&first), "{first} of 100 in the first half");
+        let again = ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name: "db-0".to_owned() };
+        assert_eq!(spread(&again, every), spans[0], "always the same");
+    }
 
     #[test]
     fn what_is_refused_is_asked_less_and_less_and_a_pause_that_was_asked_for_is_kept_to() {
