@@ -249,7 +249,7 @@ impl Message {
 
     /// Vault or the API server did not do their part.
     pub fn failed(error: &(impl Classify + std::error::Error + 'static)) -> Self {
-        Self::problem(error.reason(), format!("failed to write secret to vault: {}", in_one_line(error)))
+        Self::problem(error.reason(), in_one_line(error))
     }
 
     /// Some paths are not asked for any more.

@@ -24,9 +24,10 @@ use prometheus_client::{
 
 use self::{
     bounded::Bounded,
-    labels::{Attempt, Missing, MissingKey, Parsing, Resource, WriteError, category},
+    labels::{Attempt, Missing, MissingKey, Parsing, Resource, WriteError, category, parse_error},
 };
 use crate::{
+    asked::Invalid,
     object::{Kind, ObjectRef},
     runtime_info::RuntimeInfo,
 };
@@ -197,15 +198,15 @@ impl Metrics {
         self.keys_missing.series(labels).inc();
     }
 
-    /// A Secret that was asked for is not there.
+    /// A Secret that was asked for, and that its users cannot do without, is not there.
     pub fn secret_not_found(&self, namespace: &str, secret: &str) {
         self.secrets_missing.series(Missing { namespace: namespace.to_owned(), secret_name: secret.to_owned() }).inc();
     }
 
-    /// The object's annotations cannot be followed.
-    pub fn parse_failed(&self, object: &ObjectRef) {
+    /// What the object asks for cannot be followed.
+    pub fn parse_failed(&self, object: &ObjectRef, invalid: &Invalid) {
         let Resource { namespace, resource } = resource(object);
-        self.parse_errors.series(Parsing { namespace, resource, error_type: "json_parse_error" }).inc();
+        self.parse_errors.series(Parsing { namespace, resource, error_type: parse_error(invalid) }).inc();
     }
 
     /// A run for the object ended after so long.

@@ -10,6 +10,7 @@ mod sources;
 use std::{
     borrow::Cow,
     collections::BTreeMap,
+    fmt,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
@@ -135,8 +136,41 @@ pub enum PushError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// Vault did not do its part.
-    #[error(transparent)]
-    Vault(#[from] VaultError),
+    #[error("{doing}: {source}")]
+    Vault {
+        /// What was to be done.
+        doing: Doing,
+        /// What went wrong.
+        source: VaultError,
+    },
+}
+
+/// What a run was about to do in Vault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// Write what should be there, or compare it for that.
+    Write,
+    /// Look whether it is there still.
+    Look,
+    /// Clear what is not asked for any more.
+    Clear,
+}
+
+/// The first is in the original's words.
+impl fmt::Display for Doing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Write => "failed to write secret to vault",
+            Self::Look => "failed to compare secret with vault",
+            Self::Clear => "failed to delete secret from vault",
+        })
+    }
+}
+
+impl From<VaultError> for PushError {
+    fn from(source: VaultError) -> Self {
+        Self::Vault { doing: Doing::Write, source }
+    }
 }
 
 impl Classify for PushError {
@@ -144,7 +178,7 @@ impl Classify for PushError {
         match self {
             Self::Read { .. } | Self::Orphans(_) | Self::Journal(_) | Self::Deposed => ErrorClass::Transient,
             Self::Ledger(error) => error.class(),
-            Self::Vault(error) => error.class(),
+            Self::Vault { source, .. } => source.class(),
         }
     }
 
@@ -155,7 +189,7 @@ impl Classify for PushError {
             Self::Journal(_) => "IntentionNotRecorded",
             Self::Deposed => "NotLeader",
             Self::Ledger(error) => error.reason(),
-            Self::Vault(error) => error.reason(),
+            Self::Vault { source, .. } => source.reason(),
         }
     }
 }
@@ -163,17 +197,36 @@ impl Classify for PushError {
 impl PushError {
     /// Whether it is of the kind that mostly ends by itself.
     fn is_passing(&self) -> bool {
-        self.class() == ErrorClass::Transient || matches!(self, Self::Vault(error) if error.is_outage())
+        self.class() == ErrorClass::Transient || self.is_outage()
+    }
+
+    /// Whether Vault, as opposed to what was asked of it, is the trouble.
+    fn is_outage(&self) -> bool {
+        matches!(self, Self::Vault { source, .. } if source.is_outage())
     }
 
     /// Whether it said no to what may be allowed some day.
     fn is_refusal(&self) -> bool {
-        matches!(self, Self::Vault(error) if error.is_refusal())
+        match self {
+            Self::Vault { source, .. } => source.is_refusal(),
+            Self::Ledger(error) => error.is_refusal(),
+            _ => false,
+        }
+    }
+
+    /// Whether somebody else was faster in Vault.
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Vault { source: VaultError::Conflict { .. }, .. })
+    }
+
+    /// The same, if it was Vault's, of something else that was to be done.
+    fn when(self, doing: Doing) -> Self {
+        if let Self::Vault { source, .. } = self { Self::Vault { doing, source } } else { self }
     }
 
     /// Whether nothing was asked of Vault, because it did not serve a moment ago.
     fn is_pause(&self) -> bool {
-        matches!(self, Self::Vault(VaultError::Paused { .. }))
+        matches!(self, Self::Vault { source: VaultError::Paused { .. }, .. })
     }
 }
 
@@ -210,7 +263,7 @@ impl Pusher {
             _ if binding.deleting.is_some() => self.leave(key, binding).await,
             Asking::Nothing => self.leave(key, binding).await,
             Asking::Invalid(invalid) => {
-                self.metrics.parse_failed(key);
+                self.metrics.parse_failed(key, invalid);
                 self.conclude(key, binding, None, vec![Message::invalid(invalid)]).await.map(|()| Action::Done)
             }
             Asking::Push(push) => self.push(key, binding, push).await,
@@ -239,7 +292,8 @@ impl Pusher {
             return Ok(Action::After(NOTE_LATER));
         }
         if let Some(verified) = current
-            && (!due || self.is_still_there(key, binding, push, verified).await?)
+            && (!due
+                || self.is_still_there(key, binding, push, verified).await.map_err(|error| error.when(Doing::Look))?)
         {
             if let Some(record) = binding.unrecorded() {
                 self.note(key, binding, record).await?;
@@ -309,15 +363,15 @@ impl Pusher {
         }
         let owner = self.owner(key, &binding.uid).await?;
         let run = Run { key, binding: &binding, push, prepared: &prepared, owner, before: before.as_ref(), look };
-        let done = self.write_all(&run, targets, Done::new(record, messages)).await?;
+        let mut done = self.write_all(&run, targets, Done::new(record, messages)).await?;
         self.journal.resolve_others(key, &done.record);
         if !self.leads() {
             return Err(PushError::Deposed);
         }
-        if let Some(conflict @ VaultError::Conflict { .. }) = done.refused {
+        if let Some(conflict) = done.refused.take_if(|error| error.is_conflict()) {
             // Not in this run: what it has read of the Secrets may be older than what the other one has written.
             self.bindings.settle(key, &binding, |now| now.intend(&binding, done.record, done.messages));
-            return Err(conflict.into());
+            return Err(conflict);
         }
         let before_that = binding.verified.as_ref().map(|verified| verified.looked);
         let verified = done.complete.then(|| Verified {
@@ -330,7 +384,7 @@ impl Pusher {
         let looked = verified.as_ref().map(|verified| verified.looked);
         let begun = &binding;
         let failures = if done.refused.is_some() { binding.failures.saturating_add(1) } else { 0 };
-        let is_refusal = done.refused.as_ref().is_some_and(VaultError::is_refusal);
+        let is_refusal = done.refused.as_ref().is_some_and(PushError::is_refusal);
         let refusals = if is_refusal { binding.refusals.saturating_add(1) } else { 0 };
         self.bindings.settle(key, &binding, |now| {
             now.failures = failures;

@@ -10,7 +10,7 @@ use konverge_vault::{Content, Location, Owner, VaultError};
 use kube::Api;
 use tokio::time::timeout;
 
-use super::{PushError, Pusher, cluster_prefix, sources, vault_deletion};
+use super::{Doing, PushError, Pusher, cluster_prefix, sources, vault_deletion};
 use crate::{
     asked::DeletionPolicy,
     bindings::{Asking, Binding, Push},
@@ -45,10 +45,10 @@ impl Pusher {
             // Where its path leads can't be told.
             Err(error) => (binding.new_record(Timestamp::now()), Err(error)),
         };
-        let message = match cleared {
+        let message = match cleared.map_err(|error| error.when(Doing::Clear)) {
             Ok(cleared) if cleared.is_empty() => None,
             Ok(cleared) => Some(Message::cleared(&cleared)),
-            Err(error @ (PushError::Vault(_) | PushError::Read { .. })) if self.overdue(key, binding).await => {
+            Err(error @ (PushError::Vault { .. } | PushError::Read { .. })) if self.overdue(key, binding).await => {
                 Some(self.leave_behind(key, binding, &record, &error).await?)
             }
             Err(error) => return Err(error),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use konverge_core::{digest::ContentDigest, error::in_one_line};
 use konverge_vault::{Deletion, Found, Location, Owner, SecretPath, Standing, VaultError};
 
-use super::{Locations, PushError, Pusher, Targets};
+use super::{Doing, Locations, PushError, Pusher, Targets};
 use crate::{
     asked::{DeletionPolicy, UpdatePolicy},
     bindings::{Binding, Push, Share, Verified, key_of},
@@ -52,7 +52,7 @@ pub(super) struct Done {
     /// Whether anything was written.
     pub(super) wrote: bool,
     /// What Vault has against one of the paths, if it is no outage.
-    pub(super) refused: Option<VaultError>,
+    pub(super) refused: Option<PushError>,
 }
 
 impl Pusher {
@@ -150,7 +150,7 @@ impl Pusher {
                 Target::Keep(lack) => self.lack(run.key, location, &lack, &mut done),
                 Target::Content(made) => {
                     let written = self.write_one(run, location, made, &mut done).await;
-                    done.unless_refused(run.key, location, written)?;
+                    done.unless_refused(run.key, location, Doing::Write, written)?;
                 }
             }
         }
@@ -159,8 +159,10 @@ impl Pusher {
     }
 
     fn lack(&self, key: &ObjectRef, location: &Location, lack: &Lack, done: &mut Done) {
-        if let Lack::Key { secret, key: missing, .. } = lack {
-            self.metrics.key_missing(&key.namespace, secret, missing);
+        match lack {
+            Lack::Secret { name, optional: false } => self.metrics.secret_not_found(&key.namespace, name),
+            Lack::Key { secret, key: missing, .. } => self.metrics.key_missing(&key.namespace, secret, missing),
+            Lack::Secret { .. } | Lack::Empty | Lack::Binary { .. } => {}
         }
         done.messages.push(Message::lacking(key.kind, &location.to_string(), lack));
     }
@@ -314,7 +316,7 @@ impl Pusher {
                     self.release(key, &text, &written);
                     cleared.extend(deleted.then_some(text));
                 }
-                Err(error) => done.unless_refused(key, &location, Err(error))?,
+                Err(error) => done.unless_refused(key, &location, Doing::Clear, Err(error))?,
             }
         }
         if !cleared.is_empty() {
@@ -338,26 +340,24 @@ impl Done {
         &mut self,
         key: &ObjectRef,
         location: &Location,
+        doing: Doing,
         outcome: Result<(), VaultError>,
-    ) -> Result<(), VaultError> {
-        match outcome {
-            Err(conflict @ VaultError::Conflict { .. }) => {
-                self.complete = false;
-                self.refused = Some(conflict);
-                Ok(())
-            }
-            Err(error) if !error.is_outage() => {
-                tracing::debug!(object = %key, path = %location, "{}", in_one_line(&error));
-                self.messages.push(Message::failed(&error));
-                self.complete = false;
-                // Whatever else there is: that one can be tried again at once.
-                if !matches!(self.refused, Some(VaultError::Conflict { .. })) {
-                    self.refused = Some(error);
-                }
-                Ok(())
-            }
-            outcome => outcome,
+    ) -> Result<(), PushError> {
+        let Err(source) = outcome else { return Ok(()) };
+        let error = PushError::Vault { doing, source };
+        if error.is_outage() {
+            return Err(error);
         }
+        tracing::debug!(object = %key, path = %location, "{}", in_one_line(&error));
+        self.complete = false;
+        if !error.is_conflict() {
+            self.messages.push(Message::failed(&error));
+        }
+        // A conflict can be tried again at once, whatever else there is.
+        if !self.refused.as_ref().is_some_and(PushError::is_conflict) {
+            self.refused = Some(error);
+        }
+        Ok(())
     }
 }
 

@@ -107,14 +107,11 @@ impl Pusher {
         binding.deleting.map_or(pause, |_| pause.min(self.policy.namespace_deadline))
     }
 
-    /// Notes in which versions the Secrets were read, and counts those that are not there.
+    /// Notes in which versions the Secrets were read.
     pub(super) fn note_read(&self, key: &ObjectRef, sources: &sources::Read) {
         for (name, version) in &sources.versions {
             let secret = SecretRef { namespace: key.namespace.clone(), name: name.clone() };
             self.bindings.secret_was(&secret, version.as_deref());
-            if version.is_none() {
-                self.metrics.secret_not_found(&key.namespace, name);
-            }
         }
     }
 }
