@@ -162,7 +162,9 @@ async fn one_object_that_cannot_be_released_keeps_no_other_from_it() {
     let (succeeded, said) = drain().await;
     let named = format!("Secret {namespace}/a-stubborn keeps its finalizer");
     assert!(!succeeded && said.contains(&named) && said.contains("nobody changes it"), "{said}");
-    for (kind, name, left) in [("Secret", "a-stubborn", true), ("Secret", "b-willing", false), ("VaultPush", "declared", false)] {
+    for (kind, name, left) in
+        [("Secret", "a-stubborn", true), ("Secret", "b-willing", false), ("VaultPush", "declared", false)]
+    {
         let finalizers = view.api(kind).get_metadata(name).await.unwrap().metadata.finalizers;
         assert_eq!(finalizers.is_some(), left, "{kind} {name}");
     }

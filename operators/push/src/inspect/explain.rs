@@ -41,7 +41,10 @@ pub(super) async fn facts(cluster: &Cluster, key: &ObjectRef, object: &DynamicOb
     }
     facts.push(Fact::new("compared", compared(key.kind, &asked)));
     if let Some(verified) = Record::of(object).and_then(|record| record.verified) {
-        facts.push(Fact::new("in Vault", format!("all of it at {verified}, as was known at the last note on the object")));
+        facts.push(Fact::new(
+            "in Vault",
+            format!("all of it at {verified}, as was known at the last note on the object"),
+        ));
     }
     facts.push(Fact::new("in the end", farewell(&asked, operator.as_ref().ok().and_then(Option::as_ref))));
     facts.push(Fact::new(
