@@ -288,7 +288,7 @@ impl Pusher {
     ///
     /// Not while nothing of what it names is in Vault because of some trouble: what it had there may be all that there is.
     async fn clear_dropped(&self, run: &Run<'_>, done: &mut Done) -> Result<(), PushError> {
-        if done.digests.is_empty() && done.messages.iter().any(Message::is_problem) {
+        if done.digests.is_empty() && (!done.complete || done.messages.iter().any(Message::is_problem)) {
             return Ok(());
         }
         let Run { key, prepared, owner, .. } = run;
