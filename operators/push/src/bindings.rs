@@ -9,8 +9,10 @@ mod shares;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::{
@@ -108,9 +110,12 @@ impl Bindings {
             return selecting;
         }
         for user in &users {
-            let binding = inner.bindings.get_mut(user).filter(|_| before.is_some());
-            // The first change that is not in Vault yet counts.
-            binding.map(|binding| binding.changed.get_or_insert_with(Instant::now));
+            let Some(binding) = inner.bindings.get_mut(user) else { continue };
+            binding.refusals = 0;
+            if before.is_some() {
+                // The first change that is not in Vault yet counts.
+                binding.changed.get_or_insert_with(Instant::now);
+            }
         }
         selecting.extend(users);
         selecting
@@ -240,6 +245,12 @@ impl Bindings {
     pub fn failing(&self) -> Vec<ObjectRef> {
         let inner = self.lock();
         inner.bindings.iter().filter(|(_, binding)| binding.failures > 0).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Of those that are looked at from time to time: how long ago the one that waits longest was last found in step.
+    pub fn oldest_look(&self) -> Duration {
+        let now = Timestamp::now();
+        self.lock().bindings.values().filter_map(|binding| binding.unseen(now)).max().unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

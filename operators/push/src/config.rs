@@ -199,6 +199,17 @@ impl Config {
         }
     }
 
+    /// Who can read along that metrics are read: their tokens may do more in the cluster than that. Nothing if nobody can.
+    pub fn readable_metrics(&self) -> Option<String> {
+        let leaves_the_machine = self.metrics_bind_address.0.is_some_and(|address| !address.ip().is_loopback());
+        let is_readable = leaves_the_machine && self.enable_metrics_auth && self.metrics_cert_file.is_none();
+        is_readable.then(|| {
+            "whoever reads /metrics sends a token of the cluster, and without TLS it can be read on the way; give \
+             --metrics-cert-file and --metrics-key-file, or serve metrics on this machine alone"
+                .to_owned()
+        })
+    }
+
     /// Where the login method is mounted, without `auth/`.
     pub fn auth_path(&self) -> &str {
         let given = self.vault_auth_path.as_deref().filter(|path| !path.is_empty());

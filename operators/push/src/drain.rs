@@ -12,14 +12,20 @@ use crate::{
     annotations::{FINALIZER, STATUS},
     journal::{self, JournalError},
     ledger::{Ledger, LedgerError},
+    messages::names,
     object::{Kind, ObjectRef},
 };
 
 /// An uninstall that is not complete. What was released stays released; it can be repeated.
 #[derive(Debug, thiserror::Error)]
-pub enum DrainError {
+#[error("{}; run it again", listed(.0))]
+pub struct DrainError(Vec<Left>);
+
+/// What an uninstall could not take away.
+#[derive(Debug, thiserror::Error)]
+enum Left {
     /// The objects of a kind are not known; those of the others are released.
-    #[error("cannot list {kind}: {source}; nothing of that kind was released; run it again")]
+    #[error("cannot list {kind}: {source}; nothing of that kind was released")]
     List {
         /// The kind.
         kind: &'static str,
@@ -27,7 +33,7 @@ pub enum DrainError {
         source: Box<kube::Error>,
     },
     /// An object keeps its finalizer.
-    #[error("{object} keeps its finalizer: {source}; run it again")]
+    #[error("{object} keeps its finalizer: {source}")]
     Release {
         /// The object.
         object: ObjectRef,
@@ -35,18 +41,22 @@ pub enum DrainError {
         source: LedgerError,
     },
     /// What is noted of objects that bear no record stays.
-    #[error("{0}; run it again")]
+    #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
 /// Releases all objects of the kinds. The operator has to be stopped before, or it would put the finalizers back.
 ///
-/// A kind whose objects cannot be listed keeps no other from being released, and makes an error at the end: something may be left. One that
+/// What cannot be released, and a kind whose objects cannot be listed, keep no other from being released, and make an error at the end. A kind that
 /// the original does not know and that may not be listed is only told of, because the operator leaves such a kind out, too, and so has
 /// written on none of its objects under the role that it has.
 pub(crate) async fn drain(client: &Client, namespace: Option<&str>, kinds: &[Kind]) -> Result<(), DrainError> {
     let ledger = Ledger::new(client.clone());
-    let (mut left_out, mut failed) = (Vec::new(), None);
+    let (mut left_out, mut left) = (Vec::new(), Vec::new());
+    let mut remains = |what: Left| {
+        tracing::error!("{}", in_one_line(&what));
+        left.push(what);
+    };
     for &kind in kinds {
         let resource = kind.resource();
         let api: Api<DynamicObject> = match namespace {
@@ -63,21 +73,23 @@ pub(crate) async fn drain(client: &Client, namespace: Option<&str>, kinds: &[Kin
                 continue;
             }
             Err(source) => {
-                let error = DrainError::List { kind: kind.plural(), source: Box::new(source) };
-                tracing::error!("{}", in_one_line(&error));
-                failed.get_or_insert(error);
+                remains(Left::List { kind: kind.plural(), source: Box::new(source) });
                 continue;
             }
         };
         for object in found {
             let key = ObjectRef { kind, namespace: object.namespace().unwrap_or_default(), name: object.name_any() };
             let uid = object.uid().unwrap_or_default();
-            ledger.erase(&key, &uid).await.map_err(|source| DrainError::Release { object: key, source })?;
-            released += 1;
+            match ledger.erase(&key, &uid).await {
+                Ok(()) => released += 1,
+                Err(source) => remains(Left::Release { object: key, source }),
+            }
         }
         tracing::info!(kind = kind.plural(), released, "released");
     }
-    journal::erase(client).await?;
+    if let Err(error) = journal::erase(client).await {
+        remains(error.into());
+    }
     if !left_out.is_empty() {
         tracing::warn!(
             "not looked at, because they may not be listed: {}. Under this role the operator has written on none of them; if it had \
@@ -85,7 +97,12 @@ pub(crate) async fn drain(client: &Client, namespace: Option<&str>, kinds: &[Kin
             left_out.join(", ")
         );
     }
-    failed.map_or(Ok(()), Err)
+    if left.is_empty() { Ok(()) } else { Err(DrainError(left)) }
+}
+
+/// Each of them is a line in the log.
+fn listed(left: &[Left]) -> String {
+    names(&left.iter().map(|left| in_one_line(left)).collect::<Vec<_>>())
 }
 
 /// The objects that carry the finalizer or the record.

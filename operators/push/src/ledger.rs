@@ -36,9 +36,25 @@ pub enum LedgerError {
     Apply(#[from] ApplyError),
 }
 
+impl LedgerError {
+    /// Whether a role does not allow it, which may be mended some day. An API server that has just started says so, too.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Request { source, .. } => code(source) == Some(403),
+            Self::Apply(error) => matches!(error, ApplyError::Refused { code: 403, .. }),
+        }
+    }
+}
+
+fn code(error: &kube::Error) -> Option<u16> {
+    if let kube::Error::Api(status) = error { Some(status.code) } else { None }
+}
+
 impl Classify for LedgerError {
     fn class(&self) -> ErrorClass {
         match self {
+            // It is not that the server could not: the same is refused each time, such as a record that is too large.
+            Self::Request { source, .. } if matches!(code(source), Some(400 | 413 | 422)) => ErrorClass::Permanent,
             Self::Request { .. } => ErrorClass::Transient,
             Self::Apply(error) => error.class(),
         }
@@ -173,5 +189,30 @@ fn version(key: &ObjectRef, written: kube::Result<ObjectMeta>) -> Result<Option<
         Ok(now) => Ok(Some(now.resource_version.unwrap_or_default())),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(source) => Err(LedgerError::Request { object: key.clone(), source: Box::new(source) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_is_refused_each_time_is_not_tried_each_minute() {
+        let object = || ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name: "db".to_owned() };
+        for (code, class, is_refusal) in [
+            (400, ErrorClass::Permanent, false),
+            (403, ErrorClass::Transient, true),
+            (409, ErrorClass::Transient, false),
+            (413, ErrorClass::Permanent, false),
+            (422, ErrorClass::Permanent, false),
+            (429, ErrorClass::Transient, false),
+            (500, ErrorClass::Transient, false),
+        ] {
+            let status = Status::failure("no", "Reason").with_code(code);
+            let error = LedgerError::Request { object: object(), source: Box::new(kube::Error::Api(Box::new(status))) };
+            assert_eq!((error.class(), error.is_refusal()), (class, is_refusal), "{code}");
+        }
     }
 }

@@ -33,6 +33,8 @@ pub enum Weight {
     Good,
     /// Worth knowing; it keeps nothing from being in step.
     Notice,
+    /// Somebody may miss what is gone by it; it keeps nothing from being in step.
+    Loud,
     /// Something is not as it was asked for.
     Problem,
 }
@@ -201,19 +203,23 @@ impl Message {
         )
     }
 
-    /// Somebody's content was taken over.
-    pub fn adopted(location: &str) -> Self {
-        Self::notice(
+    /// Somebody's content was taken over, in an engine of this version.
+    pub fn adopted(location: &str, version: KvVersion) -> Self {
+        let before = match version {
+            KvVersion::One => "what it held is gone, because KV version 1 keeps no earlier version",
+            KvVersion::Two => "what it held is kept by KV version 2 as its earlier version",
+        };
+        Self::new(
+            Weight::Loud,
             reasons::ADOPTED,
-            format!(
-                "{location} held something without an owner; it was replaced, and its earlier version is kept by KV version 2"
-            ),
+            format!("{location} held something without an owner; it was replaced, and {before}"),
         )
     }
 
     /// Somebody's keys were taken over.
     pub fn adopted_keys(location: &str, keys: &[String]) -> Self {
-        Self::notice(
+        Self::new(
+            Weight::Loud,
             reasons::ADOPTED,
             format!(
                 "{location} had keys without an owner that were replaced: {}; its earlier version has them",
@@ -262,7 +268,7 @@ impl Message {
 
     /// Vault or the API server did not do their part.
     pub fn failed(error: &(impl Classify + std::error::Error + 'static)) -> Self {
-        Self::problem(error.reason(), format!("failed to write secret to vault: {}", in_one_line(error)))
+        Self::problem(error.reason(), in_one_line(error))
     }
 
     /// Some paths are not asked for any more.
@@ -308,6 +314,11 @@ impl Message {
         self.weight == Weight::Good
     }
 
+    /// Whether somebody should look.
+    pub fn is_loud(&self) -> bool {
+        self.weight >= Weight::Loud
+    }
+
     /// Whether something is not as it was asked for.
     pub fn is_problem(&self) -> bool {
         self.weight == Weight::Problem
@@ -321,5 +332,19 @@ pub(crate) fn names(names: &[String]) -> String {
         0 if shown.is_empty() => "nothing".to_owned(),
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adopting_is_loud_and_promises_an_earlier_version_only_where_there_is_one() {
+        for (version, said) in [(KvVersion::One, "is gone"), (KvVersion::Two, "is kept")] {
+            let message = Message::adopted("old/db", version);
+            assert!(message.is_loud() && !message.is_problem() && message.text.contains(said), "{message:?}");
+        }
+        assert!(Message::adopted_keys("secret/data/db", &["k".to_owned()]).is_loud());
     }
 }

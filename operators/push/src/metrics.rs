@@ -8,7 +8,10 @@ mod labels;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,9 +24,10 @@ use prometheus_client::{
 
 use self::{
     bounded::Bounded,
-    labels::{Attempt, Missing, MissingKey, Parsing, Resource, WriteError, category},
+    labels::{Attempt, Missing, MissingKey, Parsing, Resource, WriteError, category, parse_error},
 };
 use crate::{
+    asked::Invalid,
     object::{Kind, ObjectRef},
     runtime_info::RuntimeInfo,
 };
@@ -67,8 +71,10 @@ pub struct Metrics {
     writes: Counter,
     deletes: Counter,
     drift: Counter,
+    adoptions: Counter,
     conflicts: Counter,
     orphans: Gauge,
+    oldest_look: Gauge<f64, AtomicU64>,
     renewals: Counter,
     bindings: Family<Reason, Gauge>,
     /// The last word on each object, which `bindings` counts.
@@ -93,8 +99,10 @@ impl Metrics {
             writes: Counter::default(),
             deletes: Counter::default(),
             drift: Counter::default(),
+            adoptions: Counter::default(),
             conflicts: Counter::default(),
             orphans: Gauge::default(),
+            oldest_look: Gauge::default(),
             renewals: Counter::default(),
             bindings: Family::default(),
             said: Arc::default(),
@@ -127,10 +135,14 @@ impl Metrics {
         registry.register("vault_deletes", "Secrets deleted from Vault", self.deletes.clone());
         let help = "Times that somebody else had changed or deleted in Vault what was ours";
         registry.register("drift", help, self.drift.clone());
+        let help = "Times that what nobody had marked as theirs was replaced";
+        registry.register("adoptions", help, self.adoptions.clone());
         let help = "Times that a path was somebody else's, or was written by somebody else meanwhile";
         registry.register("conflicts", help, self.conflicts.clone());
         let help = "Objects that are gone and whose paths in Vault could not be cleared yet";
         registry.register("orphans", help, self.orphans.clone());
+        let help = "Since the longest of those that have an interval was last found in step with Vault";
+        registry.register("oldest_look_seconds", help, self.oldest_look.clone());
         registry.register("token_renewals", "Renewals of the token for Vault", self.renewals.clone());
         registry.register(
             "bindings",
@@ -169,6 +181,11 @@ impl Metrics {
         self.drift.inc();
     }
 
+    /// What was nobody's was replaced.
+    pub fn adopted(&self) {
+        self.adoptions.inc();
+    }
+
     /// The object asks for so many paths.
     pub fn discovered(&self, object: &ObjectRef, paths: usize) {
         self.discovered.series(resource(object)).set(i64::try_from(paths).unwrap_or(i64::MAX));
@@ -181,15 +198,15 @@ impl Metrics {
         self.keys_missing.series(labels).inc();
     }
 
-    /// A Secret that was asked for is not there.
+    /// A Secret that was asked for, and that its users cannot do without, is not there.
     pub fn secret_not_found(&self, namespace: &str, secret: &str) {
         self.secrets_missing.series(Missing { namespace: namespace.to_owned(), secret_name: secret.to_owned() }).inc();
     }
 
-    /// The object's annotations cannot be followed.
-    pub fn parse_failed(&self, object: &ObjectRef) {
+    /// What the object asks for cannot be followed.
+    pub fn parse_failed(&self, object: &ObjectRef, invalid: &Invalid) {
         let Resource { namespace, resource } = resource(object);
-        self.parse_errors.series(Parsing { namespace, resource, error_type: "json_parse_error" }).inc();
+        self.parse_errors.series(Parsing { namespace, resource, error_type: parse_error(invalid) }).inc();
     }
 
     /// A run for the object ended after so long.
@@ -215,6 +232,11 @@ impl Metrics {
     /// So many objects are gone whose paths could not be cleared yet.
     pub fn orphans(&self, count: usize) {
         self.orphans.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Of those that have an interval, the one that waits longest was found in step this long ago; to be told before each scrape.
+    pub fn oldest_look(&self, age: Duration) {
+        self.oldest_look.set(age.as_secs_f64());
     }
 
     /// The client's figures about logins; to be told before each scrape.

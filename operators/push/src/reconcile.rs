@@ -7,7 +7,14 @@ mod paths;
 mod report;
 mod sources;
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
 
 use konverge_apply::events::EventSink;
 use konverge_core::{
@@ -45,6 +52,13 @@ const LOOK_AGAIN: Duration = Duration::from_mins(5);
 
 /// The pauses while Vault or the API server does not do its part. Whoever waits is woken when Vault serves again.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_mins(1) };
+
+/// The longest pause after a refusal that somebody has to mend. Each in a row makes it longer, because many may be refused.
+const REFUSED_AT_MOST: Duration = Duration::from_mins(10);
+
+/// That no Secret fits a selector any more is believed of a second list, which is asked for so much later: one answer may be wrong, and would
+/// clear all that was written.
+const EMPTY_FOR: Duration = Duration::from_secs(5);
 
 /// What an outage is told about on the objects only after it has lasted so many attempts: by then it is no passing one.
 const TELL_AFTER: u32 = 2;
@@ -122,8 +136,41 @@ pub enum PushError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// Vault did not do its part.
-    #[error(transparent)]
-    Vault(#[from] VaultError),
+    #[error("{doing}: {source}")]
+    Vault {
+        /// What was to be done.
+        doing: Doing,
+        /// What went wrong.
+        source: VaultError,
+    },
+}
+
+/// What a run was about to do in Vault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// Write what should be there, or compare it for that.
+    Write,
+    /// Look whether it is there still.
+    Look,
+    /// Clear what is not asked for any more.
+    Clear,
+}
+
+/// The first is in the original's words.
+impl fmt::Display for Doing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Write => "failed to write secret to vault",
+            Self::Look => "failed to compare secret with vault",
+            Self::Clear => "failed to delete secret from vault",
+        })
+    }
+}
+
+impl From<VaultError> for PushError {
+    fn from(source: VaultError) -> Self {
+        Self::Vault { doing: Doing::Write, source }
+    }
 }
 
 impl Classify for PushError {
@@ -131,7 +178,7 @@ impl Classify for PushError {
         match self {
             Self::Read { .. } | Self::Orphans(_) | Self::Journal(_) | Self::Deposed => ErrorClass::Transient,
             Self::Ledger(error) => error.class(),
-            Self::Vault(error) => error.class(),
+            Self::Vault { source, .. } => source.class(),
         }
     }
 
@@ -142,7 +189,7 @@ impl Classify for PushError {
             Self::Journal(_) => "IntentionNotRecorded",
             Self::Deposed => "NotLeader",
             Self::Ledger(error) => error.reason(),
-            Self::Vault(error) => error.reason(),
+            Self::Vault { source, .. } => source.reason(),
         }
     }
 }
@@ -150,12 +197,36 @@ impl Classify for PushError {
 impl PushError {
     /// Whether it is of the kind that mostly ends by itself.
     fn is_passing(&self) -> bool {
-        self.class() == ErrorClass::Transient || matches!(self, Self::Vault(error) if error.is_outage())
+        self.class() == ErrorClass::Transient || self.is_outage()
+    }
+
+    /// Whether Vault, as opposed to what was asked of it, is the trouble.
+    fn is_outage(&self) -> bool {
+        matches!(self, Self::Vault { source, .. } if source.is_outage())
+    }
+
+    /// Whether it said no to what may be allowed some day.
+    fn is_refusal(&self) -> bool {
+        match self {
+            Self::Vault { source, .. } => source.is_refusal(),
+            Self::Ledger(error) => error.is_refusal(),
+            _ => false,
+        }
+    }
+
+    /// Whether somebody else was faster in Vault.
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Vault { source: VaultError::Conflict { .. }, .. })
+    }
+
+    /// The same, if it was Vault's, of something else that was to be done.
+    fn when(self, doing: Doing) -> Self {
+        if let Self::Vault { source, .. } = self { Self::Vault { doing, source } } else { self }
     }
 
     /// Whether nothing was asked of Vault, because it did not serve a moment ago.
     fn is_pause(&self) -> bool {
-        matches!(self, Self::Vault(VaultError::Paused { .. }))
+        matches!(self, Self::Vault { source: VaultError::Paused { .. }, .. })
     }
 }
 
@@ -192,7 +263,7 @@ impl Pusher {
             _ if binding.deleting.is_some() => self.leave(key, binding).await,
             Asking::Nothing => self.leave(key, binding).await,
             Asking::Invalid(invalid) => {
-                self.metrics.parse_failed(key);
+                self.metrics.parse_failed(key, invalid);
                 self.conclude(key, binding, None, vec![Message::invalid(invalid)]).await.map(|()| Action::Done)
             }
             Asking::Push(push) => self.push(key, binding, push).await,
@@ -209,7 +280,7 @@ impl Pusher {
             self.conclude(key, binding, None, vec![Message::paused(key.kind)]).await?;
             return Ok(Action::Done);
         }
-        let due = is_due(push, binding);
+        let due = is_due(key, push, binding);
         let current = binding.verified.as_ref().filter(|verified| {
             binding.failures == 0
                 && verified.sync_now == push.asked.sync_now
@@ -221,16 +292,22 @@ impl Pusher {
             return Ok(Action::After(NOTE_LATER));
         }
         if let Some(verified) = current
-            && (!due || verified.marked && self.is_still_there(key, binding, push, verified).await?)
+            && (!due
+                || verified.marked
+                    && self
+                        .is_still_there(key, binding, push, verified)
+                        .await
+                        .map_err(|error| error.when(Doing::Look))?)
         {
             if let Some(record) = binding.unrecorded() {
                 self.note(key, binding, record).await?;
                 self.say(key, binding, binding.unsaid.clone());
             }
-            return Ok(next_look(push, verified));
+            return Ok(next_look(key, push, verified));
         }
         let started = Instant::now();
         let outcome = match self.pinned(key, push).await {
+            Ok(push) if self.is_doubtful(key, binding, &push) => return Ok(Action::After(EMPTY_FOR)),
             Ok(push) => self.bring_in_step(key, binding, &push, due).await,
             Err(error) => Err(error),
         };
@@ -246,6 +323,21 @@ impl Pusher {
         let names = self.fitting(&key.namespace, selector).await?;
         self.bindings.selected(key, names.clone());
         Ok(Cow::Owned(Push { asked: push.asked.clone(), wanted: Wanted::Composed(composition.of(names)) }))
+    }
+
+    /// Whether an empty list alone says that nothing is wanted any more of an object that has something in Vault.
+    fn is_doubtful(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> bool {
+        // One that names its Secrets names at least one.
+        let is_empty = matches!(push.wanted, Wanted::Composed(_))
+            && push.wanted.names().is_empty()
+            && binding.record.as_ref().is_some_and(|record| !record.paths.is_empty());
+        let since = binding.emptied.filter(|_| is_empty).or_else(|| is_empty.then(Instant::now));
+        self.bindings.settle(key, binding, |now| now.emptied = since);
+        let is_doubtful = since.is_some_and(|since| since.elapsed() < EMPTY_FOR);
+        if is_doubtful {
+            tracing::info!(object = %key, "no Secret fits its selector any more; that is asked again before anything is cleared");
+        }
+        is_doubtful
     }
 
     async fn bring_in_step(
@@ -274,23 +366,33 @@ impl Pusher {
         }
         let owner = self.owner(key, &binding.uid).await?;
         let run = Run { key, binding: &binding, push, prepared: &prepared, owner, before: before.as_ref(), look };
-        let done = self.write_all(&run, targets, Done::new(record, messages)).await?;
+        let mut done = self.write_all(&run, targets, Done::new(record, messages)).await?;
         self.journal.resolve_others(key, &done.record);
         if !self.leads() {
             return Err(PushError::Deposed);
         }
+        if let Some(conflict) = done.refused.take_if(|error| error.is_conflict()) {
+            // Not in this run: what it has read of the Secrets may be older than what the other one has written.
+            self.bindings.settle(key, &binding, |now| now.intend(&binding, done.record, done.messages));
+            return Err(conflict);
+        }
+        let before_that = binding.verified.as_ref().map(|verified| verified.looked);
         let verified = done.complete.then(|| Verified {
             sources: sources.versions,
             digests: done.digests,
             marked: done.marked,
             sync_now: push.asked.sync_now.clone(),
-            looked: Instant::now(),
+            // Where nothing changed, Vault is asked only when it is time to.
+            looked: before_that.filter(|_| !look).unwrap_or_else(Instant::now),
         });
-        let next = verified.as_ref().map(|verified| next_look(push, verified));
+        let next = verified.as_ref().map(|verified| next_look(key, push, verified));
         let begun = &binding;
         let failures = if done.refused.is_some() { binding.failures.saturating_add(1) } else { 0 };
+        let is_refusal = done.refused.as_ref().is_some_and(PushError::is_refusal);
+        let refusals = if is_refusal { binding.refusals.saturating_add(1) } else { 0 };
         self.bindings.settle(key, &binding, |now| {
             now.failures = failures;
+            now.refused(begun, refusals);
             now.verify(begun, verified);
             if let Some(changed) = now.changed.take().filter(|_| done.wrote) {
                 self.metrics.propagated(changed.elapsed());
@@ -304,7 +406,8 @@ impl Pusher {
         Ok(match (done.refused, next) {
             (Some(error), _) => Action::After(match error.class() {
                 ErrorClass::Permanent => look_again(push),
-                class => pause(class, failures),
+                // Its other paths are looked at as often as it asks.
+                class => pause(class, failures, refusals).min(push.asked.every.unwrap_or(Duration::MAX)),
             }),
             (None, Some(next)) => next,
             (None, None) => Action::After(done.soon.unwrap_or_else(|| look_again(push))),
@@ -353,6 +456,7 @@ impl Pusher {
 
     /// Writes the record on the object. The binding as it is then; nothing if the object is gone.
     async fn note(&self, key: &ObjectRef, binding: &Binding, record: &Record) -> Result<Option<Binding>, PushError> {
+        let record = &binding.dated(record, jiff::Timestamp::now());
         let mut expected = Expected::new(&self.bindings, key, &binding.uid, record);
         let Some(version) = self.ledger.write(key, binding, record).await? else { return Ok(None) };
         expected.is_written = true;
@@ -415,25 +519,29 @@ impl Drop for Expected<'_> {
     }
 }
 
-/// How long to wait after a failure.
-fn pause(class: ErrorClass, failures: u32) -> Duration {
+/// How long to wait after so many failures in a row, the last of which were so many refusals.
+fn pause(class: ErrorClass, failures: u32, refusals: u32) -> Duration {
+    let at_most = |otherwise: Duration| if refusals > 0 { REFUSED_AT_MOST.max(otherwise) } else { otherwise };
     match class {
-        ErrorClass::Transient => BACKOFF.delay(failures, rand::random()),
+        ErrorClass::Transient => Backoff { cap: at_most(BACKOFF.cap), ..BACKOFF }.delay(failures, rand::random()),
         ErrorClass::Permanent => LOOK_AGAIN,
-        // Not all at once.
-        ErrorClass::After(pause) => pause + pause.mul_f64(rand::random::<f64>() / 4.0),
+        ErrorClass::After(pause) => {
+            let pause = Backoff { base: pause, cap: at_most(pause), ..BACKOFF }.delay(refusals, 1.0);
+            // Not all at once.
+            pause + pause.mul_f64(rand::random::<f64>() / 4.0)
+        }
     }
 }
 
 /// Whether it is time to look into Vault although nothing changed here.
-fn is_due(push: &Push, binding: &Binding) -> bool {
+fn is_due(key: &ObjectRef, push: &Push, binding: &Binding) -> bool {
     let Some(verified) = &binding.verified else { return true };
-    push.asked.always || pause_between(push, verified).is_some_and(|pause| verified.looked.elapsed() >= pause)
+    push.asked.always || pause_between(key, push, verified).is_some_and(|pause| verified.looked.elapsed() >= pause)
 }
 
 /// When to look again at what is in step.
-fn next_look(push: &Push, verified: &Verified) -> Action {
-    match pause_between(push, verified) {
+fn next_look(key: &ObjectRef, push: &Push, verified: &Verified) -> Action {
+    match pause_between(key, push, verified) {
         // A little late, so that it is due when it comes.
         Some(pause) => Action::After(pause.saturating_sub(verified.looked.elapsed()) + Duration::from_millis(10)),
         None => Action::Done,
@@ -441,8 +549,15 @@ fn next_look(push: &Push, verified: &Verified) -> Action {
 }
 
 /// How long what is in step is not looked at although nothing changed here; for ever if there is none. What could not be marked may be by now.
-fn pause_between(push: &Push, verified: &Verified) -> Option<Duration> {
-    if verified.marked { push.asked.every } else { Some(look_again(push)) }
+fn pause_between(key: &ObjectRef, push: &Push, verified: &Verified) -> Option<Duration> {
+    if verified.marked { push.asked.every.map(|every| spread(key, every)) } else { Some(look_again(push)) }
+}
+
+/// An interval of the object's own, up to a tenth longer: those that began together do not come together for ever.
+fn spread(key: &ObjectRef, every: Duration) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    every + every / 10_000 * u32::try_from(hasher.finish() % 1_000).unwrap_or_default()
 }
 
 /// When to look again at what is not in step and cannot be brought there: its other paths are looked at as often as it asks.
@@ -455,3 +570,45 @@ pub(crate) type Locations = BTreeMap<String, Location>;
 
 /// What should be there, by the same.
 pub(crate) type Targets = BTreeMap<String, Target>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_stretched_never_shortened_and_each_objects_in_its_own_way() {
+        let every = Duration::from_mins(5);
+        let spans: Vec<Duration> = (0..100)
+            .map(|number| {
+                let name = format!("db-{number}");
+                spread(&ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name }, every)
+            })
+            .collect();
+        assert!(spans.iter().all(|span| (every..=every.mul_f64(1.1)).contains(span)), "{spans:?}");
+        let first = spans.iter().filter(|span| **span < every.mul_f64(1.05)).count();
+        assert!((20..=80).contains(&first), "{first} of 100 in the first half");
+        let again = ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name: "db-0".to_owned() };
+        assert_eq!(spread(&again, every), spans[0], "always the same");
+    }
+
+    #[test]
+    fn what_is_refused_is_asked_less_and_less_and_a_pause_that_was_asked_for_is_kept_to() {
+        let refused = ErrorClass::After(Duration::from_secs(30));
+        for (class, failures, refusals, least, most) in [
+            (refused, 1, 1, 30, 38),
+            (refused, 2, 2, 60, 75),
+            (refused, 5, 5, 480, 600),
+            (refused, 9, 9, 600, 750),
+            (refused, 9, 0, 30, 38),
+            (ErrorClass::After(Duration::from_mins(20)), 9, 9, 1200, 1500),
+            (ErrorClass::Transient, 1, 1, 0, 1),
+            (ErrorClass::Transient, 20, 20, 60, 600),
+            (ErrorClass::Transient, 20, 0, 6, 60),
+            (ErrorClass::Permanent, 9, 0, 300, 300),
+        ] {
+            let pause = pause(class, failures, refusals);
+            let limits = Duration::from_secs(least)..=Duration::from_secs(most);
+            assert!(limits.contains(&pause), "{class:?} {failures} {refusals}: {pause:?}");
+        }
+    }
+}

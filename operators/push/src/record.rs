@@ -23,6 +23,9 @@ pub struct Record {
     pub state: String,
     /// Since when it is so.
     pub since: Timestamp,
+    /// When all that it asks for was last found in Vault, as far as that was known at the last write. No write is made for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<Timestamp>,
     /// What to do, where it is not `Synced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -80,6 +83,7 @@ impl Record {
             uid: uid.to_owned(),
             state: PENDING.to_owned(),
             since: now,
+            verified: None,
             message: None,
             answered: None,
             deletion: DeletionPolicy::Soft,

@@ -105,10 +105,15 @@ async fn start(config: Config) -> Result<(), StartError> {
         tracing::warn!("{warning}");
     }
     let vault = Vault::new(&access.vault);
+    let readable = config.readable_metrics();
     let mut manager = assemble(config, vault.clone()).await?;
     if let Some(exposed) = access.exposed {
         // The log's line is gone some day; the trouble is not.
         manager.checks().warning("way-to-vault", move || Err(exposed.clone()));
+    }
+    if let Some(readable) = readable {
+        tracing::warn!("{readable}");
+        manager.checks().warning("way-to-metrics", move || Err(readable.clone()));
     }
     manager.log_filter(filter);
     let ended = manager.run().await;
@@ -148,6 +153,8 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
 
     let cluster = Some(config.cluster_name.clone()).filter(|name| !name.is_empty());
     let bindings = Arc::new(Bindings::within(config.allow_path.clone(), cluster.clone()));
+    let (looks, gauge) = (Arc::clone(&bindings), counts.clone());
+    metrics.before_scrape(move || gauge.oldest_look(looks.oldest_look()));
     let queue = Queue::new("push", metrics.queues());
     let reachability = Reachability::default();
     let reachable = reachability.clone();
@@ -167,6 +174,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let (ahead, keep_tidy) = ReadAhead::new(kubernetes.clone(), Arc::clone(&bindings), queue.clone());
     manager.task("read-ahead", keep_tidy);
     let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
+    let leads = leadership.clone();
     let pusher = Pusher {
         client: kubernetes.clone(),
         ahead,
@@ -190,7 +198,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
             namespace_deadline: config.terminating_namespace_deadline,
         },
     };
-    let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts);
+    let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts, leads);
     let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers()).workers(config.workers.into());
     manager.controller("push", controller);
     manager.leader_task("orphans", clearing.run(config.kinds));

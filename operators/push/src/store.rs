@@ -140,6 +140,8 @@ impl Store {
     ) -> Result<Option<u64>, VaultError> {
         match &written {
             Ok(_) => self.metrics.wrote(),
+            // Nothing is wrong with it: it is read again.
+            Err(VaultError::Conflict { .. }) => self.metrics.conflicted(),
             Err(error) => self.metrics.write_failed(error, &location.to_string()),
         }
         Ok(written?.map(|version| version.number))

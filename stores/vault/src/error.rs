@@ -239,6 +239,11 @@ impl VaultError {
         }
     }
 
+    /// Whether it said no to what may be allowed some day: a policy or a mount has to be changed for that, which nothing tells.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Denied { .. } | Self::NoMount { .. } | Self::NotKv { .. })
+    }
+
     /// Takes Vault's words away if the check finds something in them that must not be told.
     pub(crate) fn withhold(mut self, is_secret: impl FnOnce(&str) -> bool) -> Self {
         if let Self::Rejected { cause, .. }

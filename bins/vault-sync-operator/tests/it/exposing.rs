@@ -1,6 +1,6 @@
-//! A way to Vault that others can read (W27).
+//! Ways to Vault and to our metrics that others can read (W27, W20).
 
-use konverge_testkit::{Process, http_get};
+use konverge_testkit::{Process, free_port, http_get};
 
 use crate::stage::{Stage, until};
 
@@ -34,4 +34,19 @@ async fn w27_nothing_is_told_of_an_address_on_this_machine() {
     let operator = stage.start(&namespace, |spec| spec).await;
     let (code, shown) = http_get(&operator.health, "/readyz?verbose").await.unwrap();
     assert!(code == 200 && shown.contains("[+]vault ok") && !shown.contains("way-to-vault"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w20_metrics_that_are_read_with_a_token_and_without_tls_are_told_of() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("overheard").await.unwrap();
+    let everywhere = format!("0.0.0.0:{}", free_port().unwrap());
+    let operator = stage.start(&namespace, |spec| spec.args(["-metrics-bind-address", &everywhere])).await;
+    let (code, shown) = http_get(&operator.health, "/readyz?verbose").await.unwrap();
+    assert!(code == 200 && shown.contains("[!]way-to-metrics: ") && shown.contains("--metrics-cert-file"), "{shown}");
+    let logged = operator.process.logged();
+    assert!(logged.lines().any(|line| line.contains("WARN") && line.contains("sends a token")), "{logged}");
+    let operator = stage.start(&namespace, |spec| spec).await;
+    let (_, shown) = http_get(&operator.health, "/readyz?verbose").await.unwrap();
+    assert!(!shown.contains("way-to-metrics"), "{shown}");
 }

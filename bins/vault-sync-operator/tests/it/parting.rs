@@ -26,7 +26,7 @@ const OBJECTS: usize = 5;
 const ROUNDS: usize = 3;
 
 /// An operator whose ways lead through proxies.
-async fn start(stage: &Stage, namespace: &str, proxy: &FaultProxy, vault: &str) -> Running {
+pub(crate) async fn start(stage: &Stage, namespace: &str, proxy: &FaultProxy, vault: &str) -> Running {
     let (spec, health, metrics) = stage.operator(proxy.kubeconfig(), namespace, vault);
     let mut process = Process::start(stage.plane.run_directory(), spec).unwrap();
     let is_ready = || async { http_get(&health, "/readyz").await.is_ok_and(|(code, _)| code == 200) };

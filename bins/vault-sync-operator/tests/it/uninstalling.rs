@@ -2,9 +2,15 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use konverge_testkit::Process;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
 
-use crate::stage::{Stage, until};
+use crate::stage::{Stage, View, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn drained_objects_can_be_deleted_without_the_operator_and_vault_stays() {
@@ -107,4 +113,63 @@ async fn what_may_not_be_listed_and_may_have_been_written_on_makes_drain_fail_wh
     let status = drain.ended(Duration::from_secs(20)).await.unwrap();
     assert!(!status.success() && drain.logged().contains("cannot list deployments"), "{}", drain.logged());
     assert_eq!(view.api("Secret").get_metadata("db").await.unwrap().metadata.finalizers, None);
+}
+
+/// Has the API server refuse every change of what has this name in the namespace, and waits until it does.
+async fn forbid_changes(view: &View, name: &str) {
+    let policy = json!({ "metadata": { "name": view.namespace }, "spec": {
+        "matchConstraints": {
+            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": view.namespace } },
+            "resourceRules": [{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["secrets"] }],
+        },
+        "validations": [{ "expression": format!("object.metadata.name != '{name}'"), "message": "nobody changes it" }],
+    } });
+    let binding = json!({ "metadata": { "name": view.namespace }, "spec": {
+        "policyName": view.namespace, "validationActions": ["Deny"],
+    } });
+    let policies = Api::<ValidatingAdmissionPolicy>::all(view.client.clone());
+    policies.create(&PostParams::default(), &serde_json::from_value(policy).unwrap()).await.unwrap();
+    let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(view.client.clone());
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
+    let touch = Patch::Merge(json!({ "metadata": { "labels": { "touched": "yes" } } }));
+    let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+    until("the policy is in force", async || Ok(view.api("Secret").patch(name, &dry_run, &touch).await.is_err())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_object_that_cannot_be_released_keeps_no_other_from_it() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("drain-stubborn").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let (stubborn, willing, declared) = (view.path("a"), view.path("b"), view.path("declared"));
+    let mut operator = stage.start(&namespace, |spec| spec).await;
+    view.secret("a-stubborn", &[("n", "1")], Some(&stubborn)).await.unwrap();
+    view.secret("b-willing", &[("n", "1")], Some(&willing)).await.unwrap();
+    view.vault_push("declared", "a-stubborn", &declared).await.unwrap();
+    until("all are in step", async || {
+        Ok(view.is_synced("Secret", "a-stubborn", &[&stubborn]).await?
+            && view.is_synced("Secret", "b-willing", &[&willing]).await?
+            && view.is_synced("VaultPush", "declared", &[&declared]).await?)
+    })
+    .await;
+    operator.process.terminate(Duration::from_secs(20)).await.unwrap();
+    forbid_changes(&view, "a-stubborn").await;
+    let drain = async || {
+        let (spec, ..) = stage.operator(stage.kubeconfig(), &namespace, "http://127.0.0.1:1");
+        let mut drain = Process::start(stage.plane.run_directory(), spec.arg("drain")).unwrap();
+        (drain.ended(Duration::from_secs(20)).await.unwrap().success(), drain.logged())
+    };
+    let (succeeded, said) = drain().await;
+    let named = format!("Secret {namespace}/a-stubborn keeps its finalizer");
+    assert!(!succeeded && said.contains(&named) && said.contains("nobody changes it"), "{said}");
+    for (kind, name, left) in
+        [("Secret", "a-stubborn", true), ("Secret", "b-willing", false), ("VaultPush", "declared", false)]
+    {
+        let finalizers = view.api(kind).get_metadata(name).await.unwrap().metadata.finalizers;
+        assert_eq!(finalizers.is_some(), left, "{kind} {name}");
+    }
+    let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(view.client.clone());
+    bindings.delete(&namespace, &DeleteParams::default()).await.unwrap();
+    until("it can be drained", async || Ok(drain().await.0)).await;
+    assert_eq!(view.api("Secret").get_metadata("a-stubborn").await.unwrap().metadata.finalizers, None);
 }

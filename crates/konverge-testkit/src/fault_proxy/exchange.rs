@@ -134,6 +134,7 @@ impl Faults<'_> {
                     continue;
                 }
                 Action::Status(answer) => return Ok(Verdict::Answer(reply::status(answer))),
+                Action::Empty => return Ok(Verdict::Answer(reply::empty_list())),
                 Action::ErrorEvent(code) => return Ok(Verdict::Answer(reply::json(reply::error_event(*code)))),
                 Action::Freeze => {
                     let _ = releases.changed().await;

@@ -137,6 +137,8 @@ pub enum Action {
     Drop,
     /// The client is told this instead.
     Status(StatusAnswer),
+    /// A list has nothing in it.
+    Empty,
     /// The body ends with the connection in the middle of a line.
     Truncate,
     /// Nothing more comes, and the connection stays open, as if the other end had lost power. A release ends the connection.
@@ -248,6 +250,7 @@ impl Rule {
             | Action::Kill(_)
             | Action::Down(_) => (&[Phase::Before, Phase::After, Phase::Body], false),
             Action::Status(_) => (&[Phase::Before, Phase::After], false),
+            Action::Empty => (&[Phase::Before], false),
             Action::Truncate => (&[Phase::Body], false),
             Action::Hold | Action::Suppress | Action::Duplicate => (&[Phase::Body], true),
             Action::ErrorEvent(_) => (&[Phase::Before, Phase::Body], true),
@@ -257,6 +260,9 @@ impl Rule {
         }
         if watches && !only_watches {
             return Err(format!("{then} needs verbs: [watch]"));
+        }
+        if then == Action::Empty && when.verbs != [Verb::List] {
+            return Err(format!("{then} needs verbs: [list]"));
         }
         Ok(Self { when, then })
     }
@@ -287,6 +293,7 @@ impl fmt::Display for Action {
             Self::Jitter(span) => write!(formatter, "jitter {span}"),
             Self::Drop => formatter.write_str("drop"),
             Self::Status(answer) => write!(formatter, "status {}", answer.code),
+            Self::Empty => formatter.write_str("empty"),
             Self::Truncate => formatter.write_str("truncate"),
             Self::Freeze => formatter.write_str("freeze"),
             Self::Hold => formatter.write_str("hold"),

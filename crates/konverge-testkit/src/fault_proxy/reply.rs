@@ -71,6 +71,14 @@ pub(super) fn json(body: Bytes) -> Response<ReplyBody> {
     response
 }
 
+/// A list of any kind without objects.
+pub(super) fn empty_list() -> Response<ReplyBody> {
+    let list = serde_json::json!({
+        "apiVersion": "v1", "kind": "List", "metadata": { "resourceVersion": "1" }, "items": [],
+    });
+    json(Bytes::from(list.to_string()))
+}
+
 /// The line of a watch that has failed.
 pub(super) fn error_event(code: u16) -> Bytes {
     let object = status_object(code, usual_reason(code), "the plan of faults says so");

@@ -3,9 +3,10 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use konverge_apply::conditions::whole_second;
 use konverge_core::digest::ContentDigest;
 use konverge_vault::{PathError, SecretPath};
@@ -98,6 +99,10 @@ pub struct Binding {
     pub unsaid: Vec<Message>,
     /// How often in a row it could not be brought in step because Vault or the API server did not do their part.
     pub failures: u32,
+    /// How often in a row something was refused to it that nobody tells us of when it is allowed, since it or a Secret of its changed.
+    pub refusals: u32,
+    /// Since when no Secret fits its selector, though paths of it are recorded.
+    pub emptied: Option<Instant>,
     /// When a Secret of its changed, if that is not in Vault yet.
     pub changed: Option<Instant>,
     /// How often somebody else changed the record.
@@ -142,6 +147,8 @@ impl Binding {
             said: Vec::new(),
             unsaid: Vec::new(),
             failures: 0,
+            refusals: 0,
+            emptied: None,
             changed: None,
             edits: 0,
             texts: VecDeque::from([shown.record]),
@@ -170,6 +177,7 @@ impl Binding {
         if asks_otherwise {
             self.verified = None;
             self.said.clear();
+            self.refusals = 0;
         }
         if recorded_otherwise {
             // What is known is not forgotten because somebody changed the annotation or took it away; it is written again.
@@ -232,6 +240,13 @@ impl Binding {
         self.verified = verified.filter(|_| self.edits == begun.edits);
     }
 
+    /// Notes down how a run ended that began with this binding. What changed since begins anew.
+    pub fn refused(&mut self, begun: &Self, refusals: u32) {
+        if self.refusals == begun.refusals {
+            self.refusals = refusals;
+        }
+    }
+
     /// What is to be recorded on the object, as the same run made it, and said with it. The object bears it when it is
     /// [noted](Self::unrecorded).
     pub fn intend(&mut self, begun: &Self, record: Record, messages: Vec<Message>) {
@@ -250,6 +265,27 @@ impl Binding {
             Record { deletion: begun.deletion, ..record }
         });
         self.record = Some(record.with_intended(Some(begun.clone())));
+    }
+
+    /// The record as it is written now: with when all was last found in Vault, by what is known of that.
+    #[must_use]
+    pub fn dated(&self, record: &Record, now: Timestamp) -> Record {
+        let ago = self.verified.as_ref().and_then(|verified| SignedDuration::try_from(verified.looked.elapsed()).ok());
+        let looked = ago.and_then(|ago| now.checked_sub(ago).ok()).map(whole_second);
+        Record { verified: looked.or(record.verified), ..record.clone() }
+    }
+
+    /// How long ago all that it asks for was last found in Vault, where that is to be looked at again from time to time.
+    pub fn unseen(&self, now: Timestamp) -> Option<Duration> {
+        let Asking::Push(push) = &self.asking else { return None };
+        if push.asked.every.is_none() || push.asked.paused || self.deleting.is_some() {
+            return None;
+        }
+        let recorded = || self.record.as_ref().and_then(|record| record.verified);
+        match &self.verified {
+            Some(verified) => Some(verified.looked.elapsed()),
+            None => recorded().map(|then| Duration::try_from(now.duration_since(then)).unwrap_or_default()),
+        }
     }
 
     /// Whether there is a record and the object bears it.

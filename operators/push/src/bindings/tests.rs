@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use konverge_core::digest::DigestKey;
 use konverge_workload::Need;
 
@@ -13,6 +13,9 @@ use crate::{
     desired::Wanted,
     record::{SYNCED, Written},
 };
+
+/// Seconds that a test takes at most.
+const SOON: i64 = 60;
 
 fn key(name: &str) -> ObjectRef {
     ObjectRef { kind: Kind::Deployment, namespace: "shop".to_owned(), name: name.to_owned() }
@@ -95,6 +98,78 @@ fn the_echo_of_our_own_record_is_no_work_and_somebody_elses_edit_is() {
     assert!(bindings.show(Shown { record: Some(record.text()), ..shown("a", &["db"]) }));
     assert!(bindings.show(shown("a", &["db"])), "taken away");
     assert!(bindings.get(&key("a")).unwrap().record.is_some(), "and not forgotten");
+}
+
+#[test]
+fn when_it_was_looked_at_is_noted_with_what_is_written_anyway_and_asks_for_no_write() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    let now = Timestamp::from_second(1_000).unwrap();
+    let begun = bindings.get(&key("a")).unwrap();
+    let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
+    assert_eq!(begun.dated(&record, now).verified, None, "nothing is known");
+    bindings.settle(&key("a"), &begun, |now| now.verify(&begun, Some(verified(&[]))));
+    let binding = bindings.get(&key("a")).unwrap();
+    let dated = binding.dated(&record, now);
+    let ago = now.duration_since(dated.verified.unwrap()).as_secs();
+    assert!((0..=SOON).contains(&ago), "{ago}");
+    bindings.on_object(&key("a"), "uid-a", |now| write(now, dated.clone(), "2".to_owned()));
+    let later = bindings.get(&key("a")).unwrap();
+    assert!(later.bears_its_record() && later.bears(&dated), "a later look changes nothing of that");
+    let after_a_restart = begun.dated(&dated, now);
+    assert_eq!(after_a_restart.verified, dated.verified, "what was noted before stays");
+}
+
+#[test]
+fn the_oldest_look_is_that_of_those_that_are_looked_at_again() {
+    let looked_at = |name: &str, interval: Option<&str>, second: Option<i64>| {
+        let mut shown = shown(name, &[]);
+        if let Asking::Push(push) = &mut shown.asking {
+            let mut push = Push::clone(push);
+            push.asked.every = interval.map(|_| Duration::from_secs(30));
+            shown.asking = Asking::Push(Arc::new(push));
+        }
+        let mut record = Record::new(&shown.uid, Timestamp::UNIX_EPOCH);
+        record.verified = second.map(|second| Timestamp::now() - SignedDuration::from_secs(second));
+        Shown { record: Some(record.text()), ..shown }
+    };
+    let bindings = Bindings::default();
+    assert_eq!(bindings.oldest_look(), Duration::ZERO);
+    for (name, interval, second, oldest) in [
+        ("never", None, Some(5_000), 0),
+        ("unknown", Some("30s"), None, 0),
+        ("late", Some("30s"), Some(500), 500),
+        ("early", Some("30s"), Some(50), 500),
+    ] {
+        bindings.show(looked_at(name, interval, second));
+        let found = bindings.oldest_look().as_secs();
+        assert!((oldest..=oldest + SOON as u64).contains(&found), "{name}: {found}");
+    }
+    let begun = bindings.get(&key("late")).unwrap();
+    bindings.settle(&key("late"), &begun, |now| now.verify(&begun, Some(verified(&[]))));
+    let found = bindings.oldest_look().as_secs();
+    assert!((50..=50 + SOON as u64).contains(&found), "it was looked at: {found}");
+}
+
+#[test]
+fn what_is_refused_begins_anew_when_the_object_or_a_secret_of_it_changes() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    bindings.secret_was(&secret("db"), Some("1"));
+    let now = || bindings.get(&key("a")).unwrap();
+    let refuse = || {
+        let begun = now();
+        bindings.settle(&key("a"), &begun, |now| now.refused(&begun, begun.refusals + 1));
+        bindings.get(&key("a")).unwrap().refusals
+    };
+    assert_eq!([refuse(), refuse()], [1, 2]);
+    let begun = now();
+    bindings.secret_is(&secret("db"), Some("2"), &BTreeMap::new());
+    bindings.settle(&key("a"), &begun, |now| now.refused(&begun, begun.refusals + 1));
+    assert_eq!(now().refusals, 0, "it changed while the run was under way");
+    assert_eq!([refuse(), refuse()], [1, 2]);
+    bindings.show(shown("a", &["db", "api"]));
+    assert_eq!(now().refusals, 0, "it asks for something else");
 }
 
 #[test]

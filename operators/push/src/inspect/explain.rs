@@ -18,6 +18,7 @@ use crate::{
     desired::Wanted,
     object::{Kind, ObjectRef},
     reconcile::cluster_prefix,
+    record::Record,
 };
 
 /// Facts about an object.
@@ -39,6 +40,12 @@ pub(super) async fn facts(cluster: &Cluster, key: &ObjectRef, object: &DynamicOb
         UpdatePolicy::IfNotExists => facts.push(Fact::new("written", "where nothing is, and then no more".to_owned())),
     }
     facts.push(Fact::new("compared", compared(key.kind, &asked)));
+    if let Some(verified) = Record::of(object).and_then(|record| record.verified) {
+        facts.push(Fact::new(
+            "in Vault",
+            format!("all of it at {verified}, as was known at the last note on the object"),
+        ));
+    }
     facts.push(Fact::new("in the end", farewell(&asked, operator.as_ref().ok().and_then(Option::as_ref))));
     facts.push(Fact::new(
         "paused",

@@ -4,6 +4,7 @@ use konverge_vault::VaultError;
 use prometheus_client::encoding::EncodeLabelSet;
 
 use super::bounded::Named;
+use crate::asked::Invalid;
 
 /// What stands for everything beyond the bound.
 pub(super) const OTHER: &str = "other";
@@ -48,6 +49,16 @@ pub(super) fn category(error: &VaultError) -> &'static str {
         VaultError::Denied { .. } => "permission_denied",
         VaultError::Path(_) | VaultError::NoMount { .. } | VaultError::NotKv { .. } => "invalid_path",
         _ => "unknown",
+    }
+}
+
+/// The original knows the first of these words alone, for its JSON; what else cannot be followed is ours, and has others.
+pub(super) fn parse_error(invalid: &Invalid) -> &'static str {
+    match invalid {
+        Invalid::Secrets { .. } => "json_parse_error",
+        Invalid::Word { .. } => "invalid_annotation",
+        Invalid::Template { .. } => "invalid_template",
+        Invalid::Spec { .. } => "invalid_spec",
     }
 }
 

@@ -34,7 +34,8 @@ fn the_originals_metrics_have_its_names_and_labels() {
         metrics.discovered(&web, 2);
         metrics.secret_not_found("team-a", "db");
         metrics.key_missing("team-a", "db", "password");
-        metrics.parse_failed(&web);
+        metrics.parse_failed(&web, &Invalid::Secrets { cause: String::new() });
+        metrics.parse_failed(&web, &Invalid::Spec { cause: String::new() });
         let denied = VaultError::Denied { what: String::new(), capability: "update", cause: String::new() };
         metrics.write_failed(&denied, "secret/data/web");
         metrics.logins(LoginCounts { succeeded: 3, failed: 1, renewed: 7 });
@@ -54,6 +55,7 @@ fn the_originals_metrics_have_its_names_and_labels() {
             r#"vault_sync_operator_secret_not_found_errors_total{namespace="team-a",secret_name="db"} 1"#,
             r#"vault_sync_operator_secret_key_missing_errors_total{namespace="team-a",secret_name="db",key="password"} 1"#,
             &format!(r#"vault_sync_operator_config_parse_errors_total{{{resource},error_type="json_parse_error"}} 1"#),
+            &format!(r#"vault_sync_operator_config_parse_errors_total{{{resource},error_type="invalid_spec"}} 1"#),
             r#"vault_sync_operator_vault_write_errors_total{path="secret/data/web",error_type="permission_denied"} 1"#,
             r#"vault_sync_operator_auth_attempts_total{result="success"} 3"#,
             r#"vault_sync_operator_auth_attempts_total{result="failed"} 1"#,
@@ -71,8 +73,10 @@ fn ours_count_what_happened() {
         metrics.wrote();
         metrics.deleted();
         metrics.drifted();
+        metrics.adopted();
         metrics.conflicted();
         metrics.orphans(2);
+        metrics.oldest_look(Duration::from_secs(90));
         metrics.propagated(Duration::from_secs(1));
         metrics.said(&web, "Synced");
         metrics.said(&db, "Synced");
@@ -86,8 +90,10 @@ fn ours_count_what_happened() {
             "konverge_push_vault_writes_total 1",
             "konverge_push_vault_deletes_total 1",
             "konverge_push_drift_total 1",
+            "konverge_push_adoptions_total 1",
             "konverge_push_conflicts_total 1",
             "konverge_push_orphans 2",
+            "konverge_push_oldest_look_seconds 90.0",
             r#"konverge_push_propagation_seconds_bucket{le="0.5"} 0"#,
             r#"konverge_push_propagation_seconds_bucket{le="1.0"} 1"#,
             r#"konverge_push_bindings{reason="Synced"} 1"#,
@@ -103,7 +109,7 @@ fn an_object_takes_its_series_along() {
         for object in [&web, &db] {
             metrics.attempted(object, true, Duration::ZERO);
             metrics.discovered(object, 1);
-            metrics.parse_failed(object);
+            metrics.parse_failed(object, &Invalid::Secrets { cause: String::new() });
             metrics.said(object, "Synced");
         }
         metrics.secret_not_found("team-a", "db");

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use konverge_core::error::in_one_line;
-use konverge_runtime::{Priority, Queue};
+use konverge_runtime::{Priority, Queue, lease::Leadership};
 use konverge_vault::{Deletion, Location, Owner, VaultError};
 use tokio::time::{sleep, timeout};
 
@@ -36,6 +36,8 @@ pub struct Clearing {
     bindings: Arc<Bindings>,
     queue: Queue<ObjectRef>,
     metrics: Metrics,
+    /// Whether this process leads; nothing if it need not.
+    leadership: Option<Leadership>,
     /// What was cleared, by uid and path, though the list has it still. It is not cleared again: somebody may have come after.
     cleared: BTreeSet<(String, String)>,
 }
@@ -48,8 +50,9 @@ impl Clearing {
         bindings: Arc<Bindings>,
         queue: Queue<ObjectRef>,
         metrics: Metrics,
+        leadership: Option<Leadership>,
     ) -> Self {
-        Self { orphans, store, bindings, queue, metrics, cleared: BTreeSet::new() }
+        Self { orphans, store, bindings, queue, metrics, leadership, cleared: BTreeSet::new() }
     }
 
     /// Clears what was left behind, for ever, once it is known who has which path.
@@ -112,6 +115,10 @@ impl Clearing {
             let done = (uid.to_owned(), location.to_string());
             if self.cleared.contains(&done) {
                 continue;
+            }
+            // One that has slept finds here that it leads no more, before it finds anywhere else.
+            if !self.leadership.as_ref().is_none_or(Leadership::is_leader) {
+                return false;
             }
             match self.clear_path(&key, &owner, &location, written, deletion).await {
                 Ok(Cleared::Deleted) => tracing::info!(object = %key, path = %location, "cleared what was left behind"),

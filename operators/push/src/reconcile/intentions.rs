@@ -7,7 +7,7 @@ use konverge_runtime::{Action, Priority};
 use konverge_vault::Owner;
 use kube::{Api, ResourceExt, core::DynamicObject};
 
-use super::{LOOK_AGAIN, PushError, Pusher, Targets, paths::Prepared, vault_deletion};
+use super::{Doing, LOOK_AGAIN, PushError, Pusher, Targets, paths::Prepared, vault_deletion};
 use crate::{
     annotations::{FINALIZER, PATH, STATUS},
     asked::UpdatePolicy,
@@ -148,7 +148,7 @@ impl Pusher {
                 Ok(Cleared::Nothing) => {}
                 Err(error) => {
                     tracing::debug!(object = %key, path, "what was begun is not cleared yet: {}", in_one_line(&error));
-                    return Err(error.into());
+                    return Err(PushError::Vault { doing: Doing::Clear, source: error });
                 }
             }
         }

@@ -10,7 +10,7 @@ use konverge_vault::{Content, Location, Owner, VaultError};
 use kube::Api;
 use tokio::time::timeout;
 
-use super::{PushError, Pusher, cluster_prefix, vault_deletion};
+use super::{Doing, PushError, Pusher, cluster_prefix, vault_deletion};
 use crate::{
     asked::DeletionPolicy,
     bindings::{Asking, Binding, Push},
@@ -45,9 +45,9 @@ impl Pusher {
             // Where its path leads can't be told.
             Err(error) => (binding.new_record(Timestamp::now()), Err(error)),
         };
-        let messages = match cleared {
+        let messages = match cleared.map_err(|error| error.when(Doing::Clear)) {
             Ok(messages) => messages,
-            Err(error @ (PushError::Vault(_) | PushError::Read { .. })) if self.overdue(key, binding).await => {
+            Err(error @ (PushError::Vault { .. } | PushError::Read { .. })) if self.overdue(key, binding).await => {
                 vec![self.leave_behind(key, binding, &record, &error).await?]
             }
             Err(error) => return Err(error),
@@ -173,7 +173,7 @@ impl Pusher {
     /// Whether the object has waited as long as the platform lets it.
     async fn overdue(&self, key: &ObjectRef, binding: &Binding) -> bool {
         let Some(since) = binding.deleting else { return false };
-        let waited = Timestamp::now().duration_since(since).unsigned_abs();
+        let waited = waited(since, Timestamp::now());
         if waited >= self.policy.deadline {
             return true;
         }
@@ -226,6 +226,24 @@ impl Pusher {
                 Ok(false)
             }
             added => Ok(added.map(|()| true)?),
+        }
+    }
+}
+
+/// How long something has gone on. By a clock that is behind the API server's it has not begun yet.
+fn waited(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_behind_lets_nothing_go_before_its_deadline() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (now, expected) in [(100, 0), (90, 0), (100 - 3600, 0), (101, 1), (1000, 900)] {
+            assert_eq!(waited(at(100), at(now)), Duration::from_secs(expected), "{now}");
         }
     }
 }

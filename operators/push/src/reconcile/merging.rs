@@ -94,6 +94,7 @@ impl Pusher {
     fn tell(&self, text: &str, merge: &Merge, is_drift: bool, done: &mut Done) {
         let Merge { content: Some(_), adopted, .. } = merge else { return };
         if !adopted.is_empty() {
+            self.metrics.adopted();
             done.messages.push(Message::adopted_keys(text, adopted));
         }
         if is_drift {

@@ -9,7 +9,7 @@ use konverge_core::{digest::ContentDigest, error::in_one_line};
 use konverge_vault::{Deletion, Found, Location, Owner, Standing, VaultError};
 use tokio::time::Instant;
 
-use super::{Locations, PushError, Pusher, Targets};
+use super::{Doing, Locations, PushError, Pusher, Targets};
 use crate::{
     asked::{DeletionPolicy, UpdatePolicy},
     bindings::{Binding, Push, Share, Verified, key_of},
@@ -58,7 +58,7 @@ pub(super) struct Done {
     /// Whether anything was written.
     pub(super) wrote: bool,
     /// What Vault has against one of the paths, if it is no outage.
-    pub(super) refused: Option<VaultError>,
+    pub(super) refused: Option<PushError>,
     /// How soon a path is looked at again, because another installation may be about to mark it or to have marked it, too.
     pub(super) soon: Option<Duration>,
 }
@@ -158,7 +158,7 @@ impl Pusher {
                 Target::Keep(lack) => self.lack(run.key, location, &lack, &mut done),
                 Target::Content(made) => {
                     let written = self.write_one(run, location, made, &mut done).await;
-                    done.unless_refused(run.key, location, written)?;
+                    done.unless_refused(run.key, location, Doing::Write, written)?;
                 }
             }
         }
@@ -167,8 +167,10 @@ impl Pusher {
     }
 
     fn lack(&self, key: &ObjectRef, location: &Location, lack: &Lack, done: &mut Done) {
-        if let Lack::Key { secret, key: missing, .. } = lack {
-            self.metrics.key_missing(&key.namespace, secret, missing);
+        match lack {
+            Lack::Secret { name, optional: false } => self.metrics.secret_not_found(&key.namespace, name),
+            Lack::Key { secret, key: missing, .. } => self.metrics.key_missing(&key.namespace, secret, missing),
+            Lack::Secret { .. } | Lack::Empty | Lack::Binary { .. } => {}
         }
         done.messages.push(Message::lacking(key.kind, &location.to_string(), lack));
     }
@@ -257,7 +259,8 @@ impl Pusher {
                 version = written?;
                 done.wrote = true;
                 if adopted {
-                    done.messages.push(Message::adopted(&text));
+                    self.metrics.adopted();
+                    done.messages.push(Message::adopted(&text, location.mount().version()));
                 }
                 if drifted {
                     self.metrics.drifted();
@@ -312,7 +315,7 @@ impl Pusher {
     ///
     /// Not while nothing of what it names is in Vault because of some trouble: what it had there may be all that there is.
     async fn clear_dropped(&self, run: &Run<'_>, done: &mut Done) -> Result<(), PushError> {
-        if done.digests.is_empty() && done.messages.iter().any(Message::is_problem) {
+        if done.digests.is_empty() && (!done.complete || done.messages.iter().any(Message::is_problem)) {
             return Ok(());
         }
         let Run { key, prepared, .. } = run;
@@ -341,7 +344,7 @@ impl Pusher {
                         Cleared::Nothing => {}
                     }
                 }
-                Err(error) => done.unless_refused(key, &location, Err(error))?,
+                Err(error) => done.unless_refused(key, &location, Doing::Clear, Err(error))?,
             }
         }
         if !cleared.is_empty() {
@@ -412,23 +415,30 @@ impl Done {
         }
     }
 
-    /// An outage concerns all paths and ends the run; a refusal concerns this one, and the others go on.
+    /// An outage concerns all paths and ends the run; a refusal concerns this one, and the others go on. That somebody was faster is told
+    /// only by whoever finds it lasting.
     fn unless_refused(
         &mut self,
         key: &ObjectRef,
         location: &Location,
+        doing: Doing,
         outcome: Result<(), VaultError>,
-    ) -> Result<(), VaultError> {
-        match outcome {
-            Err(error) if !error.is_outage() => {
-                tracing::debug!(object = %key, path = %location, "{}", in_one_line(&error));
-                self.messages.push(Message::failed(&error));
-                self.complete = false;
-                self.refused = Some(error);
-                Ok(())
-            }
-            outcome => outcome,
+    ) -> Result<(), PushError> {
+        let Err(source) = outcome else { return Ok(()) };
+        let error = PushError::Vault { doing, source };
+        if error.is_outage() {
+            return Err(error);
         }
+        tracing::debug!(object = %key, path = %location, "{}", in_one_line(&error));
+        self.complete = false;
+        if !error.is_conflict() {
+            self.messages.push(Message::failed(&error));
+        }
+        // A conflict can be tried again at once, whatever else there is.
+        if !self.refused.as_ref().is_some_and(PushError::is_conflict) {
+            self.refused = Some(error);
+        }
+        Ok(())
     }
 }
 

@@ -63,14 +63,14 @@ impl Pusher {
     pub(super) fn say(&self, key: &ObjectRef, binding: &Binding, messages: Vec<Message>) {
         let unsaid = binding.unsaid.iter().filter(|message| !messages.contains(message));
         for message in unsaid.chain(&messages).filter(|message| !binding.said.contains(message)) {
-            if message.is_problem() {
+            if message.is_loud() {
                 tracing::warn!(object = %key, reason = message.reason, "{}", message.text);
             } else {
                 tracing::info!(object = %key, reason = message.reason, "{}", message.text);
             }
             self.events.send(Notice {
                 regarding: key.reference(&binding.uid),
-                kind: if message.is_problem() { EventType::Warning } else { EventType::Normal },
+                kind: if message.is_loud() { EventType::Warning } else { EventType::Normal },
                 reason: message.reason,
                 action: ACTION,
                 note: message.text.clone(),
@@ -88,7 +88,11 @@ impl Pusher {
     /// Tells of a failure, if it is no passing one, and how long to wait before the next attempt.
     pub(super) async fn failed(&self, key: &ObjectRef, binding: &Binding, error: &PushError) -> Duration {
         let failures = binding.failures.saturating_add(1);
-        self.bindings.settle(key, binding, |binding| binding.failures = failures);
+        let refusals = if error.is_refusal() { binding.refusals.saturating_add(1) } else { 0 };
+        self.bindings.settle(key, binding, |now| {
+            now.failures = failures;
+            now.refused(binding, refusals);
+        });
         // That Vault is left alone for a moment says less than why, which was told already.
         let is_told = binding.failures >= TELL_AFTER && error.is_pause();
         if is_told || failures < TELL_AFTER && error.is_passing() {
@@ -99,18 +103,15 @@ impl Pusher {
                 tracing::debug!(object = %key, "{}", in_one_line(&error));
             }
         }
-        let pause = pause(error.class(), failures);
+        let pause = pause(error.class(), failures, refusals);
         binding.deleting.map_or(pause, |_| pause.min(self.policy.namespace_deadline))
     }
 
-    /// Notes in which versions the Secrets were read, and counts those that are not there.
+    /// Notes in which versions the Secrets were read.
     pub(super) fn note_read(&self, key: &ObjectRef, sources: &sources::Read) {
         for (name, version) in &sources.versions {
             let secret = SecretRef { namespace: key.namespace.clone(), name: name.clone() };
             self.bindings.secret_was(&secret, version.as_deref());
-            if version.is_none() {
-                self.metrics.secret_not_found(&key.namespace, name);
-            }
         }
     }
 }

@@ -52,6 +52,11 @@ pub(super) fn interval(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// A moment.
+pub(super) fn time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "format": "date-time" })
+}
+
 /// The words of a policy, beside what its type says of it to readers of code.
 macro_rules! words {
     ($($name:ident $(= $default:literal)?: $($word:literal),+;)*) => {$(

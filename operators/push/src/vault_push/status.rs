@@ -26,6 +26,10 @@ pub struct VaultPushStatus {
     /// The request to look, vault-sync.io/sync-now, that this answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered: Option<String>,
+    /// When all that it asks for was last found in Vault, as far as that was known at the last write of the status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::schema::time")]
+    pub verified: Option<Timestamp>,
     /// How the paths are cleared when they are not wanted any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::deletion_policy")]
@@ -95,6 +99,7 @@ impl From<VaultPushStatus> for Record {
             uid: status.uid,
             state: ready.map_or_else(|| PENDING.to_owned(), |ready| ready.reason.clone()),
             since: ready.map_or(Timestamp::UNIX_EPOCH, |ready| ready.last_transition_time.0),
+            verified: status.verified,
             message: message.filter(|message| !is_ready && !message.is_empty()),
             answered: status.answered,
             deletion: status.deletion_policy.unwrap_or(DeletionPolicy::Soft),
@@ -124,6 +129,7 @@ impl From<&Record> for VaultPushStatus {
             observed_generation: record.generation,
             uid: record.uid.clone(),
             answered: record.answered.clone(),
+            verified: record.verified,
             deletion_policy: Some(record.deletion),
             written: Some(format!("{written}/{}", record.paths.len())),
             paths: record.paths.iter().map(|(location, path)| PathStatus::new(location, path)).collect(),
@@ -153,6 +159,7 @@ mod tests {
     fn record() -> Record {
         let mut record = Record::new("1", Timestamp::from_second(5).unwrap());
         record.generation = Some(3);
+        record.verified = Timestamp::from_second(4).ok();
         record.deletion = DeletionPolicy::Keep;
         let keys = Some(BTreeSet::from(["a".to_owned()]));
         let path =

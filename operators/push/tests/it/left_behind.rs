@@ -15,7 +15,10 @@ use konverge_push::{
     record::{Record, Written},
     store::Store,
 };
-use konverge_runtime::Queue;
+use konverge_runtime::{
+    Queue,
+    lease::{Elector, LeaseOptions},
+};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -31,6 +34,8 @@ struct Stage {
     bindings: Arc<Bindings>,
     orphans: Orphans,
     clearing: Clearing,
+    counts: Metrics,
+    queue: Queue<ObjectRef>,
 }
 
 impl Stage {
@@ -43,8 +48,9 @@ impl Stage {
         let bindings = Arc::new(Bindings::default());
         let orphans = Orphans::new(world.client.clone(), &world.home);
         let queue = Queue::new("push", metrics.queues());
-        let clearing = Clearing::new(orphans.clone(), store.clone(), Arc::clone(&bindings), queue, counts);
-        Self { world, store, bindings, orphans, clearing }
+        let clearing =
+            Clearing::new(orphans.clone(), store.clone(), Arc::clone(&bindings), queue.clone(), counts.clone(), None);
+        Self { world, store, bindings, orphans, clearing, counts, queue }
     }
 
     fn key(&self, name: &str) -> ObjectRef {
@@ -77,6 +83,23 @@ async fn without_marks_it_stays_for_whoever_has_the_path_by_now() {
     assert_eq!(stage.clearing.clear().await.unwrap(), 0);
     assert_eq!(stage.world.read(&path).await, None, "nobody has it");
     assert_eq!(stage.bindings.claim(&stage.key("another"), &path, Share::Whole), Ok(()), "it is free");
+}
+
+#[tokio::test]
+async fn who_leads_no_more_clears_nothing_more() {
+    let mut stage = Stage::new().await;
+    let path = format!("old/{}/db", stage.world.namespace);
+    stage.world.write(&path, &[("k", "v")]).await;
+    stage.left("1", &path).await;
+    // It never gets the lease that it does not ask for.
+    let elector = Elector::new(stage.world.client.clone(), LeaseOptions::new(&*stage.world.home, "nobodys"));
+    let (store, bindings) = (stage.store.clone(), Arc::clone(&stage.bindings));
+    let (orphans, queue, counts) = (stage.orphans.clone(), stage.queue.clone(), stage.counts.clone());
+    let mut deposed = Clearing::new(orphans, store, bindings, queue, counts, Some(elector.leadership()));
+    assert_eq!(deposed.clear().await.unwrap(), 1);
+    stage.world.holds(&path, &[("k", "v")]).await;
+    assert_eq!(stage.clearing.clear().await.unwrap(), 0);
+    assert_eq!(stage.world.read(&path).await, None);
 }
 
 #[tokio::test]

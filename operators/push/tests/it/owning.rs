@@ -1,7 +1,9 @@
 //! Whose a path is, and who may have it.
 
+use k8s_openapi::api::events::v1::Event;
 use konverge_push::object::Kind;
 use konverge_vault::Deletion;
+use kube::{Api, api::ListParams};
 use serde_json::json;
 
 use crate::world::{QUIET, World, until};
@@ -104,7 +106,7 @@ async fn w22_two_installations_do_not_fight() {
 #[tokio::test]
 async fn w7_what_was_there_before_is_taken_over_or_left_as_the_object_says() {
     let world = World::new().await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     let (kept, taken) = (world.path("kept"), world.path("taken"));
     for path in [&kept, &taken] {
         world.write(path, &[("by", "hand")]).await;
@@ -117,6 +119,15 @@ async fn w7_what_was_there_before_is_taken_over_or_left_as_the_object_says() {
     world.secret("taken", &[("k", "v")], json!({ "vault-sync.io/path": taken })).await;
     world.holds(&taken, &[("k", "v")]).await;
     assert!(world.event("taken", "Adopted").await.contains(&taken));
+    // Whoever lists warnings sees it, and where there are no versions it promises none.
+    let old = format!("old/{}/taken", world.namespace);
+    world.write(&old, &[("by", "hand")]).await;
+    world.secret("flat", &[("k", "v")], json!({ "vault-sync.io/path": old })).await;
+    assert!(world.event("flat", "Adopted").await.contains("is gone"));
+    let events = Api::<Event>::namespaced(world.client.clone(), &world.namespace);
+    let warnings = events.list(&ListParams::default().fields("type=Warning,reason=Adopted")).await.unwrap();
+    assert_eq!(warnings.items.len(), 2, "{warnings:?}");
+    assert!((operator.metric("konverge_push_adoptions_total", "") - 2.0).abs() < 0.5);
     world.delete(Kind::Secret, "kept").await;
     world.gone(Kind::Secret, "kept").await;
     world.holds(&kept, &[("by", "hand")]).await;

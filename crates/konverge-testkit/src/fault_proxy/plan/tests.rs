@@ -27,9 +27,11 @@ rules:
 - then: { delay: 1m 30s }
 - when: { verbs: [watch] }
   then: { error_event: 410 }
+- when: { verbs: [list] }
+  then: empty
 ";
     let plan = Plan::parse(text).unwrap();
-    assert_eq!((plan.seed, plan.rules.len()), (9, 5));
+    assert_eq!((plan.seed, plan.rules.len()), (9, 6));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plan.yaml");
     plan.write(&path).unwrap();
@@ -56,6 +58,7 @@ fn what_is_no_plan_is_told_with_its_place() {
             "hold cannot happen in phase after",
         ),
         ("rules:\n- when: { phase: body }\n  then: hold", "line 2", "hold needs verbs: [watch]"),
+        ("rules:\n- when: { verbs: [get] }\n  then: empty", "line 2", "empty needs verbs: [list]"),
         ("rules:\n- when: {}", "line 2", "then"),
     ] {
         let said = Plan::parse(text).unwrap_err().to_string();
