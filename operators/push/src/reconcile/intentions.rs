@@ -18,7 +18,7 @@ use crate::{
     object::{Kind, ObjectRef},
     plan::Claim,
     record::Record,
-    store::Leaving,
+    store::{Leaving, Unfinished},
     watch::JOURNAL,
 };
 
@@ -129,15 +129,14 @@ impl Pusher {
             if !self.leads() {
                 return Err(PushError::Deposed);
             }
-            // Who has it by now keeps it. Our mark on what stays is in his way.
-            if self.bindings.claim(key, &path, Share::Whole).is_err() && deletion.is_some() {
-                continue;
-            }
-            let unfinished = intention.unfinished(&path);
+            let heir = self.bindings.claim(key, &path, Share::Whole).err();
+            // Where somebody has it by now, the mark alone says what is not his.
+            let unfinished = if heir.is_some() { Unfinished::Unknown } else { intention.unfinished(&path) };
             let leaving =
                 Leaving { location: &location, owner: &owner, written, claim: Claim::Intended, unfinished, gone: true };
             let cleared = self.store.clear(&leaving, deletion).await;
-            self.wake(self.bindings.release(key, &path));
+            // The mark may have been all that kept him from it.
+            self.wake(self.bindings.release(key, &path).into_iter().chain(heir).collect());
             match cleared {
                 Ok(true) => tracing::info!(object = %key, path, "cleared what was begun"),
                 Ok(false) => {}
