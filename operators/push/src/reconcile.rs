@@ -221,7 +221,7 @@ impl Pusher {
             return Ok(Action::After(NOTE_LATER));
         }
         if let Some(verified) = current
-            && (!due || self.is_still_there(key, binding, push, verified).await?)
+            && (!due || self.is_still_there(key, binding, push).await?)
         {
             if let Some(record) = binding.unrecorded() {
                 self.note(key, binding, record).await?;
@@ -282,7 +282,6 @@ impl Pusher {
         }
         let verified = done.complete.then(|| Verified {
             sources: sources.versions,
-            digests: done.digests,
             sync_now: push.asked.sync_now.clone(),
             looked: Instant::now(),
         });
@@ -291,7 +290,7 @@ impl Pusher {
         let failures = if done.refused.is_some() { binding.failures.saturating_add(1) } else { 0 };
         self.bindings.settle(key, &binding, |now| {
             now.failures = failures;
-            now.verify(begun, verified);
+            now.verify(begun, done.digests, verified);
             if let Some(changed) = now.changed.take().filter(|_| done.wrote) {
                 self.metrics.propagated(changed.elapsed());
             }

@@ -8,7 +8,7 @@ use konverge_vault::{Deletion, Found, Location, Owner, SecretPath, Standing, Vau
 use super::{Locations, PushError, Pusher, Targets};
 use crate::{
     asked::{DeletionPolicy, UpdatePolicy},
-    bindings::{Binding, Push, Share, Verified, key_of},
+    bindings::{Binding, Push, Share, key_of},
     boundaries::{Place, is_allowed},
     desired::{Lack, Made, Target},
     digest::digest,
@@ -118,13 +118,12 @@ impl Pusher {
         key: &ObjectRef,
         binding: &Binding,
         push: &Push,
-        verified: &Verified,
     ) -> Result<bool, PushError> {
         let owner = self.owner(key, &binding.uid).await?;
         let Some(record) = &binding.record else { return Ok(false) };
         for (location, written) in record.locations() {
             // Nothing could be made for it then, and nothing can now: what is there stays, whatever it is.
-            let Some(known) = verified.digests.get(&location.to_string()) else { continue };
+            let Some(known) = binding.held.get(&location.to_string()) else { continue };
             let Found::Live(secret) = self.store.read(&location).await? else { return Ok(false) };
             let metadata = secret.version.as_ref().map(|version| &version.custom_metadata);
             let is_ours = metadata.is_none_or(|metadata| !matches!(owner.standing(metadata), Standing::Foreign(_)));
@@ -176,7 +175,7 @@ impl Pusher {
         let Made { content, encoded } = made;
         let text = location.to_string();
         let digest = digest(&self.digest_key, content.iter());
-        let before = binding.verified.as_ref().and_then(|verified| verified.digests.get(&text)).copied();
+        let before = binding.held.get(&text).copied();
         let recorded = done.record.paths.get(&text).cloned().unwrap_or_else(|| Written::intended(location));
         if !encoded.is_empty() {
             done.messages.push(Message::encoded(&text, &encoded));

@@ -251,3 +251,38 @@ async fn a_path_that_is_denied_says_so_and_delays_no_other() {
     world.gone(Kind::Secret, "open").await;
     assert_eq!(world.read(&format!("{allowed}/a")).await, None);
 }
+
+#[tokio::test]
+async fn w10_drift_is_put_right_and_told_also_where_another_path_of_the_object_is_refused() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    let (open, closed) = (world.path("app/db"), world.path("app/api"));
+    let rules = format!(
+        "path \"secret/*\" {{ capabilities = [\"create\", \"read\", \"update\", \"patch\"] }}\npath \"{closed}\" {{ capabilities = [\"deny\"] }}"
+    );
+    server.policy("but-one", &rules).await.unwrap();
+    let token = server.token(&["but-one", "default"], json!({ "ttl": "1h" })).await.unwrap();
+    let operator = world.operator_with(Vault::new(&vault_config(&server, &token)), &[]).await;
+    for name in ["db", "api"] {
+        world.secret(name, &[("n", "1")], json!({})).await;
+    }
+    world.workload(Kind::Deployment, "app", &["db", "api"], json!({ "vault-sync.io/path": world.path("app") })).await;
+    world.says(Kind::Deployment, "app", "PermissionDenied").await;
+    world.holds(&open, &[("n", "1")]).await;
+    world.rotate("db", &[("n", "2")]).await;
+    until("what is written is noted", async || {
+        let record = world.record(Kind::Deployment, "app").await.ok_or("no record")?;
+        let version = &record["paths"][&open]["version"];
+        if *version == 2 { Ok(()) } else { Err(version.to_string()) }
+    })
+    .await;
+    let drift = || operator.metric("konverge_push_drift_total", "");
+    assert!(drift() < 0.5, "its own change is no drift");
+
+    world.write(&open, &[("n", "somebody's")]).await;
+    world.annotate(Kind::Deployment, "app", json!({ "vault-sync.io/sync-now": "1" })).await;
+    world.holds(&open, &[("n", "2")]).await;
+    let told = world.event("app", "DriftCorrected").await;
+    assert!(told.contains(&open), "{told}");
+    assert!(drift() > 0.5);
+}
