@@ -15,7 +15,7 @@ use konverge_core::{
     digest::DigestKey,
     error::{Classify, ErrorClass},
 };
-use konverge_runtime::{Action, Queue, Reconciler, Request, lease::Leadership};
+use konverge_runtime::{Action, Queue, Reconciler, Request};
 use konverge_vault::{Location, VaultError};
 use kube::Client;
 use tokio::time::Instant;
@@ -33,7 +33,7 @@ use crate::{
     object::{Kind, ObjectRef, SecretRef},
     orphans::{Orphans, OrphansError},
     record::{PENDING, Record, Written},
-    store::Store,
+    store::{ClearError, Store},
     watch::WAITED,
 };
 use intentions::NOTE_LATER;
@@ -86,8 +86,6 @@ pub struct Pusher {
     pub events: EventSink,
     /// What is known.
     pub bindings: Arc<Bindings>,
-    /// Whether this process leads; nothing if it need not.
-    pub leadership: Option<Leadership>,
     /// Wakes others.
     pub queue: Queue<ObjectRef>,
     /// What is counted.
@@ -124,6 +122,15 @@ pub enum PushError {
     /// Vault did not do its part.
     #[error(transparent)]
     Vault(#[from] VaultError),
+}
+
+impl From<ClearError> for PushError {
+    fn from(error: ClearError) -> Self {
+        match error {
+            ClearError::Deposed => Self::Deposed,
+            ClearError::Vault(error) => Self::Vault(error),
+        }
+    }
 }
 
 impl Classify for PushError {
@@ -277,7 +284,7 @@ impl Pusher {
         let run = Run { key, binding: &binding, push, prepared: &prepared, owner, before: before.as_ref(), look };
         let done = self.write_all(&run, targets, Done::new(record, messages)).await?;
         self.journal.resolve_others(key, &done.record);
-        if !self.leads() {
+        if !self.store.leads() {
             return Err(PushError::Deposed);
         }
         let verified = done.complete.then(|| Verified {
@@ -368,15 +375,10 @@ impl Pusher {
         Ok(Some(written))
     }
 
-    /// Whether this process leads. One that has slept finds here that it does not, before it finds anywhere else.
-    fn leads(&self) -> bool {
-        self.leadership.as_ref().is_none_or(Leadership::is_leader)
-    }
-
     /// Whether something may be written now: the object may ask for something else by now, and with that the permission to write has
     /// gone, or another replica may have written since.
     fn may_write(&self, key: &ObjectRef, binding: &Binding) -> bool {
-        self.leads() && self.bindings.is_current(key, binding)
+        self.store.leads() && self.bindings.is_current(key, binding)
     }
 
     /// Wakes those who waited for a location.

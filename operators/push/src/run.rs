@@ -161,7 +161,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let known = identity.clone();
     manager.checks().readiness("cluster-identity", move || known.check());
     manager.task("cluster-identity", identity.clone().run());
-    let store = Store::new(vault, counts.clone(), identity);
+    let store = Store::new(vault, counts.clone(), identity, leadership);
     let (journal, write_journal) = Journal::new(kubernetes.clone(), kubernetes.default_namespace());
     manager.task("journal", write_journal);
     let (ahead, keep_tidy) = ReadAhead::new(kubernetes.clone(), Arc::clone(&bindings), queue.clone());
@@ -176,7 +176,6 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         orphans: orphans.clone(),
         events,
         bindings: Arc::clone(&bindings),
-        leadership,
         queue: queue.clone(),
         metrics: counts.clone(),
         digest_key: DigestKey::new(rand::random()),

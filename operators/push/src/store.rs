@@ -1,6 +1,7 @@
 //! Vault, as far as it is needed here, with everything counted.
 
 use konverge_core::digest::DigestKey;
+use konverge_runtime::lease::Leadership;
 use konverge_vault::{
     Content, Deletion, Expected, Found, KvVersion, Location, Owner, SecretPath, Standing, Vault, VaultError,
     VersionState,
@@ -69,6 +70,17 @@ impl<'a> Unfinished<'a> {
     }
 }
 
+/// Why a path was not cleared.
+#[derive(Debug, thiserror::Error)]
+pub enum ClearError {
+    /// Another process may have cleared it by now, and somebody may have the path who came after.
+    #[error("nothing more is deleted: this process leads no more")]
+    Deposed,
+    /// Vault did not do its part.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
 /// Reads, writes, marks and deletes.
 #[derive(Clone)]
 pub struct Store {
@@ -76,12 +88,25 @@ pub struct Store {
     metrics: Metrics,
     /// Which installation writes.
     identity: Identity,
+    /// Whether this process leads; nothing if it need not.
+    leadership: Option<Leadership>,
 }
 
 impl Store {
     /// Writes as this installation.
-    pub fn new(vault: Vault, metrics: Metrics, identity: Identity) -> Self {
-        Self { vault, metrics, identity }
+    pub fn new(vault: Vault, metrics: Metrics, identity: Identity, leadership: Option<Leadership>) -> Self {
+        Self { vault, metrics, identity, leadership }
+    }
+
+    /// Whether this process leads. One that has slept finds here that it does not, before it finds anywhere else.
+    pub(crate) fn leads(&self) -> bool {
+        self.leadership.as_ref().is_none_or(Leadership::is_leader)
+    }
+
+    /// Before a deletion, and before a mark is taken away: unlike a write these name no version, so nothing in Vault keeps one from
+    /// being done that was decided upon too long ago.
+    fn still_leads(&self) -> Result<(), ClearError> {
+        if self.leads() { Ok(()) } else { Err(ClearError::Deposed) }
     }
 
     /// Who keeps what is written for the object. An error as long as it is not known which installation this is.
@@ -156,7 +181,7 @@ impl Store {
 
     /// Clears a path that is not wanted any more, or our keys of it, as far as that is ours; without a way to delete it loses our marks
     /// and stays. Whether something was deleted.
-    pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Option<Deletion>) -> Result<bool, VaultError> {
+    pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Option<Deletion>) -> Result<bool, ClearError> {
         let Some(deletion) = deletion else { return self.leave(leaving).await.map(|()| false) };
         let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
         if written.keys.is_some() {
@@ -167,13 +192,18 @@ impl Store {
         if gone && has_heir() {
             return Ok(false);
         }
+        self.still_leads()?;
         match farewell(&found, owner, claim, unfinished.content(&found), deletion) {
             Farewell::Forget => Ok(false),
-            Farewell::Unmark => self.unmark(location, owner).await.map(|()| false),
+            Farewell::Unmark => {
+                self.unmark(location, owner).await?;
+                Ok(false)
+            }
             Farewell::Delete => {
                 self.vault.delete(location, deletion).await?;
                 self.metrics.deleted();
                 if found.custom_metadata().is_some() && deletion != Deletion::Metadata {
+                    self.still_leads()?;
                     self.unmark(location, owner).await?;
                 }
                 Ok(true)
@@ -183,7 +213,7 @@ impl Store {
 
     /// Takes our keys out of a path that others have keys in. Its older versions are theirs, too, and stay; a path that is empty then is
     /// deleted so that it can be undeleted.
-    async fn take_out(&self, leaving: &Leaving<'_>) -> Result<bool, VaultError> {
+    async fn take_out(&self, leaving: &Leaving<'_>) -> Result<bool, ClearError> {
         let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
         let recorded = Written { written: claim == Claim::Written, ..written.clone() };
         let mut attempt = 1;
@@ -194,6 +224,7 @@ impl Store {
                 Unfinished::Unknown | Unfinished::Digest(..) => None,
             };
             let Parting { content: rest, expected, marks } = part(found, owner, &recorded, made, gone);
+            self.still_leads()?;
             let changed = match rest {
                 None => Ok(false),
                 Some(rest) if rest.is_empty() => self.vault.delete(location, Deletion::Soft).await.map(|()| true),
@@ -207,23 +238,26 @@ impl Store {
         if changed {
             self.metrics.deleted();
         }
+        self.still_leads()?;
         match self.annotate(location, &marks).await {
             Err(VaultError::Denied { .. }) | Ok(()) => Ok(changed),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// Leaves what is there to others. A mark that is not this owner's stays, and where there is nothing nothing is made.
-    async fn leave(&self, leaving: &Leaving<'_>) -> Result<(), VaultError> {
+    async fn leave(&self, leaving: &Leaving<'_>) -> Result<(), ClearError> {
         let &Leaving { location, owner, gone, .. } = leaving;
         let found = self.read(location).await?;
-        match found.custom_metadata().map(|metadata| owner.standing(metadata)) {
+        self.still_leads()?;
+        let left = match found.custom_metadata().map(|metadata| owner.standing(metadata)) {
             Some(Standing::Ours) => self.unmark(location, owner).await,
             Some(Standing::Predecessor) if !gone => self.unmark(location, owner).await,
             Some(Standing::Predecessor | Standing::Unowned | Standing::Foreign(_)) | None => {
                 self.annotate(location, &unmark(&found, owner)).await
             }
-        }
+        };
+        Ok(left?)
     }
 
     /// Takes the mark away, so that others can have the path. Where that is not allowed there is hardly a mark.

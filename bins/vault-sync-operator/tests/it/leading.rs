@@ -147,7 +147,7 @@ impl Load {
     }
 }
 
-fn signal(process: &Process, name: &str) {
+pub(crate) fn signal(process: &Process, name: &str) {
     let pid = process.pid().unwrap().to_string();
     assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
 }

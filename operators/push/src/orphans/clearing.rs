@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use konverge_core::error::in_one_line;
 use konverge_runtime::{Priority, Queue};
-use konverge_vault::{Deletion, Location, Owner, VaultError};
+use konverge_vault::{Deletion, Location, Owner};
 use tokio::time::{sleep, timeout};
 
 use super::{Orphan, Orphans, OrphansError};
@@ -15,7 +15,7 @@ use crate::{
     plan::Claim,
     reconcile::vault_deletion,
     record::Written,
-    store::{Leaving, Store, Unfinished},
+    store::{ClearError, Leaving, Store, Unfinished},
     watch::WAITED,
 };
 
@@ -133,7 +133,7 @@ impl Clearing {
         location: &Location,
         written: &Written,
         deletion: Option<Deletion>,
-    ) -> Result<bool, VaultError> {
+    ) -> Result<bool, ClearError> {
         // No object's name has a blank in it.
         let gone = ObjectRef { name: format!("{} (gone)", key.name), ..key.clone() };
         let path = location.to_string();

@@ -126,9 +126,6 @@ impl Pusher {
         let deletion = vault_deletion(record.deletion);
         for (location, written) in record.locations() {
             let path = location.to_string();
-            if !self.leads() {
-                return Err(PushError::Deposed);
-            }
             let heir = self.bindings.claim(key, &path, Share::Whole).err();
             // Where somebody has it by now, the mark alone says what is not his.
             let unfinished = if heir.is_some() { Unfinished::Unknown } else { intention.unfinished(&path) };

@@ -17,7 +17,7 @@ use crate::{
     object::ObjectRef,
     plan::{Claim, Known, Step, plan, plan_once},
     record::{Record, Written},
-    store::{Leaving, Unfinished},
+    store::{ClearError, Leaving, Unfinished},
 };
 
 /// What an object may write, after everything that can be said without its Secrets.
@@ -298,9 +298,6 @@ impl Pusher {
             .collect();
         let mut cleared = Vec::new();
         for (location, written) in dropped {
-            if !self.leads() {
-                return Err(PushError::Deposed);
-            }
             let text = location.to_string();
             let claim = self.claim(key, &location, &written);
             let unfinished = Unfinished::Unknown;
@@ -312,7 +309,8 @@ impl Pusher {
                     self.release(key, &text, &written);
                     cleared.extend(deleted.then_some(text));
                 }
-                Err(error) => done.unless_refused(key, &location, Err(error))?,
+                Err(ClearError::Deposed) => return Err(PushError::Deposed),
+                Err(ClearError::Vault(error)) => done.unless_refused(key, &location, Err(error))?,
             }
         }
         if !cleared.is_empty() {

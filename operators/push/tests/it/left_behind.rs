@@ -39,7 +39,7 @@ impl Stage {
         let metrics = konverge_runtime::Metrics::new("test", "1");
         let counts = metrics.register(Metrics::new);
         let identity = Identity::new(world.client.clone(), Some("one".to_owned()));
-        let store = Store::new(world.vault.clone(), counts.clone(), identity);
+        let store = Store::new(world.vault.clone(), counts.clone(), identity, None);
         let bindings = Arc::new(Bindings::default());
         let orphans = Orphans::new(world.client.clone(), &world.home);
         let queue = Queue::new("push", metrics.queues());
