@@ -200,7 +200,7 @@ impl Store {
                 Ok(false)
             }
             Farewell::Delete => {
-                self.vault.delete(location, deletion).await?;
+                self.delete(location, deletion).await?;
                 self.metrics.deleted();
                 if found.custom_metadata().is_some() && deletion != Deletion::Metadata {
                     self.still_leads()?;
@@ -209,6 +209,14 @@ impl Store {
                 Ok(true)
             }
         }
+    }
+
+    async fn delete(&self, location: &Location, deletion: Deletion) -> Result<(), VaultError> {
+        let deleted = self.vault.delete(location, deletion).await;
+        if deleted.is_err() {
+            self.metrics.delete_failed();
+        }
+        deleted
     }
 
     /// Takes our keys out of a path that others have keys in. Its older versions are theirs, too, and stay; a path that is empty then is
@@ -227,7 +235,7 @@ impl Store {
             self.still_leads()?;
             let changed = match rest {
                 None => Ok(false),
-                Some(rest) if rest.is_empty() => self.vault.delete(location, Deletion::Soft).await.map(|()| true),
+                Some(rest) if rest.is_empty() => self.delete(location, Deletion::Soft).await.map(|()| true),
                 Some(rest) => self.write(location, &rest, expected).await.map(|_| true),
             };
             match changed {

@@ -286,3 +286,23 @@ async fn w10_drift_is_put_right_and_told_also_where_another_path_of_the_object_i
     assert!(told.contains(&open), "{told}");
     assert!(drift() > 0.5);
 }
+
+#[tokio::test]
+async fn w19_a_deletion_that_fails_is_counted() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    let rules = "path \"secret/*\" { capabilities = [\"create\", \"read\", \"update\", \"patch\"] }";
+    server.policy("no-delete", rules).await.unwrap();
+    let token = server.token(&["no-delete", "default"], json!({ "ttl": "1h" })).await.unwrap();
+    let vault = Vault::new(&vault_config(&server, &token));
+    let operator = world.operator_with(vault, &["--finalizer-deadline", "1s"]).await;
+    let path = world.path("db");
+    world.secret("db", &[("n", "1")], json!({ "vault-sync.io/path": path })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    let failed = || operator.metric("konverge_push_vault_delete_errors_total", "");
+    assert!(failed() < 0.5);
+    world.delete(Kind::Secret, "db").await;
+    world.gone(Kind::Secret, "db").await;
+    assert!(failed() > 0.5);
+    world.holds(&path, &[("n", "1")]).await;
+}
