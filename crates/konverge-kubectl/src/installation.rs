@@ -3,15 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
-    coordination::v1::Lease,
-};
-use kube::{
-    Api,
-    api::{ListParams, PostParams},
-};
+use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease};
+use kube::{Api, api::ListParams};
 
 use crate::{
     Cluster, Failure,
@@ -76,45 +69,6 @@ impl Cluster {
         let api = Api::<Lease>::all(self.client.clone());
         let found = within("list leases", async { api.list(&parameters).await }).await?;
         Ok(found.items.into_iter().map(|lease| Leader::of(lease, now)).collect())
-    }
-
-    /// Which of these permissions (group, resource, verb) a service account lacks.
-    pub async fn lacking<'a>(
-        &self,
-        installation: &Installation,
-        namespace: Option<&str>,
-        needed: &[(&'a str, &'a str, &'a str)],
-    ) -> Result<Vec<(&'a str, &'a str, &'a str)>, Failure> {
-        let api = Api::<SubjectAccessReview>::all(self.client.clone());
-        let user = format!("system:serviceaccount:{}:{}", installation.namespace, installation.account);
-        let mut lacking = Vec::new();
-        for &(group, resource, verb) in needed {
-            let attributes = ResourceAttributes {
-                group: Some(group.to_owned()),
-                resource: Some(resource.to_owned()),
-                verb: Some(verb.to_owned()),
-                namespace: namespace.map(str::to_owned),
-                ..ResourceAttributes::default()
-            };
-            let groups = vec![
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{}", installation.namespace),
-                "system:authenticated".to_owned(),
-            ];
-            let spec = SubjectAccessReviewSpec {
-                user: Some(user.clone()),
-                groups: Some(groups),
-                resource_attributes: Some(attributes),
-                ..SubjectAccessReviewSpec::default()
-            };
-            let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-            let act = format!("ask what {user} may do");
-            let answer = within(act, async { api.create(&PostParams::default(), &review).await }).await?;
-            if !answer.status.is_some_and(|status| status.allowed) {
-                lacking.push((group, resource, verb));
-            }
-        }
-        Ok(lacking)
     }
 }
 

@@ -26,6 +26,7 @@ mod installation;
 mod job;
 mod kind;
 mod output;
+mod permission;
 mod target;
 mod verbs;
 mod words;
@@ -39,6 +40,7 @@ pub use failure::Failure;
 pub use installation::{Installation, Leader};
 pub use job::{Change, Difference, Fact, Fate, Finding, Grade, Job, Place, Standing, Verdict, Wish};
 pub use kind::{Kind, Shown};
+pub use permission::Permission;
 pub use words::{age, when};
 
 use arguments::Arguments;

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::field_ownership;
 use konverge_kubectl::{
-    Cluster, Difference, Fact, Failure, Finding, Grade, Installation, Job, Kind, Place, Shown, Standing, Wish,
+    Cluster, Difference, Fact, Failure, Finding, Grade, Installation, Job, Kind, Permission, Place, Shown, Standing,
+    Wish,
 };
 use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde_json::Value;
@@ -136,13 +137,14 @@ async fn permissions(cluster: &Cluster, installation: &Installation) -> Finding 
     let account = format!("{}/{}", installation.namespace, installation.account);
     // One that is confined to a namespace lacks what only the whole cluster would give.
     let only = installation.arguments.iter().find_map(|argument| argument.strip_prefix("--namespace="));
-    match cluster.lacking(installation, only, &NEEDED).await {
+    let needed = NEEDED.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(only));
+    match cluster.lacking(installation, needed.into()).await {
         Err(failure) => Finding::unknown("permissions", &failure),
         Ok(lacking) if lacking.is_empty() => {
             Finding::fine("permissions", format!("service account {account} may do all that it has to"))
         }
         Ok(lacking) => {
-            let words: Vec<String> = lacking.iter().map(|(_, resource, verb)| format!("{verb} {resource}")).collect();
+            let words: Vec<String> = lacking.iter().map(Permission::to_string).collect();
             let text = format!("service account {account} may not {}", words.join(", "));
             Finding::wrong("permissions", text, "apply deploy/rbac/zopp-operator.yaml")
         }

@@ -7,6 +7,7 @@ mod difference;
 mod doctor;
 mod explain;
 mod operator;
+mod permissions;
 mod standing;
 mod vault;
 

@@ -70,6 +70,7 @@ pub struct Metrics {
     reads: Counter,
     writes: Counter,
     deletes: Counter,
+    delete_errors: Counter,
     drift: Counter,
     adoptions: Counter,
     conflicts: Counter,
@@ -98,6 +99,7 @@ impl Metrics {
             reads: Counter::default(),
             writes: Counter::default(),
             deletes: Counter::default(),
+            delete_errors: Counter::default(),
             drift: Counter::default(),
             adoptions: Counter::default(),
             conflicts: Counter::default(),
@@ -133,6 +135,7 @@ impl Metrics {
         registry.register("vault_reads", "Secrets read from Vault", self.reads.clone());
         registry.register("vault_writes", "Secrets written to Vault", self.writes.clone());
         registry.register("vault_deletes", "Secrets deleted from Vault", self.deletes.clone());
+        registry.register("vault_delete_errors", "Deletions in Vault that failed", self.delete_errors.clone());
         let help = "Times that somebody else had changed or deleted in Vault what was ours";
         registry.register("drift", help, self.drift.clone());
         let help = "Times that what nobody had marked as theirs was replaced";
@@ -164,6 +167,11 @@ impl Metrics {
     /// A secret was deleted from Vault.
     pub fn deleted(&self) {
         self.deletes.inc();
+    }
+
+    /// A secret could not be deleted from Vault.
+    pub fn delete_failed(&self) {
+        self.delete_errors.inc();
     }
 
     /// A write to this path failed.

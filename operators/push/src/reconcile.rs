@@ -22,7 +22,7 @@ use konverge_core::{
     digest::DigestKey,
     error::{Classify, ErrorClass},
 };
-use konverge_runtime::{Action, Queue, Reconciler, Request, lease::Leadership};
+use konverge_runtime::{Action, Queue, Reconciler, Request};
 use konverge_vault::{Location, VaultError};
 use kube::Client;
 use tokio::time::Instant;
@@ -40,7 +40,7 @@ use crate::{
     object::{Kind, ObjectRef, SecretRef},
     orphans::{Orphans, OrphansError},
     record::{PENDING, Record, Written},
-    store::Store,
+    store::{ClearError, Store},
     watch::WAITED,
 };
 use intentions::NOTE_LATER;
@@ -100,8 +100,6 @@ pub struct Pusher {
     pub events: EventSink,
     /// What is known.
     pub bindings: Arc<Bindings>,
-    /// Whether this process leads; nothing if it need not.
-    pub leadership: Option<Leadership>,
     /// Wakes others.
     pub queue: Queue<ObjectRef>,
     /// What is counted.
@@ -170,6 +168,15 @@ impl fmt::Display for Doing {
 impl From<VaultError> for PushError {
     fn from(source: VaultError) -> Self {
         Self::Vault { doing: Doing::Write, source }
+    }
+}
+
+impl From<ClearError> for PushError {
+    fn from(error: ClearError) -> Self {
+        match error {
+            ClearError::Deposed => Self::Deposed,
+            ClearError::Vault(source) => Self::Vault { doing: Doing::Clear, source },
+        }
     }
 }
 
@@ -295,7 +302,7 @@ impl Pusher {
             && (!due
                 || verified.marked
                     && self
-                        .is_still_there(key, binding, push, verified)
+                        .is_still_there(key, binding, push)
                         .await
                         .map_err(|error| error.when(Doing::Look))?)
         {
@@ -368,7 +375,7 @@ impl Pusher {
         let run = Run { key, binding: &binding, push, prepared: &prepared, owner, before: before.as_ref(), look };
         let mut done = self.write_all(&run, targets, Done::new(record, messages)).await?;
         self.journal.resolve_others(key, &done.record);
-        if !self.leads() {
+        if !self.store.leads() {
             return Err(PushError::Deposed);
         }
         if let Some(conflict) = done.refused.take_if(|error| error.is_conflict()) {
@@ -379,7 +386,6 @@ impl Pusher {
         let before_that = binding.verified.as_ref().map(|verified| verified.looked);
         let verified = done.complete.then(|| Verified {
             sources: sources.versions,
-            digests: done.digests,
             marked: done.marked,
             sync_now: push.asked.sync_now.clone(),
             // Where nothing changed, Vault is asked only when it is time to.
@@ -393,7 +399,7 @@ impl Pusher {
         self.bindings.settle(key, &binding, |now| {
             now.failures = failures;
             now.refused(begun, refusals);
-            now.verify(begun, verified);
+            now.verify(begun, done.digests, verified);
             if let Some(changed) = now.changed.take().filter(|_| done.wrote) {
                 self.metrics.propagated(changed.elapsed());
             }
@@ -475,15 +481,10 @@ impl Pusher {
         Ok(Some(written))
     }
 
-    /// Whether this process leads. One that has slept finds here that it does not, before it finds anywhere else.
-    fn leads(&self) -> bool {
-        self.leadership.as_ref().is_none_or(Leadership::is_leader)
-    }
-
     /// Whether something may be written now: the object may ask for something else by now, and with that the permission to write has
     /// gone, or another replica may have written since.
     fn may_write(&self, key: &ObjectRef, binding: &Binding) -> bool {
-        self.leads() && self.bindings.is_current(key, binding)
+        self.store.leads() && self.bindings.is_current(key, binding)
     }
 
     /// Wakes those who waited for a location.

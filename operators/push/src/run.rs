@@ -168,13 +168,12 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let known = identity.clone();
     manager.checks().readiness("cluster-identity", move || known.check());
     manager.task("cluster-identity", identity.clone().run());
-    let store = Store::new(vault, counts.clone(), identity);
+    let store = Store::new(vault, counts.clone(), identity, leadership);
     let (journal, write_journal) = Journal::new(kubernetes.clone(), kubernetes.default_namespace());
     manager.task("journal", write_journal);
     let (ahead, keep_tidy) = ReadAhead::new(kubernetes.clone(), Arc::clone(&bindings), queue.clone());
     manager.task("read-ahead", keep_tidy);
     let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
-    let leads = leadership.clone();
     let pusher = Pusher {
         client: kubernetes.clone(),
         ahead,
@@ -184,7 +183,6 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         orphans: orphans.clone(),
         events,
         bindings: Arc::clone(&bindings),
-        leadership,
         queue: queue.clone(),
         metrics: counts.clone(),
         digest_key: DigestKey::new(rand::random()),
@@ -198,7 +196,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
             namespace_deadline: config.terminating_namespace_deadline,
         },
     };
-    let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts, leads);
+    let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts);
     let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers()).workers(config.workers.into());
     manager.controller("push", controller);
     manager.leader_task("orphans", clearing.run(config.kinds));

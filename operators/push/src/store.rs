@@ -1,6 +1,7 @@
 //! Vault, as far as it is needed here, with everything counted.
 
 use konverge_core::digest::DigestKey;
+use konverge_runtime::lease::Leadership;
 use konverge_vault::{
     Content, Deletion, Expected, Found, KvVersion, Location, Mount, Owner, SecretPath, Standing, Vault, VaultError,
     VersionState,
@@ -80,6 +81,17 @@ impl<'a> Unfinished<'a> {
     }
 }
 
+/// Why a path was not cleared.
+#[derive(Debug, thiserror::Error)]
+pub enum ClearError {
+    /// Another process may have cleared it by now, and somebody may have the path who came after.
+    #[error("nothing more is deleted: this process leads no more")]
+    Deposed,
+    /// Vault did not do its part.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
 /// Reads, writes, marks and deletes.
 #[derive(Clone)]
 pub struct Store {
@@ -87,12 +99,25 @@ pub struct Store {
     metrics: Metrics,
     /// Which installation writes.
     identity: Identity,
+    /// Whether this process leads; nothing if it need not.
+    leadership: Option<Leadership>,
 }
 
 impl Store {
     /// Writes as this installation.
-    pub fn new(vault: Vault, metrics: Metrics, identity: Identity) -> Self {
-        Self { vault, metrics, identity }
+    pub fn new(vault: Vault, metrics: Metrics, identity: Identity, leadership: Option<Leadership>) -> Self {
+        Self { vault, metrics, identity, leadership }
+    }
+
+    /// Whether this process leads. One that has slept finds here that it does not, before it finds anywhere else.
+    pub(crate) fn leads(&self) -> bool {
+        self.leadership.as_ref().is_none_or(Leadership::is_leader)
+    }
+
+    /// Before a deletion, and before a mark is taken away: unlike a write these name no version, so nothing in Vault keeps one from
+    /// being done that was decided upon too long ago.
+    fn still_leads(&self) -> Result<(), ClearError> {
+        if self.leads() { Ok(()) } else { Err(ClearError::Deposed) }
     }
 
     /// Who keeps what is written for the object. An error as long as it is not known which installation this is.
@@ -175,7 +200,7 @@ impl Store {
 
     /// Clears a path that is not wanted any more, or our keys of it, as far as that is ours; without a way to delete it loses our marks
     /// and stays.
-    pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Option<Deletion>) -> Result<Cleared, VaultError> {
+    pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Option<Deletion>) -> Result<Cleared, ClearError> {
         let Some(deletion) = deletion else { return self.leave(leaving).await.map(|()| Cleared::Nothing) };
         let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
         if written.keys.is_some() {
@@ -186,14 +211,19 @@ impl Store {
         if gone && has_heir() {
             return Ok(Cleared::Nothing);
         }
+        self.still_leads()?;
         match farewell(&found, owner, claim, unfinished.content(&found), deletion) {
             Farewell::Forget => Ok(Cleared::Nothing),
             Farewell::Tell => Ok(Cleared::Unknown),
-            Farewell::Unmark => self.unmark(location, owner).await.map(|()| Cleared::Nothing),
+            Farewell::Unmark => {
+                self.unmark(location, owner).await?;
+                Ok(Cleared::Nothing)
+            }
             Farewell::Delete => {
-                self.vault.delete(location, deletion).await?;
+                self.delete(location, deletion).await?;
                 self.metrics.deleted();
                 if found.custom_metadata().is_some() && deletion != Deletion::Metadata {
+                    self.still_leads()?;
                     self.unmark(location, owner).await?;
                 }
                 Ok(Cleared::Deleted)
@@ -201,9 +231,17 @@ impl Store {
         }
     }
 
+    async fn delete(&self, location: &Location, deletion: Deletion) -> Result<(), VaultError> {
+        let deleted = self.vault.delete(location, deletion).await;
+        if deleted.is_err() {
+            self.metrics.delete_failed();
+        }
+        deleted
+    }
+
     /// Takes our keys out of a path that others have keys in. Its older versions are theirs, too, and stay; a path that is empty then is
     /// deleted so that it can be undeleted.
-    async fn take_out(&self, leaving: &Leaving<'_>) -> Result<Cleared, VaultError> {
+    async fn take_out(&self, leaving: &Leaving<'_>) -> Result<Cleared, ClearError> {
         let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
         let recorded = Written { written: matches!(claim, Claim::Written(_)), ..written.clone() };
         let mut attempt = 1;
@@ -214,9 +252,10 @@ impl Store {
                 Unfinished::Unknown | Unfinished::Digest(..) => None,
             };
             let Parting { content: rest, expected, marks } = part(found, owner, &recorded, made, gone);
+            self.still_leads()?;
             let changed = match rest {
                 None => Ok(false),
-                Some(rest) if rest.is_empty() => self.vault.delete(location, Deletion::Soft).await.map(|()| true),
+                Some(rest) if rest.is_empty() => self.delete(location, Deletion::Soft).await.map(|()| true),
                 Some(rest) => self.write(location, &rest, expected).await.map(|_| true),
             };
             match changed {
@@ -227,24 +266,27 @@ impl Store {
         if changed {
             self.metrics.deleted();
         }
+        self.still_leads()?;
         match self.annotate(location, &marks).await {
             Err(VaultError::Denied { .. }) | Ok(()) if changed => Ok(Cleared::Deleted),
             Err(VaultError::Denied { .. }) | Ok(()) => Ok(Cleared::Nothing),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// Leaves what is there to others. A mark that is not this owner's stays, and where there is nothing nothing is made.
-    async fn leave(&self, leaving: &Leaving<'_>) -> Result<(), VaultError> {
+    async fn leave(&self, leaving: &Leaving<'_>) -> Result<(), ClearError> {
         let &Leaving { location, owner, gone, .. } = leaving;
         let found = self.read(location).await?;
-        match found.custom_metadata().map(|metadata| owner.standing(metadata)) {
+        self.still_leads()?;
+        let left = match found.custom_metadata().map(|metadata| owner.standing(metadata)) {
             Some(Standing::Ours) => self.unmark(location, owner).await,
             Some(Standing::Predecessor) if !gone => self.unmark(location, owner).await,
             Some(Standing::Predecessor | Standing::Unowned | Standing::Foreign(_)) | None => {
                 self.annotate(location, &unmark(&found, owner)).await
             }
-        }
+        };
+        Ok(left?)
     }
 
     /// Takes the mark away, so that others can have the path. Where that is not allowed there is hardly a mark.

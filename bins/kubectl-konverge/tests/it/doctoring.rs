@@ -4,11 +4,12 @@ use k8s_openapi::api::{
     apps::v1::Deployment,
     coordination::v1::Lease,
     core::v1::{ConfigMap, Secret},
-    rbac::v1::ClusterRole,
+    rbac::v1::{ClusterRole, PolicyRule, Role},
 };
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{ApiResource, DeleteParams, Patch, PatchParams},
+    core::DynamicObject,
 };
 use serde_json::json;
 
@@ -110,6 +111,63 @@ async fn each_trouble_is_found_with_its_next_step() {
     let wrong: Patch<()> = Patch::Json(serde_json::from_value(wrong).unwrap());
     deployments.patch(name, &PatchParams::default(), &wrong).await.unwrap();
     doctor().await.ends(1).says(&["WRONG settings", "nonsense"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_permission_of_the_role_is_missed_by_its_name() {
+    let stage = Stage::set().await;
+    let world = stage.world().await;
+    stage.deploy(2).await;
+    let (role, cluster_role) = (ApiResource::erase::<Role>(&()), ApiResource::erase::<ClusterRole>(&()));
+    let everywhere = Api::all_with(world.client.clone(), &cluster_role);
+    each_is_missed(&world, &everywhere, "vault-sync-operator-manager-role", "").await;
+    each_is_missed(&world, &everywhere, "vault-sync-operator-auth-role", "").await;
+    let at_home = Api::namespaced_with(world.client.clone(), &stage.home, &role);
+    let place = format!(" in namespace {}", stage.home);
+    each_is_missed(&world, &at_home, "vault-sync-operator-own-namespace", &place).await;
+}
+
+/// Takes one permission after another from a role.
+async fn each_is_missed(world: &World<'_>, api: &Api<DynamicObject>, role: &str, place: &str) {
+    let rules: Vec<PolicyRule> = serde_json::from_value(api.get(role).await.unwrap().data["rules"].clone()).unwrap();
+    assert!(!rules.is_empty());
+    let change = async |rules: &[PolicyRule]| {
+        let patch = Patch::Merge(json!({ "rules": rules }));
+        api.patch(role, &PatchParams::default(), &patch).await.unwrap();
+    };
+    for (at, rule) in rules.iter().enumerate() {
+        for resource in rule.resources.iter().flatten() {
+            for verb in &rule.verbs {
+                let others = |all: &[String], one: &String| all.iter().filter(|known| *known != one).cloned().collect();
+                let resources = rule.resources.as_deref().unwrap_or_default();
+                let mut less = rules.clone();
+                less[at].resources = Some(vec![resource.clone()]);
+                less[at].verbs = others(&rule.verbs, verb);
+                if resources.len() > 1 {
+                    less.push(PolicyRule { resources: Some(others(resources, resource)), ..rule.clone() });
+                }
+                less.retain(|rule| !rule.verbs.is_empty());
+                change(&less).await;
+                let name = rule.resource_names.iter().flatten().map(|name| format!(" {name}")).collect::<String>();
+                let missed =
+                    format!("may not {verb} {resource}{name}{place} → apply deploy/rbac/vault-sync-operator.yaml");
+                says_in_time(world, &missed).await;
+            }
+        }
+    }
+    change(&rules).await;
+    says_in_time(world, "ok permissions").await;
+}
+
+/// The API server learns of a role a moment after it was written.
+async fn says_in_time(world: &World<'_>, words: &str) {
+    let said = konverge_testkit::eventually(crate::stage::SOON, async || {
+        let said = doctor(world).await.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        said.contains(words).then_some(())
+    });
+    if said.await.is_err() {
+        doctor(world).await.says(&[words]);
+    }
 }
 
 async fn doctor(world: &World<'_>) -> crate::stage::Ran {

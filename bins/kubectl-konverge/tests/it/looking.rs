@@ -155,3 +155,46 @@ async fn diff_uses_the_access_of_vaults_own_program() {
     diff(&|command| command.env("VAULT_TOKEN", "nobody's")).await.ends(1).says(&["cannot compare with Vault"]);
     diff(&|command| command.env("VAULT_ADDR", "http://127.0.0.1:1")).await.ends(1).says(&["cannot compare with Vault"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn diff_takes_a_cluster_that_it_cannot_tell_for_no_other() {
+    let world = Stage::shared().await.world().await;
+    let namespace = &world.namespace;
+    let operator = world.operator(&[]).await;
+    world.secret("db", &[("password", VALUES[0])], json!({ "vault-sync.io/path": world.path("db") })).await;
+    world.until("secret/db", "Synced").await;
+    drop(operator);
+    let role = format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {{ name: person, namespace: {namespace} }}\nrules:\n\
+         - {{ apiGroups: [\"\"], resources: [secrets], verbs: [get, list] }}\n\
+         - {{ apiGroups: [apps], resources: [deployments], verbs: [get, list] }}\n---\n\
+         apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {{ name: person, namespace: {namespace} }}\n\
+         roleRef: {{ apiGroup: rbac.authorization.k8s.io, kind: Role, name: person }}\n\
+         subjects: [{{ kind: ServiceAccount, name: person, namespace: {namespace} }}]\n",
+    );
+    world.stage.plane.apply(&role).await.unwrap();
+    let person = world.stage.plane.service_account_kubeconfig(namespace, "person").await.unwrap();
+    let diff = async || {
+        let mut command = world.plugin();
+        command.env("KUBECONFIG", &person).args(["-n", namespace, "diff", "secret/db"]);
+        ran(&mut command).await
+    };
+    diff().await.ends(1).says(&[
+        "cannot tell whose a path is: you may not get namespace kube-system",
+        "have the operator started with --instance",
+    ]);
+
+    // An operator for just this namespace that may not tell either, and works as one of those that cannot.
+    let labels = json!({ "app.kubernetes.io/name": "vault-sync-operator" });
+    let container =
+        json!({ "name": "manager", "image": "example.com/operator", "args": [format!("--namespace={namespace}")] });
+    let pod = json!({ "metadata": { "labels": labels }, "spec": { "containers": [container] } });
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "own", "namespace": namespace, "labels": labels },
+        "spec": { "selector": { "matchLabels": labels }, "template": pod },
+    });
+    world.stage.plane.apply(&deployment.to_string()).await.unwrap();
+    let theirs = world.run("diff secret/db").await.ends(1);
+    theirs.says(&["would stay as it is", "is kept for", "Secret/db"]);
+}

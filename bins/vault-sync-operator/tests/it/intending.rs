@@ -1,11 +1,22 @@
 //! Many for the first time: noted together before, each by itself after; killed, bereft and refused in the midst of it.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use futures::{FutureExt, StreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use konverge_push::journal;
-use konverge_testkit::{Process, VaultServer, eventually, http_get};
+use konverge_testkit::{
+    Process, VaultServer, eventually,
+    fault_proxy::{FaultProxy, Plan},
+    http_get,
+};
 use kube::{Api, api::ListParams};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -160,6 +171,63 @@ async fn f01_killed_in_a_first_sync_nothing_is_left_of_an_object_that_went_meanw
         .filter_map(|(fault, nth, end)| Some(format!("{fault:?} {nth}: {}", end.as_ref().err()?)))
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_begun_for_an_object_that_went_keeps_nobody_else_from_its_path() {
+    let stage = Stage::shared().await;
+    let (home, kubeconfig) = stage.another(|manifest| manifest).await;
+    let namespace = stage.plane.namespace("heir").await.unwrap();
+    let view = stage.view(&namespace).await;
+    make(&view).await.unwrap();
+    let proxy = FaultProxy::start(stage.plane.run_directory(), &kubeconfig).await.unwrap();
+    let (befallen, mut told) = mpsc::unbounded_channel();
+    let process = Arc::new(std::sync::Mutex::new(None::<Process>));
+    let (killed, over) = (Arc::clone(&process), Arc::new(AtomicBool::new(false)));
+    // Killed when the first mark is there: what was written is there, and is somebody's.
+    let decide = move |asked: Asked| {
+        let is_mark = asked.is_write() && asked.path.starts_with("secret/metadata/");
+        let fate = if is_mark && !over.swap(true, Ordering::SeqCst) {
+            let (killed, befallen) = (Arc::clone(&killed), befallen.clone());
+            Fate::AnswerVanishes(Box::new(move || {
+                killed.lock().unwrap().as_mut().unwrap().kill();
+                befallen.send(asked.path).unwrap();
+            }))
+        } else {
+            Fate::Passes
+        };
+        std::future::ready(fate).boxed()
+    };
+    let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
+    let (spec, ..) = stage.operator(proxy.kubeconfig(), &namespace, &vault);
+    {
+        let mut process = process.lock().unwrap();
+        *process = Some(Process::start(stage.plane.run_directory(), spec.args(["-workers", "4"])).unwrap());
+    }
+    let path = tokio::time::timeout(SOON, told.recv()).await.unwrap().unwrap();
+    let gone = path.rsplit('/').next().unwrap().to_owned();
+    let path = view.path(&gone);
+    assert!(noted(&view, &home).await.unwrap().contains(&gone), "{gone} is noted in the journal");
+    assert_eq!(view.record("Secret", &gone).await.unwrap(), None, "and nowhere else");
+    assert_eq!(view.versions(&path).await.unwrap(), (1, true), "and it is marked");
+    view.delete("Secret", &gone).await.unwrap();
+    view.secret("heir", &[("n", "heir")], Some(&path)).await.unwrap();
+
+    // What was begun is looked at when another one has laid claim to the path and was refused it.
+    let rule = format!(
+        "rules: [{{ when: {{ verbs: [get], resources: [secrets], name: {gone} }}, then: {{ status: {{ code: 500 }} }} }}]"
+    );
+    proxy.set(Plan::parse(&rule).unwrap()).unwrap();
+    process.lock().unwrap().as_mut().unwrap().start_again().unwrap();
+    until("the heir is refused", async || {
+        Ok(view.record("Secret", "heir").await?.is_some_and(|record| record["state"] == "OwnedByAnother"))
+    })
+    .await;
+    proxy.clear();
+    until("the heir has it", async || view.is_synced("Secret", "heir", &[&path]).await).await;
+    assert!(view.holds(&path, "n", "heir").await.unwrap());
+    until("nothing is noted any more", async || Ok(noted(&view, &home).await?.is_empty())).await;
+    drop(process.lock().unwrap().take());
 }
 
 /// Runs until all is in step, with this installation.

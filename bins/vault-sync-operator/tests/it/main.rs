@@ -5,6 +5,7 @@
 mod crashing;
 mod crowding;
 mod deployed;
+mod deposing;
 mod exposing;
 mod forms;
 mod front;

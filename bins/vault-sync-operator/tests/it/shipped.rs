@@ -1,10 +1,10 @@
 //! Everything that the operator does, under the role that is shipped and with more to say than anybody would let it say: no permission
 //! is missing and none is spare (W21), metrics are for who may get them (W20), and no value is where it does not belong (I8, F36).
 
-use std::{fs, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use k8s_openapi::api::{core::v1::Secret, events::v1::Event, rbac::v1::PolicyRule};
-use konverge_testkit::{RoleUse, eventually};
+use konverge_testkit::{ProcessSpec, RoleUse, eventually, http_get};
 use kube::{Api, api::ListParams, config::Kubeconfig};
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
@@ -43,6 +43,33 @@ async fn metrics(address: &str, roots: &RootCertStore, token: Option<&str>) -> (
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+}
+
+/// A certificate for metrics, and who trusts it.
+struct Tls {
+    certificate: PathBuf,
+    key: PathBuf,
+    roots: RootCertStore,
+}
+
+impl Tls {
+    fn new(stage: &Stage) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let made = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let file = |name: &str, content: String| {
+            let file = stage.plane.run_directory().path().join(name);
+            fs::write(&file, content).unwrap();
+            file
+        };
+        let mut roots = RootCertStore::empty();
+        roots.add(made.der().clone()).unwrap();
+        Self { certificate: file("metrics.crt", made.pem()), key: file("metrics.key", key.serialize_pem()), roots }
+    }
+
+    /// The program with it.
+    fn of(&self, spec: ProcessSpec) -> ProcessSpec {
+        spec.arg("-metrics-cert-file").arg(&self.certificate).arg("-metrics-key-file").arg(&self.key)
+    }
 }
 
 /// The token of a service account that may do what `role` allows, if there is one.
@@ -123,18 +150,40 @@ async fn live(view: &View) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
+async fn w20_metrics_are_for_those_who_may_get_them_and_no_token_goes_in_the_clear() {
+    let stage = Stage::set().await;
+    let namespace = stage.plane.namespace("metrics").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let tls = Tls::new(&stage);
+    // As it is shipped nothing is said of who may see them.
+    let operator = stage.start(&namespace, |spec| tls.of(spec)).await;
+    let path = view.path("db");
+    view.secret("db", &[("password", VALUES[0])], Some(&path)).await.unwrap();
+    until("db is in step", async || view.is_synced("Secret", "db", &[&path]).await).await;
+    let (reader, stranger) = (
+        token(&stage, "reader", Some("vault-sync-operator-metrics-reader")).await,
+        token(&stage, "stranger", None).await,
+    );
+    for (bearer, expected) in [(None, 401), (Some("nobody's"), 401), (Some(&*stranger), 403), (Some(&*reader), 200)] {
+        let (code, shown) = metrics(&operator.metrics, &tls.roots, bearer).await;
+        assert_eq!(code, expected, "{shown}");
+        assert_eq!(shown.contains("vault_sync_operator_"), expected == 200, "{shown}");
+    }
+    assert!(http_get(&operator.metrics, "/metrics").await.is_err(), "who speaks without TLS is not answered");
+    let (code, _) = http_get(&operator.health, "/metrics").await.unwrap();
+    assert_ne!(code, 200, "nor are they served where nobody has to prove anything");
+    for page in ["/healthz?verbose", "/readyz?verbose"] {
+        let (_, shown) = http_get(&operator.health, page).await.unwrap();
+        assert!(!shown.contains(&namespace), "no object is named there: {shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w21_no_permission_is_missing_or_spare_and_no_value_is_shown() {
     let mut stage = Stage::set().await;
     let namespace = stage.plane.namespace("everything").await.unwrap();
     let view = stage.view(&namespace).await;
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let file = |name: &str| stage.plane.run_directory().path().join(name);
-    let (certificate_file, key_file) = (file("metrics.crt"), file("metrics.key"));
-    fs::write(&certificate_file, certificate.pem()).unwrap();
-    fs::write(&key_file, key.serialize_pem()).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate.der().clone()).unwrap();
+    let tls = Tls::new(&stage);
     // So many at once that they are noted together before.
     let many: Vec<String> = (0..MANY).map(|number| format!("many-{number}")).collect();
     for name in &many {
@@ -142,10 +191,7 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     }
     let mut operator = stage
         .start(&namespace, |spec| {
-            spec.arg("-metrics-cert-file")
-                .arg(&certificate_file)
-                .arg("-metrics-key-file")
-                .arg(&key_file)
+            tls.of(spec)
                 .args(["-leader-elect", "-finalizer-deadline", "2s", "-terminating-namespace-deadline", "1s"])
                 .env("RUST_LOG", "trace")
         })
@@ -158,14 +204,8 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     until("nothing is in the journal", async || Ok(journal.list(&noted).await?.items.is_empty())).await;
     live(&view).await;
 
-    let (reader, stranger) = (
-        token(&stage, "reader", Some("vault-sync-operator-metrics-reader")).await,
-        token(&stage, "stranger", None).await,
-    );
-    assert_eq!(metrics(&operator.metrics, &roots, None).await.0, 401);
-    assert_eq!(metrics(&operator.metrics, &roots, Some("nobody's")).await.0, 401);
-    assert_eq!(metrics(&operator.metrics, &roots, Some(&stranger)).await.0, 403);
-    let (code, shown) = metrics(&operator.metrics, &roots, Some(&reader)).await;
+    let reader = token(&stage, "reader", Some("vault-sync-operator-metrics-reader")).await;
+    let (code, shown) = metrics(&operator.metrics, &tls.roots, Some(&reader)).await;
     assert!(code == 200 && shown.contains("vault_sync_operator_sync_attempts_total"), "{shown}");
 
     // What is left behind while Vault is away.

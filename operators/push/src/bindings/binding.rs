@@ -91,8 +91,11 @@ pub struct Binding {
     pub record: Option<Record>,
     /// The resource version that was seen or written last.
     pub version: String,
-    /// What was in Vault when it was last found in step.
+    /// When all of it was last found in step.
     pub verified: Option<Verified>,
+    /// What each location held that was in step after the last run, also where others of the object's were not. What differs from that
+    /// later though nothing else is wanted is somebody else's doing.
+    pub held: BTreeMap<String, ContentDigest>,
     /// What was last said of it.
     pub said: Vec<Message>,
     /// What is to be said of it when its record is noted.
@@ -121,8 +124,6 @@ const UNSEEN_TEXTS: usize = 8;
 pub struct Verified {
     /// The versions of the Secrets that it was made of; nothing of one that is not there.
     pub sources: BTreeMap<String, Option<String>>,
-    /// What each location holds.
-    pub digests: BTreeMap<String, ContentDigest>,
     /// Whether the owner is noted in Vault wherever that can be. It is tried again where not.
     pub marked: bool,
     /// The request to look that was answered by this.
@@ -144,6 +145,7 @@ impl Binding {
             version: shown.version.clone(),
             shown: shown.version,
             verified: None,
+            held: BTreeMap::new(),
             said: Vec::new(),
             unsaid: Vec::new(),
             failures: 0,
@@ -185,6 +187,7 @@ impl Binding {
                 self.record = Some(record.with_intended(self.record.take()));
             }
             self.verified = None;
+            self.held.clear();
             self.edits += 1;
         }
         match seen {
@@ -234,10 +237,12 @@ impl Binding {
         self.record = Some(record);
     }
 
-    /// Notes down that all was in step, as a run found that began with this binding. Not if somebody else has changed the record since: that
-    /// wants a run of its own.
-    pub fn verify(&mut self, begun: &Self, verified: Option<Verified>) {
-        self.verified = verified.filter(|_| self.edits == begun.edits);
+    /// Notes down what is in step, and whether all is, as a run found that began with this binding. Not if somebody else has changed the
+    /// record since: that wants a run of its own.
+    pub fn verify(&mut self, begun: &Self, held: BTreeMap<String, ContentDigest>, verified: Option<Verified>) {
+        let is_same = self.edits == begun.edits;
+        self.held = if is_same { held } else { BTreeMap::new() };
+        self.verified = verified.filter(|_| is_same);
     }
 
     /// Notes down how a run ended that began with this binding. What changed since begins anew.

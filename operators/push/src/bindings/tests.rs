@@ -43,10 +43,8 @@ fn shown(name: &str, secrets: &[&str]) -> Shown {
 }
 
 fn verified(sources: &[(&str, Option<&str>)]) -> Verified {
-    let digest = DigestKey::new([1; 32]).digest([]);
     Verified {
         sources: sources.iter().map(|(name, version)| ((*name).to_owned(), version.map(str::to_owned))).collect(),
-        digests: BTreeMap::from([("secret/data/a".to_owned(), digest)]),
         marked: true,
         sync_now: None,
         looked: Instant::now(),
@@ -236,13 +234,19 @@ fn a_record_that_is_taken_away_during_a_run_is_missed_after_it() {
     let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
     bindings.show(Shown { record: Some(record.text()), ..shown("a", &["db"]) });
     let before = bindings.get(&key("a")).unwrap();
+    let held = BTreeMap::from([("secret/data/a".to_owned(), DigestKey::new([1; 32]).digest([]))]);
     let ends = || {
-        bindings.settle(&key("a"), &before, |binding| binding.verify(&before, Some(verified(&[]))));
+        let (held, verified) = (held.clone(), Some(verified(&[])));
+        bindings.settle(&key("a"), &before, |binding| binding.verify(&before, held, verified));
         bindings.get(&key("a")).unwrap()
     };
-    assert!(ends().verified.is_some() && ends().unrecorded().is_none());
+    assert!(ends().verified.is_some() && ends().held == held && ends().unrecorded().is_none());
     assert!(bindings.show(shown("a", &["db"])), "taken away");
-    assert!(ends().verified.is_none() && ends().unrecorded() == Some(&record), "the run began before that");
+    assert!(bindings.get(&key("a")).unwrap().held.is_empty());
+    assert!(
+        ends().held.is_empty() && ends().verified.is_none() && ends().unrecorded() == Some(&record),
+        "the run began before that"
+    );
 }
 
 #[test]

@@ -12,7 +12,6 @@ use super::{asking, operator, vault, wanted};
 use crate::{
     asked::{Asked, BinaryPolicy, ExistingPolicy, UpdatePolicy},
     bindings::Push,
-    cluster_identity,
     config::Config,
     desired::{Lack, Made, Sources, Target, desired},
     merge::{merge, part},
@@ -43,10 +42,7 @@ pub(super) async fn differences(
         None
     });
     let config = operator.as_ref().map(|operator| &operator.config);
-    let instance = match config.and_then(|config| config.instance.clone()) {
-        Some(instance) => instance,
-        None => cluster_identity::read(&cluster.client).await.unwrap_or_else(|_| Owner::SOME_INSTANCE.to_owned()),
-    };
+    let instance = operator::instance(cluster, operator.as_ref()).await?;
     let owner = owner(key, object.metadata.uid.as_deref().unwrap_or_default(), &instance);
     let side = Side { kind: key.kind, vault: &vault, owner };
     let mut found = match asked {

@@ -7,11 +7,8 @@ use konverge_core::error::in_one_line;
 use konverge_kubectl::{Cluster, Failure, Finding, Grade, Installation, Job};
 use kube::{Api, api::ListParams, core::DynamicObject};
 
-use super::{Push, shown_kind, standing, vault};
+use super::{Push, permissions, shown_kind, standing, vault};
 use crate::{config::Config, object::Kind, orphans::CONFIG_MAP, run::LEASE};
-
-/// What an operator may have to do: group, resource and verb.
-const VERBS: [&str; 4] = ["get", "list", "watch", "patch"];
 
 /// All that is looked at, in the order in which one thing explains the next.
 pub(super) async fn findings(push: &Push, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
@@ -86,31 +83,8 @@ async fn operator(cluster: &Cluster, installation: &Installation) -> Vec<Finding
             "give it --leader-elect",
         ));
     }
-    findings.push(permissions(cluster, installation, &config).await);
+    findings.push(permissions::finding(cluster, installation, &config).await);
     findings
-}
-
-async fn permissions(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
-    let kinds: Vec<Kind> =
-        Kind::ALL.into_iter().filter(|kind| *kind == Kind::Secret || config.kinds.contains(kind)).collect();
-    let of_kinds = kinds.iter().flat_map(|kind| VERBS.map(|verb| (kind.group(), kind.plural(), verb)));
-    let of_events = ["create", "patch"].map(|verb| ("events.k8s.io", "events", verb));
-    let needed: Vec<_> = of_kinds.chain(of_events).collect();
-    let account = format!("{}/{}", installation.namespace, installation.account);
-    match cluster.lacking(installation, config.namespace.as_deref(), &needed).await {
-        Err(failure) => Finding::unknown("permissions", &failure),
-        Ok(lacking) if lacking.is_empty() => {
-            Finding::fine("permissions", format!("service account {account} may do all that it has to"))
-        }
-        Ok(lacking) => {
-            let words: Vec<String> = lacking.iter().map(|(_, resource, verb)| format!("{verb} {resource}")).collect();
-            Finding::wrong(
-                "permissions",
-                format!("service account {account} may not {}", words.join(", ")),
-                "apply deploy/rbac/vault-sync-operator.yaml, or leave a kind out with --kinds",
-            )
-        }
-    }
 }
 
 fn elects(installation: &Installation) -> bool {

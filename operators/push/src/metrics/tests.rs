@@ -72,6 +72,7 @@ fn ours_count_what_happened() {
         metrics.read();
         metrics.wrote();
         metrics.deleted();
+        metrics.delete_failed();
         metrics.drifted();
         metrics.adopted();
         metrics.conflicted();
@@ -89,6 +90,7 @@ fn ours_count_what_happened() {
             "konverge_push_vault_reads_total 1",
             "konverge_push_vault_writes_total 1",
             "konverge_push_vault_deletes_total 1",
+            "konverge_push_vault_delete_errors_total 1",
             "konverge_push_drift_total 1",
             "konverge_push_adoptions_total 1",
             "konverge_push_conflicts_total 1",
@@ -103,7 +105,7 @@ fn ours_count_what_happened() {
 }
 
 #[test]
-fn an_object_takes_its_series_along() {
+fn w19_an_object_takes_its_series_along() {
     let (web, db) = (object(Kind::Deployment, "web"), object(Kind::Secret, "db"));
     let text = scraped(|metrics| {
         for object in [&web, &db] {
@@ -122,7 +124,7 @@ fn an_object_takes_its_series_along() {
 }
 
 #[test]
-fn there_are_no_more_series_than_a_scrape_can_bear() {
+fn w19_there_are_no_more_series_than_a_scrape_can_bear() {
     let text = scraped(|metrics| {
         for number in 0..bounded::MOST + 2 {
             metrics.key_missing("team-a", "db", &number.to_string());

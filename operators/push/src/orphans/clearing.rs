@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use konverge_core::error::in_one_line;
-use konverge_runtime::{Priority, Queue, lease::Leadership};
-use konverge_vault::{Deletion, Location, Owner, VaultError};
+use konverge_runtime::{Priority, Queue};
+use konverge_vault::{Deletion, Location, Owner};
 use tokio::time::{sleep, timeout};
 
 use super::{Orphan, Orphans, OrphansError};
@@ -16,7 +16,7 @@ use crate::{
     plan::Claim,
     reconcile::vault_deletion,
     record::Written,
-    store::{Cleared, Leaving, Store, Unfinished},
+    store::{ClearError, Cleared, Leaving, Store, Unfinished},
     watch::WAITED,
 };
 
@@ -36,8 +36,6 @@ pub struct Clearing {
     bindings: Arc<Bindings>,
     queue: Queue<ObjectRef>,
     metrics: Metrics,
-    /// Whether this process leads; nothing if it need not.
-    leadership: Option<Leadership>,
     /// What was cleared, by uid and path, though the list has it still. It is not cleared again: somebody may have come after.
     cleared: BTreeSet<(String, String)>,
 }
@@ -50,9 +48,8 @@ impl Clearing {
         bindings: Arc<Bindings>,
         queue: Queue<ObjectRef>,
         metrics: Metrics,
-        leadership: Option<Leadership>,
     ) -> Self {
-        Self { orphans, store, bindings, queue, metrics, leadership, cleared: BTreeSet::new() }
+        Self { orphans, store, bindings, queue, metrics, cleared: BTreeSet::new() }
     }
 
     /// Clears what was left behind, for ever, once it is known who has which path.
@@ -116,10 +113,6 @@ impl Clearing {
             if self.cleared.contains(&done) {
                 continue;
             }
-            // One that has slept finds here that it leads no more, before it finds anywhere else.
-            if !self.leadership.as_ref().is_none_or(Leadership::is_leader) {
-                return false;
-            }
             match self.clear_path(&key, &owner, &location, written, deletion).await {
                 Ok(Cleared::Deleted) => tracing::info!(object = %key, path = %location, "cleared what was left behind"),
                 Ok(Cleared::Unknown) => {
@@ -144,7 +137,7 @@ impl Clearing {
         location: &Location,
         written: &Written,
         deletion: Option<Deletion>,
-    ) -> Result<Cleared, VaultError> {
+    ) -> Result<Cleared, ClearError> {
         let Some(location) = &self.store.recorded(location).await? else { return Ok(Cleared::Nothing) };
         // No object's name has a blank in it.
         let gone = ObjectRef { name: format!("{} (gone)", key.name), ..key.clone() };

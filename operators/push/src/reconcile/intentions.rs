@@ -19,7 +19,7 @@ use crate::{
     object::{Kind, ObjectRef},
     plan::Claim,
     record::Record,
-    store::{Cleared, Leaving},
+    store::{Cleared, Leaving, Unfinished},
     watch::JOURNAL,
 };
 
@@ -126,20 +126,18 @@ impl Pusher {
         let owner = self.owner(key, &record.uid).await?;
         let deletion = vault_deletion(record.deletion);
         for (location, written) in record.locations() {
-            if !self.leads() {
-                return Err(PushError::Deposed);
-            }
             let Some(location) = self.store.recorded(&location).await? else { continue };
             let path = location.to_string();
-            // Who has it by now keeps it. Our mark on what stays is in his way.
-            if self.bindings.claim(key, &path, Share::Whole).is_err() && deletion.is_some() {
-                continue;
-            }
-            let unfinished = intention.unfinished(&path);
-            let claim = Claim::recorded(written);
+            let heir = self.bindings.claim(key, &path, Share::Whole).err();
+            // Where somebody has it by now, the mark alone says what is not his.
+            let (unfinished, claim) = match heir {
+                Some(_) => (Unfinished::Unknown, Claim::Intended),
+                None => (intention.unfinished(&path), Claim::recorded(written)),
+            };
             let leaving = Leaving { location: &location, owner: &owner, written, claim, unfinished, gone: true };
             let cleared = self.store.clear(&leaving, deletion).await;
-            self.wake(self.bindings.release(key, &path));
+            // The mark may have been all that kept him from it.
+            self.wake(self.bindings.release(key, &path).into_iter().chain(heir).collect());
             match cleared {
                 Ok(Cleared::Deleted) => tracing::info!(object = %key, path, "cleared what was begun"),
                 Ok(Cleared::Unknown) => {
@@ -148,7 +146,7 @@ impl Pusher {
                 Ok(Cleared::Nothing) => {}
                 Err(error) => {
                     tracing::debug!(object = %key, path, "what was begun is not cleared yet: {}", in_one_line(&error));
-                    return Err(PushError::Vault { doing: Doing::Clear, source: error });
+                    return Err(error.into());
                 }
             }
         }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use konverge_core::error::in_one_line;
 use konverge_runtime::Action;
-use konverge_vault::{Content, Location, Owner, VaultError};
+use konverge_vault::{Content, Location, Owner};
 use kube::Api;
 use tokio::time::timeout;
 
@@ -20,7 +20,7 @@ use crate::{
     orphans::Orphan,
     plan::Claim,
     record::{Record, Written},
-    store::{Cleared, Leaving, Unfinished},
+    store::{ClearError, Cleared, Leaving, Unfinished},
 };
 
 /// What stays loses its mark, so that others can have it; this long is tried.
@@ -101,9 +101,6 @@ impl Pusher {
         };
         let (mut cleared, mut unknown) = (Vec::new(), Vec::new());
         for (location, written) in record.locations() {
-            if !self.leads() {
-                return Err(PushError::Deposed);
-            }
             let Some(location) = self.store.recorded(&location).await? else { continue };
             let claim = self.claim(key, &location, written);
             let text = location.to_string();
@@ -146,13 +143,16 @@ impl Pusher {
                 let leaving = Leaving { location: &location, owner, written, claim, unfinished, gone: false };
                 self.store.clear(&leaving, None).await?;
             }
-            Ok::<_, VaultError>(())
+            Ok::<_, ClearError>(())
         };
-        if !matches!(timeout(UNMARK_WITHIN, unmark).await, Ok(Ok(()))) {
-            tracing::warn!(object = %key, "what stays in Vault still carries its mark, because Vault does not serve");
-            self.remember(key, binding, record).await?;
+        match timeout(UNMARK_WITHIN, unmark).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(ClearError::Deposed)) => Err(PushError::Deposed),
+            Ok(Err(ClearError::Vault(_))) | Err(_) => {
+                tracing::warn!(object = %key, "what stays in Vault still carries its mark, because Vault does not serve");
+                self.remember(key, binding, record).await.map(drop)
+            }
         }
-        Ok(())
     }
 
     /// What a write that was begun would have made.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{Doing, Locations, PushError, Pusher, Targets};
 use crate::{
     asked::{DeletionPolicy, UpdatePolicy},
-    bindings::{Binding, Push, Share, Verified, key_of},
+    bindings::{Binding, Push, Share, key_of},
     boundaries::{Place, is_allowed},
     desired::{Lack, Made, Target},
     digest::digest,
@@ -21,7 +21,7 @@ use crate::{
     object::ObjectRef,
     plan::{Claim, Known, MARKED_WITHIN, Step, UNDISTURBED, plan, plan_once},
     record::{Record, Written},
-    store::{Cleared, Leaving, Unfinished},
+    store::{ClearError, Cleared, Leaving, Unfinished},
 };
 
 /// What an object may write, after everything that can be said without its Secrets.
@@ -126,13 +126,12 @@ impl Pusher {
         key: &ObjectRef,
         binding: &Binding,
         push: &Push,
-        verified: &Verified,
     ) -> Result<bool, PushError> {
         let owner = self.owner(key, &binding.uid).await?;
         let Some(record) = &binding.record else { return Ok(false) };
         for (location, written) in record.locations() {
             // Nothing could be made for it then, and nothing can now: what is there stays, whatever it is.
-            let Some(known) = verified.digests.get(&location.to_string()) else { continue };
+            let Some(known) = binding.held.get(&location.to_string()) else { continue };
             let Found::Live(secret) = self.store.read(&location).await? else { return Ok(false) };
             let metadata = secret.version.as_ref().map(|version| &version.custom_metadata);
             let is_ours = metadata.is_none_or(|metadata| !matches!(owner.standing(metadata), Standing::Foreign(_)));
@@ -186,7 +185,7 @@ impl Pusher {
         let Made { content, encoded } = made;
         let text = location.to_string();
         let digest = digest(&self.digest_key, content.iter());
-        let before = binding.verified.as_ref().and_then(|verified| verified.digests.get(&text)).copied();
+        let before = binding.held.get(&text).copied();
         let recorded = done.record.paths.get(&text).cloned().unwrap_or_else(|| Written::intended(location));
         if !encoded.is_empty() {
             done.messages.push(Message::encoded(&text, &encoded));
@@ -329,9 +328,6 @@ impl Pusher {
             .collect();
         let (mut cleared, mut unknown) = (Vec::new(), Vec::new());
         for (location, written) in dropped {
-            if !self.leads() {
-                return Err(PushError::Deposed);
-            }
             let text = location.to_string();
             let deleted = self.clear_one(run, &location, &written, &named, done.record.deletion).await;
             match deleted {
@@ -344,7 +340,8 @@ impl Pusher {
                         Cleared::Nothing => {}
                     }
                 }
-                Err(error) => done.unless_refused(key, &location, Doing::Clear, Err(error))?,
+                Err(ClearError::Deposed) => return Err(PushError::Deposed),
+                Err(ClearError::Vault(error)) => done.unless_refused(key, &location, Doing::Clear, Err(error))?,
             }
         }
         if !cleared.is_empty() {
@@ -367,7 +364,7 @@ impl Pusher {
         written: &Written,
         named: &BTreeSet<String>,
         deletion: DeletionPolicy,
-    ) -> Result<Cleared, VaultError> {
+    ) -> Result<Cleared, ClearError> {
         let Run { key, owner, prepared, .. } = run;
         let Some(location) = self.store.recorded(recorded).await? else { return Ok(Cleared::Nothing) };
         let text = location.to_string();

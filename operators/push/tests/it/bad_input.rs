@@ -42,7 +42,7 @@ async fn in_step(world: &World) -> (Operator, Neighbour, String) {
 }
 
 #[tokio::test]
-async fn annotations_that_cannot_be_followed_say_so_and_leave_vault_as_it_is() {
+async fn w25_annotations_that_cannot_be_followed_say_so_and_leave_vault_as_it_is() {
     let world = World::new().await;
     let (_operator, mut neighbour, path) = in_step(&world).await;
     let long = format!("[{{\"name\":\"db\",\"keys\":[\"{}\"]}}", "x".repeat(200 * 1024));
@@ -342,7 +342,7 @@ async fn a_record_that_somebody_wrote_takes_no_path_from_another_object_where_th
 }
 
 #[tokio::test]
-async fn a_copy_with_the_record_of_another_object_owns_nothing_of_it() {
+async fn w23_a_copy_with_the_record_of_another_object_owns_nothing_of_it() {
     let world = World::new().await;
     let (_operator, mut neighbour, path) = in_step(&world).await;
     let record = world.record(Kind::Secret, "db").await.unwrap().to_string();

@@ -44,12 +44,12 @@ impl Stage {
         let metrics = konverge_runtime::Metrics::new("test", "1");
         let counts = metrics.register(Metrics::new);
         let identity = Identity::new(world.client.clone(), Some("one".to_owned()));
-        let store = Store::new(world.vault.clone(), counts.clone(), identity);
+        let store = Store::new(world.vault.clone(), counts.clone(), identity, None);
         let bindings = Arc::new(Bindings::default());
         let orphans = Orphans::new(world.client.clone(), &world.home);
         let queue = Queue::new("push", metrics.queues());
         let clearing =
-            Clearing::new(orphans.clone(), store.clone(), Arc::clone(&bindings), queue.clone(), counts.clone(), None);
+            Clearing::new(orphans.clone(), store.clone(), Arc::clone(&bindings), queue.clone(), counts.clone());
         Self { world, store, bindings, orphans, clearing, counts, queue }
     }
 
@@ -93,9 +93,10 @@ async fn who_leads_no_more_clears_nothing_more() {
     stage.left("1", &path).await;
     // It never gets the lease that it does not ask for.
     let elector = Elector::new(stage.world.client.clone(), LeaseOptions::new(&*stage.world.home, "nobodys"));
-    let (store, bindings) = (stage.store.clone(), Arc::clone(&stage.bindings));
-    let (orphans, queue, counts) = (stage.orphans.clone(), stage.queue.clone(), stage.counts.clone());
-    let mut deposed = Clearing::new(orphans, store, bindings, queue, counts, Some(elector.leadership()));
+    let identity = Identity::new(stage.world.client.clone(), Some("one".to_owned()));
+    let store = Store::new(stage.world.vault.clone(), stage.counts.clone(), identity, Some(elector.leadership()));
+    let (bindings, orphans) = (Arc::clone(&stage.bindings), stage.orphans.clone());
+    let mut deposed = Clearing::new(orphans, store, bindings, stage.queue.clone(), stage.counts.clone());
     assert_eq!(deposed.clear().await.unwrap(), 1);
     stage.world.holds(&path, &[("k", "v")]).await;
     assert_eq!(stage.clearing.clear().await.unwrap(), 0);

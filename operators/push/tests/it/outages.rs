@@ -251,3 +251,58 @@ async fn a_path_that_is_denied_says_so_and_delays_no_other() {
     world.gone(Kind::Secret, "open").await;
     assert_eq!(world.read(&format!("{allowed}/a")).await, None);
 }
+
+#[tokio::test]
+async fn w10_drift_is_put_right_and_told_also_where_another_path_of_the_object_is_refused() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    let (open, closed) = (world.path("app/db"), world.path("app/api"));
+    let rules = format!(
+        "path \"secret/*\" {{ capabilities = [\"create\", \"read\", \"update\", \"patch\"] }}\npath \"{closed}\" {{ capabilities = [\"deny\"] }}"
+    );
+    server.policy("but-one", &rules).await.unwrap();
+    let token = server.token(&["but-one", "default"], json!({ "ttl": "1h" })).await.unwrap();
+    let operator = world.operator_with(Vault::new(&vault_config(&server, &token)), &[]).await;
+    for name in ["db", "api"] {
+        world.secret(name, &[("n", "1")], json!({})).await;
+    }
+    world.workload(Kind::Deployment, "app", &["db", "api"], json!({ "vault-sync.io/path": world.path("app") })).await;
+    world.says(Kind::Deployment, "app", "PermissionDenied").await;
+    world.holds(&open, &[("n", "1")]).await;
+    world.rotate("db", &[("n", "2")]).await;
+    until("what is written is noted", async || {
+        let record = world.record(Kind::Deployment, "app").await.ok_or("no record")?;
+        let version = &record["paths"][&open]["version"];
+        if *version == 2 { Ok(()) } else { Err(version.to_string()) }
+    })
+    .await;
+    let drift = || operator.metric("konverge_push_drift_total", "");
+    assert!(drift() < 0.5, "its own change is no drift");
+
+    world.write(&open, &[("n", "somebody's")]).await;
+    world.annotate(Kind::Deployment, "app", json!({ "vault-sync.io/sync-now": "1" })).await;
+    world.holds(&open, &[("n", "2")]).await;
+    let told = world.event("app", "DriftCorrected").await;
+    assert!(told.contains(&open), "{told}");
+    assert!(drift() > 0.5);
+}
+
+#[tokio::test]
+async fn w19_a_deletion_that_fails_is_counted() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    let rules = "path \"secret/*\" { capabilities = [\"create\", \"read\", \"update\", \"patch\"] }";
+    server.policy("no-delete", rules).await.unwrap();
+    let token = server.token(&["no-delete", "default"], json!({ "ttl": "1h" })).await.unwrap();
+    let vault = Vault::new(&vault_config(&server, &token));
+    let operator = world.operator_with(vault, &["--finalizer-deadline", "1s"]).await;
+    let path = world.path("db");
+    world.secret("db", &[("n", "1")], json!({ "vault-sync.io/path": path })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    let failed = || operator.metric("konverge_push_vault_delete_errors_total", "");
+    assert!(failed() < 0.5);
+    world.delete(Kind::Secret, "db").await;
+    world.gone(Kind::Secret, "db").await;
+    assert!(failed() > 0.5);
+    world.holds(&path, &[("n", "1")]).await;
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
-use konverge_kubectl::{Cluster, Failure, Finding, Grade, Installation, Job, Verdict};
+use konverge_kubectl::{Cluster, Failure, Finding, Grade, Installation, Job, Permission, Verdict};
 use konverge_workload::WorkloadKind;
 use kube::{Api, core::DynamicObject};
 
@@ -104,26 +104,26 @@ fn settings(config: &Config) -> String {
 }
 
 async fn permissions(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
+    let within = config.namespace.as_deref();
     let sources = ["secrets", "configmaps"].into_iter();
     let of_sources = sources.flat_map(|resource| ["get", "list", "watch"].map(|verb| ("", resource, verb)));
     let of_kinds = config.kinds.iter().flat_map(|kind| VERBS.map(|verb| (kind.group(), kind.plural(), verb)));
     let of_events = ["create", "patch"].map(|verb| ("events.k8s.io", "events", verb));
-    let needed: Vec<_> = of_sources.chain(of_kinds).chain(of_events).collect();
-    let leases = [("coordination.k8s.io", "leases", "create")];
-    let leases = if config.leader_elect { &leases[..] } else { &[] };
+    let everywhere = of_sources.chain(of_kinds).chain(of_events);
+    let mut needed: Vec<_> =
+        everywhere.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(within)).collect();
+    if config.leader_elect {
+        let leases = Permission::new("coordination.k8s.io", "leases", "create");
+        needed.push(leases.within(Some(&installation.namespace)));
+    }
     let account = format!("{}/{}", installation.namespace, installation.account);
-    let lacking = async {
-        let mut lacking = cluster.lacking(installation, config.namespace.as_deref(), &needed).await?;
-        lacking.extend(cluster.lacking(installation, Some(&installation.namespace), leases).await?);
-        Ok::<_, Failure>(lacking)
-    };
-    match lacking.await {
+    match cluster.lacking(installation, needed).await {
         Err(failure) => Finding::unknown("permissions", &failure),
         Ok(lacking) if lacking.is_empty() => {
             Finding::fine("permissions", format!("service account {account} may do all that it has to"))
         }
         Ok(lacking) => {
-            let words: Vec<String> = lacking.iter().map(|(_, resource, verb)| format!("{verb} {resource}")).collect();
+            let words: Vec<String> = lacking.iter().map(Permission::to_string).collect();
             Finding::wrong(
                 "permissions",
                 format!("service account {account} may not {}", words.join(", ")),

@@ -37,7 +37,7 @@ fn is_reason(word: &str) -> bool {
 }
 
 #[test]
-fn annotations_are_those_of_the_page() {
+fn w26_annotations_are_those_of_the_page() {
     let known = constants(include_str!("../../../src/annotations.rs"));
     assert!(known.len() > 10 && known.contains(annotations::PATH), "{known:?}");
     for name in &known {
@@ -68,7 +68,7 @@ fn assert_words<T: ValueEnum>(annotation: &str) {
 }
 
 #[test]
-fn words_of_annotations_are_those_of_the_page() {
+fn w26_words_of_annotations_are_those_of_the_page() {
     assert_words::<DeletionPolicy>(annotations::DELETION_POLICY);
     assert_words::<ExistingPolicy>(annotations::EXISTING);
     assert_words::<BinaryPolicy>(annotations::BINARY);
@@ -106,7 +106,7 @@ fn reasons() -> BTreeSet<String> {
 }
 
 #[test]
-fn reasons_are_those_of_the_page() {
+fn w26_reasons_are_those_of_the_page() {
     let reasons = reasons();
     assert!(reasons.len() > 50, "{reasons:?}");
     let table = section(PAGE, "## What you see").split("| Reason |").nth(1).unwrap().split("\n\n").next().unwrap();
@@ -166,7 +166,7 @@ fn metrics() -> BTreeSet<String> {
 }
 
 #[test]
-fn metrics_are_those_of_the_page() {
+fn w26_metrics_are_those_of_the_page() {
     let metrics = metrics();
     assert_eq!(metrics.len(), 18, "{metrics:?}");
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
@@ -183,7 +183,7 @@ fn metrics_are_those_of_the_page() {
 }
 
 #[tokio::test]
-async fn addresses_are_those_that_answer() {
+async fn w26_addresses_are_those_that_answer() {
     let world = crate::world::World::new().await;
     let operator = world.operator(&[]).await;
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '/';
@@ -198,7 +198,7 @@ async fn addresses_are_those_that_answer() {
 }
 
 #[test]
-fn routes_are_those_of_the_policy_and_of_the_client() {
+fn w26_routes_are_those_of_the_policy_and_of_the_client() {
     let policy = include_str!("../../../../../deploy/vault-policy.hcl");
     let route = |line: &str| line.split('"').nth(1).map(|path| path.trim_end_matches('*').to_owned());
     let allowed: BTreeSet<_> =
@@ -215,7 +215,7 @@ fn routes_are_those_of_the_policy_and_of_the_client() {
 }
 
 #[test]
-fn names_are_those_of_the_manifests_and_links_lead_somewhere() {
+fn w26_names_are_those_of_the_manifests_and_links_lead_somewhere() {
     let known = [
         include_str!("../../../../../deploy/vault-sync-operator.yaml"),
         include_str!("../../../../../deploy/vault-sync-operator-drain.yaml"),

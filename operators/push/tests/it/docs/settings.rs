@@ -24,7 +24,7 @@ fn row(flag: &Arg) -> String {
 }
 
 #[test]
-fn the_table_of_flags_is_what_the_program_says_of_itself() {
+fn w26_the_table_of_flags_is_what_the_program_says_of_itself() {
     let rows: Vec<_> = flags().iter().map(row).collect();
     assert!(rows.len() > 30, "{rows:?}");
     let told: Vec<_> = section(PAGE, "### Flags").lines().filter(|line| line.starts_with("| `")).collect();
@@ -32,7 +32,7 @@ fn the_table_of_flags_is_what_the_program_says_of_itself() {
 }
 
 #[test]
-fn every_flag_that_a_page_names_is_one() {
+fn w26_every_flag_that_a_page_names_is_one() {
     let flags = flags();
     let known: Vec<_> = flags.iter().filter_map(Arg::get_long).collect();
     // Those of other programs that the pages show, and what every program has.
@@ -47,7 +47,7 @@ fn every_flag_that_a_page_names_is_one() {
 }
 
 #[test]
-fn every_variable_is_explained_and_is_one() {
+fn w26_every_variable_is_explained_and_is_one() {
     let is_letter = |letter: char| letter.is_ascii_uppercase() || letter == '_';
     let is_variable = |word: &str| word.len() > 6 && word.starts_with("VAULT_");
     let read = include_str!("../../../../../stores/vault/src/environment.rs");

@@ -1,0 +1,139 @@
+//! What an operator has to be allowed, and what of it its service account lacks.
+
+use std::fmt;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::{Api, api::PostParams};
+
+use crate::{Cluster, Failure, Installation, cluster::of_namespace, cluster::within};
+
+/// Questions at the same time.
+const AT_ONCE: usize = 8;
+
+/// One verb on one resource: everywhere and on all objects, unless it says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permission {
+    group: &'static str,
+    resource: &'static str,
+    subresource: Option<&'static str>,
+    verb: &'static str,
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+impl Permission {
+    /// The verb on a resource of an API group.
+    pub fn new(group: &'static str, resource: &'static str, verb: &'static str) -> Self {
+        Self { group, resource, subresource: None, verb, namespace: None, name: None }
+    }
+
+    /// Only on a part of it, such as `status`.
+    #[must_use]
+    pub fn part(self, subresource: &'static str) -> Self {
+        Self { subresource: Some(subresource), ..self }
+    }
+
+    /// Only in this namespace, if it is given.
+    #[must_use]
+    pub fn within(self, namespace: Option<&str>) -> Self {
+        Self { namespace: namespace.map(str::to_owned), ..self }
+    }
+
+    /// Only on the object of this name.
+    #[must_use]
+    pub fn on(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
+    }
+
+    /// As the API server is asked for it.
+    fn attributes(&self) -> ResourceAttributes {
+        ResourceAttributes {
+            group: Some(self.group.to_owned()),
+            resource: Some(self.resource.to_owned()),
+            subresource: self.subresource.map(str::to_owned),
+            verb: Some(self.verb.to_owned()),
+            // A namespace is an object of its own.
+            namespace: if self.resource == "namespaces" { self.name.clone() } else { self.namespace.clone() },
+            name: self.name.clone(),
+            ..ResourceAttributes::default()
+        }
+    }
+}
+
+/// `get leases vault-sync-operator.io in namespace home`.
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, verb, .. } = self;
+        write!(f, "{verb} {resource}")?;
+        if let Some(part) = self.subresource {
+            write!(f, "/{part}")?;
+        }
+        if let Some(name) = &self.name {
+            write!(f, " {name}")?;
+        }
+        f.write_str(&of_namespace(self.namespace.as_deref()))
+    }
+}
+
+impl Cluster {
+    /// Which of these permissions the service account of an installation lacks.
+    pub async fn lacking(
+        &self,
+        installation: &Installation,
+        needed: Vec<Permission>,
+    ) -> Result<Vec<Permission>, Failure> {
+        let answers = needed.into_iter().map(|permission| async move {
+            let allowed = self.allows(installation, &permission).await?;
+            Ok::<_, Failure>((!allowed).then_some(permission))
+        });
+        let lacking: Vec<_> = stream::iter(answers).buffered(AT_ONCE).try_collect().await?;
+        Ok(lacking.into_iter().flatten().collect())
+    }
+
+    async fn allows(&self, installation: &Installation, permission: &Permission) -> Result<bool, Failure> {
+        let Installation { namespace, account, .. } = installation;
+        let user = format!("system:serviceaccount:{namespace}:{account}");
+        let groups = vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+            "system:authenticated".to_owned(),
+        ];
+        let spec = SubjectAccessReviewSpec {
+            user: Some(user.clone()),
+            groups: Some(groups),
+            resource_attributes: Some(permission.attributes()),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let api = Api::<SubjectAccessReview>::all(self.client.clone());
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let act = format!("ask what {user} may do");
+        let answer = within(act, async { api.create(&PostParams::default(), &review).await }).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_permission_is_told_and_asked_for() {
+        let leases = || Permission::new("coordination.k8s.io", "leases", "get");
+        let one = leases().on("leader").within(Some("home"));
+        assert_eq!(leases().to_string(), "get leases");
+        assert_eq!(one.to_string(), "get leases leader in namespace home");
+        let asked = one.attributes();
+        assert_eq!((asked.namespace.as_deref(), asked.name.as_deref()), (Some("home"), Some("leader")));
+        let status = Permission::new("konverge.dev", "vaultpushes", "patch").part("status");
+        assert_eq!(status.to_string(), "patch vaultpushes/status");
+        assert_eq!(status.attributes().subresource.as_deref(), Some("status"));
+        let namespace = Permission::new("", "namespaces", "get").on("shop");
+        assert_eq!(namespace.to_string(), "get namespaces shop");
+        assert_eq!(
+            namespace.attributes().namespace.as_deref(),
+            Some("shop"),
+            "a role of the namespace itself allows it"
+        );
+    }
+}

@@ -1,0 +1,126 @@
+//! Whether the operator's service account may do what its settings make it do.
+
+use konverge_kubectl::{Cluster, Finding, Installation, Permission};
+
+use crate::{cluster_identity, config::Config, object::Kind, orphans::CONFIG_MAP, run::LEASE};
+
+/// All that is lacking, by name.
+pub(super) async fn finding(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
+    let account = format!("{}/{}", installation.namespace, installation.account);
+    match cluster.lacking(installation, needed(config, &installation.namespace)).await {
+        Err(failure) => Finding::unknown("permissions", &failure),
+        Ok(lacking) if lacking.is_empty() => {
+            Finding::fine("permissions", format!("service account {account} may do all that it has to"))
+        }
+        Ok(lacking) => {
+            let words: Vec<String> = lacking.iter().map(Permission::to_string).collect();
+            Finding::wrong(
+                "permissions",
+                format!("service account {account} may not {}", words.join(", ")),
+                "apply deploy/rbac/vault-sync-operator.yaml, or leave a kind out with --kinds",
+            )
+        }
+    }
+}
+
+/// What an operator with these settings asks of the API server, as `deploy/rbac` allows it.
+fn needed(config: &Config, home: &str) -> Vec<Permission> {
+    let mut needed = of_objects(config);
+    needed.extend(of_namespaces(config));
+    needed.extend(at_home(config, home));
+    if config.enable_metrics_auth && config.metrics_bind_address.0.is_some() {
+        needed.push(Permission::new("authentication.k8s.io", "tokenreviews", "create"));
+        needed.push(Permission::new("authorization.k8s.io", "subjectaccessreviews", "create"));
+    }
+    needed
+}
+
+/// Where it looks at objects: their kinds, the Secrets that they use, and events on them.
+fn of_objects(config: &Config) -> Vec<Permission> {
+    let takes_part = |kind: &Kind| config.kinds.contains(kind);
+    let mut needed = Vec::new();
+    for kind in Kind::ALL.into_iter().filter(|kind| *kind == Kind::Secret || takes_part(kind)) {
+        let of_kind = |verb| Permission::new(kind.group(), kind.plural(), verb);
+        needed.extend(["get", "list", "watch"].map(of_kind));
+        // Nothing is written on a Secret that only others use.
+        if takes_part(&kind) {
+            needed.push(of_kind("patch"));
+        }
+        if kind == Kind::VaultPush {
+            needed.push(of_kind("patch").part("status"));
+        }
+    }
+    needed.extend(["create", "patch"].map(|verb| Permission::new("events.k8s.io", "events", verb)));
+    needed.into_iter().map(|permission| permission.within(config.namespace.as_deref())).collect()
+}
+
+/// Whether a namespace is being deleted, and the one whose uid is the cluster's name.
+fn of_namespaces(config: &Config) -> Vec<Permission> {
+    let get = || Permission::new("", "namespaces", "get");
+    match &config.namespace {
+        None => vec![get()],
+        Some(only) if config.instance.is_some() => vec![get().on(only)],
+        Some(only) => vec![get().on(only), get().on(cluster_identity::NAMESPACE)],
+    }
+}
+
+/// In its own namespace: the lease, what is left behind in Vault, and what is about to be written.
+fn at_home(config: &Config, home: &str) -> Vec<Permission> {
+    let mut needed = Vec::new();
+    let mut one = |group, resource, name: &str| {
+        needed.push(Permission::new(group, resource, "create"));
+        needed.extend(["get", "patch"].map(|verb| Permission::new(group, resource, verb).on(name)));
+    };
+    if config.leader_elect {
+        one("coordination.k8s.io", "leases", LEASE);
+    }
+    one("", "configmaps", CONFIG_MAP);
+    needed.extend(["create", "delete"].map(|verb| Permission::new("", "secrets", verb)));
+    // Elsewhere it is part of what it may do everywhere.
+    if config.namespace.as_deref().is_some_and(|only| only != home) {
+        needed.push(Permission::new("", "secrets", "list"));
+    }
+    needed.into_iter().map(|permission| permission.within(Some(home))).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn needed(arguments: &str) -> Vec<String> {
+        let config = Config::try_parse_from(["vault-sync-operator"].into_iter().chain(arguments.split(' '))).unwrap();
+        super::needed(&config, "home").iter().map(Permission::to_string).collect()
+    }
+
+    #[test]
+    fn only_what_the_settings_need() {
+        let cases = [
+            ("--leader-elect", "get leases vault-sync-operator.io in namespace home", true),
+            ("--leader-elect=false", "create leases in namespace home", false),
+            ("--kinds=deployments", "list secrets", true),
+            ("--kinds=deployments", "patch secrets", false),
+            ("--kinds=deployments", "patch statefulsets", false),
+            ("--kinds=vaultpushes", "patch vaultpushes/status", true),
+            ("--kinds=deployments", "patch vaultpushes/status", false),
+            ("--namespace=shop", "get secrets in namespace shop", true),
+            ("--namespace=shop", "list secrets in namespace home", true),
+            ("--namespace=home", "get namespaces home", true),
+            ("--namespace=shop", "get namespaces kube-system", true),
+            ("--namespace=shop --instance=one", "get namespaces kube-system", false),
+            ("--enable-metrics-auth", "create tokenreviews", true),
+            ("--enable-metrics-auth=false", "create tokenreviews", false),
+            ("--metrics-bind-address=0", "create subjectaccessreviews", false),
+        ];
+        for (arguments, permission, expected) in cases {
+            let needed = needed(arguments);
+            assert_eq!(
+                needed.iter().any(|known| known == permission),
+                expected,
+                "{arguments}: {permission}: {needed:?}"
+            );
+        }
+    }
+}
