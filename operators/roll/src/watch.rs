@@ -80,18 +80,20 @@ impl Feed {
     /// Follows the Secrets or the `ConfigMaps`, as long as there are events.
     pub async fn sources<K: Resource>(self, kind: SourceKind, events: impl Stream<Item = Event<PartialObjectMeta<K>>>) {
         let mut events = pin!(events);
-        let mut listed = HashSet::new();
+        // What the list that is being read has not shown yet.
+        let mut missing = HashSet::new();
         while let Some(event) = events.next().await {
             match event {
-                Event::Init => listed.clear(),
+                Event::Init => missing = self.index.sources_there(kind),
                 Event::InitApply(object) => {
                     let (source, work) = self.index.show_source(kind, object.metadata);
-                    // Of those that nobody uses, not even the name is kept.
-                    listed.extend(source);
+                    if let Some(source) = source {
+                        missing.remove(&source);
+                    }
                     self.leave(work, Priority::Low, LISTED);
                 }
                 Event::InitDone => {
-                    let work = self.index.retain_sources(kind, &std::mem::take(&mut listed), Timestamp::now());
+                    let work = self.index.retain_sources(std::mem::take(&mut missing));
                     self.leave(work, Priority::Normal, OBJECT);
                 }
                 Event::Apply(object) => {

@@ -284,3 +284,40 @@ fn bad_annotations_are_told_once_and_end_nothing_else() {
     assert!(index.view(&key("web"), &digester(), now()).unwrap().asks.is_err());
     assert_eq!(show(&index, "cart", &json!({ ON_CHANGE: "true" }), &["db"]), (strings(&["cart"]), strings(&["db"])));
 }
+
+#[test]
+fn what_was_read_while_a_list_was_on_its_way_is_not_taken_for_gone() {
+    let index = index();
+    let all = json!({ ON_CHANGE: "true" });
+    // The page with it came while nobody used it.
+    let there = index.sources_there(SourceKind::Secret);
+    assert_eq!(show_secret(&index, "db", "1", &json!({})), (vec![], vec![]));
+    show(&index, "web", &all, &["db"]);
+    learn(&index, "db", "1", "x");
+    assert_eq!(there.len(), 0);
+    assert_eq!(index.retain_sources(there), Work::default());
+    let is_noted = |name| matches!(index.view(&key(name), &digester(), now()).unwrap().verdict, Some(Verdict::Note(_)));
+    assert!(is_noted("web"));
+    assert_eq!(show_secret(&index, "db", "2", &json!({})).1, ["db"], "it is followed");
+
+    // One that was used, used by nobody while its page passed, and used again.
+    let there = index.sources_there(SourceKind::Secret);
+    assert_eq!(there.iter().collect::<Vec<_>>(), [&secret("db")]);
+    let work = index.retain_sources(there);
+    assert_eq!(work.sources.into_iter().collect::<Vec<_>>(), [secret("db")], "it is read again, and not forgotten");
+    assert!(is_noted("web"));
+    index.learn(&secret("db"), None, None, now());
+    assert!(is_noted("web"), "as missing");
+}
+
+#[test]
+fn what_a_list_does_not_show_asks_for_nothing() {
+    let index = index();
+    show(&index, "web", &json!({}), &["db"]);
+    show_secret(&index, "db", "1", &json!({ ROLL_USERS: "true" }));
+    learn(&index, "db", "1", "x");
+    assert_eq!(index.counts(), (1, 1));
+    let work = index.retain_sources(index.sources_there(SourceKind::Secret));
+    assert_eq!((index.counts(), work.sources.len()), ((0, 0), 0));
+    assert!(index.lock().sources.is_empty());
+}
