@@ -35,6 +35,7 @@ pub mod digest_key;
 pub mod hold;
 pub mod index;
 pub mod inspect;
+mod kinds_seen;
 pub mod messages;
 pub mod metrics;
 pub mod object;
