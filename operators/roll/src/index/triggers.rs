@@ -93,6 +93,11 @@ impl Index {
         asked.map(|asks| asks.every).min()
     }
 
+    /// Whether somebody uses a secret in Vault of which nothing has been learned.
+    pub fn is_unknown(&self, source: &SourceRef) -> bool {
+        self.lock().sources.get(source).is_some_and(|known| known.standing == Standing::Unknown)
+    }
+
     /// A secret in Vault stands like this. Returns also who tells of that, if it stood otherwise before.
     pub fn learn_vault(
         &self,
