@@ -231,14 +231,29 @@ impl Index {
         self.note(key, uid, |known| known.ours.record = Some(record.to_owned()));
     }
 
-    /// We wrote on a workload, which is this version of it now.
-    pub fn wrote(&self, key: &WorkloadRef, uid: &str, version: &str, record: String, stamp: Option<String>) {
+    /// We wrote on a workload, which is this version of it now; `rolled` is the stamp that its pod template got, and when.
+    pub fn wrote(
+        &self,
+        key: &WorkloadRef,
+        uid: &str,
+        version: &str,
+        record: String,
+        rolled: Option<(String, Timestamp)>,
+    ) {
         self.note(key, uid, |known| {
-            if !is_older(version, &known.version) {
-                version.clone_into(&mut known.version);
-                known.record = Some(record);
-                known.stamp = stamp.or(known.stamp.take());
-                known.ours.since = true;
+            if is_older(version, &known.version) {
+                return;
+            }
+            let is_shown = known.version == version;
+            version.clone_into(&mut known.version);
+            known.record = Some(record);
+            known.ours.since = true;
+            let Some((stamp, now)) = rolled else { return };
+            known.stamp = Some(stamp);
+            // Until the watch shows it, it stands as it did before, and whoever waits for it would not wait.
+            if !is_shown {
+                known.rollout.progress = Progress::Running;
+                known.running.get_or_insert(now);
             }
         });
     }

@@ -378,7 +378,7 @@ impl Run<'_> {
                 return Ok(if other? == Written::Outdated { Attempt::Outdated } else { DONE });
             }
         };
-        roller.index.wrote(key, &view.uid, &version, record, Some(stamp));
+        roller.index.wrote(key, &view.uid, &version, record, Some((stamp, *now)));
         roller.metrics.rolled(key.kind, "rolled");
         if let Some(changed) = view.changed {
             roller.metrics.delayed(Timestamp::now().duration_since(changed).as_secs_f64());

@@ -321,3 +321,49 @@ fn what_a_list_does_not_show_asks_for_nothing() {
     assert_eq!((index.counts(), work.sources.len()), ((0, 0), 0));
     assert!(index.lock().sources.is_empty());
 }
+
+#[test]
+fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
+    let index = index();
+    let shown = |version: u64, progress: &str| {
+        let annotations = json!({ ON_CHANGE: "true", RECORD: index.lock().workloads.get(&key("web")).and_then(|known| known.record.clone()) });
+        let mut object = serde_json::to_value(json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "u", "resourceVersion": version.to_string(), "generation": 2,
+                "annotations": annotations,
+            },
+            "spec": { "template": { "spec": { "containers": [{ "envFrom": [{ "secretRef": { "name": "db" } }] }] } } },
+        }))
+        .unwrap();
+        let seen = if progress == "ready" { 2 } else { 1 };
+        object["status"] = json!({ "observedGeneration": seen, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1 });
+        index.show(WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), now());
+    };
+    shown(1, "ready");
+    learn(&index, "db", "1", "x");
+    let standing = || {
+        let peers = index.peers(&key("other"), 1, &[SourceName::secret("db")], &digester(), (now(), SignedDuration::from_mins(10)));
+        (peers[0].in_step, peers[0].progress, index.view(&key("web"), &digester(), now()).unwrap().running)
+    };
+    let write = |version: &str, stamped: bool| {
+        let view = index.view(&key("web"), &digester(), now()).unwrap();
+        let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.verdict else {
+            panic!("{:?}", view.verdict)
+        };
+        let record = Record { tag: digester().tag(&view.uid), content, rolled: stamped.then(now), because: None };
+        index.wrote(&key("web"), &view.uid, version, record.text(), stamped.then(|| ("stamp".to_owned(), now())));
+    };
+    write("2", false);
+    assert_eq!(standing(), (true, Progress::Ready, None), "only noted");
+    learn(&index, "db", "2", "y");
+    assert_eq!(standing(), (false, Progress::Ready, None));
+    write("3", true);
+    assert_eq!(standing(), (true, Progress::Running, Some(now())));
+    shown(3, "ready");
+    assert_eq!(standing(), (true, Progress::Ready, None), "as one whose next run has it");
+    learn(&index, "db", "3", "z");
+    // The watch was quicker than the answer.
+    shown(4, "ready");
+    write("4", true);
+    assert_eq!(standing(), (true, Progress::Ready, None), "what is shown is so");
+}

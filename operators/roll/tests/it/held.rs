@@ -161,11 +161,17 @@ async fn waves_go_in_order_and_halt() {
         world.noted(Deployment, name).await;
         world.ready(name).await;
     }
+    // Its pods are not available before this time, so that the next wave would be seen to be early.
+    world.merge(Deployment, "first", json!({ "spec": { "minReadySeconds": 5 } })).await;
+    world.ready("first").await;
     world.secret("db", "2").await;
-    for name in ["first", "second"] {
-        world.rolled(name, 1).await;
-        world.ready(name).await;
-    }
+    world.rolled("second", 1).await;
+    let first = world.api(Deployment).get("first").await.unwrap();
+    let status = &first.data["status"];
+    assert_eq!(status["observedGeneration"].as_i64(), first.metadata.generation, "{status}");
+    assert_eq!([&status["updatedReplicas"], &status["availableReplicas"], &status["replicas"]], [1, 1, 1], "{status}");
+    world.rolled("first", 1).await;
+    world.ready("second").await;
     // The first one's new pods do not come up, and its controller gives up soon.
     let change = json!({ "spec": {
         "progressDeadlineSeconds": 5,
