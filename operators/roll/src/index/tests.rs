@@ -326,15 +326,15 @@ fn what_a_list_does_not_show_asks_for_nothing() {
 fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
     let index = index();
     let shown = |version: u64, progress: &str| {
-        let annotations = json!({ ON_CHANGE: "true", RECORD: index.lock().workloads.get(&key("web")).and_then(|known| known.record.clone()) });
-        let mut object = serde_json::to_value(json!({
+        let record = index.lock().workloads.get(&key("web")).and_then(|known| known.record.clone()).unwrap_or_default();
+        let annotations = json!({ ON_CHANGE: "true", RECORD: record });
+        let mut object = json!({
             "metadata": {
                 "namespace": "shop", "name": "web", "uid": "u", "resourceVersion": version.to_string(), "generation": 2,
                 "annotations": annotations,
             },
             "spec": { "template": { "spec": { "containers": [{ "envFrom": [{ "secretRef": { "name": "db" } }] }] } } },
-        }))
-        .unwrap();
+        });
         let seen = if progress == "ready" { 2 } else { 1 };
         object["status"] = json!({ "observedGeneration": seen, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1 });
         index.show(WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), now());
