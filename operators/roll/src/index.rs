@@ -45,6 +45,27 @@ pub struct Work {
     pub invalid: Option<(SourceRef, String, Invalid)>,
 }
 
+/// What shows an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shows<'a> {
+    /// A watch. What is older than what is known of it is late.
+    Event,
+    /// A list. It says what there is, also if that is older: then the API server's storage was restored from a backup.
+    List,
+    /// The answer to somebody who has found this version to be none that is there. The same holds for it, unless more is known by now.
+    Answer(&'a str),
+}
+
+impl Shows<'_> {
+    fn is_outdated(self, version: &str, known: &str) -> bool {
+        match self {
+            Self::Event => is_older(version, known),
+            Self::List => false,
+            Self::Answer(outdated) => known != outdated && is_older(version, known),
+        }
+    }
+}
+
 /// What we have written on a workload.
 #[derive(Debug, Default)]
 struct Ours {
@@ -121,6 +142,17 @@ impl Index {
 
     /// A watch shows a workload. Nothing to do if it takes no part.
     pub fn show(&self, kind: WorkloadKind, workload: Workload, now: Timestamp) -> (Option<WorkloadRef>, Work) {
+        self.show_by(Shows::Event, kind, workload, now)
+    }
+
+    /// The same, as it is shown by whatever it is.
+    pub fn show_by(
+        &self,
+        shows: Shows<'_>,
+        kind: WorkloadKind,
+        workload: Workload,
+        now: Timestamp,
+    ) -> (Option<WorkloadRef>, Work) {
         let mut work = Work::default();
         let Workload { metadata, references, template_annotations, rollout } = workload;
         let (Some(namespace), Some(name), Some(uid)) = (metadata.namespace, metadata.name, metadata.uid) else {
@@ -150,7 +182,7 @@ impl Index {
         let mut inner = self.lock();
         if let Some(before) = inner.workloads.get_mut(&key).filter(|before| before.uid == known.uid) {
             // What we wrote may have been answered before the watch shows what was there before it.
-            if is_older(&known.version, &before.version) {
+            if shows.is_outdated(&known.version, &before.version) {
                 return (Some(key), work);
             }
             known.uses = std::mem::take(&mut before.uses);

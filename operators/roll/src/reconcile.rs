@@ -23,7 +23,7 @@ use crate::{
     digest::Digester,
     digest_key::Key,
     hold::Candidate,
-    index::{Index, View},
+    index::{Index, Shows, View},
     messages::{Message, because, without},
     metrics::Metrics,
     object::{SourceName, SourceRef, WorkloadRef},
@@ -153,7 +153,7 @@ impl Reconciler for Roller {
             let attempt = Run { roller: self, key, digester: &digester, view: &view, now }.attempt().await;
             match attempt {
                 Ok(Attempt::Ended(action)) => return Ok(action),
-                Ok(Attempt::Outdated) => self.look_again(key).await?,
+                Ok(Attempt::Outdated) => self.look_again(key, &view.version).await?,
                 Err(error) => {
                     self.say(key, &view.uid, vec![Message::failed(&error)]);
                     return Err(error);
@@ -166,13 +166,15 @@ impl Reconciler for Roller {
 
 impl Roller {
     /// Reads a workload that is not what the watch has shown.
-    async fn look_again(&self, key: &WorkloadRef) -> Result<(), RollError> {
+    async fn look_again(&self, key: &WorkloadRef, outdated: &str) -> Result<(), RollError> {
         let api: Api<Guarded<Workload>> =
             NamespaceResourceScope::api(self.client.clone(), &key.kind, Some(&key.namespace));
         let found = api.get_opt(&key.name).await;
         let found = found.map_err(|source| RollError::Read { object: key.clone(), source: Box::new(source) })?;
         let work = match found {
-            Some(Guarded(Ok(workload))) => self.index.show(key.kind, workload, Timestamp::now()).1,
+            Some(Guarded(Ok(workload))) => {
+                self.index.show_by(Shows::Answer(outdated), key.kind, workload, Timestamp::now()).1
+            }
             // What cannot be understood is not gone: the watch has told, and what was known stays.
             Some(Guarded(Err(_))) => return Ok(()),
             None => self.index.forget(key),

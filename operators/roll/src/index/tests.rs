@@ -367,3 +367,22 @@ fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
     write("4", true);
     assert_eq!(standing(), (true, Progress::Ready, None), "what is shown is so");
 }
+
+#[test]
+fn what_a_list_or_an_answer_shows_is_so_also_if_it_is_older() {
+    let index = index();
+    let all = json!({ ON_CHANGE: "true" });
+    let shown = |shows, version, secret| {
+        let workload = workload("web", version, &all, &[secret]);
+        index.show_by(shows, WorkloadKind::Deployment, workload, now());
+        index.view(&key("web"), &digester(), now()).unwrap().version
+    };
+    assert_eq!(shown(Shows::List, 1000, "db"), "1000");
+    assert_eq!(shown(Shows::Event, 500, "db"), "1000", "it comes late");
+    assert_eq!(shown(Shows::Answer("900"), 500, "db"), "1000", "an event was quicker than the answer");
+    // The storage was restored from a backup.
+    assert_eq!(shown(Shows::Answer("1000"), 500, "api"), "500");
+    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().uses.into_keys().collect::<Vec<_>>(), [SourceName::secret("api")]);
+    assert_eq!(shown(Shows::Event, 501, "db"), "501", "it goes on from there");
+    assert_eq!(shown(Shows::List, 400, "db"), "400");
+}

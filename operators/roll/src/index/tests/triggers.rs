@@ -270,3 +270,14 @@ fn however_many_aim_at_a_workload_those_look_for_whom_something_may_be_new() {
     );
     assert_eq!(looks(index.forget(&key("web"))), ALL - 2, "it is gone");
 }
+
+#[test]
+fn what_a_list_shows_of_those_that_ask_is_so_also_if_it_is_older() {
+    let index = index();
+    let every = || index.interval(&source().of("")).unwrap().as_secs();
+    index.show_trigger_by(Shows::List, trigger("shop"), asking(1000, 60));
+    index.show_trigger(trigger("shop"), asking(500, 5));
+    assert_eq!(every(), 60, "it comes late");
+    index.show_trigger_by(Shows::List, trigger("shop"), asking(500, 5));
+    assert_eq!(every(), 5, "restored from a backup");
+}
