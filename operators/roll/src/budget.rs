@@ -64,6 +64,10 @@ impl Budget {
     /// Takes what one rollout needs, or says when to ask again.
     pub fn take(&mut self, key: &WorkloadRef, stamp: &str, now: Timestamp) -> Result<(), Spent> {
         self.running.retain(|_, slot| now.duration_since(slot.since) < self.limits.longest);
+        // Whether the write was done is not known, and it is tried again: it has what it needs.
+        if self.running.get(key).is_some_and(|slot| slot.stamp == stamp) {
+            return Ok(());
+        }
         let is_running = self.running.contains_key(key);
         if self.limits.at_once.is_some_and(|most| !is_running && self.running.len() >= most) {
             if !self.waiting.contains(key) {
@@ -211,6 +215,17 @@ mod tests {
         assert_eq!(budget.not_now(&key(1), Some("s")), Some(key(2)), "the write was lost, and is not needed any more");
         assert_eq!(budget.not_now(&key(2), None), Some(key(3)));
         assert_eq!(budget.not_now(&key(3), None), None);
+    }
+
+    #[test]
+    fn a_write_that_is_tried_again_takes_nothing_more() {
+        let mut budget = budget(Some(2), Some(1));
+        for second in [0, 200, 400, 599] {
+            assert!(budget.take(&key(1), "s", at(second)).is_ok());
+            assert_eq!(budget.begun.len(), 1, "{second}");
+        }
+        assert_eq!(budget.take(&key(2), "s", at(599)), Err(Spent { by: Limit::AtOnce, until: at(600) }));
+        assert!(budget.take(&key(2), "s", at(600)).is_ok(), "its time is over however often it was tried");
     }
 
     #[test]

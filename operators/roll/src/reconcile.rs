@@ -371,8 +371,8 @@ impl Run<'_> {
         let version = match written {
             Ok(Written::Done(version)) => version,
             other => {
-                // Whether it was done after all is not known if the answer is; then its place is kept until the watch tells.
-                if other.is_ok() {
+                // Whether it was done after all is not known if the answer is not; then its place is kept until the watch tells.
+                if other.as_ref().err().is_none_or(WriteError::is_refused) {
                     let next = roller.budget().give_back(key);
                     roller.wake(next);
                 }

@@ -1,5 +1,6 @@
 //! What is put off is done in the end, once.
 
+use konverge_testkit::fault_proxy::Plan;
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
 use tokio::time::sleep;
@@ -234,4 +235,28 @@ async fn a_runaway_source_is_left_alone_until_it_is_quiet() {
     assert_eq!(world.templates("other").await, before, "not followed");
     world.rolled("other", before).await;
     assert_eq!(world.templates("web").await, 2, "once an hour");
+}
+
+#[tokio::test]
+async fn one_whose_patch_is_refused_takes_no_place_from_others() {
+    let world = World::new().await;
+    for name in ["barred", "free"] {
+        world.secret(name, "1").await;
+        world.workload(Deployment, name, &[name], json!({ ALL: "true" })).await;
+    }
+    let proxy = world.proxy().await;
+    let arguments =
+        ["--namespace", world.namespace.as_str(), "--min-interval", "0s", "--at-once", "1", "--in-a-minute", "1"];
+    let _operator = world.operator_through(proxy.kubeconfig(), &arguments).await;
+    for name in ["barred", "free"] {
+        world.noted(Deployment, name).await;
+        world.ready(name).await;
+    }
+    let refuse = "rules: [{ when: { verbs: [patch], resources: [deployments.apps], name: barred }, then: { status: { code: 403 } } }]";
+    proxy.set(Plan::parse(refuse).unwrap()).unwrap();
+    world.secret("barred", "2").await;
+    world.event("barred", "WorkloadNotWritable").await;
+    world.secret("free", "2").await;
+    world.rolled("free", 1).await;
+    assert_eq!(world.templates("barred").await, 1);
 }
