@@ -120,16 +120,21 @@ impl Budget {
         if self.running.get(key).is_some_and(|slot| Some(slot.stamp.as_str()) != stamp) {
             self.running.remove(key);
         }
-        let is_room = self.limits.at_once.is_some_and(|most| self.running.len() < most);
-        if is_room { self.waiting.pop_front() } else { None }
+        self.next()
     }
 
     /// A rollout is done, or given up, or its workload is gone. Returns who may go now.
     #[must_use]
     pub fn done(&mut self, key: &WorkloadRef) -> Option<WorkloadRef> {
         self.waiting.retain(|waiting| waiting != key);
-        self.running.remove(key)?;
-        self.waiting.pop_front()
+        self.running.remove(key);
+        self.next()
+    }
+
+    /// Who is first, if there is room. It may be one more than there is room for while another is on its way; that one waits again then.
+    fn next(&mut self) -> Option<WorkloadRef> {
+        let is_room = self.limits.at_once.is_some_and(|most| self.running.len() < most);
+        if is_room { self.waiting.pop_front() } else { None }
     }
 }
 
@@ -171,11 +176,21 @@ mod tests {
         assert_eq!(budget.take(&key(3), "s", at(2)), Err(spent));
         assert_eq!(budget.take(&key(4), "s", at(2)), Err(spent));
         assert!(budget.take(&key(1), "s", at(3)).is_ok(), "its own place is its own");
-        assert_eq!(budget.done(&key(2)), Some(key(3)));
         assert_eq!(budget.done(&key(9)), None, "nobody's place");
+        assert_eq!(budget.done(&key(2)), Some(key(3)));
         assert!(budget.take(&key(3), "s", at(4)).is_ok());
         assert_eq!(budget.done(&key(3)), Some(key(4)));
         assert_eq!(budget.done(&key(1)), None);
+    }
+
+    #[test]
+    fn whose_turn_it_is_and_who_leaves_passes_it_on() {
+        let mut budget = budget(None, Some(1));
+        assert!(budget.take(&key(1), "s", at(0)).is_ok());
+        assert!(budget.take(&key(2), "s", at(1)).is_err() && budget.take(&key(3), "s", at(1)).is_err());
+        assert_eq!(budget.done(&key(1)), Some(key(2)));
+        // It takes no part any more before it has taken its place.
+        assert_eq!(budget.done(&key(2)), Some(key(3)));
     }
 
     #[test]

@@ -362,7 +362,8 @@ impl Inner {
         if known.uses.iter().any(|(name, used)| found.get(name) != Some(used)) {
             work.triggers.extend(self.asking(key, &known.labels).cloned());
         }
-        if !found.is_empty() || known.asks.is_err() {
+        // Also one that takes no part any more: it may have a place that others wait for.
+        if !found.is_empty() || known.asks.is_err() || !known.uses.is_empty() {
             work.workloads.insert(key.clone());
         }
         self.use_only(key, found, work);

@@ -386,3 +386,15 @@ fn what_a_list_or_an_answer_shows_is_so_also_if_it_is_older() {
     assert_eq!(shown(Shows::Event, 501, "db"), "501", "it goes on from there");
     assert_eq!(shown(Shows::List, 400, "db"), "400");
 }
+
+#[test]
+fn one_that_takes_no_part_any_more_is_looked_at_once_more() {
+    let index = index();
+    let woken = |version, annotations: &Value| {
+        let (_, work) = index.show(WorkloadKind::Deployment, workload("web", version, annotations, &["db"]), now());
+        shown(work).0
+    };
+    assert_eq!(woken(1, &json!({ ON_CHANGE: "true" })), ["web"]);
+    assert_eq!(woken(2, &json!({})), ["web"], "it may have to leave a place");
+    assert_eq!(woken(3, &json!({})), [""; 0]);
+}
