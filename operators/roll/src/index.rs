@@ -299,6 +299,16 @@ impl Index {
         Some((known.stamp.clone()?, rolled, known.rollout.progress))
     }
 
+    /// It takes no part any more, so it waits for nothing and nothing holds of it that was said.
+    pub fn leave(&self, key: &WorkloadRef) {
+        let mut inner = self.lock();
+        inner.waiting.remove(key);
+        if let Some(known) = inner.workloads.get_mut(key) {
+            known.pending = None;
+            known.said.clear();
+        }
+    }
+
     /// It waits for others of an earlier wave.
     pub fn wait_for_turn(&self, key: &WorkloadRef, waits: bool) {
         let mut inner = self.lock();

@@ -194,7 +194,7 @@ impl Roller {
     /// It takes no part any more.
     fn leave(&self, key: &WorkloadRef) {
         let next = self.budget().done(key);
-        self.index.wait_for_turn(key, false);
+        self.index.leave(key);
         self.wake(next);
     }
 

@@ -398,3 +398,14 @@ fn one_that_takes_no_part_any_more_is_looked_at_once_more() {
     assert_eq!(woken(2, &json!({})), ["web"], "it may have to leave a place");
     assert_eq!(woken(3, &json!({})), [""; 0]);
 }
+
+#[test]
+fn one_that_left_waits_no_more() {
+    let index = index();
+    show(&index, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
+    index.pending(&key("web"), "uid of web", Some((now(), None)));
+    assert_eq!(index.waiting(), (Some(now()), 1));
+    index.show(WorkloadKind::Deployment, workload("web", 2, &json!({}), &["db"]), now());
+    index.leave(&key("web"));
+    assert_eq!(index.waiting(), (None, 0));
+}

@@ -144,6 +144,15 @@ async fn how_long_the_oldest_one_waits_is_measured() {
     becomes("konverge_roll_pending", &|now| now > 0.5).await;
     let first = becomes("konverge_roll_oldest_pending_seconds", &|now| now >= 1.0).await;
     becomes("konverge_roll_oldest_pending_seconds", &|now| now > first).await;
+    // It takes no part for a while.
+    let asks = async |word: serde_json::Value| {
+        world.merge(Deployment, "web", json!({ "metadata": { "annotations": { ALL: word } } })).await;
+    };
+    asks(serde_json::Value::Null).await;
+    becomes("konverge_roll_pending", &|now| now < 0.5).await;
+    assert!(operator.metric("konverge_roll_oldest_pending_seconds", "").await < 0.5, "nobody waits");
+    asks("true".into()).await;
+    becomes("konverge_roll_pending", &|now| now > 0.5).await;
     world.merge(Deployment, "web", json!({ "metadata": { "annotations": { "roll.konverge.dev/pause": null } } })).await;
     world.rolled("web", 1).await;
     becomes("konverge_roll_pending", &|now| now < 0.5).await;
