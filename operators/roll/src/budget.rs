@@ -1,6 +1,6 @@
 //! How many rollouts there may be in the cluster: in a minute, and at the same time. A state machine; the time is handed in.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -39,7 +39,8 @@ pub enum Limit {
 #[derive(Debug)]
 pub struct Budget {
     limits: Limits,
-    begun: VecDeque<Timestamp>,
+    /// When whose rollout began, as far as that may count.
+    begun: BTreeSet<(Timestamp, WorkloadRef)>,
     running: BTreeMap<WorkloadRef, Slot>,
     /// Who waits for one under way to be done, the first one first.
     waiting: VecDeque<WorkloadRef>,
@@ -58,7 +59,7 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 impl Budget {
     /// Nothing is spent.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, begun: VecDeque::new(), running: BTreeMap::new(), waiting: VecDeque::new() }
+        Self { limits, begun: BTreeSet::new(), running: BTreeMap::new(), waiting: VecDeque::new() }
     }
 
     /// Takes what one rollout needs, or says when to ask again.
@@ -76,14 +77,13 @@ impl Budget {
             let oldest = self.running.values().map(|slot| slot.since).min().unwrap_or(now);
             return Err(Spent { by: Limit::AtOnce, until: later(oldest, self.limits.longest) });
         }
-        // The clock may have been set back: what lies in the future is not of this minute either.
-        self.begun.retain(|begun| now.duration_since(*begun).abs() < MINUTE);
+        self.begun.retain(|(begun, _)| is_of_this_minute(*begun, now));
         if let Some(most) = self.limits.in_a_minute {
-            let full = self.begun.len().checked_sub(most).and_then(|over| self.begun.get(over));
-            if let Some(first) = full {
+            let full = self.begun.len().checked_sub(most).and_then(|over| self.begun.iter().nth(over));
+            if let Some((first, _)) = full {
                 return Err(Spent { by: Limit::Rate, until: later(*first, MINUTE) });
             }
-            self.begun.push_back(now);
+            self.begun.insert((now, key.clone()));
         }
         self.waiting.retain(|waiting| waiting != key);
         if self.limits.at_once.is_some() {
@@ -95,13 +95,26 @@ impl Budget {
     /// The rollout was not begun after all. Returns who may go now.
     #[must_use]
     pub fn give_back(&mut self, key: &WorkloadRef) -> Option<WorkloadRef> {
-        self.begun.pop_back();
+        let begun = self.begun.iter().rev().find(|(_, begun)| begun == key).cloned();
+        if let Some(begun) = begun {
+            self.begun.remove(&begun);
+        }
         self.done(key)
     }
 
-    /// A watch shows a workload that was rolled by us. `is_over` is whether nobody will say more of its rollout. Returns who may go now.
+    /// A watch shows a workload that was rolled by us, then. `is_over` is whether nobody will say more of its rollout. Returns who may go now.
     #[must_use]
-    pub fn seen(&mut self, key: &WorkloadRef, stamp: &str, since: Timestamp, is_over: bool) -> Option<WorkloadRef> {
+    pub fn seen(
+        &mut self,
+        key: &WorkloadRef,
+        stamp: &str,
+        (since, now): (Timestamp, Timestamp),
+        is_over: bool,
+    ) -> Option<WorkloadRef> {
+        // Whoever began it: another who led before, or this one, and then it is in already.
+        if self.limits.in_a_minute.is_some() && is_of_this_minute(since, now) {
+            self.begun.insert((since, key.clone()));
+        }
         self.limits.at_once?;
         match self.running.get(key) {
             // What is shown may be from before we wrote.
@@ -136,6 +149,11 @@ impl Budget {
         let is_room = self.limits.at_once.is_some_and(|most| self.running.len() < most);
         if is_room { self.waiting.pop_front() } else { None }
     }
+}
+
+/// The clock may have been set back: what lies in the future is not of this minute either.
+fn is_of_this_minute(time: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(time).abs() < MINUTE
 }
 
 fn later(time: Timestamp, span: SignedDuration) -> Timestamp {
@@ -205,7 +223,7 @@ mod tests {
     #[test]
     fn one_that_never_ends_makes_room() {
         let mut budget = budget(None, Some(1));
-        assert_eq!(budget.seen(&key(1), "s", at(0), false), None);
+        assert_eq!(budget.seen(&key(1), "s", (at(0), at(0)), false), None);
         assert!(budget.take(&key(2), "s", at(599)).is_err());
         assert!(budget.take(&key(2), "s", at(600)).is_ok());
     }
@@ -213,12 +231,34 @@ mod tests {
     #[test]
     fn a_rollout_is_over_when_the_watch_shows_it_with_what_it_got() {
         let mut budget = budget(None, Some(1));
-        assert_eq!(budget.seen(&key(1), "s", at(0), true), None, "over before we began");
+        assert_eq!(budget.seen(&key(1), "s", (at(0), at(0)), true), None, "over before we began");
         assert!(budget.take(&key(1), "t", at(0)).is_ok());
         assert!(budget.take(&key(2), "s", at(1)).is_err());
-        assert_eq!(budget.seen(&key(1), "s", at(0), true), None, "from before");
-        assert_eq!(budget.seen(&key(1), "t", at(0), false), None, "under way");
-        assert_eq!(budget.seen(&key(1), "t", at(0), true), Some(key(2)));
+        assert_eq!(budget.seen(&key(1), "s", (at(0), at(0)), true), None, "from before");
+        assert_eq!(budget.seen(&key(1), "t", (at(0), at(0)), false), None, "under way");
+        assert_eq!(budget.seen(&key(1), "t", (at(0), at(0)), true), Some(key(2)));
+    }
+
+    #[test]
+    fn what_began_before_a_restart_is_of_this_minute_too() {
+        let mut budget = budget(Some(2), None);
+        assert!(budget.take(&key(1), "s", at(100)).is_ok());
+        assert_eq!(budget.seen(&key(1), "s", (at(100), at(101)), false), None, "counted already");
+        assert_eq!(budget.seen(&key(2), "s", (at(20), at(101)), true), None, "a while ago");
+        assert_eq!(budget.begun.len(), 1);
+        assert_eq!(budget.seen(&key(3), "s", (at(90), at(101)), true), None);
+        let spent = Spent { by: Limit::Rate, until: at(150) };
+        assert_eq!(budget.take(&key(4), "s", at(102)), Err(spent));
+        assert!(budget.take(&key(4), "s", at(150)).is_ok());
+    }
+
+    #[test]
+    fn what_another_gives_back_is_its_own() {
+        let mut budget = budget(Some(2), None);
+        assert!(budget.take(&key(1), "s", at(0)).is_ok() && budget.take(&key(2), "s", at(30)).is_ok());
+        assert_eq!(budget.give_back(&key(1)), None);
+        assert!(budget.take(&key(3), "s", at(40)).is_ok());
+        assert_eq!(budget.take(&key(4), "s", at(80)), Err(Spent { by: Limit::Rate, until: at(90) }));
     }
 
     #[test]

@@ -162,12 +162,14 @@ impl Feed {
             }
         };
         let (shows, reason) = if priority == Priority::Low { (Shows::List, LISTED) } else { (Shows::Event, OBJECT) };
-        let (key, work) = self.index.show_by(shows, kind, workload, Timestamp::now());
+        let now = Timestamp::now();
+        let (key, work) = self.index.show_by(shows, kind, workload, now);
         if let Some(key) = &key
             && let Some((stamp, since, progress)) = self.index.rollout(key)
         {
-            let next =
-                self.budget.lock().unwrap_or_else(PoisonError::into_inner).seen(key, &stamp, since, is_over(progress));
+            let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = budget.seen(key, &stamp, (since, now), is_over(progress));
+            drop(budget);
             self.room_for(next);
         }
         self.leave(work, priority, reason);
