@@ -113,6 +113,7 @@ impl Budget {
     ) -> Option<WorkloadRef> {
         // Whoever began it: another who led before, or this one, and then it is in already.
         if self.limits.in_a_minute.is_some() && is_of_this_minute(since, now) {
+            self.begun.retain(|(begun, _)| is_of_this_minute(*begun, now));
             self.begun.insert((since, key.clone()));
         }
         self.limits.at_once?;
