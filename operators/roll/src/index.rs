@@ -4,6 +4,7 @@
 //! find them. Of Secrets and `ConfigMaps` that nobody is rolled for and that ask for nothing, not even the name is kept, and of the others
 //! digests and never a value.
 
+mod former;
 mod sources;
 mod standing;
 mod triggers;
@@ -16,7 +17,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use konverge_workload::{Progress, Rollout, Usage, Workload, WorkloadKind};
+use konverge_workload::{Keys, Progress, Rollout, Usage, Workload, WorkloadKind};
 
 use crate::{
     breaker,
@@ -86,6 +87,8 @@ struct Known {
     referenced: BTreeMap<SourceName, Usage>,
     /// What it is rolled for.
     uses: BTreeMap<SourceName, Use>,
+    /// By which keys of a source it was rolled for it before.
+    former: BTreeMap<SourceName, Vec<Keys>>,
     /// The text of its record, whoever wrote it.
     record: Option<String>,
     stamp: Option<String>,
@@ -168,6 +171,7 @@ impl Index {
             asks: asks.map(Arc::new).map_err(Arc::new),
             referenced: uses::referenced(&references),
             uses: BTreeMap::new(),
+            former: BTreeMap::new(),
             record: annotations.remove(RECORD),
             stamp: template_annotations.get(STAMP).cloned(),
             rollout,
@@ -186,6 +190,7 @@ impl Index {
                 return (Some(key), work);
             }
             known.uses = std::mem::take(&mut before.uses);
+            known.former = std::mem::take(&mut before.former);
             known.said = std::mem::take(&mut before.said);
             known.pending = before.pending;
             known.running = known.running.and(before.running.or(known.running));
@@ -400,6 +405,11 @@ impl Inner {
             if known.read.is_none() || known.doubt != Doubt::None {
                 work.sources.insert(source);
             }
+        }
+        for (name, used) in before {
+            let is_same = |now: &Use| now.keys == used.keys;
+            let known = self.workloads.get_mut(key).filter(|known| !known.uses.get(&name).is_some_and(is_same));
+            known.into_iter().for_each(|known| known.remember(&name, used.clone()));
         }
         for name in gone {
             let source = name.of(&key.namespace);

@@ -409,3 +409,46 @@ fn one_that_left_waits_no_more() {
     index.leave(&key("web"));
     assert_eq!(index.waiting(), (None, 0));
 }
+
+#[test]
+fn a_change_that_waits_is_not_settled_by_another_choice_of_keys() {
+    let verdict = |index: &Index| index.view(&key("web"), &digester(), now()).unwrap().verdict.unwrap();
+    let is_roll = |index: &Index| matches!(verdict(index), Verdict::Roll { changed, .. } if changed == ["Secret/db"]);
+    let asks = |index: &Index, version, what: &str, record: &str| {
+        let annotations = json!({ ON_CHANGE: what, RECORD: record });
+        index.show(WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now());
+    };
+    for (before, after) in [("secret/db:k", "secret/db:k,secret/db:l"), ("true", "secret/db:k"), ("secret/db:l", "true")] {
+        let index = index();
+        asks(&index, 1, before, "");
+        learn_pair(&index, "1", "x");
+        let Verdict::Note(content) = verdict(&index) else { panic!("{before}") };
+        let record = Record { tag: digester().tag("uid of web"), content, rolled: None, because: None }.text();
+        asks(&index, 2, before, &record);
+        learn_pair(&index, "1", "x");
+        asks(&index, 3, after, &record);
+        assert!(matches!(verdict(&index), Verdict::Note(_)), "nothing has changed: {before} {after}");
+        learn_pair(&index, "2", "y");
+        assert!(is_roll(&index), "{before} {after}");
+        learn_pair(&index, "3", "x");
+        assert!(matches!(verdict(&index), Verdict::Note(_)), "it is what it was: {before} {after}");
+        learn_pair(&index, "4", "y");
+        // And over others that nobody noted.
+        asks(&index, 4, "secret/db:other", &record);
+        asks(&index, 5, after, &record);
+        assert!(is_roll(&index), "{before} {after}");
+
+        // After a restart only what is chosen most often is known.
+        let anew = crate::index::tests::index();
+        asks(&anew, 5, after, &record);
+        learn_pair(&anew, "4", "y");
+        assert_eq!(is_roll(&anew), before == "true", "{before} {after}");
+    }
+}
+
+/// Both keys of `db` have this value.
+fn learn_pair(index: &Index, version: &str, value: &str) {
+    index.reading(&secret("db"));
+    let content = digester().of_content([("k", value.as_bytes()), ("l", value.as_bytes())]);
+    index.learn(&secret("db"), Some(version.to_owned()), Some(content), now());
+}

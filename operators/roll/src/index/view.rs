@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use konverge_workload::{Need, Rollout};
 
 use super::{
-    Index, Inner, Known,
+    Index, Inner, Known, former,
     sources::{Doubt, Source},
     waiting::{Looked, Moved},
 };
@@ -203,18 +203,27 @@ impl Inner {
             let source = self.sources.get(&name.of(&key.namespace)).filter(|source| source.doubt == Doubt::None);
             let read = source.and_then(|source| source.read.as_ref());
             let text = name.to_string();
-            match (read, record.as_ref().and_then(|record| record.content.get(&text))) {
-                (Some(read), before) => {
+            let own = record.as_ref().and_then(|record| record.content.get(&text));
+            let other = known.of_other_mode(name, record.as_ref()).filter(|_| own.is_none());
+            match (read, own) {
+                (Some(read), own) => {
                     let entry = Entry {
                         version: read.in_vault.clone(),
                         ..digester.entry(&known.uid, name, &used.keys, read.content.as_ref())
                     };
-                    let is_news = name.kind.is_in_vault() && self.is_news(key, known, name);
+                    // By what counted when it was recorded.
+                    let has_changed = match (own, &other) {
+                        (Some(before), _) if before.selection == entry.selection => false,
+                        (Some(before), _) => known.differs_as_chosen_before(name, before, read, digester),
+                        (None, Some((_, before))) => former::is_other_version(before, read),
+                        (None, None) => name.kind.is_in_vault() && self.is_news(key, known, name),
+                    };
+                    let before = own.map(|entry| (text.clone(), entry)).or(other);
                     match before.filter(|_| name.kind.is_in_vault()) {
-                        Some(before) if differs(before, &entry) => {
+                        Some((noted, before)) if has_changed || differs(before, &entry) => {
                             if let Some(back) = self.back(key, looked, name) {
                                 // As if nobody had told of a change.
-                                now.insert(text, kept(before));
+                                now.insert(noted, kept(before));
                                 moved.back.insert(name.clone(), back);
                                 continue;
                             }
@@ -223,11 +232,12 @@ impl Inner {
                         Some(_) => {}
                         None => drop(moved.noted.insert(name.clone())),
                     }
-                    now.insert(text, Now { entry, need: used.need, is_news, counts: true });
+                    now.insert(text, Now { entry, need: used.need, is_news: has_changed, counts: true });
                 }
                 (None, _) if !name.kind.is_in_vault() => return Judged::default(),
                 // Vault may be away for long, and nothing else waits for it.
                 (None, Some(entry)) => drop(now.insert(text, kept(entry))),
+                (None, None) if other.is_some() => now.extend(other.map(|(text, entry)| (text, kept(entry)))),
                 // What the pods run with can only be told by all of it.
                 (None, None) if record.is_none() && standing.is_stamped() => return Judged::default(),
                 (None, None) => {}

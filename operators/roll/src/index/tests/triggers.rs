@@ -281,3 +281,41 @@ fn what_a_list_shows_of_those_that_ask_is_so_also_if_it_is_older() {
     index.show_trigger_by(Shows::List, trigger("shop"), asking(500, 5));
     assert_eq!(every(), 5, "restored from a backup");
 }
+
+#[test]
+fn a_change_that_waits_is_not_settled_by_another_mode() {
+    for (before, after) in [(SourceKind::Vault, SourceKind::VaultContent), (SourceKind::VaultContent, SourceKind::Vault)] {
+        let index = index();
+        show(&index, "web", &json!({}), &[]);
+        let asks_for = |version, kind| {
+            let sources = [(vault::source(kind, "secret", "app").unwrap(), Keys::All)].into();
+            let mut shown = asking(version, 60);
+            shown.asks = shown.asks.map(|asks| Arc::new(Asks { sources, ..Asks::clone(&asks) }));
+            index.show_trigger(trigger("shop"), shown);
+        };
+        let learn = |kind, number: u64| {
+            let version = Version { number, created: format!("2026-01-0{number}T00:00:00Z") };
+            let content = digester().of_version(&version);
+            let of = vault::source(kind, "secret", "app").unwrap().of("");
+            index.learn_vault(&of, Standing::Live(version), Some(content), now());
+        };
+        for kind in TriggerKind::ALL {
+            index.retain_triggers(kind, &HashSet::new());
+        }
+        asks_for(1, before);
+        learn(before, 1);
+        note(&index);
+        asks_for(2, after);
+        let is_kept = |verdict| matches!(verdict, None | Some(Verdict::Nothing));
+        assert!(is_kept(verdict(&index)), "Vault has not answered");
+        learn(after, 1);
+        assert!(matches!(verdict(&index), Some(Verdict::Note(_))), "{after:?}");
+        learn(after, 2);
+        assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })), "{after:?}");
+        asks_for(3, before);
+        learn(before, 2);
+        assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })), "{before:?}");
+        note(&index);
+        assert_eq!(verdict(&index), Some(Verdict::Nothing));
+    }
+}
