@@ -123,8 +123,8 @@ struct Inner {
     users: HashMap<SourceRef, BTreeSet<WorkloadRef>>,
     /// The sources that choose by labels.
     choosing: BTreeMap<String, BTreeSet<SourceName>>,
-    /// Who waits for its turn.
-    waiting: BTreeSet<WorkloadRef>,
+    /// Who waits for its turn, and after whom.
+    waiting: BTreeMap<WorkloadRef, WorkloadRef>,
     /// Objects that ask for rollouts of others.
     triggers: BTreeMap<TriggerRef, Shown>,
     /// Of which kinds all of them have been seen. Before that, what is recorded for their sake stays.
@@ -184,6 +184,7 @@ impl Index {
             undecided: false,
         };
         let mut inner = self.lock();
+        let stands_otherwise = inner.workloads.get(&key).is_none_or(|before| before.stands_otherwise(&known));
         if let Some(before) = inner.workloads.get_mut(&key).filter(|before| before.uid == known.uid) {
             // What we wrote may have been answered before the watch shows what was there before it.
             if shows.is_outdated(&known.version, &before.version) {
@@ -204,7 +205,9 @@ impl Index {
             inner.drop_workload(&key, &mut work);
         }
         inner.put(&key, known, &mut work);
-        inner.wake_later_waves(&key, &mut work);
+        if stands_otherwise {
+            inner.wake_later_waves(&key, &mut work);
+        }
         (Some(key), work)
     }
 
@@ -314,14 +317,9 @@ impl Index {
         }
     }
 
-    /// It waits for others of an earlier wave.
-    pub fn wait_for_turn(&self, key: &WorkloadRef, waits: bool) {
-        let mut inner = self.lock();
-        if waits {
-            inner.waiting.insert(key.clone());
-        } else {
-            inner.waiting.remove(key);
-        }
+    /// It waits for no turn.
+    pub fn needs_no_turn(&self, key: &WorkloadRef) {
+        self.lock().waiting.remove(key);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -433,10 +431,10 @@ impl Inner {
         }
     }
 
-    /// Those of the same namespace that wait for their turn may have it now.
+    /// Those that wait for this one may go now, or wait for another.
     fn wake_later_waves(&self, key: &WorkloadRef, work: &mut Work) {
-        let same = self.waiting.iter().filter(|waiting| waiting.namespace == key.namespace && *waiting != key);
-        work.workloads.extend(same.cloned());
+        let waiting = self.waiting.iter().filter(|(_, after)| *after == key);
+        work.workloads.extend(waiting.map(|(waiting, _)| waiting.clone()));
     }
 
     fn drop_unused(&mut self, source: &SourceRef) {

@@ -30,7 +30,6 @@ use crate::{
     record::{Entry, Record},
     trigger::TriggerRef,
     wait::{Back, late_secret_of},
-    waves::{self, Turn},
     writer::{Decided, WriteError, Writer, Written},
 };
 
@@ -337,9 +336,7 @@ impl Run<'_> {
             let until = hold.until();
             return Some((message, until, until.map_or(Action::Done, |until| self.at(until))));
         }
-        let peers = roller.index.peers(key, asks.wave, changed, digester, (*now, policy.longest));
-        let turn = waves::turn(asks.wave, peers);
-        roller.index.wait_for_turn(key, turn != Turn::Now);
+        let turn = roller.index.turn(key, asks.wave, changed, digester, (*now, policy.longest));
         Message::not_its_turn(&turn, why).map(|message| (message, None, Action::After(LOOK_AGAIN)))
     }
 
@@ -450,7 +447,7 @@ impl Run<'_> {
     /// It waits for nothing any more.
     fn settled(&self, messages: Vec<Message>) {
         self.roller.index.pending(self.key, &self.view.uid, None);
-        self.roller.index.wait_for_turn(self.key, false);
+        self.roller.index.needs_no_turn(self.key);
         self.say(messages);
     }
 

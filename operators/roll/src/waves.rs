@@ -22,10 +22,20 @@ pub struct Peer<K> {
 pub enum Turn<K> {
     /// It is.
     Now,
-    /// One of an earlier wave is still to be rolled or to become ready.
+    /// One of an earlier wave is still to be rolled or to become ready: the last one of those, so that who waits need not look after each.
     After(K),
     /// One of an earlier wave was rolled and does not become ready: later waves stay as they are, until it does or its content changes.
     Halted(K),
+}
+
+impl<K> Turn<K> {
+    /// Who has to move before it can be.
+    pub fn after(&self) -> Option<&K> {
+        match self {
+            Self::Now => None,
+            Self::After(key) | Self::Halted(key) => Some(key),
+        }
+    }
 }
 
 /// Whether it is the turn of `wave`, and if not, whose it is.
@@ -37,8 +47,7 @@ pub fn turn<K: Clone>(wave: i32, peers: impl IntoIterator<Item = Peer<K>>) -> Tu
             (true, Progress::Ready | Progress::Unknown) => {}
             (true, Progress::Failed) => return Turn::Halted(peer.key),
             (true, Progress::Running | Progress::Unready) if peer.overdue => return Turn::Halted(peer.key),
-            _ if matches!(turn, Turn::Now) => turn = Turn::After(peer.key),
-            _ => {}
+            _ => turn = Turn::After(peer.key),
         }
     }
     turn
@@ -63,6 +72,7 @@ mod tests {
             ("one to be rolled", vec![peer("a", 0, false, Ready)], Turn::After("a")),
             ("one that failed before and is to be rolled", vec![peer("a", 0, false, Failed)], Turn::After("a")),
             ("one under way", vec![peer("b", 0, true, Ready), peer("a", 0, true, Running)], Turn::After("a")),
+            ("several", vec![peer("a", 0, false, Ready), peer("b", 0, true, Running), peer("c", 0, true, Ready)], Turn::After("b")),
             ("one not ready", vec![peer("a", -1, true, Unready)], Turn::After("a")),
             ("all done", vec![peer("a", 0, true, Ready), peer("b", 0, true, Unknown)], Turn::Now),
             ("one failed", vec![peer("a", 0, false, Ready), peer("b", 0, true, Failed)], Turn::Halted("b")),

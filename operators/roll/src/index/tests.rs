@@ -11,6 +11,7 @@ use crate::{
     declarations::{ON_CHANGE, ROLL_SELECTOR, ROLL_USERS},
     digest::Digester,
     object::SourceKind,
+    waves::Turn,
 };
 
 const BREAKER: breaker::Settings =
@@ -342,7 +343,8 @@ fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
     shown(1, "ready");
     learn(&index, "db", "1", "x");
     let standing = || {
-        let peers = index.peers(&key("other"), 1, &[SourceName::secret("db")], &digester(), (now(), SignedDuration::from_mins(10)));
+        let longest = SignedDuration::from_mins(10);
+        let peers = index.lock().peers(&key("other"), 1, &[SourceName::secret("db")], &digester(), (now(), longest));
         (peers[0].in_step, peers[0].progress, index.view(&key("web"), &digester(), now()).unwrap().running)
     };
     let write = |version: &str, stamped: bool| {
@@ -451,4 +453,34 @@ fn learn_pair(index: &Index, version: &str, value: &str) {
     index.reading(&secret("db"));
     let content = digester().of_content([("k", value.as_bytes()), ("l", value.as_bytes())]);
     index.learn(&secret("db"), Some(version.to_owned()), Some(content), now());
+}
+
+#[test]
+fn who_waits_for_its_turn_is_woken_by_whom_it_waits_for_when_that_stands_otherwise() {
+    let index = index();
+    let shown_as = |name: &str, version: u64, wave: &str, more: &str| {
+        let annotations = json!({ ON_CHANGE: "true", "roll.konverge.dev/wave": wave, "example.com/more": more });
+        let work = index.show(WorkloadKind::Deployment, workload(name, version, &annotations, &["db"]), now()).1;
+        let mut others = shown(work).0;
+        others.retain(|other| other != name);
+        others
+    };
+    for (name, wave) in [("first", "0"), ("other", "0"), ("late", "1"), ("later", "1")] {
+        shown_as(name, 1, wave, "");
+    }
+    let turn = |name: &str| {
+        let longest = SignedDuration::from_mins(10);
+        index.turn(&key(name), 1, &[SourceName::secret("db")], &digester(), (now(), longest))
+    };
+    for name in ["late", "later"] {
+        assert_eq!(turn(name), Turn::After(key("other")), "nothing was read yet");
+    }
+    assert_eq!(shown_as("first", 2, "0", "x"), [""; 0], "nobody waits for it");
+    assert_eq!(shown_as("other", 2, "0", "x"), [""; 0], "it stands as it did");
+    assert_eq!(shown_as("other", 3, "2", ""), ["late", "later"], "it is of a later wave by now");
+    assert_eq!(turn("late"), Turn::After(key("first")));
+    index.needs_no_turn(&key("later"));
+    assert_eq!(shown(index.forget(&key("first"))).0, ["late"]);
+    assert_eq!(turn("late"), Turn::Now);
+    assert_eq!(shown(index.forget(&key("other"))).0, [""; 0]);
 }

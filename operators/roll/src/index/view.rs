@@ -20,7 +20,7 @@ use crate::{
     trigger::TriggerKind,
     uses::Use,
     wait::{self, Back},
-    waves::Peer,
+    waves::{self, Peer, Turn},
 };
 
 /// What is known of a workload that takes part.
@@ -114,8 +114,34 @@ impl Index {
         Some(view)
     }
 
-    /// Those of earlier waves that use one of these sources. `longest` is how long one may take to become ready.
-    pub fn peers(
+    /// Whether it is its turn, of those that use one of these sources; who has to wait is woken by whom it waits for. `longest` is how long one
+    /// may take to become ready.
+    pub fn turn(
+        &self,
+        key: &WorkloadRef,
+        wave: i32,
+        sources: &[SourceName],
+        digester: &Digester,
+        (now, longest): (Timestamp, SignedDuration),
+    ) -> Turn<WorkloadRef> {
+        let mut inner = self.lock();
+        let turn = waves::turn(wave, inner.peers(key, wave, sources, digester, (now, longest)));
+        match turn.after() {
+            Some(after) => drop(inner.waiting.insert(key.clone(), after.clone())),
+            None => drop(inner.waiting.remove(key)),
+        }
+        turn
+    }
+}
+
+/// Whether content is another than is recorded, and none that is older.
+fn differs(before: &Entry, now: &Entry) -> bool {
+    before.selection == now.selection && before.content != now.content && !now.is_before(before)
+}
+
+impl Inner {
+    /// Those of earlier waves that use one of these sources.
+    pub(super) fn peers(
         &self,
         key: &WorkloadRef,
         wave: i32,
@@ -123,17 +149,16 @@ impl Index {
         digester: &Digester,
         (now, longest): (Timestamp, SignedDuration),
     ) -> Vec<Peer<WorkloadRef>> {
-        let inner = self.lock();
-        let users = sources.iter().filter_map(|name| inner.users.get(&name.of(&key.namespace))).flatten();
+        let users = sources.iter().filter_map(|name| self.users.get(&name.of(&key.namespace))).flatten();
         let mut peers: BTreeMap<&WorkloadRef, Peer<WorkloadRef>> = BTreeMap::new();
         // What is in Vault may have users everywhere, but nobody has a say in the order of another namespace.
         for user in users.filter(|user| *user != key && user.namespace == key.namespace) {
-            let Some(known) = inner.workloads.get(user).filter(|known| known.wave() < wave && !known.deleting) else {
+            let Some(known) = self.workloads.get(user).filter(|known| known.wave() < wave && !known.deleting) else {
                 continue;
             };
             peers.entry(user).or_insert_with(|| {
                 let rolled = known.record(digester).and_then(|record| record.rolled);
-                let Judged { verdict, back, .. } = inner.judge(user, known, digester, now);
+                let Judged { verdict, back, .. } = self.judge(user, known, digester, now);
                 let waits = back.values().any(|back| *back != Back::Suspended);
                 Peer {
                     key: user.clone(),
@@ -146,14 +171,7 @@ impl Index {
         }
         peers.into_values().collect()
     }
-}
 
-/// Whether content is another than is recorded, and none that is older.
-fn differs(before: &Entry, now: &Entry) -> bool {
-    before.selection == now.selection && before.content != now.content && !now.is_before(before)
-}
-
-impl Inner {
     /// What another has rolled a workload for is not rolled back for the sake of what we have read before.
     fn doubt(&mut self, key: &WorkloadRef, doubted: bool, view: &mut View) {
         let changed = match view.verdict.as_ref().filter(|_| doubted) {

@@ -319,3 +319,32 @@ fn a_change_that_waits_is_not_settled_by_another_mode() {
         assert_eq!(verdict(&index), Some(Verdict::Nothing));
     }
 }
+
+#[test]
+fn those_that_aim_at_a_workload_are_looked_at_once_each_at_a_start_in_whatever_order() {
+    const ALL: usize = 100;
+    for (is_other_each, is_reversed) in [(false, false), (false, true), (true, false), (true, true)] {
+        let index = index();
+        let mut numbers: Vec<_> = (0..ALL).collect();
+        if is_reversed {
+            numbers.reverse();
+        }
+        let mut looks = 0;
+        for number in numbers {
+            // Half of them are of the other kind, which another rule stands for.
+            let kind = TriggerKind::ALL[number % 2];
+            let named = TriggerRef { kind, name: format!("ask{number:03}"), ..trigger("shop") };
+            let mut asks = asking(1, 60);
+            if is_other_each {
+                let sources = [(vault::source(SourceKind::Vault, "secret", &number.to_string()).unwrap(), Keys::All)].into();
+                asks.asks = asks.asks.map(|asks| Arc::new(Asks { sources, ..Asks::clone(&asks) }));
+            }
+            looks += index.show_trigger_by(Shows::List, named, asks).triggers.len();
+            if number == ALL / 2 {
+                let web = workload("web", 1, &json!({}), &[]);
+                looks += index.show_by(Shows::List, WorkloadKind::Deployment, web, now()).1.triggers.len();
+            }
+        }
+        assert!(looks <= 3 * ALL, "{looks} {is_other_each} {is_reversed}");
+    }
+}
