@@ -327,6 +327,7 @@ impl Run<'_> {
             min_interval: asks.min_interval.unwrap_or(policy.min_interval),
             changed: view.changed,
             debounce: policy.debounce,
+            pending: view.pending,
             breaker: view.breaker.as_ref().map(|(until, _)| *until),
             running: view.running,
             longest: policy.longest,

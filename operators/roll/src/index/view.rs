@@ -46,6 +46,8 @@ pub struct View {
     pub deleting: bool,
     /// What is to be done about it; nothing while a source of its has not been read.
     pub verdict: Option<Verdict>,
+    /// Since when it has been waiting to be rolled.
+    pub pending: Option<Timestamp>,
     /// When what it uses changed last, as far as that was seen.
     pub changed: Option<Timestamp>,
     /// Until when a source of its is not followed, and which.
@@ -93,6 +95,7 @@ impl Index {
             running: known.running,
             deleting: known.deleting,
             verdict,
+            pending: known.pending.map(|(since, _)| since),
             changed: None,
             breaker: None,
             refused: Vec::new(),
