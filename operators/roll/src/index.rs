@@ -95,6 +95,8 @@ struct Known {
     rollout: Rollout,
     /// Since when it has been seen under way.
     running: Option<Timestamp>,
+    /// Since when not all of its pods have been seen to be there.
+    unready: Option<Timestamp>,
     deleting: bool,
     said: Vec<Message>,
     /// Since when it has been waiting to be rolled, and until when it will be, as far as that is known.
@@ -102,8 +104,10 @@ struct Known {
     ours: Ours,
     /// Whether another wrote its record, for what may be newer than what we have read.
     doubted: bool,
-    /// Whether what is to be done about it was not known when it was last looked at.
-    undecided: bool,
+    /// Since when it has not been known what is to be done about it, as far as it was looked at.
+    undecided: Option<Timestamp>,
+    /// Since when something has kept it from being looked after that somebody should see to.
+    troubled: Option<Timestamp>,
 }
 
 /// The index.
@@ -176,12 +180,14 @@ impl Index {
             stamp: template_annotations.get(STAMP).cloned(),
             rollout,
             running: (rollout.progress == Progress::Running).then_some(now),
+            unready: matches!(rollout.progress, Progress::Running | Progress::Unready).then_some(now),
             deleting: metadata.deletion_timestamp.is_some(),
             said: Vec::new(),
             pending: None,
             ours: Ours::default(),
             doubted: false,
-            undecided: false,
+            undecided: None,
+            troubled: None,
         };
         let mut inner = self.lock();
         let stands_otherwise = inner.workloads.get(&key).is_none_or(|before| before.stands_otherwise(&known));
@@ -195,6 +201,8 @@ impl Index {
             known.said = std::mem::take(&mut before.said);
             known.pending = before.pending;
             known.running = known.running.and(before.running.or(known.running));
+            known.unready = known.unready.and(before.unready.or(known.unready));
+            known.troubled = before.troubled;
             known.doubted = before.doubted || ![&before.record, &before.ours.record].contains(&&known.record);
             known.ours.record = before.ours.record.take();
             known.undecided = before.undecided;
@@ -242,9 +250,11 @@ impl Index {
     }
 
     /// This was said of it last. Returns what of it was not said before.
-    pub fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Message>) -> Vec<Message> {
+    pub fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Message>, now: Timestamp) -> Vec<Message> {
         let mut new = Vec::new();
         self.note(key, uid, |known| {
+            let is_troubled = messages.iter().any(|message| message.is_problem);
+            known.troubled = is_troubled.then(|| known.troubled.unwrap_or(now));
             new = messages.iter().filter(|message| !known.said.contains(message)).cloned().collect();
             known.said = messages;
         });
@@ -294,6 +304,7 @@ impl Index {
             if !is_shown {
                 known.rollout.progress = Progress::Running;
                 known.running.get_or_insert(now);
+                known.unready.get_or_insert(now);
             }
         });
     }
@@ -313,6 +324,7 @@ impl Index {
         inner.waiting.remove(key);
         if let Some(known) = inner.workloads.get_mut(key) {
             known.pending = None;
+            known.troubled = None;
             known.said.clear();
         }
     }

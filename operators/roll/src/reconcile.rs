@@ -199,7 +199,7 @@ impl Roller {
 
     /// Says each of these once, until something else is said.
     fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Message>) {
-        let new = self.index.say(key, uid, messages);
+        let new = self.index.say(key, uid, messages, Timestamp::now());
         if !new.is_empty() {
             self.tell(key);
         }

@@ -484,3 +484,54 @@ fn who_waits_for_its_turn_is_woken_by_whom_it_waits_for_when_that_stands_otherwi
     assert_eq!(turn("late"), Turn::Now);
     assert_eq!(shown(index.forget(&key("other"))).0, [""; 0]);
 }
+
+#[test]
+fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
+    let longest = SignedDuration::from_mins(10);
+    let at = |minutes: i64| now() + SignedDuration::from_mins(minutes);
+    let shown = |index: &Index, version: u64, available: u64, record: &str, minutes| {
+        let annotations = json!({ ON_CHANGE: "true", RECORD: record });
+        let object = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "uid of web", "resourceVersion": version.to_string(), "generation": 1,
+                "annotations": annotations,
+            },
+            "spec": { "template": { "spec": { "containers": [{ "envFrom": [{ "secretRef": { "name": "db" } }] }] } } },
+            "status": { "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": available },
+        });
+        index.show(WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), at(minutes));
+        index.view(&key("web"), &digester(), at(minutes)).unwrap()
+    };
+    let turn = |index: &Index, minutes| {
+        index.turn(&key("late"), 1, &[SourceName::secret("db")], &digester(), (at(minutes), longest))
+    };
+    let (after, halted) = (|| Turn::After(key("web")), || Turn::Halted(key("web")));
+
+    // It was never rolled by us, and its pods are not there.
+    let index = index();
+    shown(&index, 1, 0, &record_of("x"), 0);
+    learn(&index, "db", "1", "x");
+    assert_eq!(turn(&index, 9), after());
+    shown(&index, 2, 1, &record_of("x"), 9);
+    assert_eq!(turn(&index, 11), Turn::Now, "they came");
+    shown(&index, 3, 0, &record_of("x"), 12);
+    assert_eq!((turn(&index, 21), turn(&index, 23)), (after(), halted()));
+
+    // Its patch is refused.
+    shown(&index, 4, 1, &record_of("x"), 30);
+    learn(&index, "db", "2", "y");
+    assert_eq!(turn(&index, 50), after(), "it may be held back by the budget");
+    let refused = || vec![Message::ran_away()];
+    index.say(&key("web"), "uid of web", refused(), at(50));
+    index.say(&key("web"), "uid of web", refused(), at(55));
+    shown(&index, 5, 1, &record_of("x"), 56);
+    assert_eq!((turn(&index, 59), turn(&index, 61)), (after(), halted()));
+    index.say(&key("web"), "uid of web", Vec::new(), at(62));
+    assert_eq!(turn(&index, 63), after());
+
+    // It cannot be read.
+    let index = crate::index::tests::index();
+    assert_eq!(shown(&index, 1, 1, "", 0).verdict, None);
+    index.view(&key("web"), &digester(), at(5));
+    assert_eq!((turn(&index, 9), turn(&index, 11)), (after(), halted()));
+}

@@ -105,7 +105,7 @@ impl Index {
             is_decided_now: false,
         };
         let doubted = known.doubted;
-        inner.doubt(key, doubted, &mut view);
+        inner.doubt(key, doubted, &mut view, now);
         for (name, used) in &view.uses {
             let Some(source) = inner.sources.get_mut(&name.of(&key.namespace)) else { continue };
             view.changed = view.changed.max(source.changed);
@@ -160,15 +160,18 @@ impl Inner {
                 continue;
             };
             peers.entry(user).or_insert_with(|| {
-                let rolled = known.record(digester).and_then(|record| record.rolled);
                 let Judged { verdict, back, .. } = self.judge(user, known, digester, now);
                 let waits = back.values().any(|back| *back != Back::Suspended);
+                let in_step = !waits && !matches!(verdict, None | Some(Verdict::Roll { .. }));
+                let rolled = || known.record(digester).and_then(|record| record.rolled);
+                // What is held back for a while, as by a pause or the budget, is told of there and is no trouble.
+                let since = if in_step { [rolled(), known.unready] } else { [known.undecided, known.troubled] };
                 Peer {
                     key: user.clone(),
                     wave: known.wave(),
-                    in_step: !waits && !matches!(verdict, None | Some(Verdict::Roll { .. })),
+                    in_step,
                     progress: known.rollout.progress,
-                    overdue: rolled.is_some_and(|rolled| now.duration_since(rolled) > longest),
+                    overdue: since.into_iter().flatten().any(|since| now.duration_since(since) > longest),
                 }
             });
         }
@@ -176,7 +179,7 @@ impl Inner {
     }
 
     /// What another has rolled a workload for is not rolled back for the sake of what we have read before.
-    fn doubt(&mut self, key: &WorkloadRef, doubted: bool, view: &mut View) {
+    fn doubt(&mut self, key: &WorkloadRef, doubted: bool, view: &mut View, now: Timestamp) {
         let changed = match view.verdict.as_ref().filter(|_| doubted) {
             Some(Verdict::Roll { changed, .. }) => changed.as_slice(),
             _ => &[],
@@ -193,7 +196,9 @@ impl Inner {
         }
         let Some(known) = self.workloads.get_mut(key) else { return };
         known.doubted &= view.verdict.is_none() && view.doubted.is_empty();
-        view.is_decided_now = std::mem::replace(&mut known.undecided, view.verdict.is_none()) && !known.undecided;
+        let undecided = view.verdict.is_none().then(|| known.undecided.unwrap_or(now));
+        view.is_decided_now = undecided.is_none() && known.undecided.is_some();
+        known.undecided = undecided;
     }
 }
 
