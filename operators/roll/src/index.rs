@@ -300,11 +300,12 @@ impl Index {
             known.ours.since = true;
             let Some((stamp, now)) = rolled else { return };
             known.stamp = Some(stamp);
+            // These pods have their own time to become ready.
+            known.unready = Some(now);
             // Until the watch shows it, it stands as it did before, and whoever waits for it would not wait.
             if !is_shown {
                 known.rollout.progress = Progress::Running;
                 known.running.get_or_insert(now);
-                known.unready.get_or_insert(now);
             }
         });
     }
