@@ -40,8 +40,8 @@ impl Known {
         let mut entries = choices.map(|keys| digester.entry(&self.uid, name, keys, read.content.as_ref()));
         let entry = entries.find(|entry| entry.selection == before.selection);
         entry.is_some_and(|entry| {
-            let both = (&before.content, &entry.content);
             let now = Entry { version: read.in_vault.clone(), ..entry };
+            let both = (&before.content, &now.content);
             matches!(both, (Content::Digest(before), Content::Digest(now)) if before != now) && !now.is_before(before)
         })
     }
