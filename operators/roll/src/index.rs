@@ -418,9 +418,11 @@ impl Inner {
             }
         }
         for (name, used) in before {
-            let is_same = |now: &Use| now.keys == used.keys;
-            let known = self.workloads.get_mut(key).filter(|known| !known.uses.get(&name).is_some_and(is_same));
-            known.into_iter().for_each(|known| known.remember(&name, used.clone()));
+            if let Some(known) = self.workloads.get_mut(key)
+                && known.uses.get(&name).is_none_or(|now| now.keys != used.keys)
+            {
+                known.remember(name, used.keys);
+            }
         }
         for name in gone {
             let source = name.of(&key.namespace);

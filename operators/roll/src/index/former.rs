@@ -8,21 +8,26 @@ use crate::{
     digest::Digester,
     object::{SourceKind, SourceName},
     record::{Content, Entry, Record},
-    uses::Use,
 };
 
 /// Of so many choices of keys that do not count any more is known for each source what they were.
 const REMEMBERED: usize = 4;
 
 impl Known {
-    /// This counts no more as it did. Its keys cannot be told from a record.
-    pub(super) fn remember(&mut self, name: &SourceName, used: Use) {
-        let choices = self.former.entry(name.clone()).or_default();
-        choices.retain(|keys| *keys != used.keys);
+    /// By these keys it is rolled for a source no more. They cannot be told from its record.
+    pub(super) fn remember(&mut self, name: SourceName, keys: Keys) {
+        let is_recorded =
+            |name: &SourceName| self.record.as_ref().is_some_and(|record| record.contains(&name.to_string()));
+        self.former.retain(|name, _| is_recorded(name));
+        if !is_recorded(&name) {
+            return;
+        }
+        let choices = self.former.entry(name).or_default();
+        choices.retain(|known| *known != keys);
         if choices.len() == REMEMBERED {
             choices.remove(0);
         }
-        choices.push(used.keys);
+        choices.push(keys);
     }
 
     /// Whether a source differs from what is recorded of it by another choice of keys.

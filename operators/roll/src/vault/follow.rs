@@ -111,10 +111,12 @@ impl Follower {
                 known = watch.changed() => known,
                 () = until(again) => watch.known(),
                 // What is not known after a failure has its pause.
-                () = asked.notified(), if again.is_none() => match self.parts.index.is_unknown(&source) {
-                    true => watch.known(),
-                    false => continue,
-                },
+                () = asked.notified(), if again.is_none() => {
+                    if !self.parts.index.is_unknown(&source) {
+                        continue;
+                    }
+                    watch.known()
+                }
             };
             match self.look(&source, &location, &known, &digester).await {
                 Ok((standing, content)) => {
