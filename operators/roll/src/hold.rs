@@ -76,7 +76,9 @@ impl Candidate {
             return Some(Hold::Breaker(until));
         }
         let last = self.pending.map_or(Timestamp::MAX, |since| later(since.min(now), self.debounce * DEBOUNCES));
-        if let Some(until) = after(self.changed, self.debounce).map(|until| until.min(last)).filter(|until| *until > now) {
+        if let Some(until) =
+            after(self.changed, self.debounce).map(|until| until.min(last)).filter(|until| *until > now)
+        {
             return Some(Hold::Debounce(until));
         }
         if let Some(until) = after(self.rolled, self.min_interval) {

@@ -47,7 +47,9 @@ pub fn turn<K: Clone>(wave: i32, peers: impl IntoIterator<Item = Peer<K>>) -> Tu
             // Nobody looks after it, so nobody will say more.
             (true, Progress::Ready | Progress::Unknown) => {}
             (true, Progress::Failed) => return Turn::Halted(peer.key),
-            (true, Progress::Running | Progress::Unready) | (false, _) if peer.overdue => return Turn::Halted(peer.key),
+            (true, Progress::Running | Progress::Unready) | (false, _) if peer.overdue => {
+                return Turn::Halted(peer.key);
+            }
             _ => turn = Turn::After(peer.key),
         }
     }
@@ -73,7 +75,11 @@ mod tests {
             ("one to be rolled", vec![peer("a", 0, false, Ready)], Turn::After("a")),
             ("one that failed before and is to be rolled", vec![peer("a", 0, false, Failed)], Turn::After("a")),
             ("one under way", vec![peer("b", 0, true, Ready), peer("a", 0, true, Running)], Turn::After("a")),
-            ("several", vec![peer("a", 0, false, Ready), peer("b", 0, true, Running), peer("c", 0, true, Ready)], Turn::After("b")),
+            (
+                "several",
+                vec![peer("a", 0, false, Ready), peer("b", 0, true, Running), peer("c", 0, true, Ready)],
+                Turn::After("b"),
+            ),
             ("one not ready", vec![peer("a", -1, true, Unready)], Turn::After("a")),
             ("all done", vec![peer("a", 0, true, Ready), peer("b", 0, true, Unknown)], Turn::Now),
             ("one failed", vec![peer("a", 0, false, Ready), peer("b", 0, true, Failed)], Turn::Halted("b")),

@@ -147,9 +147,8 @@ impl Index {
 
     /// Those of a kind that are there for all that is known: they have been read, or ask for something.
     pub fn sources_there(&self, kind: SourceKind) -> HashSet<SourceRef> {
-        let is_there = |known: &Source| {
-            known.read.as_ref().is_some_and(|read| read.content.is_some()) || !known.asks.is_silent()
-        };
+        let is_there =
+            |known: &Source| known.read.as_ref().is_some_and(|read| read.content.is_some()) || !known.asks.is_silent();
         let inner = self.lock();
         let there = inner.sources.iter().filter(|(source, known)| source.name.kind == kind && is_there(known));
         there.map(|(source, _)| source.clone()).collect()

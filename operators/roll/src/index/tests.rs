@@ -337,7 +337,8 @@ fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
             "spec": { "template": { "spec": { "containers": [{ "envFrom": [{ "secretRef": { "name": "db" } }] }] } } },
         });
         let seen = if progress == "ready" { 2 } else { 1 };
-        object["status"] = json!({ "observedGeneration": seen, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1 });
+        object["status"] =
+            json!({ "observedGeneration": seen, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1 });
         index.show(WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), now());
     };
     shown(1, "ready");
@@ -384,7 +385,10 @@ fn what_a_list_or_an_answer_shows_is_so_also_if_it_is_older() {
     assert_eq!(shown(Shows::Answer("900"), 500, "db"), "1000", "an event was quicker than the answer");
     // The storage was restored from a backup.
     assert_eq!(shown(Shows::Answer("1000"), 500, "api"), "500");
-    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().uses.into_keys().collect::<Vec<_>>(), [SourceName::secret("api")]);
+    assert_eq!(
+        index.view(&key("web"), &digester(), now()).unwrap().uses.into_keys().collect::<Vec<_>>(),
+        [SourceName::secret("api")]
+    );
     assert_eq!(shown(Shows::Event, 501, "db"), "501", "it goes on from there");
     assert_eq!(shown(Shows::List, 400, "db"), "400");
 }
@@ -420,7 +424,9 @@ fn a_change_that_waits_is_not_settled_by_another_choice_of_keys() {
         let annotations = json!({ ON_CHANGE: what, RECORD: record });
         index.show(WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now());
     };
-    for (before, after) in [("secret/db:k", "secret/db:k,secret/db:l"), ("true", "secret/db:k"), ("secret/db:l", "true")] {
+    for (before, after) in
+        [("secret/db:k", "secret/db:k,secret/db:l"), ("true", "secret/db:k"), ("secret/db:l", "true")]
+    {
         let index = index();
         asks(&index, 1, before, "");
         learn_pair(&index, "1", "x");

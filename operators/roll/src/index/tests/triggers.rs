@@ -284,7 +284,9 @@ fn what_a_list_shows_of_those_that_ask_is_so_also_if_it_is_older() {
 
 #[test]
 fn a_change_that_waits_is_not_settled_by_another_mode() {
-    for (before, after) in [(SourceKind::Vault, SourceKind::VaultContent), (SourceKind::VaultContent, SourceKind::Vault)] {
+    for (before, after) in
+        [(SourceKind::Vault, SourceKind::VaultContent), (SourceKind::VaultContent, SourceKind::Vault)]
+    {
         let index = index();
         show(&index, "web", &json!({}), &[]);
         let asks_for = |version, kind| {
@@ -336,7 +338,8 @@ fn those_that_aim_at_a_workload_are_looked_at_once_each_at_a_start_in_whatever_o
             let named = TriggerRef { kind, name: format!("ask{number:03}"), ..trigger("shop") };
             let mut asks = asking(1, 60);
             if is_other_each {
-                let sources = [(vault::source(SourceKind::Vault, "secret", &number.to_string()).unwrap(), Keys::All)].into();
+                let sources =
+                    [(vault::source(SourceKind::Vault, "secret", &number.to_string()).unwrap(), Keys::All)].into();
                 asks.asks = asks.asks.map(|asks| Arc::new(Asks { sources, ..Asks::clone(&asks) }));
             }
             looks += index.show_trigger_by(Shows::List, named, asks).triggers.len();
