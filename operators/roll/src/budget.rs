@@ -1,6 +1,6 @@
 //! How many rollouts there may be in the cluster: in a minute, and at the same time. A state machine; the time is handed in.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -39,7 +39,8 @@ pub enum Limit {
 #[derive(Debug)]
 pub struct Budget {
     limits: Limits,
-    begun: VecDeque<Timestamp>,
+    /// When whose rollout began, as far as that may count.
+    begun: BTreeSet<(Timestamp, WorkloadRef)>,
     running: BTreeMap<WorkloadRef, Slot>,
     /// Who waits for one under way to be done, the first one first.
     waiting: VecDeque<WorkloadRef>,
@@ -58,12 +59,16 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 impl Budget {
     /// Nothing is spent.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, begun: VecDeque::new(), running: BTreeMap::new(), waiting: VecDeque::new() }
+        Self { limits, begun: BTreeSet::new(), running: BTreeMap::new(), waiting: VecDeque::new() }
     }
 
     /// Takes what one rollout needs, or says when to ask again.
     pub fn take(&mut self, key: &WorkloadRef, stamp: &str, now: Timestamp) -> Result<(), Spent> {
         self.running.retain(|_, slot| now.duration_since(slot.since) < self.limits.longest);
+        // Whether the write was done is not known, and it is tried again: it has what it needs.
+        if self.running.get(key).is_some_and(|slot| slot.stamp == stamp) {
+            return Ok(());
+        }
         let is_running = self.running.contains_key(key);
         if self.limits.at_once.is_some_and(|most| !is_running && self.running.len() >= most) {
             if !self.waiting.contains(key) {
@@ -72,14 +77,13 @@ impl Budget {
             let oldest = self.running.values().map(|slot| slot.since).min().unwrap_or(now);
             return Err(Spent { by: Limit::AtOnce, until: later(oldest, self.limits.longest) });
         }
-        // The clock may have been set back: what lies in the future is not of this minute either.
-        self.begun.retain(|begun| now.duration_since(*begun).abs() < MINUTE);
+        self.begun.retain(|(begun, _)| is_of_this_minute(*begun, now));
         if let Some(most) = self.limits.in_a_minute {
-            let full = self.begun.len().checked_sub(most).and_then(|over| self.begun.get(over));
-            if let Some(first) = full {
+            let full = self.begun.len().checked_sub(most).and_then(|over| self.begun.iter().nth(over));
+            if let Some((first, _)) = full {
                 return Err(Spent { by: Limit::Rate, until: later(*first, MINUTE) });
             }
-            self.begun.push_back(now);
+            self.begun.insert((now, key.clone()));
         }
         self.waiting.retain(|waiting| waiting != key);
         if self.limits.at_once.is_some() {
@@ -91,13 +95,27 @@ impl Budget {
     /// The rollout was not begun after all. Returns who may go now.
     #[must_use]
     pub fn give_back(&mut self, key: &WorkloadRef) -> Option<WorkloadRef> {
-        self.begun.pop_back();
+        let begun = self.begun.iter().rev().find(|(_, begun)| begun == key).cloned();
+        if let Some(begun) = begun {
+            self.begun.remove(&begun);
+        }
         self.done(key)
     }
 
-    /// A watch shows a workload that was rolled by us. `is_over` is whether nobody will say more of its rollout. Returns who may go now.
+    /// A watch shows a workload that was rolled by us, then. `is_over` is whether nobody will say more of its rollout. Returns who may go now.
     #[must_use]
-    pub fn seen(&mut self, key: &WorkloadRef, stamp: &str, since: Timestamp, is_over: bool) -> Option<WorkloadRef> {
+    pub fn seen(
+        &mut self,
+        key: &WorkloadRef,
+        stamp: &str,
+        (since, now): (Timestamp, Timestamp),
+        is_over: bool,
+    ) -> Option<WorkloadRef> {
+        // Whoever began it: another who led before, or this one, and then it is in already.
+        if self.limits.in_a_minute.is_some() && is_of_this_minute(since, now) {
+            self.begun.retain(|(begun, _)| is_of_this_minute(*begun, now));
+            self.begun.insert((since, key.clone()));
+        }
         self.limits.at_once?;
         match self.running.get(key) {
             // What is shown may be from before we wrote.
@@ -116,17 +134,27 @@ impl Budget {
         if self.running.get(key).is_some_and(|slot| Some(slot.stamp.as_str()) != stamp) {
             self.running.remove(key);
         }
-        let is_room = self.limits.at_once.is_some_and(|most| self.running.len() < most);
-        if is_room { self.waiting.pop_front() } else { None }
+        self.next()
     }
 
     /// A rollout is done, or given up, or its workload is gone. Returns who may go now.
     #[must_use]
     pub fn done(&mut self, key: &WorkloadRef) -> Option<WorkloadRef> {
         self.waiting.retain(|waiting| waiting != key);
-        self.running.remove(key)?;
-        self.waiting.pop_front()
+        self.running.remove(key);
+        self.next()
     }
+
+    /// Who is first, if there is room. It may be one more than there is room for while another is on its way; that one waits again then.
+    fn next(&mut self) -> Option<WorkloadRef> {
+        let is_room = self.limits.at_once.is_some_and(|most| self.running.len() < most);
+        if is_room { self.waiting.pop_front() } else { None }
+    }
+}
+
+/// The clock may have been set back: what lies in the future is not of this minute either.
+fn is_of_this_minute(time: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(time).abs() < MINUTE
 }
 
 fn later(time: Timestamp, span: SignedDuration) -> Timestamp {
@@ -167,11 +195,21 @@ mod tests {
         assert_eq!(budget.take(&key(3), "s", at(2)), Err(spent));
         assert_eq!(budget.take(&key(4), "s", at(2)), Err(spent));
         assert!(budget.take(&key(1), "s", at(3)).is_ok(), "its own place is its own");
-        assert_eq!(budget.done(&key(2)), Some(key(3)));
         assert_eq!(budget.done(&key(9)), None, "nobody's place");
+        assert_eq!(budget.done(&key(2)), Some(key(3)));
         assert!(budget.take(&key(3), "s", at(4)).is_ok());
         assert_eq!(budget.done(&key(3)), Some(key(4)));
         assert_eq!(budget.done(&key(1)), None);
+    }
+
+    #[test]
+    fn whose_turn_it_is_and_who_leaves_passes_it_on() {
+        let mut budget = budget(None, Some(1));
+        assert!(budget.take(&key(1), "s", at(0)).is_ok());
+        assert!(budget.take(&key(2), "s", at(1)).is_err() && budget.take(&key(3), "s", at(1)).is_err());
+        assert_eq!(budget.done(&key(1)), Some(key(2)));
+        // It takes no part any more before it has taken its place.
+        assert_eq!(budget.done(&key(2)), Some(key(3)));
     }
 
     #[test]
@@ -186,7 +224,7 @@ mod tests {
     #[test]
     fn one_that_never_ends_makes_room() {
         let mut budget = budget(None, Some(1));
-        assert_eq!(budget.seen(&key(1), "s", at(0), false), None);
+        assert_eq!(budget.seen(&key(1), "s", (at(0), at(0)), false), None);
         assert!(budget.take(&key(2), "s", at(599)).is_err());
         assert!(budget.take(&key(2), "s", at(600)).is_ok());
     }
@@ -194,12 +232,34 @@ mod tests {
     #[test]
     fn a_rollout_is_over_when_the_watch_shows_it_with_what_it_got() {
         let mut budget = budget(None, Some(1));
-        assert_eq!(budget.seen(&key(1), "s", at(0), true), None, "over before we began");
+        assert_eq!(budget.seen(&key(1), "s", (at(0), at(0)), true), None, "over before we began");
         assert!(budget.take(&key(1), "t", at(0)).is_ok());
         assert!(budget.take(&key(2), "s", at(1)).is_err());
-        assert_eq!(budget.seen(&key(1), "s", at(0), true), None, "from before");
-        assert_eq!(budget.seen(&key(1), "t", at(0), false), None, "under way");
-        assert_eq!(budget.seen(&key(1), "t", at(0), true), Some(key(2)));
+        assert_eq!(budget.seen(&key(1), "s", (at(0), at(0)), true), None, "from before");
+        assert_eq!(budget.seen(&key(1), "t", (at(0), at(0)), false), None, "under way");
+        assert_eq!(budget.seen(&key(1), "t", (at(0), at(0)), true), Some(key(2)));
+    }
+
+    #[test]
+    fn what_began_before_a_restart_is_of_this_minute_too() {
+        let mut budget = budget(Some(2), None);
+        assert!(budget.take(&key(1), "s", at(100)).is_ok());
+        assert_eq!(budget.seen(&key(1), "s", (at(100), at(101)), false), None, "counted already");
+        assert_eq!(budget.seen(&key(2), "s", (at(20), at(101)), true), None, "a while ago");
+        assert_eq!(budget.begun.len(), 1);
+        assert_eq!(budget.seen(&key(3), "s", (at(90), at(101)), true), None);
+        let spent = Spent { by: Limit::Rate, until: at(150) };
+        assert_eq!(budget.take(&key(4), "s", at(102)), Err(spent));
+        assert!(budget.take(&key(4), "s", at(150)).is_ok());
+    }
+
+    #[test]
+    fn what_another_gives_back_is_its_own() {
+        let mut budget = budget(Some(2), None);
+        assert!(budget.take(&key(1), "s", at(0)).is_ok() && budget.take(&key(2), "s", at(30)).is_ok());
+        assert_eq!(budget.give_back(&key(1)), None);
+        assert!(budget.take(&key(3), "s", at(40)).is_ok());
+        assert_eq!(budget.take(&key(4), "s", at(80)), Err(Spent { by: Limit::Rate, until: at(90) }));
     }
 
     #[test]
@@ -211,6 +271,17 @@ mod tests {
         assert_eq!(budget.not_now(&key(1), Some("s")), Some(key(2)), "the write was lost, and is not needed any more");
         assert_eq!(budget.not_now(&key(2), None), Some(key(3)));
         assert_eq!(budget.not_now(&key(3), None), None);
+    }
+
+    #[test]
+    fn a_write_that_is_tried_again_takes_nothing_more() {
+        let mut budget = budget(Some(2), Some(1));
+        for second in [0, 200, 400, 599] {
+            assert!(budget.take(&key(1), "s", at(second)).is_ok());
+            assert_eq!(budget.begun.len(), 1, "{second}");
+        }
+        assert_eq!(budget.take(&key(2), "s", at(599)), Err(Spent { by: Limit::AtOnce, until: at(600) }));
+        assert!(budget.take(&key(2), "s", at(600)).is_ok(), "its time is over however often it was tried");
     }
 
     #[test]

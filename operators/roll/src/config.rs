@@ -42,7 +42,7 @@ pub struct Config {
     /// The least time between two rollouts of a workload that does not say
     #[arg(long, env = "ROLLOUT_MIN_INTERVAL", default_value = "1m", value_parser = span, value_name = "TIME")]
     pub min_interval: SignedDuration,
-    /// How long to wait for more changes after one
+    /// How long to wait for more changes after one, and five times as long at most
     #[arg(long, env = "ROLLOUT_DEBOUNCE", default_value = "0s", value_parser = span, value_name = "TIME")]
     pub debounce: SignedDuration,
     /// How long a rollout is waited for: by the next of its workload, by later waves, and by others of the budget

@@ -13,7 +13,8 @@ pub struct Now {
     pub entry: Entry,
     /// Whether the pods can do without.
     pub need: Need,
-    /// Whether somebody has noted that the pods run with something else, for a source of which nothing is recorded.
+    /// Whether it is known to be something else than the pods run with though nothing comparable is recorded of it: somebody has noted so, or
+    /// it differs by the choice of keys that counted when it was recorded.
     pub is_news: bool,
     /// Whether that it differs is a reason to roll.
     pub counts: bool,
@@ -57,7 +58,8 @@ pub enum Verdict {
 ///
 /// - What was never seen is noted and rolls nothing: the pods that read it are those that are there. It rolls if somebody else has noted
 ///   before that they run with something else, unless the stamp tells.
-/// - The same holds for another choice of keys, which comes with a change of the workload itself.
+/// - The same holds for another choice of keys, unless it is known that the source has changed by the one that is recorded: what waits to be
+///   rolled is not settled by that.
 /// - A source that is gone changes nothing: pods that are restarted for it would not start. It is remembered as it was, so that it rolls
 ///   nothing if it comes back as it was.
 /// - So does an older version than the one that is recorded: it comes from a server that lags behind, and passes.
@@ -84,7 +86,7 @@ pub fn decide(
             (Some(Content::Absent), Content::Digest(_)) => (&now.entry, now.need == Need::Optional),
             (None, Content::Digest(_)) => {
                 let is_told = standing.record.is_none() && standing.is_stamped();
-                (&now.entry, now.is_news && !is_told && !known.contains_key(source))
+                (&now.entry, now.is_news && !is_told)
             }
             (Some(Content::Absent) | None, Content::Absent) => (&now.entry, false),
         };

@@ -3,6 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use konverge_workload::{Progress, Rollout};
 
+/// One whose content goes on changing waits no longer for an end of that than so many times what it waits after one change.
+const DEBOUNCES: i32 = 5;
+
 /// A workload whose content changed.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate {
@@ -18,6 +21,8 @@ pub struct Candidate {
     pub changed: Option<Timestamp>,
     /// How long to wait for more changes.
     pub debounce: SignedDuration,
+    /// Since when it has been waiting to be rolled, if it has been seen to.
+    pub pending: Option<Timestamp>,
     /// Until when a source of its is not followed, because it ran away.
     pub breaker: Option<Timestamp>,
     /// Since when its pods have been seen on their way to what its template says.
@@ -58,7 +63,7 @@ impl Candidate {
     pub fn hold(&self, now: Timestamp) -> Option<Hold> {
         // A time in the future is another clock's, or somebody wrote it: it holds nothing up for longer than the present would.
         let after = |time: Option<Timestamp>, span: SignedDuration| {
-            let until = time?.min(now).checked_add(span).unwrap_or(Timestamp::MAX);
+            let until = later(time?.min(now), span);
             (until > now).then_some(until)
         };
         if self.paused {
@@ -70,7 +75,10 @@ impl Candidate {
         if let Some(until) = self.breaker.filter(|until| *until > now) {
             return Some(Hold::Breaker(until));
         }
-        if let Some(until) = after(self.changed, self.debounce) {
+        let last = self.pending.map_or(Timestamp::MAX, |since| later(since.min(now), self.debounce * DEBOUNCES));
+        if let Some(until) =
+            after(self.changed, self.debounce).map(|until| until.min(last)).filter(|until| *until > now)
+        {
             return Some(Hold::Debounce(until));
         }
         if let Some(until) = after(self.rolled, self.min_interval) {
@@ -80,6 +88,10 @@ impl Candidate {
         let running = self.running.filter(|_| self.rollout.progress == Progress::Running);
         after(running, self.longest).map(Hold::Running)
     }
+}
+
+fn later(time: Timestamp, span: SignedDuration) -> Timestamp {
+    time.checked_add(span).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
@@ -100,6 +112,7 @@ mod tests {
             min_interval: SignedDuration::from_secs(60),
             changed: Some(at(1000)),
             debounce: SignedDuration::ZERO,
+            pending: None,
             breaker: None,
             running: None,
             longest: SignedDuration::from_secs(600),
@@ -125,6 +138,16 @@ mod tests {
                 Candidate { debounce: SignedDuration::from_secs(5), ..free },
                 Some(Hold::Debounce(at(1005))),
             ),
+            (
+                "more may come, and has for some time",
+                Candidate { debounce: SignedDuration::from_secs(5), pending: Some(at(977)), ..free },
+                Some(Hold::Debounce(at(1002))),
+            ),
+            (
+                "it never ends",
+                Candidate { debounce: SignedDuration::from_secs(5), pending: Some(at(975)), ..free },
+                None,
+            ),
             ("rolled just now", Candidate { rolled: Some(at(990)), ..free }, Some(Hold::Interval(at(1050)))),
             ("rolled some time ago", Candidate { rolled: Some(at(940)), ..free }, None),
             ("rolled tomorrow", Candidate { rolled: Some(at(90_000)), ..free }, Some(Hold::Interval(at(1060)))),
@@ -145,11 +168,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_changes_all_the_time_is_rolled_in_the_end() {
+        let debounce = SignedDuration::from_secs(30);
+        let held = |second: &i64| {
+            let candidate = Candidate { changed: Some(at(*second)), pending: Some(at(1000)), debounce, ..candidate() };
+            candidate.hold(at(*second)).is_some()
+        };
+        // A change each 20 seconds, which is too seldom for a source that runs away.
+        assert_eq!((1000..).step_by(20).find(|second| !held(second)), Some(1160));
+    }
+
     proptest! {
         /// What is held until a time is free of that reason then: nobody is told to come back for the same.
         #[test]
         fn a_time_that_is_told_is_kept(
             rolled in 0..2000_i64, changed in 0..2000_i64, running in 0..2000_i64, breaker in 0..2000_i64,
+            pending in proptest::option::of(0..1000_i64),
         ) {
             let mut candidate = Candidate {
                 rollout: Rollout { progress: Progress::Running, paused: false, empty: false },
@@ -158,6 +193,7 @@ mod tests {
                 running: Some(at(running)),
                 breaker: Some(at(breaker)),
                 debounce: SignedDuration::from_secs(5),
+                pending: pending.map(at),
                 ..candidate()
             };
             let mut now = at(1000);

@@ -4,6 +4,7 @@
 //! find them. Of Secrets and `ConfigMaps` that nobody is rolled for and that ask for nothing, not even the name is kept, and of the others
 //! digests and never a value.
 
+mod former;
 mod sources;
 mod standing;
 mod triggers;
@@ -17,7 +18,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use konverge_workload::{Progress, Rollout, Usage, Workload, WorkloadKind};
+use konverge_workload::{Keys, Progress, Rollout, Usage, Workload, WorkloadKind};
 
 use crate::{
     breaker,
@@ -46,6 +47,27 @@ pub struct Work {
     pub invalid: Option<(SourceRef, String, Invalid)>,
 }
 
+/// What shows an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shows<'a> {
+    /// A watch. What is older than what is known of it is late.
+    Event,
+    /// A list. It says what there is, also if that is older: then the API server's storage was restored from a backup.
+    List,
+    /// The answer to somebody who has found this version to be none that is there. The same holds for it, unless more is known by now.
+    Answer(&'a str),
+}
+
+impl Shows<'_> {
+    fn is_outdated(self, version: &str, known: &str) -> bool {
+        match self {
+            Self::Event => is_older(version, known),
+            Self::List => false,
+            Self::Answer(outdated) => known != outdated && is_older(version, known),
+        }
+    }
+}
+
 /// What we have written on a workload.
 #[derive(Debug, Default)]
 struct Ours {
@@ -66,12 +88,16 @@ struct Known {
     referenced: BTreeMap<SourceName, Usage>,
     /// What it is rolled for.
     uses: BTreeMap<SourceName, Use>,
+    /// By which keys of a source it was rolled for it before.
+    former: BTreeMap<SourceName, Vec<Keys>>,
     /// The text of its record, whoever wrote it.
     record: Option<String>,
     stamp: Option<String>,
     rollout: Rollout,
     /// Since when it has been seen under way.
     running: Option<Timestamp>,
+    /// Since when not all of its pods have been seen to be there.
+    unready: Option<Timestamp>,
     deleting: bool,
     said: Vec<Message>,
     /// Since when it has been waiting to be rolled, and until when it will be, as far as that is known.
@@ -79,8 +105,10 @@ struct Known {
     ours: Ours,
     /// Whether another wrote its record, for what may be newer than what we have read.
     doubted: bool,
-    /// Whether what is to be done about it was not known when it was last looked at.
-    undecided: bool,
+    /// Since when it has not been known what is to be done about it, as far as it was looked at.
+    undecided: Option<Timestamp>,
+    /// Since when something has kept it from being looked after that somebody should see to.
+    troubled: Option<Timestamp>,
 }
 
 /// The index.
@@ -100,8 +128,8 @@ struct Inner {
     users: HashMap<SourceRef, BTreeSet<WorkloadRef>>,
     /// The sources that choose by labels.
     choosing: BTreeMap<String, BTreeSet<SourceName>>,
-    /// Who waits for its turn.
-    waiting: BTreeSet<WorkloadRef>,
+    /// Who waits for its turn, and after whom.
+    waiting: BTreeMap<WorkloadRef, WorkloadRef>,
     /// Objects that ask for rollouts of others.
     triggers: BTreeMap<TriggerRef, Shown>,
     /// Of which kinds all of them have been seen. Before that, what is recorded for their sake stays.
@@ -122,6 +150,17 @@ impl Index {
 
     /// A watch shows a workload. Nothing to do if it takes no part.
     pub fn show(&self, kind: WorkloadKind, workload: Workload, now: Timestamp) -> (Option<WorkloadRef>, Work) {
+        self.show_by(Shows::Event, kind, workload, now)
+    }
+
+    /// The same, as it is shown by whatever it is.
+    pub fn show_by(
+        &self,
+        shows: Shows<'_>,
+        kind: WorkloadKind,
+        workload: Workload,
+        now: Timestamp,
+    ) -> (Option<WorkloadRef>, Work) {
         let mut work = Work::default();
         let Workload { metadata, references, template_annotations, rollout } = workload;
         let (Some(namespace), Some(name), Some(uid)) = (metadata.namespace, metadata.name, metadata.uid) else {
@@ -137,27 +176,34 @@ impl Index {
             asks: asks.map(Arc::new).map_err(Arc::new),
             referenced: uses::referenced(&references),
             uses: BTreeMap::new(),
+            former: BTreeMap::new(),
             record: annotations.remove(RECORD),
             stamp: template_annotations.get(STAMP).cloned(),
             rollout,
             running: (rollout.progress == Progress::Running).then_some(now),
+            unready: matches!(rollout.progress, Progress::Running | Progress::Unready).then_some(now),
             deleting: metadata.deletion_timestamp.is_some(),
             said: Vec::new(),
             pending: None,
             ours: Ours::default(),
             doubted: false,
-            undecided: false,
+            undecided: None,
+            troubled: None,
         };
         let mut inner = self.lock();
+        let stands_otherwise = inner.workloads.get(&key).is_none_or(|before| before.stands_otherwise(&known));
         if let Some(before) = inner.workloads.get_mut(&key).filter(|before| before.uid == known.uid) {
             // What we wrote may have been answered before the watch shows what was there before it.
-            if is_older(&known.version, &before.version) {
+            if shows.is_outdated(&known.version, &before.version) {
                 return (Some(key), work);
             }
             known.uses = std::mem::take(&mut before.uses);
+            known.former = std::mem::take(&mut before.former);
             known.said = std::mem::take(&mut before.said);
             known.pending = before.pending;
             known.running = known.running.and(before.running.or(known.running));
+            known.unready = known.unready.and(before.unready.or(known.unready));
+            known.troubled = before.troubled;
             known.doubted = before.doubted || ![&before.record, &before.ours.record].contains(&&known.record);
             known.ours.record = before.ours.record.take();
             known.undecided = before.undecided;
@@ -168,7 +214,9 @@ impl Index {
             inner.drop_workload(&key, &mut work);
         }
         inner.put(&key, known, &mut work);
-        inner.wake_later_waves(&key, &mut work);
+        if stands_otherwise {
+            inner.wake_later_waves(&key, &mut work);
+        }
         (Some(key), work)
     }
 
@@ -203,9 +251,11 @@ impl Index {
     }
 
     /// This was said of it last. Returns what of it was not said before.
-    pub fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Message>) -> Vec<Message> {
+    pub fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Message>, now: Timestamp) -> Vec<Message> {
         let mut new = Vec::new();
         self.note(key, uid, |known| {
+            let is_troubled = messages.iter().any(|message| message.is_problem);
+            known.troubled = is_troubled.then(|| known.troubled.unwrap_or(now));
             new = messages.iter().filter(|message| !known.said.contains(message)).cloned().collect();
             known.said = messages;
         });
@@ -232,14 +282,31 @@ impl Index {
         self.note(key, uid, |known| known.ours.record = Some(record.to_owned()));
     }
 
-    /// We wrote on a workload, which is this version of it now.
-    pub fn wrote(&self, key: &WorkloadRef, uid: &str, version: &str, record: String, stamp: Option<String>) {
+    /// We wrote on a workload, which is this version of it now; `rolled` is the stamp that its pod template got, and when.
+    pub fn wrote(
+        &self,
+        key: &WorkloadRef,
+        uid: &str,
+        version: &str,
+        record: String,
+        rolled: Option<(String, Timestamp)>,
+    ) {
         self.note(key, uid, |known| {
-            if !is_older(version, &known.version) {
-                version.clone_into(&mut known.version);
-                known.record = Some(record);
-                known.stamp = stamp.or(known.stamp.take());
-                known.ours.since = true;
+            if is_older(version, &known.version) {
+                return;
+            }
+            let is_shown = known.version == version;
+            version.clone_into(&mut known.version);
+            known.record = Some(record);
+            known.ours.since = true;
+            let Some((stamp, now)) = rolled else { return };
+            known.stamp = Some(stamp);
+            // These pods have their own time to become ready.
+            known.unready = Some(now);
+            // Until the watch shows it, it stands as it did before, and whoever waits for it would not wait.
+            if !is_shown {
+                known.rollout.progress = Progress::Running;
+                known.running.get_or_insert(now);
             }
         });
     }
@@ -253,14 +320,20 @@ impl Index {
         Some((known.stamp.clone()?, rolled, known.rollout.progress))
     }
 
-    /// It waits for others of an earlier wave.
-    pub fn wait_for_turn(&self, key: &WorkloadRef, waits: bool) {
+    /// It takes no part any more, so it waits for nothing and nothing holds of it that was said.
+    pub fn leave(&self, key: &WorkloadRef) {
         let mut inner = self.lock();
-        if waits {
-            inner.waiting.insert(key.clone());
-        } else {
-            inner.waiting.remove(key);
+        inner.waiting.remove(key);
+        if let Some(known) = inner.workloads.get_mut(key) {
+            known.pending = None;
+            known.troubled = None;
+            known.said.clear();
         }
+    }
+
+    /// It waits for no turn.
+    pub fn needs_no_turn(&self, key: &WorkloadRef) {
+        self.lock().waiting.remove(key);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -23,7 +23,7 @@
 //!
 //! **Does not** know what pods have read that somebody else restarted between two changes: after a change they restart once more, and if the
 //! content is what it was before by then, they keep what they have read. Nor does it see a change of content that happened while
-//! nobody watched, if another choice of keys came with it.
+//! nobody watched, if another choice of keys came with it and the one before was neither all of them nor what the pods use.
 
 pub mod breaker;
 pub mod budget;
@@ -35,6 +35,7 @@ pub mod digest_key;
 pub mod hold;
 pub mod index;
 pub mod inspect;
+mod kinds_seen;
 pub mod messages;
 pub mod metrics;
 pub mod object;

@@ -159,8 +159,8 @@ impl Message {
             }
             Turn::Halted(other) => {
                 let text = format!(
-                    "{changed}, and it is not rolled: {other} of an earlier wave was, and does not become ready. Mend that, or change the \
-                     content again"
+                    "{changed}, and it is not rolled: {other} of an earlier wave is first, and cannot be rolled or does not become ready. Its \
+                     events tell why. Mend that, or change the content again"
                 );
                 Some(Self::problem(reasons::HALTED, text))
             }

@@ -14,7 +14,7 @@ use kube::{Api, Client, core::NamespaceResourceScope, runtime::events::EventType
 use crate::{
     budget::Budget,
     digest_key::Key,
-    index::Index,
+    index::{Index, Shows},
     messages::Message,
     metrics::Metrics,
     object::{SourceRef, WorkloadRef},
@@ -130,7 +130,7 @@ impl Reconciler for Roller {
             let attempt = Run { roller: self, key, digester: &digester, view: &view, now }.attempt().await;
             match attempt {
                 Ok(Attempt::Ended(action)) => return Ok(action),
-                Ok(Attempt::Outdated) => self.look_again(key).await?,
+                Ok(Attempt::Outdated) => self.look_again(key, &view.version).await?,
                 Err(error) => {
                     self.say(key, &view.uid, vec![Message::failed(&error)]);
                     return Err(error);
@@ -143,13 +143,15 @@ impl Reconciler for Roller {
 
 impl Roller {
     /// Reads a workload that is not what the watch has shown.
-    async fn look_again(&self, key: &WorkloadRef) -> Result<(), RollError> {
+    async fn look_again(&self, key: &WorkloadRef, outdated: &str) -> Result<(), RollError> {
         let api: Api<Guarded<Workload>> =
             NamespaceResourceScope::api(self.client.clone(), &key.kind, Some(&key.namespace));
         let found = api.get_opt(&key.name).await;
         let found = found.map_err(|source| RollError::Read { object: key.clone(), source: Box::new(source) })?;
         let work = match found {
-            Some(Guarded(Ok(workload))) => self.index.show(key.kind, workload, Timestamp::now()).1,
+            Some(Guarded(Ok(workload))) => {
+                self.index.show_by(Shows::Answer(outdated), key.kind, workload, Timestamp::now()).1
+            }
             // What cannot be understood is not gone: the watch has told, and what was known stays.
             Some(Guarded(Err(_))) => return Ok(()),
             None => self.index.forget(key),
@@ -169,13 +171,13 @@ impl Roller {
     /// It takes no part any more.
     fn leave(&self, key: &WorkloadRef) {
         let next = self.budget().done(key);
-        self.index.wait_for_turn(key, false);
+        self.index.leave(key);
         self.wake(next);
     }
 
     /// Says each of these once, until something else is said.
     fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Message>) {
-        let new = self.index.say(key, uid, messages);
+        let new = self.index.say(key, uid, messages, Timestamp::now());
         if !new.is_empty() {
             self.tell(key);
         }

@@ -30,7 +30,6 @@ use konverge_vault::{
 use konverge_workload::{Workload, WorkloadKind};
 use kube::{
     Api, Client,
-    api::ListParams,
     core::{DynamicObject, PartialObjectMeta},
 };
 
@@ -40,6 +39,7 @@ use crate::{
     config::Config,
     digest_key::Key,
     index::Index,
+    kinds_seen,
     metrics::Metrics,
     object::SourceKind,
     reader::Reader,
@@ -173,6 +173,9 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         }
     }
     .shared();
+    let seen = manager.checks().readiness_flag("all-seen", "not all that takes part has been seen yet");
+    // Also where nobody works: a standby has seen them, too.
+    manager.task("all-seen", all_seen.clone().map(move |()| seen.set(true)).then(|()| pending()));
     let teller =
         Teller::new(client.clone(), Arc::clone(&index), key.clone(), events.clone(), config.vault.write_spec_timestamp);
     let teller =
@@ -256,14 +259,7 @@ fn watch_triggers(
         };
         let name = format!("{}-watch", resource.plural);
         manager.task(name, once_allowed(client.clone(), resource, config.namespace.clone(), follow));
-        let feed = feed.clone();
-        async move {
-            match api.list_metadata(&ListParams::default().limit(1)).await {
-                Err(kube::Error::Api(status)) if status.code == 404 => feed.no_triggers(kind),
-                Err(kube::Error::Api(status)) if status.code == 403 => {}
-                _ => health.synced().await,
-            }
-        }
+        kinds_seen::seen(feed.clone(), kind, api, health)
     });
     async move { drop(join_all(seen).await) }
 }

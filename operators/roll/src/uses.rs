@@ -48,8 +48,8 @@ pub fn uses<'a>(
         return found;
     }
     let usage = |source: &SourceName| {
-        // What its pods do not name may be read in ways that nobody sees.
-        referenced.get(source).cloned().unwrap_or(Usage { need: Need::Required, keys: Keys::All })
+        // What its pods do not name may be read in ways that nobody sees, and they have started without it.
+        referenced.get(source).cloned().unwrap_or(Usage { need: Need::Optional, keys: Keys::All })
     };
     for (source, named) in &asks.named {
         let usage = usage(source);
@@ -155,6 +155,18 @@ mod tests {
         let matched = [("reloader.stakater.com/match", db)];
         assert_eq!(found(&[(search, "true")], &matched, &[]), [format!("Secret/db:* {search}")]);
         assert!(found(&[], &matched, &[]).is_empty(), "nobody looks for it");
+    }
+
+    #[test]
+    fn what_is_named_and_not_used_can_be_done_without() {
+        let used = Usage { need: Need::Required, keys: Keys::All };
+        let referenced = BTreeMap::from([(SourceName::secret("db"), used)]);
+        let own = annotations(&[("roll.konverge.dev/on-change", "secret/db,secret/unseen")]);
+        let asks = WorkloadAsks::read(&own, &Annotations::new(), "shop", OTHERS).unwrap();
+        let chosen = SourceName::config_map("chosen");
+        let uses = uses(&asks, &referenced, [&chosen], |_| None);
+        let needs: Vec<_> = uses.iter().map(|(source, used)| (source.name.as_str(), used.need)).collect();
+        assert_eq!(needs, [("db", Need::Required), ("unseen", Need::Optional), ("chosen", Need::Optional)]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use kube::{Resource, core::PartialObjectMeta, runtime::events::EventType};
 
 use crate::{
     budget::Budget,
-    index::{Index, Work},
+    index::{Index, Shows, Work},
     messages::Message,
     object::{SourceKind, SourceRef, WorkloadRef},
     reconcile::{ACTION, ROOM, is_over},
@@ -80,18 +80,20 @@ impl Feed {
     /// Follows the Secrets or the `ConfigMaps`, as long as there are events.
     pub async fn sources<K: Resource>(self, kind: SourceKind, events: impl Stream<Item = Event<PartialObjectMeta<K>>>) {
         let mut events = pin!(events);
-        let mut listed = HashSet::new();
+        // What the list that is being read has not shown yet.
+        let mut missing = HashSet::new();
         while let Some(event) = events.next().await {
             match event {
-                Event::Init => listed.clear(),
+                Event::Init => missing = self.index.sources_there(kind),
                 Event::InitApply(object) => {
                     let (source, work) = self.index.show_source(kind, object.metadata);
-                    // Of those that nobody uses, not even the name is kept.
-                    listed.extend(source);
+                    if let Some(source) = source {
+                        missing.remove(&source);
+                    }
                     self.leave(work, Priority::Low, LISTED);
                 }
                 Event::InitDone => {
-                    let work = self.index.retain_sources(kind, &std::mem::take(&mut listed), Timestamp::now());
+                    let work = self.index.retain_sources(std::mem::take(&mut missing));
                     self.leave(work, Priority::Normal, OBJECT);
                 }
                 Event::Apply(object) => {
@@ -117,20 +119,20 @@ impl Feed {
     ) {
         let mut events = pin!(events);
         let mut listed = HashSet::new();
-        let show = |object: K, priority, reason| {
+        let show = |object: K, shows, priority, reason| {
             let (key, shown) = shown(object)?;
-            self.leave(self.index.show_trigger(key.clone(), shown), priority, reason);
+            self.leave(self.index.show_trigger_by(shows, key.clone(), shown), priority, reason);
             Some(key)
         };
         while let Some(event) = events.next().await {
             match event {
                 Event::Init => listed.clear(),
-                Event::InitApply(object) => listed.extend(show(object, Priority::Low, LISTED)),
+                Event::InitApply(object) => listed.extend(show(object, Shows::List, Priority::Low, LISTED)),
                 Event::InitDone => {
                     let work = self.index.retain_triggers(kind, &std::mem::take(&mut listed));
                     self.leave(work, Priority::Normal, OBJECT);
                 }
-                Event::Apply(object) => drop(show(object, Priority::Normal, OBJECT)),
+                Event::Apply(object) => drop(show(object, Shows::Event, Priority::Normal, OBJECT)),
                 Event::Delete(object) => {
                     let Some((key, _)) = shown(object) else { continue };
                     let mut work = self.index.forget_trigger(&key);
@@ -159,15 +161,17 @@ impl Feed {
                 return Some(key);
             }
         };
-        let (key, work) = self.index.show(kind, workload, Timestamp::now());
+        let (shows, reason) = if priority == Priority::Low { (Shows::List, LISTED) } else { (Shows::Event, OBJECT) };
+        let now = Timestamp::now();
+        let (key, work) = self.index.show_by(shows, kind, workload, now);
         if let Some(key) = &key
             && let Some((stamp, since, progress)) = self.index.rollout(key)
         {
-            let next =
-                self.budget.lock().unwrap_or_else(PoisonError::into_inner).seen(key, &stamp, since, is_over(progress));
+            let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = budget.seen(key, &stamp, (since, now), is_over(progress));
+            drop(budget);
             self.room_for(next);
         }
-        let reason = if priority == Priority::Low { LISTED } else { OBJECT };
         self.leave(work, priority, reason);
         key
     }

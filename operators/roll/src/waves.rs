@@ -13,7 +13,7 @@ pub struct Peer<K> {
     pub in_step: bool,
     /// How its pods stand.
     pub progress: Progress,
-    /// Whether it has had its time to become ready.
+    /// Whether it has had its time to become ready; one that is not in step, to be read and written.
     pub overdue: bool,
 }
 
@@ -22,10 +22,21 @@ pub struct Peer<K> {
 pub enum Turn<K> {
     /// It is.
     Now,
-    /// One of an earlier wave is still to be rolled or to become ready.
+    /// One of an earlier wave is still to be rolled or to become ready: the last one of those, so that who waits need not look after each.
     After(K),
-    /// One of an earlier wave was rolled and does not become ready: later waves stay as they are, until it does or its content changes.
+    /// One of an earlier wave does not become ready, or cannot be rolled: later waves stay as they are, until it does, it can, or its content
+    /// changes.
     Halted(K),
+}
+
+impl<K> Turn<K> {
+    /// Who has to move before it can be.
+    pub fn after(&self) -> Option<&K> {
+        match self {
+            Self::Now => None,
+            Self::After(key) | Self::Halted(key) => Some(key),
+        }
+    }
 }
 
 /// Whether it is the turn of `wave`, and if not, whose it is.
@@ -36,9 +47,10 @@ pub fn turn<K: Clone>(wave: i32, peers: impl IntoIterator<Item = Peer<K>>) -> Tu
             // Nobody looks after it, so nobody will say more.
             (true, Progress::Ready | Progress::Unknown) => {}
             (true, Progress::Failed) => return Turn::Halted(peer.key),
-            (true, Progress::Running | Progress::Unready) if peer.overdue => return Turn::Halted(peer.key),
-            _ if matches!(turn, Turn::Now) => turn = Turn::After(peer.key),
-            _ => {}
+            (true, Progress::Running | Progress::Unready) | (false, _) if peer.overdue => {
+                return Turn::Halted(peer.key);
+            }
+            _ => turn = Turn::After(peer.key),
         }
     }
     turn
@@ -63,9 +75,19 @@ mod tests {
             ("one to be rolled", vec![peer("a", 0, false, Ready)], Turn::After("a")),
             ("one that failed before and is to be rolled", vec![peer("a", 0, false, Failed)], Turn::After("a")),
             ("one under way", vec![peer("b", 0, true, Ready), peer("a", 0, true, Running)], Turn::After("a")),
+            (
+                "several",
+                vec![peer("a", 0, false, Ready), peer("b", 0, true, Running), peer("c", 0, true, Ready)],
+                Turn::After("b"),
+            ),
             ("one not ready", vec![peer("a", -1, true, Unready)], Turn::After("a")),
             ("all done", vec![peer("a", 0, true, Ready), peer("b", 0, true, Unknown)], Turn::Now),
             ("one failed", vec![peer("a", 0, false, Ready), peer("b", 0, true, Failed)], Turn::Halted("b")),
+            (
+                "one cannot be rolled",
+                vec![Peer { overdue: true, ..peer("a", 0, false, Ready) }, peer("b", 0, true, Running)],
+                Turn::Halted("a"),
+            ),
             ("one takes too long", vec![peer("a", 0, true, Running), late], Turn::Halted("late")),
         ] {
             assert_eq!(turn(1, peers), expected, "{what}");

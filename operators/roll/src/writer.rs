@@ -36,13 +36,16 @@ pub struct WriteError {
     source: Box<kube::Error>,
 }
 
+impl WriteError {
+    /// Whether the API server has said no. What a webhook or a policy refuses it will refuse again.
+    pub fn is_refused(&self) -> bool {
+        matches!(&*self.source, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+    }
+}
+
 impl Classify for WriteError {
     fn class(&self) -> ErrorClass {
-        match &*self.source {
-            // What a webhook or a policy refuses it will refuse again.
-            kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422) => ErrorClass::Permanent,
-            _ => ErrorClass::Transient,
-        }
+        if self.is_refused() { ErrorClass::Permanent } else { ErrorClass::Transient }
     }
 
     fn reason(&self) -> &'static str {

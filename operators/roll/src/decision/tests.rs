@@ -197,6 +197,8 @@ fn news_of_a_source_without_an_entry_rolls_unless_the_stamp_tells() {
     let after = Record { content, ..before };
     assert_eq!(word(&decided(Some(&after), None, &sources)), "nothing", "once");
     let other = record(&[("db", "all", Some("1")), ("vault", "keys", Some("9"))]);
+    assert_eq!(word(&decided(Some(&other), None, &sources)), "roll vault", "it has changed by another choice of keys");
+    sources.get_mut("vault").unwrap().is_news = false;
     assert_eq!(word(&decided(Some(&other), None, &sources)), "note", "another choice of keys");
 }
 

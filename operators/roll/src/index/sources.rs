@@ -139,36 +139,30 @@ impl Index {
 
     /// A source is gone.
     pub fn forget_source(&self, source: &SourceRef, now: Timestamp) -> Work {
-        let mut work = Work::default();
         let learned = self.learn(source, None, None, now);
+        let mut work = self.lock().asks_no_more(source);
         work.workloads.extend(learned.users);
-        let mut inner = self.lock();
-        if let Some(known) = inner.sources.get_mut(source) {
-            let before = std::mem::take(&mut known.asks);
-            known.invalid = None;
-            if !before.is_silent() {
-                inner.asks_otherwise(source, (before.selector.is_some(), false), &mut work);
-            }
-        }
-        inner.drop_unused(source);
         work
     }
 
-    /// A complete list was seen: what is not in it is gone.
-    pub fn retain_sources(&self, kind: SourceKind, shown: &HashSet<SourceRef>, now: Timestamp) -> Work {
-        let gone = |source: &&SourceRef| source.name.kind == kind && !shown.contains(*source);
-        let gone: Vec<_> = self.lock().sources.keys().filter(gone).cloned().collect();
+    /// Those of a kind that are there for all that is known: they have been read, or ask for something.
+    pub fn sources_there(&self, kind: SourceKind) -> HashSet<SourceRef> {
+        let is_there =
+            |known: &Source| known.read.as_ref().is_some_and(|read| read.content.is_some()) || !known.asks.is_silent();
+        let inner = self.lock();
+        let there = inner.sources.iter().filter(|(source, known)| source.name.kind == kind && is_there(known));
+        there.map(|(source, _)| source.clone()).collect()
+    }
+
+    /// A complete list was seen, and these that were [there](Self::sources_there) when it began are not in it. They ask for nothing any more; whether
+    /// they are gone is told by who reads them, since one that nobody used when the list passed it by may be used by now.
+    pub fn retain_sources(&self, missing: impl IntoIterator<Item = SourceRef>) -> Work {
         let mut work = Work::default();
-        for source in gone {
-            // One that was not read yet is there for all that is known, or will be read and found missing.
-            let was_there = self.lock().sources.get(&source).is_some_and(|known| {
-                known.read.as_ref().is_some_and(|read| read.content.is_some()) || !known.asks.is_silent()
-            });
-            if was_there {
-                let forgotten = self.forget_source(&source, now);
-                work.workloads.extend(forgotten.workloads);
-                work.sources.extend(forgotten.sources);
-            }
+        for source in missing {
+            let forgotten = self.lock().asks_no_more(&source);
+            work.workloads.extend(forgotten.workloads);
+            work.sources.extend(forgotten.sources);
+            work.sources.extend(Some(source).filter(|source| self.is_used(source)));
         }
         work
     }
@@ -231,6 +225,20 @@ impl Inner {
             learned.ran_away = known.breaker.changed(now, breaker).then(|| known.uid.clone());
         }
         learned
+    }
+
+    /// A source is not there to ask for anything.
+    fn asks_no_more(&mut self, source: &SourceRef) -> Work {
+        let mut work = Work::default();
+        if let Some(known) = self.sources.get_mut(source) {
+            let before = std::mem::take(&mut known.asks);
+            known.invalid = None;
+            if !before.is_silent() {
+                self.asks_otherwise(source, (before.selector.is_some(), false), &mut work);
+            }
+        }
+        self.drop_unused(source);
+        work
     }
 
     /// Finds out anew whom it concerns that a source asks for something else. `chooses` is whether it chose by labels before, and now.

@@ -1,11 +1,11 @@
 //! How all that an object asks for stands, for each workload and each source.
 
-use std::collections::BTreeSet;
+use std::{cell::LazyCell, collections::BTreeSet};
 
 use jiff::Timestamp;
 use konverge_workload::Progress;
 
-use super::{Index, Inner, Known};
+use super::{Index, Inner, Known, view::Judged};
 use crate::{
     decision::Verdict,
     digest::Digester,
@@ -89,27 +89,32 @@ impl Index {
         let Some(asks) = inner.triggers.get(key).and_then(Shown::asks) else { return Vec::new() };
         let mut targets: BTreeSet<_> = asks.targets.iter().collect();
         targets.extend(inner.chosen(asks).filter(|(_, known)| !known.says_never()).map(|(key, _)| key));
-        let pairs = targets.into_iter().flat_map(|target| asks.sources.keys().map(move |source| (target, source)));
-        pairs
-            .map(|(workload, source)| Outlook {
-                workload: workload.clone(),
-                source: source.clone(),
-                state: inner.state((key, asks), workload, source, digester, now),
-            })
-            .collect()
+        let mut outlooks = Vec::new();
+        for workload in targets {
+            let known = inner.workloads.get(workload);
+            // Once for all its sources.
+            let judged = LazyCell::new(|| known.map(|known| inner.judge(workload, known, digester, now)));
+            outlooks.extend(asks.sources.keys().map(|source| {
+                let state = match known {
+                    None => State::NoWorkload,
+                    Some(known) => inner.state((key, asks), (workload, known), source, digester, || judged.as_ref()),
+                };
+                Outlook { workload: workload.clone(), source: source.clone(), state }
+            }));
+        }
+        outlooks
     }
 }
 
 impl Inner {
-    fn state(
+    fn state<'a>(
         &self,
         (key, asks): (&TriggerRef, &Asks),
-        workload: &WorkloadRef,
+        (workload, known): (&WorkloadRef, &Known),
         source: &SourceName,
         digester: &Digester,
-        now: Timestamp,
+        judged: impl FnOnce() -> Option<&'a Judged>,
     ) -> State {
-        let Some(known) = self.workloads.get(workload) else { return State::NoWorkload };
         match &known.asks {
             Err(invalid) => return State::Invalid(invalid.to_string()),
             Ok(own) if !own.allows(&workload.namespace, &key.namespace) => return State::NotAllowed,
@@ -127,13 +132,13 @@ impl Inner {
         if let Some(noted) = noted.filter(|noted| version.is_before(noted)) {
             return State::Older { told: version, noted };
         }
-        let judged = self.judge(workload, known, digester, now);
+        let Some(judged) = judged() else { return State::NoWorkload };
         let back = judged.back.get(source);
         let is_back = back.is_some_and(Back::is_told);
         if matches!(back, Some(Back::Awaited(_, None))) {
             return State::NotYet;
         }
-        match judged.verdict {
+        match &judged.verdict {
             Some(Verdict::Roll { changed, .. }) if changed.contains(&text) && !known.rollout.empty => {
                 State::Pending(known.held())
             }

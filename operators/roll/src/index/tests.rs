@@ -11,6 +11,7 @@ use crate::{
     declarations::{ON_CHANGE, ROLL_SELECTOR, ROLL_USERS},
     digest::Digester,
     object::SourceKind,
+    waves::Turn,
 };
 
 const BREAKER: breaker::Settings =
@@ -283,4 +284,260 @@ fn bad_annotations_are_told_once_and_end_nothing_else() {
     assert_eq!(show(&index, "web", &json!({ ON_CHANGE: "maybe" }), &["db"]), (strings(&["web"]), vec![]));
     assert!(index.view(&key("web"), &digester(), now()).unwrap().asks.is_err());
     assert_eq!(show(&index, "cart", &json!({ ON_CHANGE: "true" }), &["db"]), (strings(&["cart"]), strings(&["db"])));
+}
+
+#[test]
+fn what_was_read_while_a_list_was_on_its_way_is_not_taken_for_gone() {
+    let index = index();
+    let all = json!({ ON_CHANGE: "true" });
+    // The page with it came while nobody used it.
+    let there = index.sources_there(SourceKind::Secret);
+    assert_eq!(show_secret(&index, "db", "1", &json!({})), (vec![], vec![]));
+    show(&index, "web", &all, &["db"]);
+    learn(&index, "db", "1", "x");
+    assert_eq!(there.len(), 0);
+    assert_eq!(index.retain_sources(there), Work::default());
+    let is_noted = |name| matches!(index.view(&key(name), &digester(), now()).unwrap().verdict, Some(Verdict::Note(_)));
+    assert!(is_noted("web"));
+    assert_eq!(show_secret(&index, "db", "2", &json!({})).1, ["db"], "it is followed");
+
+    // One that was used, used by nobody while its page passed, and used again.
+    let there = index.sources_there(SourceKind::Secret);
+    assert_eq!(there.iter().collect::<Vec<_>>(), [&secret("db")]);
+    let work = index.retain_sources(there);
+    assert_eq!(work.sources.into_iter().collect::<Vec<_>>(), [secret("db")], "it is read again, and not forgotten");
+    assert!(is_noted("web"));
+    index.learn(&secret("db"), None, None, now());
+    assert!(is_noted("web"), "as missing");
+}
+
+#[test]
+fn what_a_list_does_not_show_asks_for_nothing() {
+    let index = index();
+    show(&index, "web", &json!({}), &["db"]);
+    show_secret(&index, "db", "1", &json!({ ROLL_USERS: "true" }));
+    learn(&index, "db", "1", "x");
+    assert_eq!(index.counts(), (1, 1));
+    let work = index.retain_sources(index.sources_there(SourceKind::Secret));
+    assert_eq!((index.counts(), work.sources.len()), ((0, 0), 0));
+    assert!(index.lock().sources.is_empty());
+}
+
+#[test]
+fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
+    let index = index();
+    let shown = |version: u64, progress: &str| {
+        let record = index.lock().workloads.get(&key("web")).and_then(|known| known.record.clone()).unwrap_or_default();
+        let annotations = json!({ ON_CHANGE: "true", RECORD: record });
+        let mut object = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "u", "resourceVersion": version.to_string(), "generation": 2,
+                "annotations": annotations,
+            },
+            "spec": { "template": { "spec": { "containers": [{ "envFrom": [{ "secretRef": { "name": "db" } }] }] } } },
+        });
+        let seen = if progress == "ready" { 2 } else { 1 };
+        object["status"] =
+            json!({ "observedGeneration": seen, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1 });
+        index.show(WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), now());
+    };
+    shown(1, "ready");
+    learn(&index, "db", "1", "x");
+    let standing = || {
+        let longest = SignedDuration::from_mins(10);
+        let peers = index.lock().peers(&key("other"), 1, &[SourceName::secret("db")], &digester(), (now(), longest));
+        (peers[0].in_step, peers[0].progress, index.view(&key("web"), &digester(), now()).unwrap().running)
+    };
+    let write = |version: &str, stamped: bool| {
+        let view = index.view(&key("web"), &digester(), now()).unwrap();
+        let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.verdict else {
+            panic!("{:?}", view.verdict)
+        };
+        let record = Record { tag: digester().tag(&view.uid), content, rolled: stamped.then(now), because: None };
+        index.wrote(&key("web"), &view.uid, version, record.text(), stamped.then(|| ("stamp".to_owned(), now())));
+    };
+    write("2", false);
+    assert_eq!(standing(), (true, Progress::Ready, None), "only noted");
+    learn(&index, "db", "2", "y");
+    assert_eq!(standing(), (false, Progress::Ready, None));
+    write("3", true);
+    assert_eq!(standing(), (true, Progress::Running, Some(now())));
+    shown(3, "ready");
+    assert_eq!(standing(), (true, Progress::Ready, None), "as one whose next run has it");
+    learn(&index, "db", "3", "z");
+    // The watch was quicker than the answer.
+    shown(4, "ready");
+    write("4", true);
+    assert_eq!(standing(), (true, Progress::Ready, None), "what is shown is so");
+}
+
+#[test]
+fn what_a_list_or_an_answer_shows_is_so_also_if_it_is_older() {
+    let index = index();
+    let all = json!({ ON_CHANGE: "true" });
+    let shown = |shows, version, secret| {
+        let workload = workload("web", version, &all, &[secret]);
+        index.show_by(shows, WorkloadKind::Deployment, workload, now());
+        index.view(&key("web"), &digester(), now()).unwrap().version
+    };
+    assert_eq!(shown(Shows::List, 1000, "db"), "1000");
+    assert_eq!(shown(Shows::Event, 500, "db"), "1000", "it comes late");
+    assert_eq!(shown(Shows::Answer("900"), 500, "db"), "1000", "an event was quicker than the answer");
+    // The storage was restored from a backup.
+    assert_eq!(shown(Shows::Answer("1000"), 500, "api"), "500");
+    assert_eq!(
+        index.view(&key("web"), &digester(), now()).unwrap().uses.into_keys().collect::<Vec<_>>(),
+        [SourceName::secret("api")]
+    );
+    assert_eq!(shown(Shows::Event, 501, "db"), "501", "it goes on from there");
+    assert_eq!(shown(Shows::List, 400, "db"), "400");
+}
+
+#[test]
+fn one_that_takes_no_part_any_more_is_looked_at_once_more() {
+    let index = index();
+    let woken = |version, annotations: &Value| {
+        let (_, work) = index.show(WorkloadKind::Deployment, workload("web", version, annotations, &["db"]), now());
+        shown(work).0
+    };
+    assert_eq!(woken(1, &json!({ ON_CHANGE: "true" })), ["web"]);
+    assert_eq!(woken(2, &json!({})), ["web"], "it may have to leave a place");
+    assert_eq!(woken(3, &json!({})), [""; 0]);
+}
+
+#[test]
+fn one_that_left_waits_no_more() {
+    let index = index();
+    show(&index, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
+    index.pending(&key("web"), "uid of web", Some((now(), None)));
+    assert_eq!(index.waiting(), (Some(now()), 1));
+    index.show(WorkloadKind::Deployment, workload("web", 2, &json!({}), &["db"]), now());
+    index.leave(&key("web"));
+    assert_eq!(index.waiting(), (None, 0));
+}
+
+#[test]
+fn a_change_that_waits_is_not_settled_by_another_choice_of_keys() {
+    let verdict = |index: &Index| index.view(&key("web"), &digester(), now()).unwrap().verdict.unwrap();
+    let is_roll = |index: &Index| matches!(verdict(index), Verdict::Roll { changed, .. } if changed == ["Secret/db"]);
+    let asks = |index: &Index, version, what: &str, record: &str| {
+        let annotations = json!({ ON_CHANGE: what, RECORD: record });
+        index.show(WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now());
+    };
+    for (before, after) in
+        [("secret/db:k", "secret/db:k,secret/db:l"), ("true", "secret/db:k"), ("secret/db:l", "true")]
+    {
+        let index = index();
+        asks(&index, 1, before, "");
+        learn_pair(&index, "1", "x");
+        let Verdict::Note(content) = verdict(&index) else { panic!("{before}") };
+        let record = Record { tag: digester().tag("uid of web"), content, rolled: None, because: None }.text();
+        asks(&index, 2, before, &record);
+        learn_pair(&index, "1", "x");
+        asks(&index, 3, after, &record);
+        assert!(matches!(verdict(&index), Verdict::Note(_)), "nothing has changed: {before} {after}");
+        learn_pair(&index, "2", "y");
+        assert!(is_roll(&index), "{before} {after}");
+        learn_pair(&index, "3", "x");
+        assert!(matches!(verdict(&index), Verdict::Note(_)), "it is what it was: {before} {after}");
+        learn_pair(&index, "4", "y");
+        // And over others that nobody noted.
+        asks(&index, 4, "secret/db:other", &record);
+        asks(&index, 5, after, &record);
+        assert!(is_roll(&index), "{before} {after}");
+
+        // After a restart only what is chosen most often is known.
+        let anew = crate::index::tests::index();
+        asks(&anew, 5, after, &record);
+        learn_pair(&anew, "4", "y");
+        assert_eq!(is_roll(&anew), before == "true", "{before} {after}");
+    }
+}
+
+/// Both keys of `db` have this value.
+fn learn_pair(index: &Index, version: &str, value: &str) {
+    index.reading(&secret("db"));
+    let content = digester().of_content([("k", value.as_bytes()), ("l", value.as_bytes())]);
+    index.learn(&secret("db"), Some(version.to_owned()), Some(content), now());
+}
+
+#[test]
+fn who_waits_for_its_turn_is_woken_by_whom_it_waits_for_when_that_stands_otherwise() {
+    let index = index();
+    let shown_as = |name: &str, version: u64, wave: &str, more: &str| {
+        let annotations = json!({ ON_CHANGE: "true", "roll.konverge.dev/wave": wave, "example.com/more": more });
+        let work = index.show(WorkloadKind::Deployment, workload(name, version, &annotations, &["db"]), now()).1;
+        let mut others = shown(work).0;
+        others.retain(|other| other != name);
+        others
+    };
+    for (name, wave) in [("first", "0"), ("other", "0"), ("late", "1"), ("later", "1")] {
+        shown_as(name, 1, wave, "");
+    }
+    let turn = |name: &str| {
+        let longest = SignedDuration::from_mins(10);
+        index.turn(&key(name), 1, &[SourceName::secret("db")], &digester(), (now(), longest))
+    };
+    for name in ["late", "later"] {
+        assert_eq!(turn(name), Turn::After(key("other")), "nothing was read yet");
+    }
+    assert_eq!(shown_as("first", 2, "0", "x"), [""; 0], "nobody waits for it");
+    assert_eq!(shown_as("other", 2, "0", "x"), [""; 0], "it stands as it did");
+    assert_eq!(shown_as("other", 3, "2", ""), ["late", "later"], "it is of a later wave by now");
+    assert_eq!(turn("late"), Turn::After(key("first")));
+    index.needs_no_turn(&key("later"));
+    assert_eq!(shown(index.forget(&key("first"))).0, ["late"]);
+    assert_eq!(turn("late"), Turn::Now);
+    assert_eq!(shown(index.forget(&key("other"))).0, [""; 0]);
+}
+
+#[test]
+fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
+    let longest = SignedDuration::from_mins(10);
+    let at = |minutes: i64| now() + SignedDuration::from_mins(minutes);
+    let shown = |index: &Index, version: u64, available: u64, record: &str, minutes| {
+        let annotations = json!({ ON_CHANGE: "true", RECORD: record });
+        let object = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "uid of web", "resourceVersion": version.to_string(), "generation": 1,
+                "annotations": annotations,
+            },
+            "spec": { "template": { "spec": { "containers": [{ "envFrom": [{ "secretRef": { "name": "db" } }] }] } } },
+            "status": { "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": available },
+        });
+        index.show(WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), at(minutes));
+        index.view(&key("web"), &digester(), at(minutes)).unwrap()
+    };
+    let turn = |index: &Index, minutes| {
+        index.turn(&key("late"), 1, &[SourceName::secret("db")], &digester(), (at(minutes), longest))
+    };
+    let (after, halted) = (|| Turn::After(key("web")), || Turn::Halted(key("web")));
+
+    // It was never rolled by us, and its pods are not there.
+    let index = index();
+    shown(&index, 1, 0, &record_of("x"), 0);
+    learn(&index, "db", "1", "x");
+    assert_eq!(turn(&index, 9), after());
+    shown(&index, 2, 1, &record_of("x"), 9);
+    assert_eq!(turn(&index, 11), Turn::Now, "they came");
+    shown(&index, 3, 0, &record_of("x"), 12);
+    assert_eq!((turn(&index, 21), turn(&index, 23)), (after(), halted()));
+
+    // Its patch is refused.
+    shown(&index, 4, 1, &record_of("x"), 30);
+    learn(&index, "db", "2", "y");
+    assert_eq!(turn(&index, 50), after(), "it may be held back by the budget");
+    let refused = || vec![Message::ran_away()];
+    index.say(&key("web"), "uid of web", refused(), at(50));
+    index.say(&key("web"), "uid of web", refused(), at(55));
+    shown(&index, 5, 1, &record_of("x"), 56);
+    assert_eq!((turn(&index, 59), turn(&index, 61)), (after(), halted()));
+    index.say(&key("web"), "uid of web", Vec::new(), at(62));
+    assert_eq!(turn(&index, 63), after());
+
+    // It cannot be read.
+    let index = crate::index::tests::index();
+    assert_eq!(shown(&index, 1, 1, "", 0).verdict, None);
+    index.view(&key("web"), &digester(), at(5));
+    assert_eq!((turn(&index, 9), turn(&index, 11)), (after(), halted()));
 }

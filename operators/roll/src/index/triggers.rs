@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use konverge_workload::{Need, Usage};
 
-use super::{Index, Inner, Known, Learned, Work, is_older, remove, sources::Read};
+use super::{Index, Inner, Known, Learned, Shows, Work, remove, sources::Read};
 use crate::{
     digest::KeyDigests,
     object::{SourceName, SourceRef, WorkloadRef},
@@ -20,10 +20,15 @@ use crate::{
 impl Index {
     /// A watch shows an object that asks for rollouts of others.
     pub fn show_trigger(&self, key: TriggerRef, shown: Shown) -> Work {
+        self.show_trigger_by(Shows::Event, key, shown)
+    }
+
+    /// The same, as it is shown by whatever it is.
+    pub fn show_trigger_by(&self, shows: Shows<'_>, key: TriggerRef, shown: Shown) -> Work {
         let mut work = Work::default();
         let mut inner = self.lock();
         let before = inner.triggers.get(&key);
-        if before.is_some_and(|before| before.uid == shown.uid && is_older(&shown.version, &before.version)) {
+        if before.is_some_and(|before| before.uid == shown.uid && shows.is_outdated(&shown.version, &before.version)) {
             return work;
         }
         let is_same = before.is_some_and(|before| {
@@ -91,6 +96,11 @@ impl Index {
         let inner = self.lock();
         let asked = inner.asked.get(source)?.iter().filter_map(|key| inner.triggers.get(key)?.asks());
         asked.map(|asks| asks.every).min()
+    }
+
+    /// Whether somebody uses a secret in Vault of which nothing has been learned.
+    pub fn is_unknown(&self, source: &SourceRef) -> bool {
+        self.lock().sources.get(source).is_some_and(|known| known.standing == Standing::Unknown)
     }
 
     /// A secret in Vault stands like this. Returns also who tells of that, if it stood otherwise before.

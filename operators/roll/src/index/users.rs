@@ -61,7 +61,8 @@ impl Inner {
         if known.uses.iter().any(|(name, used)| found.get(name) != Some(used)) {
             work.triggers.extend(self.asking(key, &known.labels).cloned());
         }
-        if !found.is_empty() || known.asks.is_err() {
+        // Also one that takes no part any more: it may have a place that others wait for.
+        if !found.is_empty() || known.asks.is_err() || !known.uses.is_empty() {
             work.workloads.insert(key.clone());
         }
         self.use_only(key, found, work);
@@ -89,6 +90,13 @@ impl Inner {
                 work.sources.insert(source);
             }
         }
+        for (name, used) in before {
+            if let Some(known) = self.workloads.get_mut(key)
+                && known.uses.get(&name).is_none_or(|now| now.keys != used.keys)
+            {
+                known.remember(name, used.keys);
+            }
+        }
         for name in gone {
             let source = name.of(&key.namespace);
             remove(&mut self.users, &source, key);
@@ -112,10 +120,10 @@ impl Inner {
         }
     }
 
-    /// Those of the same namespace that wait for their turn may have it now.
+    /// Those that wait for this one may go now, or wait for another.
     pub(super) fn wake_later_waves(&self, key: &WorkloadRef, work: &mut Work) {
-        let same = self.waiting.iter().filter(|waiting| waiting.namespace == key.namespace && *waiting != key);
-        work.workloads.extend(same.cloned());
+        let waiting = self.waiting.iter().filter(|(_, after)| *after == key);
+        work.workloads.extend(waiting.map(|(waiting, _)| waiting.clone()));
     }
 
     /// Forgets of a source what nobody needs any more.

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use konverge_workload::{Need, Rollout};
 
 use super::{
-    Index, Inner, Known,
+    Index, Inner, Known, former,
     sources::{Doubt, Source},
     waiting::{Looked, Moved},
 };
@@ -20,7 +20,7 @@ use crate::{
     trigger::TriggerKind,
     uses::Use,
     wait::{self, Back},
-    waves::Peer,
+    waves::{self, Peer, Turn},
 };
 
 /// What is known of a workload that takes part.
@@ -46,6 +46,8 @@ pub struct View {
     pub deleting: bool,
     /// What is to be done about it; nothing while a source of its has not been read.
     pub verdict: Option<Verdict>,
+    /// Since when it has been waiting to be rolled.
+    pub pending: Option<Timestamp>,
     /// When what it uses changed last, as far as that was seen.
     pub changed: Option<Timestamp>,
     /// Until when a source of its is not followed, and which.
@@ -93,6 +95,7 @@ impl Index {
             running: known.running,
             deleting: known.deleting,
             verdict,
+            pending: known.pending.map(|(since, _)| since),
             changed: None,
             breaker: None,
             refused: Vec::new(),
@@ -102,7 +105,7 @@ impl Index {
             is_decided_now: false,
         };
         let doubted = known.doubted;
-        inner.doubt(key, doubted, &mut view);
+        inner.doubt(key, doubted, &mut view, now);
         for (name, used) in &view.uses {
             let Some(source) = inner.sources.get_mut(&name.of(&key.namespace)) else { continue };
             view.changed = view.changed.max(source.changed);
@@ -114,37 +117,23 @@ impl Index {
         Some(view)
     }
 
-    /// Those of earlier waves that use one of these sources. `longest` is how long one may take to become ready.
-    pub fn peers(
+    /// Whether it is its turn, of those that use one of these sources; who has to wait is woken by whom it waits for. `longest` is how long one
+    /// may take to become ready.
+    pub fn turn(
         &self,
         key: &WorkloadRef,
         wave: i32,
         sources: &[SourceName],
         digester: &Digester,
         (now, longest): (Timestamp, SignedDuration),
-    ) -> Vec<Peer<WorkloadRef>> {
-        let inner = self.lock();
-        let users = sources.iter().filter_map(|name| inner.users.get(&name.of(&key.namespace))).flatten();
-        let mut peers: BTreeMap<&WorkloadRef, Peer<WorkloadRef>> = BTreeMap::new();
-        // What is in Vault may have users everywhere, but nobody has a say in the order of another namespace.
-        for user in users.filter(|user| *user != key && user.namespace == key.namespace) {
-            let Some(known) = inner.workloads.get(user).filter(|known| known.wave() < wave && !known.deleting) else {
-                continue;
-            };
-            peers.entry(user).or_insert_with(|| {
-                let rolled = known.record(digester).and_then(|record| record.rolled);
-                let Judged { verdict, back, .. } = inner.judge(user, known, digester, now);
-                let waits = back.values().any(|back| *back != Back::Suspended);
-                Peer {
-                    key: user.clone(),
-                    wave: known.wave(),
-                    in_step: !waits && !matches!(verdict, None | Some(Verdict::Roll { .. })),
-                    progress: known.rollout.progress,
-                    overdue: rolled.is_some_and(|rolled| now.duration_since(rolled) > longest),
-                }
-            });
+    ) -> Turn<WorkloadRef> {
+        let mut inner = self.lock();
+        let turn = waves::turn(wave, inner.peers(key, wave, sources, digester, (now, longest)));
+        match turn.after() {
+            Some(after) => drop(inner.waiting.insert(key.clone(), after.clone())),
+            None => drop(inner.waiting.remove(key)),
         }
-        peers.into_values().collect()
+        turn
     }
 }
 
@@ -154,8 +143,43 @@ fn differs(before: &Entry, now: &Entry) -> bool {
 }
 
 impl Inner {
+    /// Those of earlier waves that use one of these sources.
+    pub(super) fn peers(
+        &self,
+        key: &WorkloadRef,
+        wave: i32,
+        sources: &[SourceName],
+        digester: &Digester,
+        (now, longest): (Timestamp, SignedDuration),
+    ) -> Vec<Peer<WorkloadRef>> {
+        let users = sources.iter().filter_map(|name| self.users.get(&name.of(&key.namespace))).flatten();
+        let mut peers: BTreeMap<&WorkloadRef, Peer<WorkloadRef>> = BTreeMap::new();
+        // What is in Vault may have users everywhere, but nobody has a say in the order of another namespace.
+        for user in users.filter(|user| *user != key && user.namespace == key.namespace) {
+            let Some(known) = self.workloads.get(user).filter(|known| known.wave() < wave && !known.deleting) else {
+                continue;
+            };
+            peers.entry(user).or_insert_with(|| {
+                let Judged { verdict, back, .. } = self.judge(user, known, digester, now);
+                let waits = back.values().any(|back| *back != Back::Suspended);
+                let in_step = !waits && !matches!(verdict, None | Some(Verdict::Roll { .. }));
+                let rolled = || known.record(digester).and_then(|record| record.rolled);
+                // What is held back for a while, as by a pause or the budget, is told of there and is no trouble.
+                let since = if in_step { [rolled(), known.unready] } else { [known.undecided, known.troubled] };
+                Peer {
+                    key: user.clone(),
+                    wave: known.wave(),
+                    in_step,
+                    progress: known.rollout.progress,
+                    overdue: since.into_iter().flatten().any(|since| now.duration_since(since) > longest),
+                }
+            });
+        }
+        peers.into_values().collect()
+    }
+
     /// What another has rolled a workload for is not rolled back for the sake of what we have read before.
-    fn doubt(&mut self, key: &WorkloadRef, doubted: bool, view: &mut View) {
+    fn doubt(&mut self, key: &WorkloadRef, doubted: bool, view: &mut View, now: Timestamp) {
         let changed = match view.verdict.as_ref().filter(|_| doubted) {
             Some(Verdict::Roll { changed, .. }) => changed.as_slice(),
             _ => &[],
@@ -172,7 +196,9 @@ impl Inner {
         }
         let Some(known) = self.workloads.get_mut(key) else { return };
         known.doubted &= view.verdict.is_none() && view.doubted.is_empty();
-        view.is_decided_now = std::mem::replace(&mut known.undecided, view.verdict.is_none()) && !known.undecided;
+        let undecided = view.verdict.is_none().then(|| known.undecided.unwrap_or(now));
+        view.is_decided_now = undecided.is_none() && known.undecided.is_some();
+        known.undecided = undecided;
     }
 }
 
@@ -203,18 +229,27 @@ impl Inner {
             let source = self.sources.get(&name.of(&key.namespace)).filter(|source| source.doubt == Doubt::None);
             let read = source.and_then(|source| source.read.as_ref());
             let text = name.to_string();
-            match (read, record.as_ref().and_then(|record| record.content.get(&text))) {
-                (Some(read), before) => {
+            let own = record.as_ref().and_then(|record| record.content.get(&text));
+            let other = known.of_other_mode(name, record.as_ref()).filter(|_| own.is_none());
+            match (read, own) {
+                (Some(read), own) => {
                     let entry = Entry {
                         version: read.in_vault.clone(),
                         ..digester.entry(&known.uid, name, &used.keys, read.content.as_ref())
                     };
-                    let is_news = name.kind.is_in_vault() && self.is_news(key, known, name);
+                    // By what counted when it was recorded.
+                    let has_changed = match (own, &other) {
+                        (Some(before), _) if before.selection == entry.selection => false,
+                        (Some(before), _) => known.differs_as_chosen_before(name, before, read, digester),
+                        (None, Some((_, before))) => former::is_other_version(before, read),
+                        (None, None) => name.kind.is_in_vault() && self.is_news(key, known, name),
+                    };
+                    let before = own.map(|entry| (text.clone(), entry)).or(other);
                     match before.filter(|_| name.kind.is_in_vault()) {
-                        Some(before) if differs(before, &entry) => {
+                        Some((noted, before)) if has_changed || differs(before, &entry) => {
                             if let Some(back) = self.back(key, looked, name) {
                                 // As if nobody had told of a change.
-                                now.insert(text, kept(before));
+                                now.insert(noted, kept(before));
                                 moved.back.insert(name.clone(), back);
                                 continue;
                             }
@@ -223,11 +258,12 @@ impl Inner {
                         Some(_) => {}
                         None => drop(moved.noted.insert(name.clone())),
                     }
-                    now.insert(text, Now { entry, need: used.need, is_news, counts: true });
+                    now.insert(text, Now { entry, need: used.need, is_news: has_changed, counts: true });
                 }
                 (None, _) if !name.kind.is_in_vault() => return Judged::default(),
                 // Vault may be away for long, and nothing else waits for it.
                 (None, Some(entry)) => drop(now.insert(text, kept(entry))),
+                (None, None) if other.is_some() => now.extend(other.map(|(text, entry)| (text, kept(entry)))),
                 // What the pods run with can only be told by all of it.
                 (None, None) if record.is_none() && standing.is_stamped() => return Judged::default(),
                 (None, None) => {}

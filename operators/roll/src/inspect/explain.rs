@@ -138,6 +138,8 @@ fn held(view: &View, look: &Look) -> Option<String> {
         min_interval: asks.min_interval.unwrap_or(config.min_interval),
         changed: None,
         debounce: config.debounce,
+        // Only the operator knows.
+        pending: None,
         breaker: None,
         // From now on, since nobody has noted since when.
         running: view.running,

@@ -19,8 +19,7 @@ use crate::{
     object::{SourceName, WorkloadRef},
     record::{Entry, Record},
     wait::{Back, late_secret_of},
-    waves::{self, Turn},
-    writer::{Decided, Written},
+    writer::{Decided, WriteError, Written},
 };
 
 /// Who waits for others is woken by them; this is for what nobody tells, such as that one has had its time.
@@ -131,6 +130,7 @@ impl Run<'_> {
             min_interval: asks.min_interval.unwrap_or(policy.min_interval),
             changed: view.changed,
             debounce: policy.debounce,
+            pending: view.pending,
             breaker: view.breaker.as_ref().map(|(until, _)| *until),
             running: view.running,
             longest: policy.longest,
@@ -140,9 +140,7 @@ impl Run<'_> {
             let until = hold.until();
             return Some((message, until, until.map_or(Action::Done, |until| self.at(until))));
         }
-        let peers = roller.index.peers(key, asks.wave, changed, digester, (*now, policy.longest));
-        let turn = waves::turn(asks.wave, peers);
-        roller.index.wait_for_turn(key, turn != Turn::Now);
+        let turn = roller.index.turn(key, asks.wave, changed, digester, (*now, policy.longest));
         Message::not_its_turn(&turn, why).map(|message| (message, None, Action::After(LOOK_AGAIN)))
     }
 
@@ -174,8 +172,8 @@ impl Run<'_> {
         let version = match written {
             Ok(Written::Done(version)) => version,
             other => {
-                // Whether it was done after all is not known if the answer is; then its place is kept until the watch tells.
-                if other.is_ok() {
+                // Whether it was done after all is not known if the answer is not; then its place is kept until the watch tells.
+                if other.as_ref().err().is_none_or(WriteError::is_refused) {
                     let next = roller.budget().give_back(key);
                     roller.wake(next);
                 }
@@ -183,7 +181,7 @@ impl Run<'_> {
                 return Ok(if other? == Written::Outdated { Attempt::Outdated } else { DONE });
             }
         };
-        roller.index.wrote(key, &view.uid, &version, record, Some(stamp));
+        roller.index.wrote(key, &view.uid, &version, record, Some((stamp, *now)));
         roller.metrics.rolled(key.kind, "rolled");
         if let Some(changed) = view.changed {
             roller.metrics.delayed(Timestamp::now().duration_since(changed).as_secs_f64());
@@ -253,7 +251,7 @@ impl Run<'_> {
     /// It waits for nothing any more.
     fn settled(&self, messages: Vec<Message>) {
         self.roller.index.pending(self.key, &self.view.uid, None);
-        self.roller.index.wait_for_turn(self.key, false);
+        self.roller.index.needs_no_turn(self.key);
         self.say(messages);
     }
 

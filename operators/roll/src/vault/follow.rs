@@ -10,7 +10,10 @@ use jiff::Timestamp;
 use konverge_core::{backoff::Backoff, digest::DigestKey};
 use konverge_runtime::{Priority, Queue};
 use konverge_vault::{Found, Known, Location, Seen, Vault, VaultError, Watches};
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Standing, Version, location, standing};
@@ -54,6 +57,8 @@ pub struct VaultSource {
 /// A source that is followed, until this is dropped.
 struct Followed {
     every: Duration,
+    /// Has it told once more how it stands.
+    again: Arc<Notify>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -79,11 +84,13 @@ impl VaultSource {
         let wanted = index.is_used(source).then(|| index.interval(source)).flatten();
         let mut followed = self.followed();
         match (wanted.zip(location(&source.name)), followed.get(source)) {
-            (Some((every, _)), Some(known)) if known.every == every => {}
+            // Whoever used it may have been made anew since, and with it all that was known of it.
+            (Some((every, _)), Some(known)) if known.every == every => known.again.notify_one(),
             (Some((every, location)), _) => {
-                let task = self.follower.clone().follow(source.clone(), location, every);
+                let again = Arc::new(Notify::new());
+                let task = self.follower.clone().follow(source.clone(), location, every, Arc::clone(&again));
                 let task = AbortOnDropHandle::new(tokio::spawn(task));
-                followed.insert(source.clone(), Followed { every, _task: task });
+                followed.insert(source.clone(), Followed { every, again, _task: task });
             }
             (None, _) => drop(followed.remove(source)),
         }
@@ -95,7 +102,7 @@ impl VaultSource {
 }
 
 impl Follower {
-    async fn follow(self, source: SourceRef, location: Location, every: Duration) {
+    async fn follow(self, source: SourceRef, location: Location, every: Duration, asked: Arc<Notify>) {
         let digester = self.parts.key.digester().await;
         let mut watch = self.watches.watch(location.clone(), every);
         let (mut failures, mut again) = (0, None);
@@ -103,6 +110,13 @@ impl Follower {
             let known = tokio::select! {
                 known = watch.changed() => known,
                 () = until(again) => watch.known(),
+                // What is not known after a failure has its pause.
+                () = asked.notified(), if again.is_none() => {
+                    if !self.parts.index.is_unknown(&source) {
+                        continue;
+                    }
+                    watch.known()
+                }
             };
             match self.look(&source, &location, &known, &digester).await {
                 Ok((standing, content)) => {

@@ -1,5 +1,6 @@
 //! What is put off is done in the end, once.
 
+use konverge_testkit::fault_proxy::Plan;
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
 use tokio::time::sleep;
@@ -143,6 +144,15 @@ async fn how_long_the_oldest_one_waits_is_measured() {
     becomes("konverge_roll_pending", &|now| now > 0.5).await;
     let first = becomes("konverge_roll_oldest_pending_seconds", &|now| now >= 1.0).await;
     becomes("konverge_roll_oldest_pending_seconds", &|now| now > first).await;
+    // It takes no part for a while.
+    let asks = async |word: serde_json::Value| {
+        world.merge(Deployment, "web", json!({ "metadata": { "annotations": { ALL: word } } })).await;
+    };
+    asks(serde_json::Value::Null).await;
+    becomes("konverge_roll_pending", &|now| now < 0.5).await;
+    assert!(operator.metric("konverge_roll_oldest_pending_seconds", "").await < 0.5, "nobody waits");
+    asks("true".into()).await;
+    becomes("konverge_roll_pending", &|now| now > 0.5).await;
     world.merge(Deployment, "web", json!({ "metadata": { "annotations": { "roll.konverge.dev/pause": null } } })).await;
     world.rolled("web", 1).await;
     becomes("konverge_roll_pending", &|now| now < 0.5).await;
@@ -161,11 +171,17 @@ async fn waves_go_in_order_and_halt() {
         world.noted(Deployment, name).await;
         world.ready(name).await;
     }
+    // Its pods are not available before this time, so that the next wave would be seen to be early.
+    world.merge(Deployment, "first", json!({ "spec": { "minReadySeconds": 5 } })).await;
+    world.ready("first").await;
     world.secret("db", "2").await;
-    for name in ["first", "second"] {
-        world.rolled(name, 1).await;
-        world.ready(name).await;
-    }
+    world.rolled("second", 1).await;
+    let first = world.api(Deployment).get("first").await.unwrap();
+    let status = &first.data["status"];
+    assert_eq!(status["observedGeneration"].as_i64(), first.metadata.generation, "{status}");
+    assert_eq!([&status["updatedReplicas"], &status["availableReplicas"], &status["replicas"]], [1, 1, 1], "{status}");
+    world.rolled("first", 1).await;
+    world.ready("second").await;
     // The first one's new pods do not come up, and its controller gives up soon.
     let change = json!({ "spec": {
         "progressDeadlineSeconds": 5,
@@ -228,4 +244,28 @@ async fn a_runaway_source_is_left_alone_until_it_is_quiet() {
     assert_eq!(world.templates("other").await, before, "not followed");
     world.rolled("other", before).await;
     assert_eq!(world.templates("web").await, 2, "once an hour");
+}
+
+#[tokio::test]
+async fn one_whose_patch_is_refused_takes_no_place_from_others() {
+    let world = World::new().await;
+    for name in ["barred", "free"] {
+        world.secret(name, "1").await;
+        world.workload(Deployment, name, &[name], json!({ ALL: "true" })).await;
+    }
+    let proxy = world.proxy().await;
+    let arguments =
+        ["--namespace", world.namespace.as_str(), "--min-interval", "0s", "--at-once", "1", "--in-a-minute", "1"];
+    let _operator = world.operator_through(proxy.kubeconfig(), &arguments).await;
+    for name in ["barred", "free"] {
+        world.noted(Deployment, name).await;
+        world.ready(name).await;
+    }
+    let refuse = "rules: [{ when: { verbs: [patch], resources: [deployments.apps], name: barred }, then: { status: { code: 403 } } }]";
+    proxy.set(Plan::parse(refuse).unwrap()).unwrap();
+    world.secret("barred", "2").await;
+    world.event("barred", "WorkloadNotWritable").await;
+    world.secret("free", "2").await;
+    world.rolled("free", 1).await;
+    assert_eq!(world.templates("barred").await, 1);
 }

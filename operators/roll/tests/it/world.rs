@@ -1,6 +1,10 @@
 //! An operator in this process with a real API server and real controllers, and people who use them.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use k8s_openapi::api::{
     apps::v1::ReplicaSet,
@@ -8,7 +12,7 @@ use k8s_openapi::api::{
     events::v1::Event,
 };
 use konverge_roll::run::assemble;
-use konverge_testkit::{AuditEntry, ControlPlane, Options, http_get, metric};
+use konverge_testkit::{AuditEntry, ControlPlane, Options, fault_proxy::FaultProxy, http_get, metric};
 use konverge_workload::WorkloadKind;
 use kube::{
     Api, Client,
@@ -131,8 +135,18 @@ impl World {
 
     /// The same for all namespaces, on a control plane of its own.
     pub(crate) async fn operator_everywhere(&self, arguments: &[&str]) -> Operator {
+        self.operator_through(&self.kubeconfig, arguments).await
+    }
+
+    /// A way to the API server on which things go wrong.
+    pub(crate) async fn proxy(&self) -> FaultProxy {
+        FaultProxy::start(control_plane().await.run_directory(), &self.kubeconfig).await.unwrap()
+    }
+
+    /// An operator that goes this way.
+    pub(crate) async fn operator_through(&self, kubeconfig: &Path, arguments: &[&str]) -> Operator {
         let common = ["vault-rollout-operator", "--bind-address", "127.0.0.1:0"];
-        let kubeconfig = ["--kubeconfig", self.kubeconfig.to_str().unwrap()];
+        let kubeconfig = ["--kubeconfig", kubeconfig.to_str().unwrap()];
         let given = [&common, kubeconfig.as_slice(), arguments].concat();
         let config = konverge_roll::config::arguments(given.iter().map(Into::into));
         let manager = assemble(config).await.unwrap();

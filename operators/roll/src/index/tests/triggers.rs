@@ -270,3 +270,84 @@ fn however_many_aim_at_a_workload_those_look_for_whom_something_may_be_new() {
     );
     assert_eq!(looks(index.forget(&key("web"))), ALL - 2, "it is gone");
 }
+
+#[test]
+fn what_a_list_shows_of_those_that_ask_is_so_also_if_it_is_older() {
+    let index = index();
+    let every = || index.interval(&source().of("")).unwrap().as_secs();
+    index.show_trigger_by(Shows::List, trigger("shop"), asking(1000, 60));
+    index.show_trigger(trigger("shop"), asking(500, 5));
+    assert_eq!(every(), 60, "it comes late");
+    index.show_trigger_by(Shows::List, trigger("shop"), asking(500, 5));
+    assert_eq!(every(), 5, "restored from a backup");
+}
+
+#[test]
+fn a_change_that_waits_is_not_settled_by_another_mode() {
+    for (before, after) in
+        [(SourceKind::Vault, SourceKind::VaultContent), (SourceKind::VaultContent, SourceKind::Vault)]
+    {
+        let index = index();
+        show(&index, "web", &json!({}), &[]);
+        let asks_for = |version, kind| {
+            let sources = [(vault::source(kind, "secret", "app").unwrap(), Keys::All)].into();
+            let mut shown = asking(version, 60);
+            shown.asks = shown.asks.map(|asks| Arc::new(Asks { sources, ..Asks::clone(&asks) }));
+            index.show_trigger(trigger("shop"), shown);
+        };
+        let learn = |kind, number: u64| {
+            let version = Version { number, created: format!("2026-01-0{number}T00:00:00Z") };
+            let content = digester().of_version(&version);
+            let of = vault::source(kind, "secret", "app").unwrap().of("");
+            index.learn_vault(&of, Standing::Live(version), Some(content), now());
+        };
+        for kind in TriggerKind::ALL {
+            index.retain_triggers(kind, &HashSet::new());
+        }
+        asks_for(1, before);
+        learn(before, 1);
+        note(&index);
+        asks_for(2, after);
+        let is_kept = |verdict| matches!(verdict, None | Some(Verdict::Nothing));
+        assert!(is_kept(verdict(&index)), "Vault has not answered");
+        learn(after, 1);
+        assert!(matches!(verdict(&index), Some(Verdict::Note(_))), "{after:?}");
+        learn(after, 2);
+        assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })), "{after:?}");
+        asks_for(3, before);
+        learn(before, 2);
+        assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })), "{before:?}");
+        note(&index);
+        assert_eq!(verdict(&index), Some(Verdict::Nothing));
+    }
+}
+
+#[test]
+fn those_that_aim_at_a_workload_are_looked_at_once_each_at_a_start_in_whatever_order() {
+    const ALL: usize = 100;
+    for (is_other_each, is_reversed) in [(false, false), (false, true), (true, false), (true, true)] {
+        let index = index();
+        let mut numbers: Vec<_> = (0..ALL).collect();
+        if is_reversed {
+            numbers.reverse();
+        }
+        let mut looks = 0;
+        for number in numbers {
+            // Half of them are of the other kind, which another rule stands for.
+            let kind = TriggerKind::ALL[number % 2];
+            let named = TriggerRef { kind, name: format!("ask{number:03}"), ..trigger("shop") };
+            let mut asks = asking(1, 60);
+            if is_other_each {
+                let sources =
+                    [(vault::source(SourceKind::Vault, "secret", &number.to_string()).unwrap(), Keys::All)].into();
+                asks.asks = asks.asks.map(|asks| Arc::new(Asks { sources, ..Asks::clone(&asks) }));
+            }
+            looks += index.show_trigger_by(Shows::List, named, asks).triggers.len();
+            if number == ALL / 2 {
+                let web = workload("web", 1, &json!({}), &[]);
+                looks += index.show_by(Shows::List, WorkloadKind::Deployment, web, now()).1.triggers.len();
+            }
+        }
+        assert!(looks <= 3 * ALL, "{looks} {is_other_each} {is_reversed}");
+    }
+}

@@ -2,11 +2,12 @@
 
 use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
 use konverge_workload::WorkloadKind::{self, Deployment};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::world::VaultWorld;
-use crate::world::{QUIET, until};
+use crate::world::{QUIET, SOON, until};
 
 /// A world in which the pods of `web` run with the first version of `app`.
 async fn settled(arguments: &[&str]) -> (VaultWorld, crate::world::Operator) {
@@ -169,4 +170,29 @@ async fn a20_r14_other_kinds() {
         until(&format!("{kind:?} is rolled"), async || world.world.stamp(kind, "web").await.ok_or_else(String::new))
             .await;
     }
+}
+
+#[tokio::test]
+async fn f07_a_workload_that_is_made_anew_unseen_is_followed_on() {
+    let world = VaultWorld::new().await;
+    world.write("app", "1").await;
+    world.world.workload(Deployment, "web", &[], json!({})).await;
+    world.vss("vss", &world.sample()).await;
+    let proxy = world.world.proxy().await;
+    let reach = world.reach(world.vault.address());
+    let arguments: Vec<_> = reach.iter().map(String::as_str).collect();
+    let arguments = [&["--namespace", world.world.namespace.as_str()], arguments.as_slice()].concat();
+    let _operator = world.world.operator_through(proxy.kubeconfig(), &arguments).await;
+    world.world.noted(Deployment, "web").await;
+
+    proxy.hide_changes(&["deployments.apps"]).unwrap();
+    world.world.api(Deployment).delete("web", &DeleteParams::default()).await.unwrap();
+    world.world.workload(Deployment, "web", &[], json!({})).await;
+    proxy.show_outcome(SOON).await.unwrap();
+    // Nothing changes in Vault, and it is known all the same what the new one runs with.
+    world.world.noted(Deployment, "web").await;
+    world.says("vss", "InSync").await;
+    world.world.ready("web").await;
+    world.write("app", "2").await;
+    world.world.rolled("web", 1).await;
 }
