@@ -15,5 +15,7 @@ mod refused;
 mod shipped;
 mod stage;
 mod travelling;
+mod trusting;
 mod unobserved;
+mod vault;
 mod view;
