@@ -8,6 +8,7 @@ mod joining;
 mod kubelet;
 mod leading;
 mod memory;
+mod narrow;
 mod outside;
 mod parting;
 mod past;
