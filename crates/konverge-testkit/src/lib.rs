@@ -41,7 +41,7 @@ pub use object_store_server::{ObjectStoreError, ObjectStoreServer};
 pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
 pub use scrape::metric;
-pub use vault_server::{VaultOptions, VaultServer, VaultServerError, VaultStorage};
+pub use vault_server::{Certificate, VaultOptions, VaultServer, VaultServerError, VaultStorage};
 pub use wait::{NotInTime, eventually};
 
 /// Names a kubeconfig of a cluster to use instead of starting one.

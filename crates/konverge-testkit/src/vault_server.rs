@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 
 use self::administration::Administration;
 pub use self::administration::VaultServerError;
+pub use crate::control_plane::credentials::Certificate;
 use crate::{
     control_plane::credentials,
     guard::RunDirectory,
@@ -251,6 +252,12 @@ impl VaultServer {
         Ok(())
     }
 
+    /// Another certificate of the same authority, which says this; it counts from the next start.
+    pub fn certify(&mut self, says: Certificate) -> Result<(), VaultServerError> {
+        let authority = self.authority.as_ref().ok_or(VaultServerError::NoTls)?;
+        write_certificate(&self.run, authority, says)
+    }
+
     /// Certificate and key, in PEM, of a client whose common name this is, signed by [`VaultServer::authority`].
     pub fn client_certificate(&self, name: &str) -> Result<(String, String), VaultServerError> {
         let mut parameters = CertificateParams::default();
@@ -264,9 +271,19 @@ impl VaultServer {
 
 fn new_certificates(run: &RunDirectory) -> Result<CertifiedIssuer<'static, KeyPair>, VaultServerError> {
     let authority = credentials::authority("konverge-vault")?;
-    let (certificate, key) = credentials::server(&authority)?;
-    for (name, content) in [(AUTHORITY, authority.pem()), (CERTIFICATE, certificate), (KEY, key)] {
+    fs::write(run.path().join(AUTHORITY), authority.pem())?;
+    write_certificate(run, &authority, Certificate::Good)?;
+    Ok(authority)
+}
+
+fn write_certificate(
+    run: &RunDirectory,
+    authority: &CertifiedIssuer<'static, KeyPair>,
+    says: Certificate,
+) -> Result<(), VaultServerError> {
+    let (certificate, key) = credentials::server_that(authority, says)?;
+    for (name, content) in [(CERTIFICATE, certificate), (KEY, key)] {
         fs::write(run.path().join(name), content)?;
     }
-    Ok(authority)
+    Ok(())
 }

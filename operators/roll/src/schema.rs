@@ -26,13 +26,21 @@ pub(crate) fn engine_version(_: &mut SchemaGenerator) -> Schema {
 
 /// Long enough not to be a load.
 pub(crate) fn interval(_: &mut SchemaGenerator) -> Schema {
+    span("the shortest interval is 1s")
+}
+
+/// Long enough for anybody to follow.
+pub(crate) fn timeout(_: &mut SchemaGenerator) -> Schema {
+    span("the shortest timeout is 1s")
+}
+
+/// A second or more; else this is said.
+fn span(too_short: &str) -> Schema {
     json_schema!({
         "type": "string",
         "maxLength": 32,
         "pattern": "^([0-9]+(\\.[0-9]+)?(s|m|h))+$",
-        "x-kubernetes-validations": [
-            { "rule": "duration(self) >= duration('1s')", "message": "the shortest interval is 1s" }
-        ]
+        "x-kubernetes-validations": [{ "rule": "duration(self) >= duration('1s')", "message": too_short }]
     })
 }
 

@@ -120,6 +120,11 @@ pub fn location(source: &SourceName) -> Option<Location> {
     Mount::new(engine, version).location(&whole).ok()
 }
 
+/// The path by which Vault is asked what is mounted there.
+fn whole(location: &Location) -> Option<SecretPath> {
+    SecretPath::parse(&location.to_string()).ok()
+}
+
 fn api_path(kind: SourceKind, engine: &str, path: &str) -> String {
     let data = if kind == SourceKind::VaultV1 { "" } else { "data/" };
     format!("{engine}/{data}{path}")

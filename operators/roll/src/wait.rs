@@ -17,6 +17,9 @@ use crate::{declarations::object_name, object::SourceName, schema as fields};
 /// How long a Secret is waited for if it is not said: longer than those who sync Secrets take between two looks.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
 
+/// In less time nobody follows, and it would be rolled twice for each change.
+const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
+
 /// What stands before the name of a Secret that is waited for in a record, with its content as it was last.
 const AWAITED: &str = "Awaited/";
 
@@ -36,7 +39,7 @@ pub struct WaitForSpec {
     pub keys: Option<Vec<String>>,
     /// How long it is waited for since the change in Vault, such as 90s; 5m if it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "fields::interval")]
+    #[schemars(schema_with = "fields::timeout")]
     pub timeout: Option<String>,
     /// What happens then. Roll: the workload is rolled, and once more when the Secret has followed after all; that is the default. Hold: it is not
     /// rolled before the Secret has followed.
@@ -91,8 +94,10 @@ impl WaitFor {
         let timeout = match &spec.timeout {
             None => TIMEOUT,
             Some(text) => {
-                let span = text.trim().parse::<SignedDuration>().ok().filter(SignedDuration::is_positive);
-                span.ok_or_else(|| format!("spec.waitFor.timeout: {text:?} is no span of time, such as 90s or 5m"))?
+                let span = text.trim().parse::<SignedDuration>().ok().filter(|span| *span >= SHORTEST);
+                span.ok_or_else(|| {
+                    format!("spec.waitFor.timeout: {text:?} is no span of time of a second or more, such as 90s or 5m")
+                })?
             }
         };
         let holds = match spec.on_timeout.as_deref() {
@@ -131,4 +136,41 @@ pub fn is_for_comparison(text: &str) -> bool {
 /// The Secret of an entry that had not followed.
 pub fn late_secret_of(text: &str) -> Option<SourceName> {
     text.strip_prefix(LATE).map(SourceName::secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(timeout: Option<&str>, on_timeout: Option<&str>) -> Result<WaitFor, String> {
+        WaitFor::read(&WaitForSpec {
+            secret: "db".to_owned(),
+            keys: None,
+            timeout: timeout.map(str::to_owned),
+            on_timeout: on_timeout.map(str::to_owned),
+        })
+    }
+
+    #[test]
+    fn a_timeout_is_a_second_or_more_and_is_refused_in_its_own_words() {
+        for (text, expected) in
+            [(None, TIMEOUT), (Some("1s"), SHORTEST), (Some(" 1m30s "), SignedDuration::from_secs(90))]
+        {
+            assert_eq!(read(text, None).unwrap().timeout, expected, "{text:?}");
+        }
+        for text in ["0s", "0.5s", "999ms", "-1m", "soon", "", "5"] {
+            let cause = read(Some(text), None).unwrap_err();
+            assert_eq!(
+                cause,
+                format!("spec.waitFor.timeout: {text:?} is no span of time of a second or more, such as 90s or 5m")
+            );
+        }
+    }
+
+    #[test]
+    fn what_follows_the_timeout_is_one_of_two() {
+        let holds = |text| read(None, text).map(|wait| wait.holds);
+        assert_eq!([None, Some("Roll"), Some("Hold")].map(holds), [Ok(false), Ok(false), Ok(true)]);
+        assert!(holds(Some("Wait")).unwrap_err().contains("spec.waitFor.onTimeout"));
+    }
 }

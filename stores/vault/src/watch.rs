@@ -38,7 +38,7 @@ pub struct Known {
     pub seen: Option<Seen>,
     /// When that was confirmed last.
     pub verified: Option<Instant>,
-    /// Why the last question had no answer. What was seen before stays.
+    /// Why the last question that was sent had no answer. What was seen before stays.
     pub failure: Option<Arc<VaultError>>,
 }
 
@@ -111,7 +111,8 @@ impl Watch {
         self.known.borrow().clone()
     }
 
-    /// Waits until something else was seen, or until questions begin or cease to fail; what comes in between is passed over.
+    /// Waits until something else was seen, or until questions begin or cease to fail, or fail for another cause; what comes in between is
+    /// passed over.
     pub async fn changed(&mut self) -> Known {
         // The sender lives as long as this interest.
         let _ = self.known.changed().await;

@@ -23,6 +23,10 @@ pub(crate) const ACCOUNT: &str = "vault-rollout-operator";
 
 /// What is shipped.
 const MANIFEST: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml");
+const DEFINITIONS: [&str; 2] = [
+    include_str!("../../../../deploy/crds/vaultsyncstatus.yaml"),
+    include_str!("../../../../deploy/crds/vaultrollouts.yaml"),
+];
 
 /// A control plane with controllers of workloads and pods that become ready, and the operator's account in its namespace.
 pub(crate) struct Stage {
@@ -42,6 +46,9 @@ impl Stage {
     async fn set() -> Self {
         // Tests read its audit log, and forbid things.
         let plane = ControlPlane::start(Options { controller_manager: true, ..Options::ours() }).await.unwrap();
+        for definition in DEFINITIONS {
+            plane.apply(definition).await.unwrap();
+        }
         kubelet::start(plane.kubeconfig().to_owned());
         outside::start(plane.kubeconfig().to_owned());
         let home = plane.namespace("operator").await.unwrap();
@@ -68,7 +75,12 @@ impl Stage {
     /// The same by another way to the API server.
     pub(crate) async fn start_through(&self, kubeconfig: &Path, namespace: &str, arguments: &[&str]) -> Running {
         let (spec, address) = operator(kubeconfig, namespace);
-        let process = Process::start(self.plane.run_directory(), spec.args(arguments.iter().copied())).unwrap();
+        self.start_as(spec.args(arguments.iter().copied()), address).await
+    }
+
+    /// The same as this process, which is to serve its health there.
+    pub(crate) async fn start_as(&self, spec: ProcessSpec, address: String) -> Running {
+        let process = Process::start(self.plane.run_directory(), spec).unwrap();
         let mut running = Running { process, address };
         running.ready().await;
         running

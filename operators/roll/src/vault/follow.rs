@@ -9,14 +9,14 @@ use std::{
 use jiff::Timestamp;
 use konverge_core::{backoff::Backoff, digest::DigestKey};
 use konverge_runtime::{Priority, Queue};
-use konverge_vault::{Found, Known, Location, Seen, Vault, VaultError, Watches};
+use konverge_vault::{Found, Known, KvVersion, Location, Seen, Vault, VaultError, Watches};
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Standing, Version, location, standing};
+use super::{Standing, Version, location, standing, whole};
 use crate::{
     digest::{Digester, KeyDigests},
     digest_key::Key,
@@ -104,6 +104,39 @@ impl VaultSource {
 impl Follower {
     async fn follow(self, source: SourceRef, location: Location, every: Duration, asked: Arc<Notify>) {
         let digester = self.parts.key.digester().await;
+        loop {
+            if source.name.kind == SourceKind::VaultV1 {
+                self.until_it_is_kv(&source, &location).await;
+            }
+            self.follow_kv((&source, &location), every, &asked, &digester).await;
+        }
+    }
+
+    /// Where an engine has no versions its data are asked for, and others than KV make something new for each question. So they are asked for
+    /// nothing.
+    async fn until_it_is_kv(&self, source: &SourceRef, location: &Location) {
+        let mut failures = 0;
+        while let Err(error) = self.find_kv(location).await {
+            failures += 1;
+            self.learn(source, Standing::failing(&error), None);
+            sleep(BACKOFF.delay(failures, rand::random())).await;
+        }
+    }
+
+    /// An error if the engine is known to be none of KV. Vault is asked once in a while for each engine.
+    async fn find_kv(&self, location: &Location) -> Result<(), VaultError> {
+        let Some(path) = whole(location) else { return Ok(()) };
+        self.parts.vault.locate(&path).await.map(drop)
+    }
+
+    /// Until it turns out to be in no engine of KV any more.
+    async fn follow_kv(
+        &self,
+        (source, location): (&SourceRef, &Location),
+        every: Duration,
+        asked: &Notify,
+        digester: &Digester,
+    ) {
         let mut watch = self.watches.watch(location.clone(), every);
         let (mut failures, mut again) = (0, None);
         loop {
@@ -112,21 +145,22 @@ impl Follower {
                 () = until(again) => watch.known(),
                 // What is not known after a failure has its pause.
                 () = asked.notified(), if again.is_none() => {
-                    if !self.parts.index.is_unknown(&source) {
+                    if !self.parts.index.is_unknown(source) {
                         continue;
                     }
                     watch.known()
                 }
             };
-            match self.look(&source, &location, &known, &digester).await {
+            match self.look(source, location, &known, digester).await {
                 Ok((standing, content)) => {
                     (failures, again) = (0, None);
-                    self.learn(&source, standing, content);
+                    self.learn(source, standing, content);
                 }
+                Err(VaultError::NotKv { .. }) if source.name.kind == SourceKind::VaultV1 => return,
                 Err(error) => {
                     failures += 1;
                     again = Some(Instant::now() + BACKOFF.delay(failures, rand::random()));
-                    self.learn(&source, Standing::failing(&error), None);
+                    self.learn(source, Standing::failing(&error), None);
                 }
             }
         }
@@ -141,11 +175,14 @@ impl Follower {
         digester: &Digester,
     ) -> Result<(Standing, Option<KeyDigests>), VaultError> {
         if let Some(failure) = &known.failure {
-            return Ok((Standing::failing(failure), None));
+            let standing = Standing::failing(failure);
+            // Who is away would not answer this either.
+            let standing = if failure.is_outage() { standing } else { self.why_not(location, standing).await };
+            return Ok((standing, None));
         }
         let standing = match &known.seen {
             None => return Ok((Standing::Unknown, None)),
-            Some(Seen::Absent) => return Ok((Standing::Missing, None)),
+            Some(Seen::Absent) => return Ok((self.why_not(location, Standing::Missing).await, None)),
             Some(Seen::State(state)) => standing(state),
             Some(Seen::Content(_)) => Standing::Live(Version::default()),
         };
@@ -159,11 +196,22 @@ impl Follower {
         }
     }
 
+    /// The same, or that the engine is none of KV: its own words for that say nothing to who took it for one.
+    async fn why_not(&self, location: &Location, standing: Standing) -> Standing {
+        match self.find_kv(location).await {
+            Err(error @ VaultError::NotKv { .. }) => Standing::failing(&error),
+            _ => standing,
+        }
+    }
+
     async fn read(
         &self,
         location: &Location,
         digester: &Digester,
     ) -> Result<(Standing, Option<KeyDigests>), VaultError> {
+        if location.mount().version() == KvVersion::One {
+            self.find_kv(location).await?;
+        }
         Ok(match self.parts.vault.read(location).await? {
             Found::Absent => (Standing::Missing, None),
             Found::Deleted(_) => (Standing::Deleted, None),

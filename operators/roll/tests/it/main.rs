@@ -8,6 +8,7 @@ mod exactly_once;
 mod gitops;
 mod held;
 mod hostile;
+mod obstacles;
 mod vault_rollout;
 mod vault_sync_status;
 mod who;

@@ -3,6 +3,7 @@
 
 mod asking;
 mod between;
+mod engines;
 mod many;
 mod outages;
 mod rolling;

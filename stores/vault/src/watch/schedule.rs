@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use konverge_core::backoff::Backoff;
+use konverge_core::{backoff::Backoff, error::in_one_line};
 use tokio::{sync::watch, time::Instant};
 
 use super::{Known, Seen, look::Way};
@@ -227,10 +227,23 @@ impl Entry {
     fn fail(&mut self, error: VaultError, pause: Option<Duration>, jitter: f64) -> Duration {
         self.failures = self.failures.saturating_add(1);
         self.absences = 0;
-        let error = Arc::new(error);
-        self.known.send_if_modified(|known| known.failure.replace(error).is_none());
+        self.known.send_if_modified(|known| match &known.failure {
+            // Nobody was asked, so that nothing is known but what was before.
+            Some(_) if matches!(error, VaultError::Paused { .. }) => false,
+            before => {
+                let is_news = before.as_ref().is_none_or(|before| !is_like(before, &error));
+                known.failure = Some(Arc::new(error));
+                is_news
+            }
+        });
         PAUSES.delay(self.failures, jitter).max(pause.unwrap_or_default())
     }
+}
+
+/// Whether two errors tell of the same trouble. Numbers in their words do not count: they are times that pass.
+fn is_like(one: &VaultError, other: &VaultError) -> bool {
+    let words = |error| in_one_line(error).replace(|letter: char| letter.is_ascii_digit(), "");
+    words(one) == words(other)
 }
 
 #[cfg(test)]

@@ -51,7 +51,11 @@ async fn r18_r22_the_api_server_refuses_what_cannot_be_followed_and_says_why() {
     let mut paused = spec(app(), web());
     paused["interval"] = "0s".into();
     let told = world.try_rollout("wrong", &paused).await.unwrap_err().to_string();
-    assert!(told.contains("the shortest interval is 1s"), "{told}");
+    assert!(told.contains("spec.interval") && told.contains("the shortest interval is 1s"), "{told}");
+    let mut waits = spec(app(), web());
+    waits["waitFor"] = json!({ "secret": "db", "timeout": "0.5s" });
+    let told = world.try_rollout("wrong", &waits).await.unwrap_err().to_string();
+    assert!(told.contains("spec.waitFor.timeout") && told.contains("the shortest timeout is 1s"), "{told}");
 }
 
 /// A rule that costs more than the API server allows would keep the whole definition out; here it takes what is largest.

@@ -1,13 +1,14 @@
 //! What is rolled, and what is not.
 
-use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
+use jiff::Timestamp;
+use konverge_roll::trigger::TriggerKind::{self, VaultSyncStatus};
 use konverge_workload::WorkloadKind::{self, Deployment};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::world::VaultWorld;
-use crate::world::{QUIET, SOON, until};
+use crate::world::{ALL, QUIET, SOON, until};
 
 /// A world in which the pods of `web` run with the first version of `app`.
 async fn settled(arguments: &[&str]) -> (VaultWorld, crate::world::Operator) {
@@ -32,12 +33,43 @@ async fn a1_a2_first_sight_rolls_nothing_and_a_new_version_once() {
     assert!(told.contains("web is rolled"), "{told}");
     let told = world.world.event("web", "RolledOut").await;
     assert!(told.contains("VaultSyncStatus"), "{told}");
-    // r19: as kubectl writes it.
-    let template = world.world.template(Deployment, "web").await;
-    let restarted = template["kubectl.kubernetes.io/restartedAt"].as_str().unwrap();
-    assert!(restarted.ends_with('Z') && restarted.len() == "2026-01-01T00:00:00Z".len(), "{restarted}");
     sleep(QUIET).await;
     assert_eq!(world.world.templates("web").await, 2);
+}
+
+/// On the pods, where the original wrote a local time in words of its own. Whoever is rolled for what is in the cluster has it not.
+#[tokio::test]
+async fn r19_the_time_is_left_as_kubectl_writes_it() {
+    for kind in TriggerKind::ALL {
+        let world = VaultWorld::new().await;
+        world.write("app", "1").await;
+        world.world.secret("db", "1").await;
+        world.world.workload(Deployment, "web", &[], json!({})).await;
+        world.world.workload(Deployment, "other", &["db"], json!({ ALL: "true" })).await;
+        world.ask(kind, "one").await;
+        let _operator = world.operator(&[]).await;
+        world.condition(kind, "one", "Ready", "InSync").await;
+        world.world.noted(Deployment, "other").await;
+        let restarted = async |name: &str| {
+            world.world.template(Deployment, name).await["kubectl.kubernetes.io/restartedAt"].clone()
+        };
+        assert_eq!(restarted("web").await, Value::Null, "first sight");
+
+        let before = Timestamp::now().as_second();
+        world.write("app", "2").await;
+        world.world.secret("db", "2").await;
+        for name in ["web", "other"] {
+            world.world.rolled(name, 1).await;
+        }
+        let time = restarted("web").await;
+        let time = time.as_str().unwrap();
+        let read: Timestamp = time.parse().unwrap();
+        // To the second and in UTC, which is how a time is printed that has no part of a second.
+        assert_eq!(time, read.to_string());
+        assert_eq!(read.subsec_nanosecond(), 0, "{time}");
+        assert!((before..=Timestamp::now().as_second()).contains(&read.as_second()), "{time}");
+        assert_eq!(restarted("other").await, Value::Null);
+    }
 }
 
 #[tokio::test]

@@ -87,6 +87,42 @@ async fn errors_keep_what_was_seen_and_absence_needs_two_questions() {
     }
 }
 
+/// Who was told that Vault is away has to hear that it is there and denies.
+#[tokio::test(start_paused = true)]
+async fn another_cause_is_told_and_a_pause_or_another_number_is_none() {
+    let (mut schedule, now, location) = (Schedule::default(), Instant::now(), at("a"));
+    let mut known = schedule.add(&location, 0, MINUTE, now);
+    let unreachable = |cause: &str| VaultError::Unreachable {
+        what: "read".to_owned(),
+        address: "http://vault".into(),
+        cause: cause.to_owned(),
+    };
+    let paused = || VaultError::Paused {
+        what: "read".to_owned(),
+        address: "http://vault".into(),
+        cause: "refused".into(),
+        after: MINUTE,
+    };
+    for (error, told, kept) in [
+        (unreachable("refused (111)"), true, "refused"),
+        (unreachable("refused (112)"), false, "refused"),
+        (paused(), false, "refused"),
+        (unreachable("expired 5 s ago"), true, "expired"),
+        (paused(), false, "expired"),
+        (unreachable("expired 65 s ago"), false, "expired"),
+        (failure(), true, "nothing is mounted"),
+        (unreachable("expired 70 s ago"), true, "expired"),
+    ] {
+        let shown = error.to_string();
+        let due = schedule.next_due().unwrap();
+        schedule.take_one(&location, due);
+        schedule.answer(&location, Err(error), due);
+        assert_eq!(known.has_changed().unwrap(), told, "{shown}");
+        let failure = known.borrow_and_update().failure.clone().unwrap().to_string();
+        assert!(failure.contains(kept), "{shown}: {failure}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_location_that_fails_is_asked_for_less_and_less() {
     let (mut schedule, start, location) = (Schedule::default(), Instant::now(), at("a"));

@@ -1,0 +1,73 @@
+//! Few files may be open (F32).
+
+use futures::{StreamExt, stream};
+use konverge_roll::trigger::TriggerKind::VaultRollout;
+use konverge_testkit::{ProcessSpec, VaultOptions, http_get, metric};
+
+use crate::{
+    stage::{Stage, until},
+    vault::Vault,
+    view::View,
+};
+
+/// Fewer than the connections that the workers could use to two servers.
+const OPEN_FILES: &str = "48";
+const WORKERS: &str = "64";
+
+/// So many come at once that all workers have something to do.
+const WORKLOADS: usize = 100;
+
+/// So many are made or changed at the same time.
+const AT_ONCE: usize = 8;
+
+/// The same program with fewer open files.
+fn narrow(mut spec: ProcessSpec) -> ProcessSpec {
+    let program = std::mem::replace(&mut spec.program, "sh".into());
+    let script = format!("ulimit -n {OPEN_FILES} && exec \"$@\"");
+    let shell = ["-c".into(), script.into(), "narrow".into(), program.into_os_string()];
+    spec.arguments.splice(0..0, shell);
+    spec
+}
+
+/// Does it for each workload.
+async fn for_each(this: impl AsyncFn(&str)) {
+    let names = (0..WORKLOADS).map(|number| format!("web-{number}"));
+    stream::iter(names).map(async |name| this(&name).await).buffer_unordered(AT_ONCE).for_each(async |()| ()).await;
+}
+
+async fn rolled(view: &View, times: usize) {
+    for_each(async |name| view.rolled(name, times).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f32_with_few_open_files_and_many_workers_all_is_rolled_once_and_soon() {
+    let stage = Stage::shared().await;
+    let view = stage.view("narrow").await;
+    let vault = Vault::start(VaultOptions::default()).await;
+    for_each(async |name| {
+        vault.write(name, "1").await;
+        view.secret(name, "1").await.unwrap();
+        view.deployment(name, name).await.unwrap();
+        view.asks(VaultRollout, name, name).await.unwrap();
+    })
+    .await;
+    let (spec, address) = vault.operator(stage.kubeconfig(), &view.namespace);
+    let mut operator = stage.start_as(narrow(spec.args(["--workers", WORKERS])), address).await;
+    rolled(&view, 0).await;
+    for_each(async |name| {
+        until(&format!("{name} is in step"), async || Ok(view.says(VaultRollout, name, "InSync").await?.is_some()))
+            .await;
+    })
+    .await;
+
+    for_each(async |name| view.secret(name, "2").await.unwrap()).await;
+    rolled(&view, 1).await;
+    for_each(async |name| vault.write(name, "2").await).await;
+    rolled(&view, 2).await;
+
+    let scraped = http_get(&operator.address, "/metrics").await.unwrap().1;
+    assert_eq!(metric(&scraped, "process_max_fds", "").to_string(), OPEN_FILES);
+    let said = operator.process.logged();
+    assert!(!said.contains("Too many open files"), "{said}");
+    assert_eq!(operator.process.status(), None, "it has not ended");
+}

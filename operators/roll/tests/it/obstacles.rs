@@ -1,0 +1,102 @@
+//! What might keep pods from being replaced (F27): a strategy that leaves it to people, and a budget of disruptions.
+
+use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
+use konverge_workload::WorkloadKind::{Deployment, StatefulSet};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{ALL, QUIET, World, until};
+
+const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+
+const STAMP: &str = "roll.konverge.dev/content";
+
+/// The uid of its only pod and the stamp that this was made with.
+async fn pod(world: &World, name: &str) -> (String, Option<String>) {
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
+    let found = until("there is one pod that is ready", async || {
+        let pods = pods.list(&ListParams::default().labels(&format!("app={name}"))).await.unwrap().items;
+        let is_ready = |pod: &Pod| {
+            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        };
+        match <[Pod; 1]>::try_from(pods) {
+            Ok([pod]) if is_ready(&pod) && pod.metadata.deletion_timestamp.is_none() => Ok(pod),
+            Ok([pod]) => Err(format!("{:?}", pod.status)),
+            Err(pods) => Err(format!("{} pods", pods.len())),
+        }
+    })
+    .await;
+    let stamp = found.metadata.annotations.unwrap_or_default().remove(STAMP);
+    (found.metadata.uid.unwrap(), stamp)
+}
+
+/// Its pods are replaced by who deletes them. That is not waited for, nor is it done for them.
+#[tokio::test]
+async fn f27_on_delete_is_stamped_once_for_each_change_and_its_pods_are_left_alone() {
+    let world = World::new().await;
+    world.secret("db", "1").await;
+    world.workload(StatefulSet, "db", &["db"], json!({ ALL: "true" })).await;
+    world.merge(StatefulSet, "db", json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } })).await;
+    let _operator = world.operator(&NO_REST).await;
+    world.noted(StatefulSet, "db").await;
+    let first = pod(&world, "db").await;
+    let mut stamp = None;
+    for value in ["2", "3"] {
+        let rolled = world.requests_during(async {
+            world.secret("db", value).await;
+            stamp = until("there is another stamp", async || match world.stamp(StatefulSet, "db").await {
+                now if now.is_some() && now != stamp => Ok(now),
+                same => Err(format!("{same:?}")),
+            })
+            .await;
+            sleep(QUIET).await;
+        });
+        let writes = rolled.await.into_iter().filter(|asked| !["get", "list"].contains(&&*asked.verb)).count();
+        assert_eq!(writes, 1, "one write for {value}");
+        assert_eq!(pod(&world, "db").await, first, "its pod is left alone");
+    }
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
+    pods.delete("db-0", &DeleteParams::default().grace_period(0)).await.unwrap();
+    until("another pod is there", async || match pod(&world, "db").await {
+        now if now.0 != first.0 => Ok(now.1),
+        same => Err(format!("{same:?}")),
+    })
+    .await;
+    assert_eq!(pod(&world, "db").await.1, stamp, "it has what it was rolled for");
+}
+
+/// A budget keeps pods from being evicted, and a rollout evicts none: how many are away at a time is up to the workload's own strategy.
+#[tokio::test]
+async fn f27_a_pod_disruption_budget_that_allows_none_keeps_no_rollout_back() {
+    let world = World::new().await;
+    world.secret("db", "1").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let _operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    world.ready("web").await;
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(world.client.clone(), &world.namespace);
+    let spec = json!({ "maxUnavailable": 0, "selector": { "matchLabels": { "app": "web" } } });
+    let budget = json!({ "metadata": { "name": "web" }, "spec": spec });
+    budgets.create(&PostParams::default(), &serde_json::from_value(budget).unwrap()).await.unwrap();
+    until("the budget counts", async || {
+        let status = budgets.get("web").await.unwrap().status.unwrap_or_default();
+        if (status.expected_pods, status.disruptions_allowed) == (Some(1), Some(0)) {
+            Ok(())
+        } else {
+            Err(format!("{status:?}"))
+        }
+    })
+    .await;
+    for (times, value) in [(1, "2"), (2, "3")] {
+        world.secret("db", value).await;
+        world.rolled("web", times).await;
+        world.ready("web").await;
+    }
+    sleep(QUIET).await;
+    assert_eq!(world.templates("web").await, 3);
+}
