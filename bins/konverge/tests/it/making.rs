@@ -1,5 +1,4 @@
-//! The program as it is built.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+//! `konverge new`.
 
 use std::{
     path::Path,
