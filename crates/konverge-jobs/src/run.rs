@@ -88,7 +88,7 @@ impl Run {
         let mut together = Together::listen(self.bind_address).await?;
         together.log_filter(filter);
         for (name, ready) in chosen {
-            let span = tracing::info_span!(target: JOB, "job", name);
+            let span = tracing::info_span!(target: JOB, "job", %name);
             let manager = async {
                 tracing::info!(settings = ready.settings, "starting");
                 ready.manager.await

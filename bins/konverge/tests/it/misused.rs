@@ -43,7 +43,7 @@ fn what_cannot_run_is_told_with_the_name_of_the_job_and_the_next_step() {
 fn what_keeps_a_job_from_starting_ends_the_process_and_is_named() {
     for (arguments, part) in [
         (
-            &["--job", "roll", "--job", "pull --credentials /nowhere/at/all"][..],
+            &["--job", "pull --credentials /nowhere/at/all", "--job", "roll"][..],
             "job pull cannot start: cannot use the zopp credentials",
         ),
         (
