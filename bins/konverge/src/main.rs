@@ -1,39 +1,33 @@
-//! The program `konverge`.
+//! The program `konverge`: all jobs in one process, and the crates of new operators.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser};
+use konverge_jobs::{Job, Run};
 use konverge_new::New;
 
-/// Makes operators.
+/// Runs the jobs of Konverge in one process, and makes operators.
 #[derive(Parser)]
-#[command(version, max_term_width = 120)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
+#[command(name = "konverge", version, max_term_width = 120)]
+enum Cli {
+    /// Run jobs in one process
+    ///
+    /// konverge run --job "pull --server https://zopp.example.com" --job push --job roll
+    Run(Run),
     /// Make the crate of an operator: it compiles, is tested, and can be deployed
-    New {
-        #[command(flatten)]
-        new: New,
-        /// Folder to make it in; must not exist [default: NAME here]
-        #[arg(long, value_name = "FOLDER")]
-        path: Option<PathBuf>,
-    },
+    New(New),
 }
 
-fn main() -> ExitCode {
-    let Command::New { new, path } = Cli::parse().command;
-    let folder = path.unwrap_or_else(|| PathBuf::from(&new.name));
-    match new.write(&folder) {
-        Ok(told) => print!("{told}"),
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::FAILURE;
-        }
+#[tokio::main]
+async fn main() -> ExitCode {
+    let jobs: Vec<Box<dyn Job>> = vec![
+        Box::new(konverge_pull::job::Pull),
+        Box::new(konverge_push::job::Push),
+        Box::new(konverge_roll::job::Roll),
+    ];
+    let command = Cli::command().mut_subcommand("run", |run| run.after_help(konverge_jobs::about(&jobs)));
+    match Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit()) {
+        Cli::Run(run) => run.run(&jobs).await,
+        Cli::New(new) => new.run(),
     }
-    ExitCode::SUCCESS
 }

@@ -5,7 +5,7 @@ use std::{
     fmt::Write,
     fs, io,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitCode, Stdio},
 };
 
 use clap::Args;
@@ -34,6 +34,9 @@ pub struct New {
     /// A checkout of Konverge [default: the one this program was built in]
     #[arg(long, value_name = "PATH")]
     pub konverge: Option<PathBuf>,
+    /// Folder to make it in; must not exist [default: NAME here]
+    #[arg(long, value_name = "FOLDER")]
+    pub path: Option<PathBuf>,
 }
 
 /// No operator was made.
@@ -68,6 +71,20 @@ pub enum NewError {
 }
 
 impl New {
+    /// Makes the crate, and tells what to do next or why it was not made.
+    pub fn run(&self) -> ExitCode {
+        match self.write(self.path.as_deref().unwrap_or(Path::new(&self.name))) {
+            Ok(told) => {
+                print!("{told}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
     /// Makes the crate in `folder`, which must not exist, and tells what to do next.
     pub fn write(&self, folder: &Path) -> Result<String, NewError> {
         check_name(&self.name)?;

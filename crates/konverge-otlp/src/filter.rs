@@ -1,5 +1,6 @@
 //! Which spans and log lines are sent.
 
+use konverge_runtime::telemetry::JOB;
 use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter, subscriber::Interest};
 use tracing_subscriber::{
     layer::{Context, Filter},
@@ -26,8 +27,13 @@ fn is_own(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("opentelemetry")
 }
 
+/// It lasts as long as the process, and each run beneath it is a trace of its own.
+fn is_of_job(metadata: &Metadata<'_>) -> bool {
+    metadata.is_span() && metadata.target() == JOB
+}
+
 fn is_coarse(metadata: &Metadata<'_>) -> bool {
-    *metadata.level() <= Level::INFO && !is_own(metadata)
+    *metadata.level() <= Level::INFO && !is_own(metadata) && !is_of_job(metadata)
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Filter<S> for Exported {

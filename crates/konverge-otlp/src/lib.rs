@@ -139,6 +139,18 @@ mod tests {
     }
 
     #[test]
+    fn each_run_of_a_job_is_a_trace_of_its_own() {
+        let tracer = SdkTracerProvider::builder().build().tracer("test");
+        let layer = tracing_opentelemetry::layer().with_tracer(tracer).with_filter(filter::exported());
+        let ids = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let job = tracing::info_span!(target: konverge_runtime::telemetry::JOB, "job", name = "pull");
+            let _within = job.enter();
+            ["one", "two"].map(|object| trace_id(&tracing::info_span!("reconcile", object)).unwrap())
+        });
+        assert_ne!(ids[0], ids[1]);
+    }
+
+    #[test]
     fn traces_go_below_the_endpoint() {
         for (endpoint, expected) in [
             ("http://collector:4318", Some("http://collector:4318/v1/traces")),

@@ -19,10 +19,14 @@ pub struct Checks {
     liveness: CheckList,
     readiness: CheckList,
     warnings: CheckList,
+    parts: Arc<RwLock<Vec<(String, Checks)>>>,
 }
 
 #[derive(Clone, Default)]
 struct CheckList(Arc<RwLock<Vec<(String, Check)>>>);
+
+/// What a check says of itself, beside its name.
+type State = (String, Result<(), String>);
 
 /// Which question checks answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,13 +86,39 @@ impl Checks {
         flag
     }
 
+    /// Counts the checks of a part, also those that it is given later, among these, as `part/check`.
+    pub fn include(&self, part: impl Into<String>, checks: &Self) {
+        self.parts.write().unwrap_or_else(PoisonError::into_inner).push((part.into(), checks.clone()));
+    }
+
     /// Each check with its kind, and whether it passes.
     pub(crate) fn states(&self) -> Vec<(String, &'static str, bool)> {
-        let kinds = [("liveness", &self.liveness), ("readiness", &self.readiness), ("warning", &self.warnings)];
+        let kinds = [("liveness", self.live_states()), ("readiness", self.ready_states()), ("warning", self.warned())];
         let states = kinds
             .into_iter()
-            .flat_map(|(kind, list)| list.states().into_iter().map(move |(name, state)| (name, kind, state.is_ok())));
+            .flat_map(|(kind, states)| states.into_iter().map(move |(name, state)| (name, kind, state.is_ok())));
         states.collect()
+    }
+
+    fn live_states(&self) -> Vec<State> {
+        self.with_parts(|checks| &checks.liveness)
+    }
+
+    fn ready_states(&self) -> Vec<State> {
+        self.with_parts(|checks| &checks.readiness)
+    }
+
+    fn warned(&self) -> Vec<State> {
+        self.with_parts(|checks| &checks.warnings)
+    }
+
+    fn with_parts(&self, list: fn(&Self) -> &CheckList) -> Vec<State> {
+        let mut states = list(self).states();
+        for (part, checks) in self.parts.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            let of_part = checks.with_parts(list).into_iter();
+            states.extend(of_part.map(|(name, state)| (format!("{part}/{name}"), state)));
+        }
+        states
     }
 
     /// Whether a restart would help.
@@ -103,13 +133,13 @@ impl Checks {
 
     /// What all checks say but those that are excluded.
     pub(crate) fn report(&self, kind: Kind, excluded: &[&str]) -> Report {
-        let (list, endpoint) = match kind {
-            Kind::Live => (&self.liveness, "healthz"),
-            Kind::Ready => (&self.readiness, "readyz"),
+        let (states, endpoint) = match kind {
+            Kind::Live => (self.live_states(), "healthz"),
+            Kind::Ready => (self.ready_states(), "readyz"),
         };
         let mut unknown = excluded.to_vec();
         let (mut passed, mut text) = (true, String::new());
-        for (name, state) in list.states() {
+        for (name, state) in states {
             // Writing to a string cannot fail.
             let _ = match state {
                 _ if excluded.contains(&name.as_str()) => writeln!(text, "[+]{name} excluded: ok"),
@@ -125,7 +155,7 @@ impl Checks {
             let _ = writeln!(text, "warn: there is no check {name:?} to exclude");
         }
         let _ = writeln!(text, "{endpoint} check {}", if passed { "passed" } else { "failed" });
-        for (name, state) in if kind == Kind::Ready { self.warnings.states() } else { Vec::new() } {
+        for (name, state) in if kind == Kind::Ready { self.warned() } else { Vec::new() } {
             if let Err(why) = state {
                 let _ = writeln!(text, "[!]{name}: {why}");
             }
@@ -133,14 +163,19 @@ impl Checks {
         Report { passed, text }
     }
 
-    /// What the checks of this name say, if there are any. A warning fails here, where it is asked for by its name.
+    /// What the checks of this name say, or of the part of this name, if there are any. A warning fails here, where it is asked for by
+    /// its name, but not one among all of its part.
     pub(crate) fn report_of(&self, kind: Kind, name: &str) -> Option<Report> {
         let states = match kind {
-            Kind::Live => self.liveness.states(),
-            Kind::Ready => [self.readiness.states(), self.warnings.states()].concat(),
+            Kind::Live => self.live_states(),
+            Kind::Ready => {
+                let named = self.warned().into_iter().filter(|(warning, _)| warning == name);
+                self.ready_states().into_iter().chain(named).collect()
+            }
         };
+        let part = format!("{name}/");
         let (mut known, mut passed, mut text) = (false, true, String::new());
-        for (_, state) in states.into_iter().filter(|(other, _)| other == name) {
+        for (name, state) in states.into_iter().filter(|(other, _)| other == name || other.starts_with(&part)) {
             known = true;
             // Writing to a string cannot fail.
             let _ = match state {
@@ -160,7 +195,7 @@ impl CheckList {
         self.0.write().unwrap_or_else(PoisonError::into_inner).push((name, check));
     }
 
-    fn states(&self) -> Vec<(String, Result<(), String>)> {
+    fn states(&self) -> Vec<State> {
         let checks = self.0.read().unwrap_or_else(PoisonError::into_inner);
         checks.iter().map(|(name, check)| (name.clone(), check())).collect()
     }
@@ -221,5 +256,37 @@ mod tests {
             let said = checks.report_of(kind, name).map(text);
             assert_eq!(said, expected.map(|(passed, said)| (passed, said.to_owned())), "{name}");
         }
+    }
+
+    #[test]
+    fn checks_of_parts_count_under_the_names_of_the_parts() {
+        let (all, pull, push) = (Checks::default(), Checks::default(), Checks::default());
+        all.readiness("own", || Ok(()));
+        all.include("pull", &pull);
+        all.include("push", &push);
+        pull.liveness("worker", || Err("stuck".to_owned()));
+        pull.readiness("watch", || Ok(()));
+        // Told after it was included.
+        let vault = push.readiness_flag("vault", "away");
+        push.warning("certificate", || Err("expires".to_owned()));
+        let text = |report: Report| (report.passed, report.text);
+        let said = "[+]own ok\n[+]pull/watch ok\n[-]push/vault failed: away\nreadyz check failed\n[!]push/certificate: expires\n";
+        assert_eq!(text(all.ready()), (false, said.to_owned()));
+        assert_eq!(text(all.live()), (false, "[-]pull/worker failed: stuck\nhealthz check failed\n".to_owned()));
+        for (name, expected) in [
+            ("pull", Some((true, "[+]pull/watch ok\n"))),
+            ("push", Some((false, "[-]push/vault failed: away\n"))),
+            ("push/vault", Some((false, "[-]push/vault failed: away\n"))),
+            ("push/certificate", Some((false, "[-]push/certificate failed: expires\n"))),
+            ("pus", None),
+            ("vault", None),
+        ] {
+            let said = all.report_of(Kind::Ready, name).map(text);
+            assert_eq!(said, expected.map(|(passed, said)| (passed, said.to_owned())), "{name}");
+        }
+        assert!(all.report(Kind::Ready, &["push/vault"]).passed);
+        vault.set(true);
+        assert!(all.ready().passed && !all.live().passed);
+        assert_eq!(all.states().len(), 5);
     }
 }

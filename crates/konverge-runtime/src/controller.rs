@@ -180,7 +180,7 @@ impl<R: Reconciler> Controller<R> {
         let mut running = JoinSet::new();
         for _ in 0..workers {
             let controller = Arc::clone(&controller);
-            running.spawn(async move { controller.work().await });
+            running.spawn(async move { controller.work().await }.in_current_span());
         }
         running.join_all().await;
     }

@@ -1,15 +1,19 @@
 //! One address for the kubelet, for Prometheus and for people: `/healthz`, `/readyz`, `/metrics`, and `/debug/log` where there is a
 //! log filter to change. Metrics may have an address of their own instead, with TLS and for callers with a right to them:
-//! [`MetricsServer`].
+//! [`MetricsServer`]. Where several jobs are one process, each has a page of its own for its metrics.
 
 mod authentication;
 mod connections;
 mod health;
+mod jobs;
 mod listen;
 mod log;
 mod metrics_server;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+};
 
 use axum::{Router, http::header::CONTENT_TYPE, routing::get};
 use tokio::net::TcpListener;
@@ -18,7 +22,7 @@ use crate::{checks::Checks, metrics::Metrics, telemetry::LogFilter};
 
 pub use authentication::Authentication;
 pub use listen::{BindError, Listen, ListenError};
-pub(crate) use metrics_server::Bound as BoundMetricsServer;
+pub(crate) use metrics_server::{Bound as BoundMetricsServer, MetricsPage};
 pub use metrics_server::{MetricsServer, MetricsServerError};
 
 /// A server that has its address but does not answer yet.
@@ -42,6 +46,11 @@ impl HttpServer {
         self.listener.as_ref().map_or((Ipv4Addr::UNSPECIFIED, 0).into(), |(_, address)| *address)
     }
 
+    /// Whether it has an address.
+    pub(crate) fn listens(&self) -> bool {
+        self.listener.is_some()
+    }
+
     /// Answers `GET path` with the JSON that `page` writes. It must not wait.
     pub fn page(&mut self, path: &str, page: impl Fn() -> String + Clone + Send + Sync + 'static) {
         let answer = move || async move { ([(CONTENT_TYPE, "application/json")], page()) };
@@ -62,6 +71,17 @@ impl HttpServer {
         if let Some(metrics) = metrics {
             router = router.route("/metrics", get(async move || metrics_server::scrape(&metrics)));
         }
+        connections::serve(listener, None, router).await;
+    }
+
+    /// Answers until dropped, with the metrics of each of several jobs.
+    pub(crate) async fn serve_jobs(self, checks: Checks, metrics: BTreeMap<String, MetricsPage>) {
+        let Some((listener, address)) = self.listener else { return std::future::pending().await };
+        tracing::info!(%address, "serving health and metrics of all jobs");
+        if metrics.values().any(MetricsPage::asks) {
+            metrics_server::warn_of_tokens_in_the_open(address);
+        }
+        let router = self.pages.merge(health::router(checks)).merge(jobs::router(metrics));
         connections::serve(listener, None, router).await;
     }
 }

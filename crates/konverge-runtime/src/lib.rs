@@ -25,6 +25,6 @@ pub use konverge_tls as tls;
 
 pub use controller::{Action, Controller, Reconciler};
 pub use lease::LeaseOptions;
-pub use manager::Manager;
+pub use manager::{Manager, Together};
 pub use metrics::Metrics;
 pub use queue::{Priority, Queue, Request};

@@ -6,10 +6,14 @@
 //!
 //! Stopping, on SIGTERM, SIGINT, [`Manager::shutdown`] or a failure: readiness fails; the queues close and runs in flight end;
 //! the tasks are told to stop and end; the lease is released; the servers go. All of it within the grace period, after which
-//! what is left is dropped. A second signal drops everything at once.
+//! what is left is dropped. A second signal drops everything at once. What was left for [afterwards](Manager::afterwards) is done in
+//! any case.
+//!
+//! Several such programs are one process [`Together`].
 
 mod error;
 mod signals;
+mod together;
 
 use std::{borrow::Cow, net::SocketAddr, panic::AssertUnwindSafe, pin::Pin, time::Duration};
 
@@ -19,23 +23,29 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::{
     checks::{Checks, Flag},
     controller::{Controller, Reconciler, panic_text},
-    http_server::{BindError, BoundMetricsServer, HttpServer, Listen, MetricsServer, MetricsServerError},
+    http_server::{
+        Authentication, BindError, BoundMetricsServer, HttpServer, Listen, MetricsServer, MetricsServerError,
+    },
     lease::{Elector, Leadership},
     metrics::Metrics,
     telemetry::LogFilter,
 };
 
 pub use error::RunError;
-use signals::Signals;
+pub use together::Together;
 
 /// The part of the grace period that runs in flight may use up; the rest is for the tasks that finish after them.
 const WORKERS_SHARE: f64 = 0.8;
 
 type BoxedTask = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send>>;
+
+/// What is done when all else has ended.
+type LastTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A program that is being put together, and then runs.
 pub struct Manager {
@@ -53,12 +63,14 @@ pub struct Manager {
     leader_tasks: Vec<BoxedTask>,
     controllers: Vec<ControllerTask>,
     elector: Option<Elector>,
+    afterwards: Vec<LastTask>,
 }
 
 /// Where metrics are served.
 enum MetricsAt {
     WithHealth,
-    Nowhere,
+    /// Nor is anybody let in who could not have read them there.
+    Nowhere(Option<Authentication>),
     Own(Box<BoundMetricsServer>),
 }
 
@@ -92,6 +104,7 @@ impl Manager {
             leader_tasks: Vec::new(),
             controllers: Vec::new(),
             elector: None,
+            afterwards: Vec::new(),
         })
     }
 
@@ -127,10 +140,14 @@ impl Manager {
     /// # }
     /// ```
     pub async fn metrics_server(&mut self, server: MetricsServer) -> Result<Option<SocketAddr>, MetricsServerError> {
-        let bound = server.bind(&self.checks).await?;
-        let address = bound.as_ref().map(BoundMetricsServer::address);
-        self.metrics_server = bound.map_or(MetricsAt::Nowhere, |bound| MetricsAt::Own(Box::new(bound)));
-        Ok(address)
+        let Listen::At(address) = server.address else {
+            self.metrics_server = MetricsAt::Nowhere(server.authentication);
+            return Ok(None);
+        };
+        let bound = BoundMetricsServer::new(server, address, &self.checks).await?;
+        let address = bound.address();
+        self.metrics_server = MetricsAt::Own(Box::new(bound));
+        Ok(Some(address))
     }
 
     /// Where it listens; port 0 says nowhere.
@@ -209,25 +226,21 @@ impl Manager {
         });
     }
 
+    /// Does this when all else has ended, however it ended: for what is needed until then and not to be left behind, such as a login.
+    /// It has to end by itself.
+    pub fn afterwards(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.afterwards.push(Box::pin(task));
+    }
+
     /// Runs the program until it is told to stop or something fails.
-    pub async fn run(self) -> Result<(), RunError> {
-        let mut signals = Signals::new().map_err(RunError::Signals)?;
+    pub async fn run(mut self) -> Result<(), RunError> {
+        let afterwards = std::mem::take(&mut self.afterwards);
         let shutdown = self.shutdown.clone();
-        let mut run = Box::pin(self.run_until_shutdown());
-        tokio::select! {
-            result = &mut run => return result,
-            signal = signals.next() => {
-                tracing::info!(signal, "shutting down");
-                shutdown.cancel();
-            }
+        let ended = signals::obeyed(&shutdown, self.run_until_shutdown()).await;
+        for task in afterwards {
+            task.await;
         }
-        tokio::select! {
-            result = run => result,
-            signal = signals.next() => {
-                tracing::warn!(signal, "second signal: stopping at once");
-                Err(RunError::Aborted)
-            }
-        }
+        ended
     }
 
     async fn run_until_shutdown(self) -> Result<(), RunError> {
@@ -244,13 +257,14 @@ impl Manager {
             leader_tasks,
             controllers,
             elector,
+            afterwards: _,
         } = self;
         let stop_lease = CancellationToken::new();
         let stop_server = CancellationToken::new();
 
         let (beside_health, own) = match metrics_server {
             MetricsAt::WithHealth => (Some(metrics), None),
-            MetricsAt::Nowhere => (None, None),
+            MetricsAt::Nowhere(_) => (None, None),
             MetricsAt::Own(server) => (None, Some(server.serve(metrics))),
         };
         let servers = [Some(server.serve(checks, beside_health).boxed()), own.map(FutureExt::boxed)];
@@ -261,20 +275,22 @@ impl Manager {
                 stop.run_until_cancelled(server).await;
             })
         });
-        let mut services: JoinSet<_> = services.collect();
-        let mut others: JoinSet<_> = tasks.into_iter().collect();
+        // Their log lines say of which job they are, where there are several.
+        let mut services: JoinSet<_> = services.map(Instrument::in_current_span).collect();
+        let mut others: JoinSet<_> = tasks.into_iter().map(Instrument::in_current_span).collect();
         let mut lease = JoinSet::new();
         let mut leadership = None;
         if let Some(elector) = elector {
             leadership = Some(elector.leadership());
             let until = stop_lease.clone();
-            lease.spawn(async move { elector.run(until).await.map_err(RunError::LeaseLost) });
+            let kept = async move { elector.run(until).await.map_err(RunError::LeaseLost) };
+            lease.spawn(kept.in_current_span());
         }
         let (runs, closers): (Vec<_>, Vec<_>) = controllers.into_iter().map(|task| (task.run, task.close)).unzip();
         let mut workers: JoinSet<_> =
-            runs.into_iter().map(|run| gated(leadership.clone(), shutdown.clone(), run)).collect();
+            runs.into_iter().map(|run| gated(leadership.clone(), shutdown.clone(), run).in_current_span()).collect();
         for task in leader_tasks {
-            others.spawn(gated(leadership.clone(), shutdown.clone(), task));
+            others.spawn(gated(leadership.clone(), shutdown.clone(), task).in_current_span());
         }
         up.set(true);
 

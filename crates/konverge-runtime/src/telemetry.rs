@@ -12,6 +12,10 @@ pub use filter::{FilterError, LogFilter};
 pub use trace::TraceIds;
 pub(crate) use trace::note_trace;
 
+/// The target of the span that says of which job of a process a log line is. It lasts as long as the process, so it is no part of a
+/// trace.
+pub const JOB: &str = "konverge_runtime::job";
+
 /// Form of the log lines, as a setting: `text` or `json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LogFormat {

@@ -1,9 +1,10 @@
 //! The operator's settings: flags, each with a variable of its own.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use clap::Parser;
 use konverge_runtime::{
+    http_server::Listen,
     telemetry::LogFormat,
     watch::{label_selector, namespace},
 };
@@ -27,9 +28,9 @@ pub struct Config {
     /// The only namespace to look at [default: all namespaces]
     #[arg(long, env = "ZOPP_NAMESPACE", value_parser = namespace)]
     pub namespace: Option<String>,
-    /// Where /healthz, /readyz and /metrics are served
+    /// Where /healthz, /readyz and /metrics are served; 0 is nowhere
     #[arg(long, env = "ZOPP_HEALTH_ADDR", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
-    pub health_addr: SocketAddr,
+    pub health_addr: Listen,
     /// PEM file with the CA that signed the server's certificate [default: the system's roots]
     #[arg(long, env = "ZOPP_TLS_CA_CERT", value_name = "FILE")]
     pub tls_ca_cert: Option<PathBuf>,

@@ -8,8 +8,8 @@
 //!
 //! Read in this order: [`annotations`] and [`allow`], what a Secret asks for and whether it may; [`watch`] and [`bindings`], how
 //! that becomes known; [`hub`], one subscription for each environment; [`plan`], the decision, without IO; [`reconcile`], the way
-//! through; [`reasons`], [`messages`] and [`metrics`], what is told about it; [`config`] and [`run`](mod@run), the program;
-//! [`inspect`], what the plugin of kubectl tells.
+//! through; [`reasons`], [`messages`] and [`metrics`], what is told about it; [`config`] and [`run`](mod@run), the program, and
+//! [`job`], the same as one of several in a process; [`inspect`], what the plugin of kubectl tells.
 //!
 //! # Guarantees
 //! - A Secret that is not annotated is never read, and nothing about it is kept.
@@ -23,6 +23,7 @@ pub mod bindings;
 pub mod config;
 pub mod hub;
 pub mod inspect;
+pub mod job;
 pub mod messages;
 pub mod metrics;
 pub mod plan;

@@ -66,18 +66,23 @@ pub async fn run(config: Config) -> ExitCode {
 async fn start(config: Config) -> Result<(), StartError> {
     let filter = telemetry::init(config.log_format)?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %config, "starting");
+    let mut manager = job(config).await?;
+    manager.log_filter(filter);
+    Ok(manager.run().await?)
+}
+
+/// The operator, ready to run, in a process that logs already.
+pub async fn job(config: Config) -> Result<Manager, StartError> {
     let identity = Identity::load(config.credentials.as_deref())?;
     let zopp = Client::new(Connection::new(&config.client())?, identity);
     tracing::info!(principal = zopp.identity().name(), id = zopp.identity().principal_id(), "credentials loaded");
-    let mut manager = assemble(config, zopp).await?;
-    manager.log_filter(filter);
-    Ok(manager.run().await?)
+    assemble(config, zopp).await
 }
 
 /// The operator, ready to run, with a zopp client that is made already. Nothing is sent before it runs.
 pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartError> {
     let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
-    let mut manager = Manager::bind(config.health_addr, metrics.clone()).await?;
+    let mut manager = Manager::listen(config.health_addr, metrics.clone()).await?;
     let options = ClientOptions { kubeconfig: config.kubeconfig, ..ClientOptions::default() };
     let kubernetes = client::build(&options, metrics.client()).await?;
     if config.leader_election {

@@ -8,8 +8,9 @@ mod values;
 
 use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use clap::{ArgAction, CommandFactory, Parser, ValueEnum, error::ErrorKind};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum, error::ErrorKind};
 
+use konverge_jobs::Shared;
 use konverge_runtime::{open_files, telemetry::LogFormat, watch::namespace};
 pub use konverge_vault::environment::AuthMethod;
 use konverge_vault::environment::{Flags, boolean};
@@ -183,6 +184,28 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Config, clap::
     let config = Config::try_parse_from(go_flags::normalised(&Config::command(), arguments))?;
     config.check().map_err(|cause| Config::command().error(ErrorKind::MissingRequiredArgument, cause))?;
     Ok(config)
+}
+
+/// What is another matter where push is one of several jobs.
+const SHARED: Shared = Shared {
+    addresses: &["metrics_bind_address", "health_probe_bind_address"],
+    of_process: &["log_format", "zap_encoder", "zap_devel", "zap_log_level", "version"],
+};
+
+/// The settings of one of several jobs, from a line that begins with its name.
+pub fn of_job(line: impl IntoIterator<Item = OsString>) -> Result<Config, clap::Error> {
+    let matches = SHARED.matches("push", Config::command(), go_flags::normalised(&Config::command(), line))?;
+    let config = Config::from_arg_matches(&matches)?;
+    config.check().map_err(|cause| Config::command().error(ErrorKind::MissingRequiredArgument, cause))?;
+    let secured = config.metrics_cert_file.is_some() && config.metrics_bind_address.0.is_none();
+    let cause = match config.task {
+        Task::Drain => "drain is no job but ends; run vault-sync-operator drain",
+        Task::Run if secured => {
+            "--metrics-cert-file needs --metrics-bind-address beside it: the address that all jobs share speaks plain HTTP"
+        }
+        Task::Run => return Ok(config),
+    };
+    Err(Config::command().error(ErrorKind::ArgumentConflict, cause))
 }
 
 impl Config {

@@ -10,7 +10,8 @@
 //! whether it may; [`object`], which objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known; [`desired`],
 //! [`composition`], [`plan`] and [`merge`], the decisions, without IO; [`record`], what is remembered on the object, and [`journal`], what
 //! stands in for it where many are written for the first time; [`secrets`] and [`ahead`], how Secrets are read, and how many of them at
-//! once; [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program; [`inspect`], what the plugin of kubectl tells.
+//! once; [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program, and [`job`], the same as one of several
+//! in a process; [`inspect`], what the plugin of kubectl tells.
 
 pub mod ahead;
 pub mod annotations;
@@ -24,6 +25,7 @@ pub mod desired;
 mod digest;
 mod drain;
 pub mod inspect;
+pub mod job;
 pub mod journal;
 pub mod ledger;
 pub mod merge;

@@ -100,6 +100,13 @@ async fn start(config: Config) -> Result<(), StartError> {
         .await?;
         return Ok(drain::drain(&client, config.namespace.as_deref(), &config.kinds).await?);
     }
+    let mut manager = job(config).await?;
+    manager.log_filter(filter);
+    Ok(manager.run().await?)
+}
+
+/// The operator, ready to run, in a process that logs already.
+pub async fn job(config: Config) -> Result<Manager, StartError> {
     let access = environment::access(&config.vault())?;
     for warning in access.warnings {
         tracing::warn!("{warning}");
@@ -115,11 +122,9 @@ async fn start(config: Config) -> Result<(), StartError> {
         tracing::warn!("{readable}");
         manager.checks().warning("way-to-metrics", move || Err(readable.clone()));
     }
-    manager.log_filter(filter);
-    let ended = manager.run().await;
     // A token that nobody needs any more is not left to its lease.
-    vault.close().await;
-    Ok(ended?)
+    manager.afterwards(async move { vault.close().await });
+    Ok(manager)
 }
 
 fn options(config: &Config) -> ClientOptions {

@@ -12,7 +12,7 @@
 //! that is known both ways; [`digest`] and [`record`], what is remembered of content, and where; [`decision`], whether
 //! anything is to be done, without IO; [`hold`], [`waves`], [`budget`], [`breaker`] and [`wait`], what keeps it waiting; [`reader`],
 //! [`reconcile`] and [`writer`], the way through; [`outlook`], [`status`] and [`teller`], how those who ask on behalf of others are told; [`config`] and
-//! [`run`](mod@run), the program; [`inspect`], what the plugin of kubectl tells.
+//! [`run`](mod@run), the program, and [`job`], the same as one of several in a process; [`inspect`], what the plugin of kubectl tells.
 //!
 //! **Guarantees.** What was never seen rolls nothing. Content that differs from what is recorded on the workload rolls it once, in one
 //! patch that carries record and stamp together and names the version of the workload that was decided upon; so a restart, a
@@ -35,6 +35,7 @@ pub mod digest_key;
 pub mod hold;
 pub mod index;
 pub mod inspect;
+pub mod job;
 mod kinds_seen;
 pub mod messages;
 pub mod metrics;

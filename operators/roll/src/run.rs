@@ -220,12 +220,9 @@ fn reach_vault(manager: &mut Manager, config: &Config) -> Result<Option<Vault>, 
     manager
         .checks()
         .warning("vault", move || login.login_failure().map_or(Ok(()), |failure| Err(in_one_line(&failure))));
-    let (stop, closing) = (manager.stop_tasks(), vault.clone());
-    manager.stopping_task("vault", async move {
-        stop.cancelled().await;
-        // A token that nobody needs any more is not left to its lease.
-        closing.close().await;
-    });
+    let closing = vault.clone();
+    // A token that nobody needs any more is not left to its lease.
+    manager.afterwards(async move { closing.close().await });
     Ok(Some(vault))
 }
 

@@ -9,7 +9,7 @@ use std::{
 use konverge_new::{New, NewError};
 
 fn new(name: &str) -> New {
-    New { name: name.to_owned(), kind: "Proxy".to_owned(), group: "acme.dev".to_owned(), konverge: None }
+    New { name: name.to_owned(), kind: "Proxy".to_owned(), group: "acme.dev".to_owned(), konverge: None, path: None }
 }
 
 /// The folder in which cargo builds this workspace; this test lies in `debug/deps` of it.

@@ -59,23 +59,24 @@ pub(crate) struct Bound {
     authentication: Option<Authentication>,
 }
 
-impl MetricsServer {
-    /// Takes the address, if there is one, and shows among the checks how its certificate fares.
-    pub(crate) async fn bind(self, checks: &Checks) -> Result<Option<Bound>, MetricsServerError> {
-        let Listen::At(address) = self.address else { return Ok(None) };
+impl Bound {
+    /// Takes the address, whatever the server says of it, and shows among the checks how its certificate fares.
+    pub(crate) async fn new(
+        server: MetricsServer,
+        address: SocketAddr,
+        checks: &Checks,
+    ) -> Result<Self, MetricsServerError> {
         let (listener, address) = bind(address).await?;
         let mut tls = None;
-        if let Some(certificate) = self.tls {
+        if let Some(certificate) = server.tls {
             // Answers are read one after the other; HTTP/2 would only bring its own ways to keep a server busy.
             let config = certificate.slot().server_config(None, &["http/1.1"]).map_err(MetricsServerError::Tls)?;
             checks.warning("metrics-certificate", certificate.in_order());
             tls = Some((TlsAcceptor::from(Arc::new(config)), certificate));
         }
-        Ok(Some(Bound { listener, address, tls, authentication: self.authentication }))
+        Ok(Self { listener, address, tls, authentication: server.authentication })
     }
-}
 
-impl Bound {
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -86,14 +87,10 @@ impl Bound {
         let (secure, asks) = (tls.is_some(), authentication.is_some());
         tracing::info!(%address, secure, authentication = asks, "serving metrics");
         if asks && !secure {
-            tracing::warn!(
-                %address,
-                "METRICS ASK FOR BEARER TOKENS OVER PLAIN HTTP: whoever can listen on the way can take a token and use it; give the \
-                 server for metrics a certificate"
-            );
+            warn_of_tokens_in_the_open(address);
         }
-        let shared = Shared { metrics, authentication: Arc::new(authentication) };
-        let router = Router::new().route("/metrics", get(read)).with_state(shared);
+        let page = Arc::new(MetricsPage::new(metrics, authentication));
+        let router = Router::new().route("/metrics", get(read)).with_state(page);
         let (acceptor, certificate) = tls.unzip();
         let keeping = async {
             if let Some(certificate) = certificate {
@@ -104,19 +101,43 @@ impl Bound {
     }
 }
 
-#[derive(Clone)]
-struct Shared {
-    metrics: Metrics,
-    authentication: Arc<Option<Authentication>>,
+pub(super) fn warn_of_tokens_in_the_open(address: SocketAddr) {
+    tracing::warn!(
+        %address,
+        "METRICS ASK FOR BEARER TOKENS OVER PLAIN HTTP: whoever can listen on the way can take a token and use it; give the server \
+         for metrics a certificate"
+    );
 }
 
-async fn read(State(shared): State<Shared>, uri: Uri, headers: HeaderMap) -> Response {
-    if let Some(authentication) = shared.authentication.as_ref()
-        && let Err(refusal) = authentication.admit(&headers, uri.path()).await
-    {
-        return refusal.into_response();
+async fn read(State(page): State<Arc<MetricsPage>>, uri: Uri, headers: HeaderMap) -> Response {
+    page.read(uri.path(), &headers).await
+}
+
+/// The series of one program, and who may read them.
+pub(crate) struct MetricsPage {
+    metrics: Metrics,
+    authentication: Option<Authentication>,
+}
+
+impl MetricsPage {
+    pub(crate) fn new(metrics: Metrics, authentication: Option<Authentication>) -> Self {
+        Self { metrics, authentication }
     }
-    scrape(&shared.metrics)
+
+    /// Whether it asks who reads.
+    pub(super) fn asks(&self) -> bool {
+        self.authentication.is_some()
+    }
+
+    /// What it says at this path to somebody with these headers.
+    pub(super) async fn read(&self, path: &str, headers: &HeaderMap) -> Response {
+        if let Some(authentication) = &self.authentication
+            && let Err(refusal) = authentication.admit(headers, path).await
+        {
+            return refusal.into_response();
+        }
+        scrape(&self.metrics)
+    }
 }
 
 pub(super) fn scrape(metrics: &Metrics) -> Response {

@@ -34,6 +34,15 @@ pub enum RunError {
         /// The grace period.
         grace: Duration,
     },
+    /// One of several jobs failed, and so all were stopped.
+    #[error("the job {name} failed")]
+    Job {
+        /// Which one.
+        name: String,
+        /// How it failed.
+        #[source]
+        source: Box<RunError>,
+    },
     /// A second signal asked to stop at once.
     #[error("stopped at once by a second signal")]
     Aborted,

@@ -1,20 +1,46 @@
-//! The two signals that ask a process to end.
+//! The two signals that ask a process to end, and what is done about them.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::RunError;
+
+/// Runs a program to its end: the first signal begins its shutdown, and a second one drops it where it is.
+pub(super) async fn obeyed(
+    shutdown: &CancellationToken,
+    run: impl Future<Output = Result<(), RunError>>,
+) -> Result<(), RunError> {
+    let mut signals = Signals::new().map_err(RunError::Signals)?;
+    let mut run = Box::pin(run);
+    tokio::select! {
+        result = &mut run => return result,
+        signal = signals.next() => {
+            tracing::info!(signal, "shutting down");
+            shutdown.cancel();
+        }
+    }
+    tokio::select! {
+        result = run => result,
+        signal = signals.next() => {
+            tracing::warn!(signal, "second signal: stopping at once");
+            Err(RunError::Aborted)
+        }
+    }
+}
 
 /// SIGTERM and SIGINT.
-pub(super) struct Signals {
+struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    pub(super) fn new() -> std::io::Result<Self> {
+    fn new() -> std::io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     /// The next of them. Cancel safe.
-    pub(super) async fn next(&mut self) -> &'static str {
+    async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::*;
 use crate::lease::tests::LeaseServer;
 
-async fn manager() -> Manager {
+pub(super) async fn manager() -> Manager {
     Manager::bind(([127, 0, 0, 1], 0).into(), Metrics::new("test", "0")).await.expect("a free port")
 }
 
@@ -47,6 +47,27 @@ async fn a_task_may_finish_its_work_when_stopped_and_others_are_dropped() {
 }
 
 #[tokio::test]
+async fn what_is_left_for_afterwards_is_done_last_and_also_after_a_failure() {
+    for fails in [false, true] {
+        let (mut manager, story) = (manager().await, Story::default());
+        let (stop, told) = (manager.stop_tasks(), story.clone());
+        manager.stopping_task("tidy", async move {
+            stop.cancelled().await;
+            told.tell("tidied".to_owned());
+        });
+        let told = story.clone();
+        manager.afterwards(async move { told.tell("afterwards".to_owned()) });
+        if fails {
+            manager.task("short", async {});
+        } else {
+            manager.shutdown().cancel();
+        }
+        assert_eq!(manager.run().await.is_err(), fails);
+        assert_eq!(story.told(), ["tidied", "afterwards"]);
+    }
+}
+
+#[tokio::test]
 async fn what_does_not_end_in_time_is_dropped_and_told() {
     let mut manager = manager().await.grace(Duration::from_millis(20));
     manager.stopping_task("stubborn", std::future::pending());
@@ -56,19 +77,19 @@ async fn what_does_not_end_in_time_is_dropped_and_told() {
 
 /// What happened, in its order.
 #[derive(Clone, Default)]
-struct Story(Arc<std::sync::Mutex<Vec<String>>>);
+pub(super) struct Story(Arc<std::sync::Mutex<Vec<String>>>);
 
 impl Story {
-    fn tell(&self, what: String) {
+    pub(super) fn tell(&self, what: String) {
         self.0.lock().expect("no panic").push(what);
     }
 
-    fn told(&self) -> Vec<String> {
+    pub(super) fn told(&self) -> Vec<String> {
         self.0.lock().expect("no panic").clone()
     }
 
     /// A task that never ends, and tells when it begins and who holds the lease when it is dropped.
-    async fn task(self, name: &'static str, lease: LeaseServer) {
+    pub(super) async fn task(self, name: &'static str, lease: LeaseServer) {
         struct Dropped(Story, &'static str, LeaseServer);
         impl Drop for Dropped {
             fn drop(&mut self) {
@@ -80,7 +101,7 @@ impl Story {
         std::future::pending::<()>().await;
     }
 
-    async fn reach(&self, length: usize) {
+    pub(super) async fn reach(&self, length: usize) {
         let reached = async {
             while self.told().len() < length {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -6,6 +6,7 @@ mod lease;
 mod metrics_server;
 mod process;
 mod selector;
+mod together;
 mod watch;
 
 use konverge_runtime::Metrics;

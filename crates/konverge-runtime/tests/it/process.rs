@@ -6,7 +6,8 @@ use std::{
 };
 
 use konverge_runtime::{
-    Manager, Metrics,
+    Manager, Metrics, Together,
+    http_server::Listen,
     telemetry::{self, LogFormat},
 };
 use tokio::{
@@ -18,6 +19,9 @@ use tokio::{
 #[tokio::test]
 async fn program() {
     let Ok(mode) = std::env::var(MODE) else { return };
+    if mode == "together" {
+        std::process::exit(together().await);
+    }
     let mut manager = Manager::bind(([127, 0, 0, 1], 0).into(), Metrics::new("test", "0")).await.unwrap();
     if mode == "logging" {
         manager.log_filter(telemetry::init(LogFormat::Text).unwrap());
@@ -50,6 +54,29 @@ async fn program() {
         }
     };
     std::process::exit(code);
+}
+
+/// Two jobs, of which one is in no hurry to end.
+async fn together() -> i32 {
+    telemetry::init(LogFormat::Text).unwrap();
+    let mut together = Together::listen(Listen::Nowhere).await.unwrap();
+    for name in ["pull", "push"] {
+        let mut manager = Manager::listen(Listen::Nowhere, Metrics::new(name, "0")).await.unwrap();
+        manager.task("announce", async {
+            tracing::info!("begins");
+            std::future::pending::<()>().await;
+        });
+        if name == "push" {
+            let stop = manager.stop_tasks();
+            manager.stopping_task("tidy", async move {
+                stop.cancelled().await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                tracing::info!("tidied");
+            });
+        }
+        together.job(name, manager);
+    }
+    i32::from(together.run().await.is_err())
 }
 
 const MODE: &str = "KONVERGE_TEST_PROGRAM";
@@ -101,6 +128,23 @@ async fn sigterm_and_sigint_end_it_cleanly() {
         program.signal(signal);
         assert_eq!(program.exit_code().await, Some(0), "{signal}");
     }
+}
+
+#[tokio::test]
+async fn a_signal_ends_all_jobs_cleanly_and_log_lines_say_of_which_they_are() {
+    let mut program = Program::start("together");
+    let (before, line) = program.says("begins").await;
+    let (between, other) = program.says("begins").await;
+    let mut begun = [line, other];
+    begun.sort_by_key(|line| line.contains("job{name=push}"));
+    assert!(
+        begun[0].contains("job{name=pull}") && begun[1].contains("job{name=push}"),
+        "{before:?} {begun:?} {between:?}"
+    );
+    program.signal("TERM");
+    let (_, tidied) = program.says("tidied").await;
+    assert!(tidied.contains("job{name=push}"), "{tidied}");
+    assert_eq!(program.exit_code().await, Some(0));
 }
 
 #[tokio::test]

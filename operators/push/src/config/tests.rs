@@ -184,3 +184,31 @@ fn every_flag_of_ours_has_a_variable() {
         assert_eq!(argument.get_env().is_some(), expected, "--{name}");
     }
 }
+
+fn of_job(line: &str) -> Result<Config, String> {
+    super::of_job(line.split(' ').map(OsString::from)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn among_other_jobs_it_serves_nowhere_unless_it_is_told_to() {
+    let config = of_job("push -vault-addr https://vault -leader-elect").unwrap();
+    assert_eq!((&*config.vault_addr, config.leader_elect, config.enable_metrics_auth), ("https://vault", true, true));
+    assert_eq!((config.metrics_bind_address, config.health_probe_bind_address), (Bind(None), Bind(None)));
+    let config = of_job("push -metrics-bind-address=127.0.0.1:9000").unwrap();
+    assert_eq!((port(config.metrics_bind_address), config.health_probe_bind_address), (Some(9000), Bind(None)));
+}
+
+#[test]
+fn among_other_jobs_some_flags_make_no_sense() {
+    for (line, part) in [
+        ("push -zap-encoder=json", "--zap-encoder is of the whole process"),
+        ("push --log-format json", "--log-format is of the whole process"),
+        ("push drain", "run vault-sync-operator drain"),
+        ("push --metrics-cert-file a --metrics-key-file b", "needs --metrics-bind-address"),
+        ("push --vault-auth-method=approle", "needs --vault-role-id"),
+    ] {
+        let told = of_job(line).unwrap_err();
+        assert!(told.contains(part), "{told}");
+    }
+    of_job("push --metrics-cert-file a --metrics-key-file b --metrics-bind-address :1").unwrap();
+}

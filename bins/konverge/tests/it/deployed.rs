@@ -1,0 +1,108 @@
+//! The manifests that users apply.
+
+use std::ffi::OsString;
+
+use konverge_jobs::Job;
+use konverge_testkit::{ControlPlane, Options};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use serde_json::{Value, json};
+
+use crate::stage::ROLE;
+
+const HOME: &str = "konverge-system";
+const DEPLOYMENT: &str = include_str!("../../../../deploy/konverge.yaml");
+
+/// Of each job: its role in the cluster, what else it may do there, and its role in its own namespace.
+const ROLES: [(&str, &str, Option<&str>, &str); 3] = [
+    (
+        include_str!("../../../../deploy/rbac/zopp-operator.yaml"),
+        "zopp-operator",
+        None,
+        "zopp-operator-leader-election",
+    ),
+    (
+        include_str!("../../../../deploy/rbac/vault-sync-operator.yaml"),
+        "vault-sync-operator-manager-role",
+        Some("vault-sync-operator-auth-role"),
+        "vault-sync-operator-own-namespace",
+    ),
+    (
+        include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml"),
+        "vault-rollout-operator",
+        None,
+        "vault-rollout-operator",
+    ),
+];
+
+fn documents(text: &str) -> Vec<Value> {
+    text.split("\n---\n").map(|text| serde_saphyr::from_str(text).unwrap()).collect()
+}
+
+fn rules(text: &str, kind: &str, name: &str) -> Vec<Value> {
+    let found = documents(text).into_iter().find(|role| role["kind"] == kind && role["metadata"]["name"] == name);
+    found.unwrap()["rules"].as_array().unwrap().clone()
+}
+
+fn pod() -> Value {
+    documents(DEPLOYMENT)[0]["spec"]["template"]["spec"].clone()
+}
+
+#[test]
+fn it_may_do_what_the_three_may_do_by_themselves_and_nothing_more() {
+    let all = |of: fn(&(&str, &str, Option<&str>, &str)) -> Vec<Value>| ROLES.iter().flat_map(of).collect::<Vec<_>>();
+    assert_eq!(rules(ROLE, "ClusterRole", "konverge"), all(|(text, role, ..)| rules(text, "ClusterRole", role)));
+    let others = all(|(text, _, role, _)| role.iter().flat_map(|role| rules(text, "ClusterRole", role)).collect());
+    assert_eq!(rules(ROLE, "ClusterRole", "konverge-auth"), others);
+    assert_eq!(rules(ROLE, "Role", "konverge"), all(|(text, .., role)| rules(text, "Role", role)));
+}
+
+#[test]
+fn flags_port_and_account_are_those_of_the_program() {
+    let pod = pod();
+    let container = &pod["containers"][0];
+    let arguments: Vec<String> = serde_json::from_value(container["args"].clone()).unwrap();
+    let jobs: [&dyn Job; 3] = [&konverge_pull::job::Pull, &konverge_push::job::Push, &konverge_roll::job::Roll];
+    for job in jobs {
+        let begins = format!("--job={} ", job.name());
+        let line = arguments.iter().find(|argument| argument.starts_with(&begins)).unwrap();
+        let words = shlex::split(line.strip_prefix("--job=").unwrap()).unwrap();
+        let settings = job.ready(words.into_iter().map(OsString::from).collect()).unwrap().settings;
+        let elects = ["leader-election=true", "leader-elect=true", "leader_elect: true"];
+        assert!(elects.iter().any(|elects| settings.contains(elects)), "there are two of them: {settings}");
+    }
+    assert_eq!(arguments[0], "run");
+    assert!(arguments.contains(&"--bind-address=:8080".to_owned()));
+    assert_eq!(container["ports"][0], json!({ "name": "http", "containerPort": 8080 }));
+    for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
+        assert_eq!(container[probe]["httpGet"], json!({ "path": path, "port": "http" }));
+    }
+    assert!(pod["terminationGracePeriodSeconds"].as_u64() > Some(30), "the program ends by itself within 30 s");
+    let account = pod["serviceAccountName"].as_str().unwrap();
+    assert!(ROLE.contains(&format!("kind: ServiceAccount\nmetadata:\n  name: {account}\n")));
+}
+
+#[tokio::test]
+async fn the_api_server_takes_the_manifests_as_they_are_written() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let client = plane.admin_client().await.unwrap();
+    let namespace = plane.namespace(HOME).await.unwrap();
+    let parameters = PatchParams { dry_run: true, ..PatchParams::apply("user").validation_strict() };
+    for document in documents(ROLE).into_iter().chain(documents(DEPLOYMENT)) {
+        let mut object: DynamicObject = serde_json::from_value(document).unwrap();
+        let kind = ApiResource::from_gvk(&GroupVersionKind::try_from(&object.types.clone().unwrap()).unwrap());
+        let api = match &object.metadata.namespace {
+            Some(written) => {
+                assert_eq!(written, HOME);
+                object.metadata.namespace = Some(namespace.clone());
+                Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kind)
+            }
+            None => Api::<DynamicObject>::all_with(client.clone(), &kind),
+        };
+        let name = object.metadata.name.clone().unwrap();
+        api.patch(&name, &parameters, &Patch::Apply(&object)).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}

@@ -1,0 +1,19 @@
+//! Several operators in one process: its command line, without any job.
+//!
+//! ```text
+//! --job "pull --server …" ─▶ words, as a shell makes them ─▶ Job: its settings ─▶ Together: one process
+//! ```
+//!
+//! Read in this order: [`Job`], what an operator's crate says about itself; [`Shared`], which of its flags are another matter among
+//! others; `lines`, how a command line becomes jobs; [`Run`], the command.
+//!
+//! Guarantee: what is wrong with a command line is told by the name of its job, without the line, which may hold credentials.
+
+mod job;
+mod lines;
+mod run;
+mod shared;
+
+pub use job::{Job, Ready};
+pub use run::{Run, about};
+pub use shared::Shared;

@@ -1,0 +1,101 @@
+//! The command.
+
+use std::{error::Error, fmt::Write, process::ExitCode};
+
+use clap::Args;
+use konverge_runtime::{
+    Together,
+    http_server::{BindError, Listen},
+    manager::RunError,
+    telemetry::{self, JOB, LogFormat, TelemetryError},
+};
+use tracing::Instrument;
+
+use crate::{
+    job::Job,
+    lines::{self, Chosen, Misuse},
+};
+
+/// The program's name in errors.
+const PROGRAM: &str = "konverge";
+
+/// For a command line that makes no sense, as clap has it.
+const MISUSE: u8 = 2;
+
+/// Which jobs run, and what they share.
+#[derive(Debug, Clone, Args)]
+pub struct Run {
+    /// A job with its flags, split as a shell does it; once for each job that is to run
+    #[arg(long = "job", value_name = "\"JOB FLAGS\"", required = true)]
+    pub jobs: Vec<String>,
+    /// Where /healthz, /readyz and, for each job, /metrics/JOB are served; 0 is nowhere
+    #[arg(long, env = "KONVERGE_BIND_ADDRESS", default_value = ":8080", value_name = "ADDRESS")]
+    pub bind_address: Listen,
+    /// Form of the log lines; how many there are is up to `RUST_LOG`
+    #[arg(long, env = "KONVERGE_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+/// The process cannot start, or could not go on.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    #[error("job {name} cannot start")]
+    Job {
+        name: &'static str,
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Which jobs there are, for help.
+pub fn about(jobs: &[Box<dyn Job>]) -> String {
+    let mut text = String::from("Jobs:\n");
+    // Writing to a string cannot fail.
+    for job in jobs {
+        let _ = writeln!(text, "  {:<6}{}", job.name(), job.about());
+    }
+    text.push_str("\nThe flags of each, and their variables, are those of its own program: konverge run --job \"");
+    let _ = write!(text, "{} --help\"", jobs.first().map_or("JOB", |job| job.name()));
+    text
+}
+
+impl Run {
+    /// Runs the jobs until they are told to stop or one of them ends.
+    pub async fn run(self, jobs: &[Box<dyn Job>]) -> ExitCode {
+        match lines::read(jobs, &self.jobs) {
+            Ok(chosen) => telemetry::exit_code(PROGRAM, self.start(chosen).await),
+            Err(Misuse::Asked { said }) => {
+                print!("{said}");
+                ExitCode::SUCCESS
+            }
+            Err(misuse) => {
+                eprintln!("error: {}", misuse.to_string().trim_end());
+                ExitCode::from(MISUSE)
+            }
+        }
+    }
+
+    async fn start(self, chosen: Vec<Chosen>) -> Result<(), StartError> {
+        let filter = telemetry::init(self.log_format)?;
+        let names: Vec<_> = chosen.iter().map(|(name, _)| *name).collect();
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), jobs = names.join(","), "starting");
+        let mut together = Together::listen(self.bind_address).await?;
+        together.log_filter(filter);
+        for (name, ready) in chosen {
+            let span = tracing::info_span!(target: JOB, "job", %name);
+            let manager = async {
+                tracing::info!(settings = ready.settings, "starting");
+                ready.manager.await
+            };
+            let manager = manager.instrument(span).await.map_err(|source| StartError::Job { name, source })?;
+            together.job(name, manager);
+        }
+        Ok(together.run().await?)
+    }
+}

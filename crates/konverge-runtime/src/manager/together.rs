@@ -1,0 +1,140 @@
+//! Several programs as one process.
+//!
+//! Each stays the [`Manager`] that it is: with its own lease, its own series and its own order of ending. What they share is the process:
+//! the two signals, the log, and one address.
+//!
+//! | Page | Says |
+//! |---|---|
+//! | `/healthz`, `/readyz` | the checks of all, each as `job/check` |
+//! | `/metrics/job` | the series of one job; they are not mixed, because several have equal ones |
+//! | `/debug/log` | the log filter of the process |
+//!
+//! Guarantee: when one ends, or is only told to, all are, each in its order and within its grace period. Then the process ends, with the
+//! first failure if there was one.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use futures::future::{join_all, select_all};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::{LastTask, Manager, MetricsAt, RunError, first_failure, guarded, signals};
+use crate::{
+    checks::Checks,
+    http_server::{BindError, HttpServer, Listen, MetricsPage},
+    telemetry::{JOB, LogFilter},
+};
+
+/// A process of several jobs that is being put together, and then runs.
+pub struct Together {
+    server: HttpServer,
+    checks: Checks,
+    pages: BTreeMap<String, MetricsPage>,
+    jobs: Vec<(String, Manager)>,
+    afterwards: Vec<LastTask>,
+}
+
+impl Together {
+    /// Takes the address for all of them, before anything else is tried.
+    pub async fn listen(listen: Listen) -> Result<Self, BindError> {
+        Ok(Self {
+            server: HttpServer::bind(listen).await?,
+            checks: Checks::default(),
+            pages: BTreeMap::new(),
+            jobs: Vec::new(),
+            afterwards: Vec::new(),
+        })
+    }
+
+    /// Where it listens; port 0 says nowhere.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Adds a job under a name of its own. What it serves itself goes on as it was set up; if that is no metrics, they are served here, to
+    /// those who could have read them there.
+    pub fn job(&mut self, name: impl Into<String>, mut manager: Manager) {
+        let name = name.into();
+        self.checks.include(name.clone(), &manager.checks);
+        self.afterwards.append(&mut manager.afterwards);
+        let asked = match &mut manager.metrics_server {
+            MetricsAt::WithHealth if !manager.server.listens() => Some(None),
+            MetricsAt::Nowhere(authentication) => Some(authentication.take()),
+            MetricsAt::WithHealth | MetricsAt::Own(_) => None,
+        };
+        if let Some(authentication) = asked {
+            self.pages.insert(name.clone(), MetricsPage::new(manager.metrics.clone(), authentication));
+        }
+        self.jobs.push((name, manager));
+    }
+
+    /// Lets the log filter be read and changed at `/debug/log`, as [`Manager::log_filter`] does.
+    pub fn log_filter(&mut self, filter: LogFilter) {
+        self.server.log_filter(filter);
+    }
+
+    /// Runs all jobs until they are told to stop or one of them ends.
+    pub async fn run(self) -> Result<(), RunError> {
+        let Self { server, checks, pages, jobs, afterwards } = self;
+        let shutdown = CancellationToken::new();
+        let stop_server = CancellationToken::new();
+        let until = stop_server.clone();
+        let mut service = JoinSet::new();
+        service.spawn(guarded("http server".into(), stop_server.clone(), async move {
+            until.run_until_cancelled(server.serve_jobs(checks, pages)).await;
+        }));
+        let ended = signals::obeyed(&shutdown, run_jobs(jobs, &shutdown, &mut service)).await;
+        join_all(afterwards).await;
+        stop_server.cancel();
+        service.shutdown().await;
+        ended
+    }
+}
+
+async fn run_jobs(
+    jobs: Vec<(String, Manager)>,
+    shutdown: &CancellationToken,
+    service: &mut JoinSet<Result<(), RunError>>,
+) -> Result<(), RunError> {
+    let shutdowns: Vec<_> = jobs.iter().map(|(_, manager)| manager.shutdown()).chain([shutdown.clone()]).collect();
+    let mut one_is_told = select_all(shutdowns.iter().map(|shutdown| Box::pin(shutdown.cancelled())));
+    let mut running = JoinSet::new();
+    for (name, manager) in jobs {
+        let span = tracing::info_span!(target: JOB, "job", %name);
+        let run = async move {
+            // The source says what a person needs; the job that it is of is in the log line, too.
+            manager.run_until_shutdown().await.map_err(|source| RunError::Job { name, source: Box::new(source) })
+        };
+        running.spawn(run.instrument(span));
+    }
+    let mut failed = None;
+    let mut is_told = false;
+    loop {
+        let error = tokio::select! {
+            _ = &mut one_is_told, if !is_told => {
+                is_told = true;
+                shutdowns.iter().for_each(CancellationToken::cancel);
+                continue;
+            }
+            ended = running.join_next() => match ended {
+                None => break,
+                Some(Ok(Ok(()))) => continue,
+                Some(Ok(Err(error))) => error,
+                Some(Err(error)) => RunError::TaskPanicked { name: "job".into(), message: error.to_string() },
+            },
+            error = first_failure(service) => error,
+        };
+        shutdown.cancel();
+        if failed.is_none() {
+            tracing::error!(error = &error as &dyn std::error::Error, "the other jobs are stopped, too");
+            failed = Some(error);
+        } else {
+            tracing::warn!(error = &error as &dyn std::error::Error, "failed while shutting down");
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests;
