@@ -70,9 +70,15 @@ impl Answer {
         self.status == StatusCode::NOT_FOUND && self.errors().is_some_and(|errors| errors.is_empty())
     }
 
-    /// Whether it is the request that is too large. Vault answers such with 500, as if it could not serve.
+    /// Whether it is the request that is too large, in bytes or in names and values. Vault answers such with 500, as if it could not
+    /// serve.
     fn is_too_large(&self) -> bool {
-        let words = ["exceeds allowed", "value being too large", "request body too large"];
+        let words = [
+            "exceeds allowed",
+            "value being too large",
+            "request body too large",
+            "refused JSON input due to high complexity",
+        ];
         matches!(self.status.as_u16(), 400 | 413 | 500) && words.iter().any(|words| self.cause().contains(words))
             || self.status == StatusCode::PAYLOAD_TOO_LARGE
     }
@@ -199,6 +205,12 @@ mod tests {
             (500, r#"{"errors":["JSON string value exceeds allowed length"]}"#, "TooLargeForVault", permanent),
             (500, r#"{"errors":["put failed due to value being too large"]}"#, "TooLargeForVault", permanent),
             (413, "", "TooLargeForVault", permanent),
+            (
+                400,
+                r#"{"errors":["refused JSON input due to high complexity: exceeded maximum number of strings"]}"#,
+                "TooLargeForVault",
+                permanent,
+            ),
             (307, "", "InvalidAnswer", transient),
         ] {
             let error = answer(status, body).error(&asked());
