@@ -122,7 +122,8 @@ impl Answer {
                 VaultError::Unavailable { what, address, status, cause, retry_after: self.retry_after }
             }
             404 if cause.contains("no handler for route") => VaultError::NoMount { what },
-            400 if cause.contains("did not match the current version") => VaultError::Conflict { what },
+            // "did not", and of metadata "does not".
+            400 if cause.contains("not match the current version") => VaultError::Conflict { what },
             400 if cause.contains("check-and-set parameter required") => VaultError::CheckAndSetRequired { what },
             // A mount of version 2 upgrades itself for some seconds after it was made.
             400 if cause.contains("Upgrading from non-versioned") => {
@@ -197,6 +198,12 @@ mod tests {
             (
                 400,
                 r#"{"errors":["check-and-set parameter did not match the current version"]}"#,
+                "VersionConflict",
+                transient,
+            ),
+            (
+                400,
+                r#"{"errors":["metadata check-and-set parameter does not match the current version"]}"#,
                 "VersionConflict",
                 transient,
             ),
