@@ -3,7 +3,7 @@
 use std::{path::Path, process::Stdio, time::Duration};
 
 use konverge_e2e::binary;
-use konverge_testkit::{KUBECONFIG_VARIABLE, RUN_VARIABLE, eventually};
+use konverge_testkit::{KUBECONFIG_VARIABLE, RUN_VARIABLE, VaultServer, eventually};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
@@ -153,8 +153,10 @@ async fn a_demo_that_is_kept_can_be_played_with_and_goes_with_ctrl_c() {
     let both = async || (keys().await == ["DATABASE_URL", "GREETING"]).then_some(());
     eventually(Duration::from_secs(20), both).await.unwrap();
 
+    let vault = VaultServer::program().unwrap();
+    let vault = vault.file_name().and_then(|name| name.to_str()).unwrap();
     // Of a longer name the system knows only the beginning.
-    for name in ["etcd", "zopp-server", "vault", "vault-sync-oper", "vault-rollout-o"] {
+    for name in ["etcd", "zopp-server", &vault[..vault.len().min(15)], "vault-sync-oper", "vault-rollout-o"] {
         kill(demo.child.id().unwrap(), name).await;
         demo.says("all run again").await;
     }

@@ -8,6 +8,7 @@ mod cluster;
 #[path = "../../crates/konverge-testkit/src/environment.rs"]
 mod environment;
 mod generate;
+mod openbao;
 mod paths;
 mod recipes;
 mod step;
@@ -44,6 +45,11 @@ enum Command {
         /// Unit tests only: seconds after a build
         #[arg(long)]
         quick: bool,
+        /// Only tests whose name contains this
+        filter: Option<String>,
+    },
+    /// The tests that talk to Vault, with an OpenBao in its place: the one that BAO_BIN names, else one that is built, once
+    Openbao {
         /// Only tests whose name contains this
         filter: Option<String>,
     },
@@ -104,6 +110,7 @@ fn run(command: Command) -> Result<()> {
         Command::Demo { cluster, keep } => recipes::demo(cluster.kubeconfig.as_deref(), keep),
         Command::Test { quick: true, filter, .. } => recipes::quick_tests(filter.as_deref()),
         Command::Test { cluster, filter, .. } => recipes::all_tests(cluster.kubeconfig.as_deref(), filter.as_deref()),
+        Command::Openbao { filter } => openbao::test(filter.as_deref()),
         Command::Bench { arguments } => recipes::bench(&arguments),
         Command::Ci => ci::run(),
         Command::Setup => recipes::setup(),

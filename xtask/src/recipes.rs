@@ -1,6 +1,10 @@
 //! The recipes, one function a command.
 
-use std::{os::unix::process::CommandExt, path::Path, process::Command};
+use std::{
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, Result};
 
@@ -69,11 +73,16 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
 }
 
 pub(crate) fn setup() -> Result<()> {
-    let build = cargo(["build", "--package", "konverge-testkit", "--bins"]);
-    run("build of the test kit", build, READ_ABOVE)?;
-    let mut control_plane = program(&paths::built("debug", "konverge-control-plane"));
+    let mut control_plane = program(&test_kit()?);
     control_plane.args(["setup", "--vault"]);
     run("control plane and Vault", control_plane, READ_ABOVE)
+}
+
+/// The program of the test kit that builds servers.
+pub(crate) fn test_kit() -> Result<PathBuf> {
+    let build = cargo(["build", "--package", "konverge-testkit", "--bins"]);
+    run("build of the test kit", build, READ_ABOVE)?;
+    Ok(paths::built("debug", "konverge-control-plane"))
 }
 
 pub(crate) fn fmt(check: bool) -> Result<()> {

@@ -1,8 +1,9 @@
 //! A real Vault.
 //!
 //! It is Vault's own core and HTTP API with the parts that tests here need, built from Go modules; or the program that
-//! `VAULT_BIN` or `BAO_BIN` names. Either is started with a configuration file of Vault's own and set up over its API, so that
-//! no test can tell which it is. Vault is under the Business Source Licence: it serves tests and is never shipped.
+//! `VAULT_BIN` or `BAO_BIN` names, for which [`VaultServer::open_bao`] builds an OpenBao. Either is started with one configuration
+//! file and set up over its API, so that no test can tell which it is. Vault is under the Business Source Licence: it serves tests
+//! and is never shipped.
 
 mod administration;
 mod program;
@@ -13,8 +14,8 @@ use rcgen::{CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose,
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use self::administration::Administration;
 pub use self::administration::VaultServerError;
+use self::{administration::Administration, program::Server};
 pub use crate::control_plane::credentials::Certificate;
 use crate::{
     control_plane::credentials,
@@ -27,6 +28,14 @@ const READY_WITHIN: Duration = Duration::from_mins(1);
 
 /// Another process may take a free port that was found; this often others are tried.
 const ATTEMPTS: u32 = 3;
+
+/// Of so many bytes a request may be: room for the largest Secret of Kubernetes as text, and too little for it in base64, so that
+/// what is too large is so for every server. Of itself each takes 32 MiB.
+const REQUEST_SIZE: u32 = 1_200_000;
+
+/// So many names and values OpenBao takes in a request from 2.5 on, of itself 1,000: enough for a Secret of 10,000 keys. Vault does not
+/// know the word and takes 10,000 keys in an object.
+const JSON_STRINGS: u32 = 30_000;
 
 const AUTHORITY: &str = "vault-ca.crt";
 const CERTIFICATE: &str = "vault.crt";
@@ -67,45 +76,65 @@ impl VaultServer {
     /// The program that is started: the one that a variable names, else ours, which is built if it is not in the cache. Blocks while
     /// it builds.
     pub fn program() -> Result<PathBuf, VaultServerError> {
-        program::find()
+        Ok(program::find()?.path)
+    }
+
+    /// OpenBao's own program, for `BAO_BIN`; built if it is not in the cache. Blocks while it builds.
+    pub fn open_bao() -> Result<PathBuf, VaultServerError> {
+        program::open_bao()
     }
 
     /// Builds the server if this machine has not done so before, starts it on free ports, and waits until it is unsealed.
     pub async fn start(options: VaultOptions) -> Result<Self, VaultServerError> {
         // The build blocks for minutes, once per machine.
-        let program = tokio::task::spawn_blocking(program::find).await.map_err(io::Error::other)??;
+        let server = tokio::task::spawn_blocking(program::find).await.map_err(io::Error::other)??;
         let mut attempt = 1;
         loop {
-            match Self::start_with(ProcessSpec::new("vault", &program), options).await {
+            match Self::start_with(&server, options).await {
                 Err(VaultServerError::Process(ProcessError::Ended { .. })) if attempt < ATTEMPTS => attempt += 1,
                 outcome => return outcome,
             }
         }
     }
 
-    async fn start_with(spec: ProcessSpec, options: VaultOptions) -> Result<Self, VaultServerError> {
+    async fn start_with(server: &Server, options: VaultOptions) -> Result<Self, VaultServerError> {
         let run = RunDirectory::new()?;
         let (port, secure_port) = (free_port()?, free_port()?);
-        let mut listeners = vec![json!({ "tcp": { "address": format!("127.0.0.1:{port}"), "tls_disable": true } })];
+        let listener = |port: u16, tls: Value| {
+            let mut listener = json!({
+                "address": format!("127.0.0.1:{port}"),
+                "max_request_size": REQUEST_SIZE,
+                "max_request_json_strings": JSON_STRINGS,
+            });
+            if let (Some(listener), Value::Object(tls)) = (listener.as_object_mut(), tls) {
+                listener.extend(tls);
+            }
+            json!({ "tcp": listener })
+        };
+        let mut listeners = vec![listener(port, json!({ "tls_disable": true }))];
         let plain = format!("http://127.0.0.1:{port}");
         let mut address = plain.clone();
         if options.tls {
             address = format!("https://localhost:{secure_port}");
-            listeners.push(json!({ "tcp": {
-                "address": format!("127.0.0.1:{secure_port}"),
-                "tls_cert_file": run.path().join(CERTIFICATE),
-                "tls_key_file": run.path().join(KEY),
-            } }));
+            let files = json!({ "tls_cert_file": run.path().join(CERTIFICATE), "tls_key_file": run.path().join(KEY) });
+            listeners.push(listener(secure_port, files));
         }
         let storage = match options.storage {
             VaultStorage::Memory => json!({ "inmem": {} }),
-            VaultStorage::File => json!({ "file": { "path": run.path().join("vault-data") } }),
+            VaultStorage::File => {
+                let folder = run.path().join("vault-data");
+                fs::create_dir(&folder)?;
+                json!({ server.persistent: { "path": folder } })
+            }
         };
         let config = json!({
             "listener": listeners,
             "storage": storage,
             "api_addr": plain,
+            "cluster_addr": format!("http://127.0.0.1:{}", free_port()?),
             "disable_mlock": true,
+            // OpenBao lets nobody ask for an audit log over its API unless this is said; Vault does not know the word.
+            "unsafe_allow_api_audit_creation": true,
         });
         let path = run.path().join("vault.json");
         fs::write(&path, serde_json::to_vec_pretty(&config).map_err(io::Error::from)?)?;
@@ -113,7 +142,7 @@ impl VaultServer {
         config_argument.push(&path);
         let authority = if options.tls { Some(new_certificates(&run)?) } else { None };
         let mut this = Self {
-            process: Process::start(&run, spec.arg("server").arg(config_argument))?,
+            process: Process::start(&run, ProcessSpec::new("vault", &server.path).arg("server").arg(config_argument))?,
             administration: Administration::new(port),
             address,
             authority,

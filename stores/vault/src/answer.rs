@@ -70,9 +70,15 @@ impl Answer {
         self.status == StatusCode::NOT_FOUND && self.errors().is_some_and(|errors| errors.is_empty())
     }
 
-    /// Whether it is the request that is too large. Vault answers such with 500, as if it could not serve.
+    /// Whether it is the request that is too large, in bytes or in names and values. Vault answers such with 500, as if it could not
+    /// serve.
     fn is_too_large(&self) -> bool {
-        let words = ["exceeds allowed", "value being too large", "request body too large"];
+        let words = [
+            "exceeds allowed",
+            "value being too large",
+            "request body too large",
+            "refused JSON input due to high complexity",
+        ];
         matches!(self.status.as_u16(), 400 | 413 | 500) && words.iter().any(|words| self.cause().contains(words))
             || self.status == StatusCode::PAYLOAD_TOO_LARGE
     }
@@ -116,7 +122,8 @@ impl Answer {
                 VaultError::Unavailable { what, address, status, cause, retry_after: self.retry_after }
             }
             404 if cause.contains("no handler for route") => VaultError::NoMount { what },
-            400 if cause.contains("did not match the current version") => VaultError::Conflict { what },
+            // "did not", and of metadata "does not".
+            400 if cause.contains("not match the current version") => VaultError::Conflict { what },
             400 if cause.contains("check-and-set parameter required") => VaultError::CheckAndSetRequired { what },
             // A mount of version 2 upgrades itself for some seconds after it was made.
             400 if cause.contains("Upgrading from non-versioned") => {
@@ -194,11 +201,23 @@ mod tests {
                 "VersionConflict",
                 transient,
             ),
+            (
+                400,
+                r#"{"errors":["metadata check-and-set parameter does not match the current version"]}"#,
+                "VersionConflict",
+                transient,
+            ),
             (400, r#"{"errors":["check-and-set parameter required for this call"]}"#, "CheckAndSetRequired", permanent),
             (400, r#"{"errors":["no data provided"]}"#, "VaultRejected", permanent),
             (500, r#"{"errors":["JSON string value exceeds allowed length"]}"#, "TooLargeForVault", permanent),
             (500, r#"{"errors":["put failed due to value being too large"]}"#, "TooLargeForVault", permanent),
             (413, "", "TooLargeForVault", permanent),
+            (
+                400,
+                r#"{"errors":["refused JSON input due to high complexity: exceeded maximum number of strings"]}"#,
+                "TooLargeForVault",
+                permanent,
+            ),
             (307, "", "InvalidAnswer", transient),
         ] {
             let error = answer(status, body).error(&asked());

@@ -44,6 +44,7 @@ const OF_ROLL: Short = &[
     ("roll/", "operators/roll/tests/it/"),
     ("runtime/", "crates/konverge-runtime/"),
     ("unit/", "operators/roll/src/"),
+    ("vault/", "stores/vault/tests/it/"),
     ("workload/", "crates/konverge-workload/src/"),
 ];
 

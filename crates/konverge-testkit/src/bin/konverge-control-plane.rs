@@ -24,6 +24,8 @@ enum Command {
         #[arg(long)]
         vault: bool,
     },
+    /// Build an OpenBao into the cache, if it is not there, and print its path: what BAO_BIN takes to have tests use it for Vault
+    Openbao,
     /// Run one until Ctrl-C and print its kubeconfig's path
     Up,
     /// Take away what a test run made in a cluster that you named
@@ -40,6 +42,7 @@ enum Command {
 async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Setup { vault } => setup(vault),
+        Command::Openbao => open_bao(),
         Command::Up => up().await,
         Command::TakeAway { kubeconfig, run } => clean(&kubeconfig, &run).await,
     };
@@ -58,6 +61,11 @@ fn setup(vault: bool) -> Result<(), Box<dyn std::error::Error>> {
     if vault {
         println!("Vault is {}", VaultServer::program()?.display());
     }
+    Ok(())
+}
+
+fn open_bao() -> Result<(), Box<dyn std::error::Error>> {
+    println!("{}", VaultServer::open_bao()?.display());
     Ok(())
 }
 

@@ -9,23 +9,44 @@ use crate::{
 };
 
 /// Name a Vault or an OpenBao server program to use instead of building one; the first that is set counts.
-const VARIABLES: [&str; 2] = ["VAULT_BIN", "BAO_BIN"];
+const VAULT_VARIABLE: &str = "VAULT_BIN";
+const BAO_VARIABLE: &str = "BAO_BIN";
 
-const PROGRAM: &str = "vault";
-
-/// The program that a variable names, else ours, which is built if it is not in the cache. Blocks while it builds.
-pub(super) fn find() -> Result<PathBuf, VaultServerError> {
-    let named = VARIABLES.iter().find_map(|&name| environment::variable(name).map(|path| (name, path)));
-    match named {
-        Some((_, path)) if path.is_file() => Ok(path),
-        Some((variable, path)) => Err(VaultServerError::Missing { variable, path }),
-        None => Ok(build::ensure(&module())?.join(PROGRAM)),
-    }
+/// What is started, and where it keeps what is to outlive it.
+pub(super) struct Server {
+    pub(super) path: PathBuf,
+    /// The storage's name in the configuration; it takes a folder as `path`.
+    pub(super) persistent: &'static str,
 }
 
-fn module() -> Module {
+const VAULT: &str = "vault";
+
+const BAO: &str = "bao";
+
+/// The version of OpenBao that `go.mod` pins by its commit: the newest that the module proxy has.
+const BAO_VERSION: &str = "2.4.0";
+
+/// The program that a variable names, else ours, which is built if it is not in the cache. Blocks while it builds.
+pub(super) fn find() -> Result<Server, VaultServerError> {
+    // OpenBao has given plain files up, and our Vault is built without the store that both of them have.
+    for (variable, persistent) in [(VAULT_VARIABLE, "file"), (BAO_VARIABLE, "raft")] {
+        match environment::variable(variable) {
+            Some(path) if path.is_file() => return Ok(Server { path, persistent }),
+            Some(path) => return Err(VaultServerError::Missing { variable, path }),
+            None => {}
+        }
+    }
+    Ok(Server { path: build::ensure(&vault())?.join(VAULT), persistent: "file" })
+}
+
+/// OpenBao's own program, built if it is not in the cache. Blocks while it builds.
+pub(super) fn open_bao() -> Result<PathBuf, VaultServerError> {
+    Ok(build::ensure(&bao())?.join(BAO))
+}
+
+fn vault() -> Module {
     Module {
-        name: "vault",
+        name: VAULT,
         announcement:
             "building a Vault server from Go modules. This happens once per machine and takes about five minutes; \
                        VAULT_BIN or BAO_BIN names a program to use instead."
@@ -33,6 +54,21 @@ fn module() -> Module {
         go_mod: include_str!("../../vault/go.mod"),
         go_sum: include_str!("../../vault/go.sum"),
         sources: &[("main.go", include_str!("../../vault/main.go"))],
-        programs: vec![Program { name: PROGRAM, package: ".".to_owned(), linker: String::new() }],
+        programs: vec![Program { name: VAULT, package: ".".to_owned(), linker: String::new() }],
+    }
+}
+
+fn bao() -> Module {
+    let linker = format!("-X github.com/openbao/openbao/version.fullVersion={BAO_VERSION}");
+    Module {
+        name: "openbao",
+        announcement: format!(
+            "building OpenBao {BAO_VERSION} from Go modules. This happens once per machine and takes about ten minutes; \
+             nothing but `cargo xtask openbao` needs it, and there BAO_BIN names a program to use instead."
+        ),
+        go_mod: include_str!("../../openbao/go.mod"),
+        go_sum: include_str!("../../openbao/go.sum"),
+        sources: &[],
+        programs: vec![Program { name: BAO, package: "github.com/openbao/openbao".to_owned(), linker }],
     }
 }

@@ -144,7 +144,7 @@ async fn large_secrets_many_keys_and_what_is_no_text_come_whole_or_say_why_not()
     let world = World::new().await;
     let (operator, mut neighbour, _) = in_step(&world).await;
     let large = "x".repeat(1000 * 1024);
-    // What is no text grows by a third, to more than Vault takes in one string.
+    // What is no text grows by a third, to more than the test's Vault takes.
     let no_text = |length: usize| serde_json::to_value(k8s_openapi::ByteString(vec![0xff; length])).unwrap();
     let keys: BTreeMap<String, String> = (0..10_000).map(|key| (format!("key-{key}"), "v".to_owned())).collect();
     for (name, mut object, state) in [

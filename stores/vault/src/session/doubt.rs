@@ -3,6 +3,9 @@
 //! Vault answers 403 both when the token is gone and when the policies do not allow the request. A token that is gone is replaced at
 //! once. For the other, a login now and then is worth it, because the policies' names are fixed at login; but not one for each refusal,
 //! or a thousand paths without permission become a thousand logins.
+//!
+//! Vault says of a token that is gone that it is invalid. OpenBao does not, so there a look-up has to tell, and it tells only where a good
+//! token may look itself up.
 
 use std::time::Duration;
 
@@ -28,6 +31,8 @@ pub(super) struct Known {
     pub(super) verified: Option<Duration>,
     /// Since a refusal last led to a login.
     pub(super) replaced: Option<Duration>,
+    /// A token of this login was looked up, so that only one that is gone is refused that.
+    pub(super) looks_up: bool,
 }
 
 /// What to do.
@@ -47,12 +52,14 @@ impl Known {
         if self.invalid {
             return if self.proven || self.age >= YOUNG { Doubt::LogIn } else { Doubt::Stands };
         }
-        if within(self.replaced, POLICIES) || within(self.verified, VERIFIED) { Doubt::Stands } else { Doubt::LookUp }
+        let hopeless = within(self.replaced, POLICIES) && !self.looks_up;
+        if hopeless || within(self.verified, VERIFIED) { Doubt::Stands } else { Doubt::LookUp }
     }
 
     /// After it was looked up.
     pub(super) fn judge_again(self, good: bool) -> Doubt {
-        if good && self.age < POLICIES { Doubt::Stands } else { Doubt::LogIn }
+        let stands = if good { self.age < POLICIES } else { self.looks_up && !self.proven && self.age < YOUNG };
+        if stands { Doubt::Stands } else { Doubt::LogIn }
     }
 }
 
@@ -63,7 +70,8 @@ mod tests {
     #[test]
     fn refusals() {
         let secs = Duration::from_secs;
-        let known = Known { invalid: false, proven: true, age: secs(60), verified: None, replaced: None };
+        let known =
+            Known { invalid: false, proven: true, age: secs(60), verified: None, replaced: None, looks_up: false };
         for (known, expected) in [
             (known, Doubt::LookUp),
             (Known { invalid: true, ..known }, Doubt::LogIn),
@@ -74,11 +82,17 @@ mod tests {
             (Known { verified: Some(secs(31)), ..known }, Doubt::LookUp),
             (Known { replaced: Some(secs(299)), ..known }, Doubt::Stands),
             (Known { replaced: Some(secs(301)), ..known }, Doubt::LookUp),
+            (Known { replaced: Some(secs(1)), looks_up: true, ..known }, Doubt::LookUp),
+            (Known { verified: Some(secs(29)), looks_up: true, ..known }, Doubt::Stands),
         ] {
             assert_eq!(known.judge(), expected, "{known:?}");
         }
         assert_eq!(known.judge_again(false), Doubt::LogIn);
         assert_eq!(known.judge_again(true), Doubt::Stands);
         assert_eq!(Known { age: secs(300), ..known }.judge_again(true), Doubt::LogIn);
+        let young = Known { proven: false, age: secs(1), ..known };
+        assert_eq!(young.judge_again(false), Doubt::LogIn);
+        assert_eq!(Known { looks_up: true, ..young }.judge_again(false), Doubt::Stands, "it is not the token");
+        assert_eq!(Known { looks_up: true, ..known }.judge_again(false), Doubt::LogIn);
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct Driver {
     failures: u32,
     /// When a refusal last led to a login.
     replaced: Option<Instant>,
+    /// A token of ours was looked up by itself.
+    looks_up: bool,
 }
 
 impl Driver {
@@ -84,6 +86,7 @@ impl Driver {
             generation: 0,
             failures: 0,
             replaced: None,
+            looks_up: false,
         }
     }
 
@@ -220,6 +223,7 @@ impl Driver {
             age: held.granted.elapsed(),
             verified: since(held.verified.filter(|verified| *verified > held.granted)),
             replaced: since(self.replaced),
+            looks_up: self.looks_up,
         };
         let doubt = match known.judge() {
             Doubt::LookUp => self.look_up(known).await,
@@ -233,14 +237,18 @@ impl Driver {
         self.held = None;
         self.state.send_replace(State::Idle);
         self.log_in().await;
+        if !invalid && !self.looks_up {
+            // What it means should the new one be refused this later, too, only it can tell, and only while it is good.
+            self.looks_up = matches!(self.looked_up().await, Some(Ok(())));
+        }
         Verdict::Changed
     }
 
     async fn look_up(&mut self, known: Known) -> Doubt {
-        let Some(held) = &self.held else { return Doubt::LogIn };
-        let call = call(Method::GET, "auth/token/lookup-self", "look up the token", "read");
-        match self.ask(&call, Some(&held.token.header)).await {
-            Ok(_) => {
+        let Some(outcome) = self.looked_up().await else { return Doubt::LogIn };
+        match outcome {
+            Ok(()) => {
+                self.looks_up = true;
                 let doubt = known.judge_again(true);
                 if let Some(held) = &mut self.held {
                     held.verified = Some(Instant::now());
@@ -250,6 +258,13 @@ impl Driver {
             Err(VaultError::Denied { .. }) => known.judge_again(false),
             Err(_) => Doubt::Stands,
         }
+    }
+
+    /// Whether the token may look itself up; nothing if there is none.
+    async fn looked_up(&self) -> Option<Result<(), VaultError>> {
+        let held = self.held.as_ref()?;
+        let call = call(Method::GET, "auth/token/lookup-self", "look up the token", "read");
+        Some(self.ask(&call, Some(&held.token.header)).await.map(drop))
     }
 
     async fn revoke(&mut self) {

@@ -241,13 +241,26 @@ async fn large_odd_and_binary_values() {
     many.insert("keystore", konverge_core::SecretValue::new(vec![0xfe, 0xed, 0xfe]));
     let refused = vault.write(&location, &many, Expected::Version(1)).await.err().unwrap().to_string();
     assert!(refused.contains("keystore") && refused.contains("base64"), "{refused}");
-    // More than Vault takes in one request, and in one string: of that it says that the fault is its own, which it is not.
     let large_values = (0..40).map(|number| (format!("key-{number}"), secret(&"x".repeat(1_000_000)))).collect();
     let error = vault.write(&location, &large_values, Expected::Version(1)).await.err().unwrap();
     assert!(matches!(error, VaultError::TooLarge { status: 413, .. }), "{error}");
-    let too_large = content(&[("a", &"x".repeat(4_000_000))]);
-    let error = vault.write(&location, &too_large, Expected::Version(1)).await.err().unwrap();
-    let VaultError::TooLarge { status: 500, cause, .. } = &error else { panic!("{error}") };
-    assert!(cause.contains("exceeds allowed length") && error.to_string().len() < 1_000, "{error}");
     assert_eq!(live(&vault, &location).await.version.unwrap().number, 1);
+}
+
+#[tokio::test]
+async fn a_huge_string_and_a_great_many_keys_are_taken_or_named_as_too_large() {
+    let (_server, vault) = mounted().await;
+    // Of the string Vault says that the fault is its own, which it is not, and OpenBao takes it. The keys are too many for Vault and,
+    // by another name, for OpenBao from 2.5 on.
+    let many = (0..20_000).map(|number| (format!("key-{number}"), secret("v"))).collect();
+    for (name, content) in [("string", content(&[("a", &"x".repeat(1_100_000))])), ("keys", many)] {
+        let location = locate(&vault, &format!("team/kv/data/{name}")).await;
+        match vault.write(&location, &content, Expected::Absent).await {
+            Ok(_) => assert!(live(&vault, &location).await.content == content, "{name}"),
+            Err(VaultError::TooLarge { cause, .. }) => {
+                assert!(cause.contains("exceed") && cause.len() < 1_000, "{name}: {cause}");
+            }
+            Err(other) => panic!("{name}: {other}"),
+        }
+    }
 }

@@ -7,7 +7,7 @@ use konverge_testkit::{VaultServer, eventually};
 use konverge_vault::{
     Deletion, Expected, Known, KvVersion, Location, Login, Mount, SecretPath, Seen, StateKey, Vault, Watch, Watches,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     double::{Script, serve},
@@ -193,18 +193,38 @@ async fn a_folder_is_one_question_where_the_server_lists_metadata() {
 }
 
 #[tokio::test]
-async fn vault_has_no_such_listing_and_is_asked_for_each() {
-    let (_server, vault) = mounted().await;
-    let watches = watches(&vault);
-    let mut all = Vec::new();
+async fn a_folder_of_a_real_server_is_listed_if_it_can_be_and_each_change_in_it_is_told() {
+    let (server, vault) = mounted().await;
+    let mut locations = Vec::new();
     for name in ["a", "b", "c", "d", "e"] {
         let location = locate(&vault, &format!("kv/data/team/{name}")).await;
         vault.write(&location, &content(&[("a", "1")]), Expected::Absent).await.unwrap();
-        all.push(location);
+        locations.push(location);
     }
-    let mut all: Vec<_> = all.into_iter().map(|location| watches.watch(location, Duration::from_mins(1))).collect();
+    // OpenBao has this route, Vault has not.
+    let lists = server.request("GET", "kv/detailed-metadata/team/?list=true", &Value::Null).await.is_ok();
+    let rare = watches(&vault);
+    let all = |watches: &Watches, interval| -> Vec<Watch> {
+        locations.iter().map(|location| watches.watch(location.clone(), interval)).collect()
+    };
+    for watch in &mut all(&rare, Duration::from_mins(1)) {
+        assert_eq!(state(watch).await.version, 1);
+    }
+    let asked = rare.questions();
+    assert!(if lists { asked == 1 } else { asked <= 6 }, "each of five, and the listing once at most: {asked}");
+
+    let often = watches(&vault);
+    let mut all = all(&often, OFTEN);
     for watch in &mut all {
         assert_eq!(state(watch).await.version, 1);
     }
-    assert!(watches.questions() <= 6, "each of five, and the listing once at most: {}", watches.questions());
+    vault.annotate(&locations[0], &BTreeMap::from([("note".to_owned(), Some("x".to_owned()))])).await.unwrap();
+    quiet(&often, &mut all[0]).await;
+    vault.write(&locations[0], &content(&[("a", "2")]), Expected::Version(1)).await.unwrap();
+    assert_eq!(state(&mut all[0]).await.version, 2);
+    vault.delete(&locations[1], Deletion::Soft).await.unwrap();
+    assert!(state(&mut all[1]).await.deleted);
+    vault.delete(&locations[2], Deletion::Metadata).await.unwrap();
+    assert_eq!(changed(&mut all[2]).await.seen, Some(Seen::Absent), "what a listing leaves out is asked for by itself");
+    quiet(&often, &mut all[3]).await;
 }

@@ -1,0 +1,56 @@
+//! The tests that talk to Vault, with an OpenBao in its place. Not a part of CI, because it takes long to build.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    again, environment, recipes,
+    step::{program, step},
+};
+
+/// Names an OpenBao to use instead of building one; the test kit reads it, too.
+const BAO_VARIABLE: &str = "BAO_BIN";
+
+/// What the test kit prefers.
+const VAULT_VARIABLE: &str = "VAULT_BIN";
+
+/// Whose tests start a Vault and nothing of ours but themselves.
+const PACKAGES: [&str; 5] = [
+    "konverge-vault",
+    "konverge-push",
+    "konverge-roll",
+    "konverge-vault-sync-operator",
+    "konverge-vault-rollout-operator",
+];
+
+pub(crate) fn test(filter: Option<&str>) -> Result<()> {
+    let control_plane = recipes::test_kit()?;
+    let mut bao = PathBuf::new();
+    step("OpenBao", "BAO_BIN names a program to use instead.", || {
+        bao = match environment::variable(BAO_VARIABLE) {
+            Some(path) => path.canonicalize().with_context(|| path.display().to_string())?,
+            None => build(&control_plane)?,
+        };
+        eprintln!("OpenBao is {}", bao.display());
+        Ok(())
+    })?;
+    let mut arguments = vec!["test", "--test", "it"];
+    arguments.extend(PACKAGES.iter().flat_map(|package| ["--package", package]));
+    step("tests with OpenBao", "The logs of the servers are where the failed test says.", || {
+        again::tests(&arguments, filter, |command| {
+            command.env(BAO_VARIABLE, &bao).env_remove(VAULT_VARIABLE);
+        })
+    })
+}
+
+/// The path that the test kit prints when it has built one.
+fn build(control_plane: &Path) -> Result<PathBuf> {
+    let mut command = program(control_plane);
+    let said = command.arg("openbao").stderr(std::process::Stdio::inherit()).output();
+    let said = said.with_context(|| format!("cannot start {}", control_plane.display()))?;
+    if !said.status.success() {
+        bail!("{}", said.status);
+    }
+    Ok(PathBuf::from(String::from_utf8(said.stdout).context("its path is no text")?.trim_end()))
+}
