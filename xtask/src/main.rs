@@ -48,7 +48,7 @@ enum Command {
         /// Only tests whose name contains this
         filter: Option<String>,
     },
-    /// The tests that talk to Vault, with an OpenBao in its place: the one that BAO_BIN names, else one that is built, once
+    /// The tests that talk to Vault, with an OpenBao in its place: the one that `BAO_BIN` names, else one that is built, once
     Openbao {
         /// Only tests whose name contains this
         filter: Option<String>,

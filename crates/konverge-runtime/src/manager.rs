@@ -70,7 +70,7 @@ pub struct Manager {
 enum MetricsAt {
     WithHealth,
     /// Nor is anybody let in who could not have read them there.
-    Nowhere(Option<Authentication>),
+    Nowhere(Option<Box<Authentication>>),
     Own(Box<BoundMetricsServer>),
 }
 
@@ -141,7 +141,7 @@ impl Manager {
     /// ```
     pub async fn metrics_server(&mut self, server: MetricsServer) -> Result<Option<SocketAddr>, MetricsServerError> {
         let Listen::At(address) = server.address else {
-            self.metrics_server = MetricsAt::Nowhere(server.authentication);
+            self.metrics_server = MetricsAt::Nowhere(server.authentication.map(Box::new));
             return Ok(None);
         };
         let bound = BoundMetricsServer::new(server, address, &self.checks).await?;

@@ -301,10 +301,7 @@ impl Pusher {
         if let Some(verified) = current
             && (!due
                 || verified.marked
-                    && self
-                        .is_still_there(key, binding, push)
-                        .await
-                        .map_err(|error| error.when(Doing::Look))?)
+                    && self.is_still_there(key, binding, push).await.map_err(|error| error.when(Doing::Look))?)
         {
             if let Some(record) = binding.unrecorded() {
                 self.note(key, binding, record).await?;

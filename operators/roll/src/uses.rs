@@ -164,8 +164,8 @@ mod tests {
         let own = annotations(&[("roll.konverge.dev/on-change", "secret/db,secret/unseen")]);
         let asks = WorkloadAsks::read(&own, &Annotations::new(), "shop", OTHERS).unwrap();
         let chosen = SourceName::config_map("chosen");
-        let uses = uses(&asks, &referenced, [&chosen], |_| None);
-        let needs: Vec<_> = uses.iter().map(|(source, used)| (source.name.as_str(), used.need)).collect();
+        let all = uses(&asks, &referenced, [&chosen], |_| None);
+        let needs: Vec<_> = all.iter().map(|(source, used)| (source.name.as_str(), used.need)).collect();
         assert_eq!(needs, [("db", Need::Required), ("unseen", Need::Optional), ("chosen", Need::Optional)]);
     }
 

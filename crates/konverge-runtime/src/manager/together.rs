@@ -60,7 +60,7 @@ impl Together {
         self.afterwards.append(&mut manager.afterwards);
         let asked = match &mut manager.metrics_server {
             MetricsAt::WithHealth if !manager.server.listens() => Some(None),
-            MetricsAt::Nowhere(authentication) => Some(authentication.take()),
+            MetricsAt::Nowhere(authentication) => Some(authentication.take().map(|it| *it)),
             MetricsAt::WithHealth | MetricsAt::Own(_) => None,
         };
         if let Some(authentication) = asked {

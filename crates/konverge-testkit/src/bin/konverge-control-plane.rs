@@ -24,7 +24,7 @@ enum Command {
         #[arg(long)]
         vault: bool,
     },
-    /// Build an OpenBao into the cache, if it is not there, and print its path: what BAO_BIN takes to have tests use it for Vault
+    /// Build an OpenBao into the cache, if it is not there, and print its path: what `BAO_BIN` takes to have tests use it for Vault
     Openbao,
     /// Run one until Ctrl-C and print its kubeconfig's path
     Up,

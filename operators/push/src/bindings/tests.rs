@@ -106,7 +106,7 @@ fn when_it_was_looked_at_is_noted_with_what_is_written_anyway_and_asks_for_no_wr
     let begun = bindings.get(&key("a")).unwrap();
     let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
     assert_eq!(begun.dated(&record, now).verified, None, "nothing is known");
-    bindings.settle(&key("a"), &begun, |now| now.verify(&begun, Some(verified(&[]))));
+    bindings.settle(&key("a"), &begun, |now| now.verify(&begun, BTreeMap::new(), Some(verified(&[]))));
     let binding = bindings.get(&key("a")).unwrap();
     let dated = binding.dated(&record, now);
     let ago = now.duration_since(dated.verified.unwrap()).as_secs();
@@ -144,7 +144,7 @@ fn the_oldest_look_is_that_of_those_that_are_looked_at_again() {
         assert!((oldest..=oldest + SOON as u64).contains(&found), "{name}: {found}");
     }
     let begun = bindings.get(&key("late")).unwrap();
-    bindings.settle(&key("late"), &begun, |now| now.verify(&begun, Some(verified(&[]))));
+    bindings.settle(&key("late"), &begun, |now| now.verify(&begun, BTreeMap::new(), Some(verified(&[]))));
     let found = bindings.oldest_look().as_secs();
     assert!((50..=50 + SOON as u64).contains(&found), "it was looked at: {found}");
 }

@@ -7,7 +7,7 @@ use konverge_runtime::{Action, Priority};
 use konverge_vault::Owner;
 use kube::{Api, ResourceExt, core::DynamicObject};
 
-use super::{Doing, LOOK_AGAIN, PushError, Pusher, Targets, paths::Prepared, vault_deletion};
+use super::{LOOK_AGAIN, PushError, Pusher, Targets, paths::Prepared, vault_deletion};
 use crate::{
     annotations::{FINALIZER, PATH, STATUS},
     asked::UpdatePolicy,
@@ -141,7 +141,7 @@ impl Pusher {
             match cleared {
                 Ok(Cleared::Deleted) => tracing::info!(object = %key, path, "cleared what was begun"),
                 Ok(Cleared::Unknown) => {
-                    tracing::warn!(object = %key, path, "{}", Message::unknown(&[path.clone()]).text)
+                    tracing::warn!(object = %key, path, "{}", Message::unknown(std::slice::from_ref(&path)).text);
                 }
                 Ok(Cleared::Nothing) => {}
                 Err(error) => {

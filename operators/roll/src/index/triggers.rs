@@ -24,11 +24,11 @@ impl Index {
     }
 
     /// The same, as it is shown by whatever it is.
-    pub fn show_trigger_by(&self, shows: Shows<'_>, key: TriggerRef, shown: Shown) -> Work {
+    pub fn show_trigger_by(&self, by: Shows<'_>, key: TriggerRef, shown: Shown) -> Work {
         let mut work = Work::default();
         let mut inner = self.lock();
         let before = inner.triggers.get(&key);
-        if before.is_some_and(|before| before.uid == shown.uid && shows.is_outdated(&shown.version, &before.version)) {
+        if before.is_some_and(|before| before.uid == shown.uid && by.is_outdated(&shown.version, &before.version)) {
             return work;
         }
         let is_same = before.is_some_and(|before| {

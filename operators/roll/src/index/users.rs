@@ -143,7 +143,7 @@ impl Inner {
 
 impl Known {
     /// Whether who asks for its rollouts may have something else to tell by what it is now.
-    fn stands_otherwise(&self, now: &Self) -> bool {
+    pub(super) fn stands_otherwise(&self, now: &Self) -> bool {
         let is_same = self.uid == now.uid && self.asks == now.asks && self.deleting == now.deleting;
         let runs_the_same = self.record == now.record && self.stamp == now.stamp && self.rollout == now.rollout;
         self.ours.since || !is_same || !runs_the_same

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use konverge_workload::WorkloadKind;
 use serde_json::{Value, json};
