@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use clap::ValueEnum;
 use konverge_push::{
     annotations,
-    asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
+    asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy, Invalid},
     metrics::Metrics,
     object::{Kind, ObjectRef},
     runtime_info::RuntimeInfo,
@@ -149,7 +149,7 @@ fn metrics() -> BTreeSet<String> {
     metrics.discovered(&web, 1);
     metrics.secret_not_found("a", "db");
     metrics.key_missing("a", "db", "k");
-    metrics.parse_failed(&web);
+    metrics.parse_failed(&web, &Invalid::Spec { cause: String::new() });
     metrics.write_failed(&VaultError::NoMount { what: String::new() }, "x");
     metrics.logins(LoginCounts { succeeded: 1, failed: 1, renewed: 1 });
     metrics.runtime(&RuntimeInfo::default());
