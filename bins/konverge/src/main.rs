@@ -12,7 +12,7 @@ use konverge_new::New;
 enum Cli {
     /// Run jobs in one process
     ///
-    /// konverge run --job "pull --server https://zopp.example.com" --job push --job roll
+    /// `konverge run --job "pull --server https://zopp.example.com" --job push --job roll`
     Run(Run),
     /// Make the crate of an operator: it compiles, is tested, and can be deployed
     New(New),

@@ -53,11 +53,15 @@ fn pod() -> Value {
 
 #[test]
 fn it_may_do_what_the_three_may_do_by_themselves_and_nothing_more() {
-    let all = |of: fn(&(&str, &str, Option<&str>, &str)) -> Vec<Value>| ROLES.iter().flat_map(of).collect::<Vec<_>>();
-    assert_eq!(rules(ROLE, "ClusterRole", "konverge"), all(|(text, role, ..)| rules(text, "ClusterRole", role)));
-    let others = all(|(text, _, role, _)| role.iter().flat_map(|role| rules(text, "ClusterRole", role)).collect());
-    assert_eq!(rules(ROLE, "ClusterRole", "konverge-auth"), others);
-    assert_eq!(rules(ROLE, "Role", "konverge"), all(|(text, .., role)| rules(text, "Role", role)));
+    let (mut everywhere, mut of_tokens, mut at_home) = (Vec::new(), Vec::new(), Vec::new());
+    for (text, role, tokens, home) in ROLES {
+        everywhere.extend(rules(text, "ClusterRole", role));
+        of_tokens.extend(tokens.iter().flat_map(|role| rules(text, "ClusterRole", role)));
+        at_home.extend(rules(text, "Role", home));
+    }
+    assert_eq!(rules(ROLE, "ClusterRole", "konverge"), everywhere);
+    assert_eq!(rules(ROLE, "ClusterRole", "konverge-auth"), of_tokens);
+    assert_eq!(rules(ROLE, "Role", "konverge"), at_home);
 }
 
 #[test]

@@ -148,9 +148,8 @@ async fn each_is_missed(world: &World<'_>, api: &Api<DynamicObject>, role: &str,
                 }
                 less.retain(|rule| !rule.verbs.is_empty());
                 change(&less).await;
-                let name = rule.resource_names.iter().flatten().map(|name| format!(" {name}")).collect::<String>();
-                let missed =
-                    format!("may not {verb} {resource}{name}{place} → apply deploy/rbac/vault-sync-operator.yaml");
+                let of = [std::slice::from_ref(resource), rule.resource_names.as_deref().unwrap_or_default()].concat().join(" ");
+                let missed = format!("may not {verb} {of}{place} → apply deploy/rbac/vault-sync-operator.yaml");
                 says_in_time(world, &missed).await;
             }
         }

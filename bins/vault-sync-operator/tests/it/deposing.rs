@@ -114,13 +114,12 @@ async fn f13_cut_off_from_the_api_server_it_stops_before_another_may_lead() {
 
     are_gone(&view, OBJECTS).await;
     assert_ne!(lease(&view, &home).await.holder_identity, held_by, "the other one leads");
-    let reached = reached.lock().unwrap();
+    let reached = std::mem::take(&mut *reached.lock().unwrap());
     let last = reached.last().unwrap().0;
     assert!(last > cut, "it went on for a while: {last} and not only until {cut}");
     assert!(last < free, "the last write came at {last}, and another could lead from {free} on");
     let deleted = reached.iter().filter(|(_, asked)| asked.method == "DELETE").count();
     assert!(deleted < OBJECTS, "it would have had more to delete");
-    drop(reached);
     for name in names(OBJECTS) {
         let path = view.path(&name);
         assert_eq!(view.read(&path).await.unwrap(), None, "{path}");
