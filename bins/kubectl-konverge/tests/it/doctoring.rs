@@ -148,7 +148,9 @@ async fn each_is_missed(world: &World<'_>, api: &Api<DynamicObject>, role: &str,
                 }
                 less.retain(|rule| !rule.verbs.is_empty());
                 change(&less).await;
-                let of = [std::slice::from_ref(resource), rule.resource_names.as_deref().unwrap_or_default()].concat().join(" ");
+                let of = [std::slice::from_ref(resource), rule.resource_names.as_deref().unwrap_or_default()]
+                    .concat()
+                    .join(" ");
                 let missed = format!("may not {verb} {of}{place} → apply deploy/rbac/vault-sync-operator.yaml");
                 says_in_time(world, &missed).await;
             }

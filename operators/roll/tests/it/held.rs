@@ -184,6 +184,7 @@ async fn waves_go_in_order_and_halt() {
     world.ready("second").await;
     // The first one's new pods do not come up, and its controller gives up soon.
     let change = json!({ "spec": {
+        "minReadySeconds": 0,
         "progressDeadlineSeconds": 5,
         "template": { "spec": { "containers": [{ "name": "main", "image": "example.com/broken" }] } },
     } });
