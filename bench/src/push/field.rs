@@ -128,8 +128,12 @@ impl Field {
 
     /// What the loop does for one Secret: read, write if it is as it was read, note the owner.
     pub(crate) async fn read_write_and_mark(&self, name: &str, value: &str) -> Result<()> {
-        let found = self.peer.client().read(&Vault::location(&self.path(name))?).await?;
-        self.write_and_mark(name, value, found.expected()).await
+        self.write_and_mark(name, value, self.read_bare(name).await?).await
+    }
+
+    /// One read and nothing else. Gives what a write has to find.
+    pub(crate) async fn read_bare(&self, name: &str) -> Result<Expected> {
+        Ok(self.peer.client().read(&Vault::location(&self.path(name))?).await?.expected())
     }
 
     /// The same by somebody who knows what is there.
