@@ -26,7 +26,7 @@ const MISUSE: u8 = 2;
 #[derive(Debug, Clone, Args)]
 pub struct Run {
     /// A job with its flags, split as a shell does it; once for each job that is to run
-    #[arg(long = "job", value_name = "\"JOB FLAGS\"", required = true)]
+    #[arg(long = "job", value_name = "\"JOB FLAGS\"", required = true, allow_hyphen_values = true)]
     pub jobs: Vec<String>,
     /// Where /healthz, /readyz and, for each job, /metrics/JOB are served; 0 is nowhere
     #[arg(long, env = "KONVERGE_BIND_ADDRESS", default_value = ":8080", value_name = "ADDRESS")]

@@ -16,7 +16,8 @@ pub(crate) const IN_TIME: Duration = Duration::from_secs(40);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_one_job_loses_ends_them_all_and_is_named() {
-    let scene = Stage::shared().await.scene("losing").await.unwrap();
+    let stage = Stage::set().await.unwrap();
+    let scene = stage.scene("losing").await.unwrap();
     let [pull, _, roll] = scene.lines(true);
     let mut running = scene.start(&[pull, roll]).await.unwrap();
     let leases = Api::<Lease>::namespaced(scene.client.clone(), &scene.home);

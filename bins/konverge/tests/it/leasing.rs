@@ -14,7 +14,7 @@ const LEADS: &str = "leader_election_master_status";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_lease_another_program_holds_waits_while_the_others_work() {
-    let stage = Stage::shared().await;
+    let stage = Stage::set().await.unwrap();
     let scene = stage.scene("leasing").await.unwrap();
     let leases = Api::<Lease>::namespaced(scene.client.clone(), &scene.home);
     let holder = async |name: &str| {

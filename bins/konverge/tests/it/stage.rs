@@ -1,4 +1,4 @@
-//! A control plane, a zopp server and a Vault for all tests of this binary, and the process of all jobs.
+//! A control plane, a zopp server and a Vault, and the process of all jobs.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,6 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 /// Far longer than anything here takes, on a machine that does other things, too.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
@@ -34,13 +33,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// That of this process. It ends with it.
-    pub(crate) async fn shared() -> &'static Self {
-        static STAGE: OnceCell<Stage> = OnceCell::const_new();
-        STAGE.get_or_init(async || Self::set().await.unwrap()).await
-    }
-
-    async fn set() -> Result<Self> {
+    /// One of a test's own: its clients live as long as the runtime of the test that made them.
+    pub(crate) async fn set() -> Result<Self> {
         // The role that is shipped is one of a whole cluster.
         let zopp = konverge_e2e::Stage::set_on_ours().await?;
         let vault = VaultServer::start(VaultOptions::default()).await?;

@@ -4,7 +4,8 @@ use crate::stage::{QUIET, Stage, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_set_in_zopp_is_in_the_secret_then_in_vault_and_in_one_rollout() {
-    let scene = Stage::shared().await.scene("whole-way").await.unwrap();
+    let stage = Stage::set().await.unwrap();
+    let scene = stage.scene("whole-way").await.unwrap();
     scene.set("one").await.unwrap();
     let mut running = scene.start(&scene.lines(false)).await.unwrap();
     until("pull fills the Secret", async || scene.is_pulled("one").await).await;

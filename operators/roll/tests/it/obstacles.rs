@@ -41,7 +41,13 @@ async fn f27_on_delete_is_stamped_once_for_each_change_and_its_pods_are_left_alo
     let world = World::new().await;
     world.secret("db", "1").await;
     world.workload(StatefulSet, "db", &["db"], json!({ ALL: "true" })).await;
-    world.merge(StatefulSet, "db", json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } })).await;
+    world
+        .merge(
+            StatefulSet,
+            "db",
+            json!({ "spec": { "updateStrategy": { "type": "OnDelete", "rollingUpdate": null } } }),
+        )
+        .await;
     let _operator = world.operator(&NO_REST).await;
     world.noted(StatefulSet, "db").await;
     let first = pod(&world, "db").await;
