@@ -91,7 +91,7 @@ async fn a3_f35_a_vault_that_cannot_prove_its_name_rolls_nothing_and_all_goes_on
 
     world.vault.server.rotate_authority().unwrap();
     world.restart_vault().await;
-    world.is_not_trusted(0, "UnknownIssuer").await;
+    world.is_not_trusted(0, "invalid peer certificate").await;
     std::fs::write(&authorities, world.vault.server.authority().unwrap()).unwrap();
     world.in_step(1).await;
 
