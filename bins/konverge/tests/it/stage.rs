@@ -160,9 +160,11 @@ impl Scene<'_> {
         Ok(self.pushed().await?.is_some_and(|(held, _)| held == json!({ "PASSWORD": value })))
     }
 
-    /// How often the spec of the Deployment was written.
-    pub(crate) async fn generation(&self) -> Result<i64> {
-        self.deployments().get(DEPLOYMENT).await?.metadata.generation.context("a generation")
+    /// Whether the pod template of the Deployment bears the mark of a rollout.
+    pub(crate) async fn is_stamped(&self) -> Result<bool> {
+        let spec = self.deployments().get(DEPLOYMENT).await?.spec.context("a spec")?;
+        let annotations = spec.template.metadata.and_then(|metadata| metadata.annotations).unwrap_or_default();
+        Ok(annotations.contains_key("roll.konverge.dev/content"))
     }
 
     /// Whether roll knows with what the pods run.
