@@ -5,10 +5,6 @@ use std::process::Stdio;
 use k8s_openapi::api::apps::v1::Deployment;
 use konverge_e2e::binary;
 use konverge_testkit::{ControlPlane, Options};
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
 use tokio::process::Command;
 
 const DEPLOYMENT: &str = include_str!("../../deploy/zopp-operator.yaml");
@@ -22,14 +18,7 @@ fn deployment() -> Deployment {
 #[tokio::test]
 async fn the_api_server_takes_the_deployment_as_it_is_written() {
     let control_plane = ControlPlane::start(Options::default()).await.unwrap();
-    let namespace = control_plane.namespace("konverge-system").await.unwrap();
-    let mut deployment = deployment();
-    assert_eq!(deployment.metadata.namespace.as_deref(), Some("konverge-system"));
-    deployment.metadata.namespace = Some(namespace.clone());
-    let api = Api::<Deployment>::namespaced(control_plane.admin_client().await.unwrap(), &namespace);
-    let mut parameters = PatchParams::apply("user").validation_strict();
-    parameters.dry_run = true;
-    api.patch("zopp-operator", &parameters, &Patch::Apply(&deployment)).await.unwrap();
+    control_plane.would_take(DEPLOYMENT, "konverge-system").await.unwrap();
 }
 
 #[tokio::test]

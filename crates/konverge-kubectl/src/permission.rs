@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::{Api, api::PostParams};
 
-use crate::{Cluster, Failure, Installation, cluster::of_namespace, cluster::within};
+use crate::{Cluster, Failure, Finding, Installation, cluster::of_namespace, cluster::within};
 
 /// Questions at the same time.
 const AT_ONCE: usize = 8;
@@ -77,7 +77,28 @@ impl fmt::Display for Permission {
 }
 
 impl Cluster {
-    /// Which of these permissions the service account of an installation lacks.
+    /// Whether the service account of an installation has all these permissions; which it lacks, by name, if not. `next` is what to do then.
+    pub async fn permissions_finding(
+        &self,
+        installation: &Installation,
+        needed: Vec<Permission>,
+        next: &'static str,
+    ) -> Finding {
+        let account = format!("{}/{}", installation.namespace, installation.account);
+        match self.lacking(installation, needed).await {
+            Err(failure) => Finding::unknown("permissions", &failure),
+            Ok(lacking) if lacking.is_empty() => {
+                Finding::fine("permissions", format!("service account {account} may do all that it has to"))
+            }
+            Ok(lacking) => {
+                let words: Vec<String> = lacking.iter().map(Permission::to_string).collect();
+                let text = format!("service account {account} may not {}", words.join(", "));
+                Finding::wrong("permissions", text, next)
+            }
+        }
+    }
+
+    /// Which of these permissions it lacks.
     pub async fn lacking(
         &self,
         installation: &Installation,

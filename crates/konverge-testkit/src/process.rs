@@ -13,7 +13,7 @@ use std::{
 
 use rustix::{
     fs::{Access, access},
-    process::{Pid, Signal, kill_process},
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
 };
 
 use crate::{guard::RunDirectory, logs, wait::eventually};
@@ -66,6 +66,16 @@ impl ProcessSpec {
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Lets it have so many open files at most.
+    #[must_use]
+    pub fn open_files(mut self, most: u32) -> Self {
+        let program = std::mem::replace(&mut self.program, "sh".into());
+        let script = format!("ulimit -n {most} && exec \"$@\"");
+        let shell = ["-c".into(), script.into(), self.name.clone().into(), program.into_os_string()];
+        self.arguments.splice(0..0, shell);
         self
     }
 
@@ -252,9 +262,13 @@ impl Process {
         }
     }
 
-    /// SIGSTOP: it does nothing until it is woken, and does not know of it.
+    /// SIGSTOP: it does nothing until it is woken, and does not know of it. All its threads sleep when this returns: the signal alone
+    /// reaches one of them, and on a busy machine the others go on until that one has its turn.
     pub fn put_to_sleep(&self) -> io::Result<()> {
-        self.signal(Signal::STOP)
+        let pid = self.running()?;
+        kill_process(pid, Signal::STOP)?;
+        waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+        Ok(())
     }
 
     /// SIGCONT: it goes on as if nothing had been.
@@ -263,9 +277,12 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(kill_process(self.running()?, signal)?)
+    }
+
+    fn running(&self) -> io::Result<Pid> {
         let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other(format!("{} does not run", self.name())))?;
-        Ok(kill_process(pid, signal)?)
+        pid.ok_or_else(|| io::Error::other(format!("{} does not run", self.name())))
     }
 
     /// SIGTERM, and waits for its end. It is killed when it takes longer than `limit`, which is an error.

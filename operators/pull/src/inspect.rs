@@ -134,21 +134,10 @@ impl Job for Pull {
 }
 
 async fn permissions(cluster: &Cluster, installation: &Installation) -> Finding {
-    let account = format!("{}/{}", installation.namespace, installation.account);
     // One that is confined to a namespace lacks what only the whole cluster would give.
     let only = installation.arguments.iter().find_map(|argument| argument.strip_prefix("--namespace="));
     let needed = NEEDED.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(only));
-    match cluster.lacking(installation, needed.into()).await {
-        Err(failure) => Finding::unknown("permissions", &failure),
-        Ok(lacking) if lacking.is_empty() => {
-            Finding::fine("permissions", format!("service account {account} may do all that it has to"))
-        }
-        Ok(lacking) => {
-            let words: Vec<String> = lacking.iter().map(Permission::to_string).collect();
-            let text = format!("service account {account} may not {}", words.join(", "));
-            Finding::wrong("permissions", text, "apply deploy/rbac/zopp-operator.yaml")
-        }
-    }
+    cluster.permissions_finding(installation, needed.into(), "apply deploy/rbac/zopp-operator.yaml").await
 }
 
 /// How a Secret stands, as far as its metadata tell; nothing if it does not ask.

@@ -1,29 +1,23 @@
 //! One object from what it asks for to what is in Vault: observe, plan, write, report.
 
+mod error;
 mod intentions;
 mod leave;
 mod merging;
+mod pace;
 mod paths;
 mod report;
 mod sources;
 
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    fmt,
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-    time::Duration,
-};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use konverge_apply::events::EventSink;
 use konverge_core::{
-    backoff::Backoff,
     digest::DigestKey,
     error::{Classify, ErrorClass},
 };
 use konverge_runtime::{Action, Queue, Reconciler, Request};
-use konverge_vault::{Location, VaultError};
+use konverge_vault::Location;
 use kube::Client;
 use tokio::time::Instant;
 
@@ -33,28 +27,21 @@ use crate::{
     bindings::{Asking, Binding, Bindings, Push, Verified},
     boundaries::Rule,
     desired::{Target, Wanted, desired},
-    journal::{Journal, JournalError},
-    ledger::{Ledger, LedgerError},
+    journal::Journal,
+    ledger::Ledger,
     messages::Message,
     metrics::Metrics,
     object::{Kind, ObjectRef, SecretRef},
-    orphans::{Orphans, OrphansError},
+    orphans::Orphans,
     record::{PENDING, Record, Written},
-    store::{ClearError, Store},
+    store::Store,
     watch::WAITED,
 };
+pub use error::{Doing, PushError};
 use intentions::NOTE_LATER;
+use pace::{LOOK_AGAIN, is_due, look_again, next_look, pause};
 use paths::{Done, Prepared, Run};
 pub(crate) use paths::{cluster_prefix, vault_deletion};
-
-/// After a refusal that nothing here can end, such as a path that belongs to somebody in another cluster.
-const LOOK_AGAIN: Duration = Duration::from_mins(5);
-
-/// The pauses while Vault or the API server does not do its part. Whoever waits is woken when Vault serves again.
-const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_mins(1) };
-
-/// The longest pause after a refusal that somebody has to mend. Each in a row makes it longer, because many may be refused.
-const REFUSED_AT_MOST: Duration = Duration::from_mins(10);
 
 /// That no Secret fits a selector any more is believed of a second list, which is asked for so much later: one answer may be wrong, and would
 /// clear all that was written.
@@ -108,133 +95,6 @@ pub struct Pusher {
     pub digest_key: DigestKey,
     /// What the platform decides.
     pub policy: Policy,
-}
-
-/// A run that ended without doing what it should, and that said so.
-#[derive(Debug, thiserror::Error)]
-pub enum PushError {
-    /// A Secret or a namespace could not be read.
-    #[error("cannot read {what}: {source}")]
-    Read {
-        /// What.
-        what: String,
-        /// What the client said.
-        source: Box<kube::Error>,
-    },
-    /// The object could not be written.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// What is left behind could not be remembered.
-    #[error(transparent)]
-    Orphans(#[from] OrphansError),
-    /// Nothing more was written, because another replica may lead by now.
-    #[error("nothing more is written: this process leads no more")]
-    Deposed,
-    /// What is about to be written could not be noted.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// Vault did not do its part.
-    #[error("{doing}: {source}")]
-    Vault {
-        /// What was to be done.
-        doing: Doing,
-        /// What went wrong.
-        source: VaultError,
-    },
-}
-
-/// What a run was about to do in Vault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
-    /// Write what should be there, or compare it for that.
-    Write,
-    /// Look whether it is there still.
-    Look,
-    /// Clear what is not asked for any more.
-    Clear,
-}
-
-/// The first is in the original's words.
-impl fmt::Display for Doing {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Write => "failed to write secret to vault",
-            Self::Look => "failed to compare secret with vault",
-            Self::Clear => "failed to delete secret from vault",
-        })
-    }
-}
-
-impl From<VaultError> for PushError {
-    fn from(source: VaultError) -> Self {
-        Self::Vault { doing: Doing::Write, source }
-    }
-}
-
-impl From<ClearError> for PushError {
-    fn from(error: ClearError) -> Self {
-        match error {
-            ClearError::Deposed => Self::Deposed,
-            ClearError::Vault(source) => Self::Vault { doing: Doing::Clear, source },
-        }
-    }
-}
-
-impl Classify for PushError {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Read { .. } | Self::Orphans(_) | Self::Journal(_) | Self::Deposed => ErrorClass::Transient,
-            Self::Ledger(error) => error.class(),
-            Self::Vault { source, .. } => source.class(),
-        }
-    }
-
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Read { .. } => "ObjectUnreadable",
-            Self::Orphans(_) => "OrphansNotRecorded",
-            Self::Journal(_) => "IntentionNotRecorded",
-            Self::Deposed => "NotLeader",
-            Self::Ledger(error) => error.reason(),
-            Self::Vault { source, .. } => source.reason(),
-        }
-    }
-}
-
-impl PushError {
-    /// Whether it is of the kind that mostly ends by itself.
-    fn is_passing(&self) -> bool {
-        self.class() == ErrorClass::Transient || self.is_outage()
-    }
-
-    /// Whether Vault, as opposed to what was asked of it, is the trouble.
-    fn is_outage(&self) -> bool {
-        matches!(self, Self::Vault { source, .. } if source.is_outage())
-    }
-
-    /// Whether it said no to what may be allowed some day.
-    fn is_refusal(&self) -> bool {
-        match self {
-            Self::Vault { source, .. } => source.is_refusal(),
-            Self::Ledger(error) => error.is_refusal(),
-            _ => false,
-        }
-    }
-
-    /// Whether somebody else was faster in Vault.
-    fn is_conflict(&self) -> bool {
-        matches!(self, Self::Vault { source: VaultError::Conflict { .. }, .. })
-    }
-
-    /// The same, if it was Vault's, of something else that was to be done.
-    fn when(self, doing: Doing) -> Self {
-        if let Self::Vault { source, .. } = self { Self::Vault { doing, source } } else { self }
-    }
-
-    /// Whether nothing was asked of Vault, because it did not serve a moment ago.
-    fn is_pause(&self) -> bool {
-        matches!(self, Self::Vault { source: VaultError::Paused { .. }, .. })
-    }
 }
 
 impl Reconciler for Pusher {
@@ -517,96 +377,8 @@ impl Drop for Expected<'_> {
     }
 }
 
-/// How long to wait after so many failures in a row, the last of which were so many refusals.
-fn pause(class: ErrorClass, failures: u32, refusals: u32) -> Duration {
-    let at_most = |otherwise: Duration| if refusals > 0 { REFUSED_AT_MOST.max(otherwise) } else { otherwise };
-    match class {
-        ErrorClass::Transient => Backoff { cap: at_most(BACKOFF.cap), ..BACKOFF }.delay(failures, rand::random()),
-        ErrorClass::Permanent => LOOK_AGAIN,
-        ErrorClass::After(pause) => {
-            let pause = Backoff { base: pause, cap: at_most(pause), ..BACKOFF }.delay(refusals, 1.0);
-            // Not all at once.
-            pause + pause.mul_f64(rand::random::<f64>() / 4.0)
-        }
-    }
-}
-
-/// Whether it is time to look into Vault although nothing changed here.
-fn is_due(key: &ObjectRef, push: &Push, binding: &Binding) -> bool {
-    let Some(verified) = &binding.verified else { return true };
-    push.asked.always || pause_between(key, push, verified).is_some_and(|pause| verified.looked.elapsed() >= pause)
-}
-
-/// When to look again at what is in step.
-fn next_look(key: &ObjectRef, push: &Push, verified: &Verified) -> Action {
-    match pause_between(key, push, verified) {
-        // A little late, so that it is due when it comes.
-        Some(pause) => Action::After(pause.saturating_sub(verified.looked.elapsed()) + Duration::from_millis(10)),
-        None => Action::Done,
-    }
-}
-
-/// How long what is in step is not looked at although nothing changed here; for ever if there is none. What could not be marked may be by now.
-fn pause_between(key: &ObjectRef, push: &Push, verified: &Verified) -> Option<Duration> {
-    if verified.marked { push.asked.every.map(|every| spread(key, every)) } else { Some(look_again(push)) }
-}
-
-/// An interval of the object's own, up to a tenth longer: those that began together do not come together for ever.
-fn spread(key: &ObjectRef, every: Duration) -> Duration {
-    let mut hasher = DefaultHasher::new();
-    key.hash(&mut hasher);
-    every + every / 10_000 * u32::try_from(hasher.finish() % 1_000).unwrap_or_default()
-}
-
-/// When to look again at what is not in step and cannot be brought there: its other paths are looked at as often as it asks.
-fn look_again(push: &Push) -> Duration {
-    push.asked.every.map_or(LOOK_AGAIN, |every| every.min(LOOK_AGAIN))
-}
-
 /// The locations of an object's paths, by what they are beneath its own path.
 pub(crate) type Locations = BTreeMap<String, Location>;
 
 /// What should be there, by the same.
 pub(crate) type Targets = BTreeMap<String, Target>;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_are_stretched_never_shortened_and_each_objects_in_its_own_way() {
-        let every = Duration::from_mins(5);
-        let spans: Vec<Duration> = (0..100)
-            .map(|number| {
-                let name = format!("db-{number}");
-                spread(&ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name }, every)
-            })
-            .collect();
-        assert!(spans.iter().all(|span| (every..=every.mul_f64(1.1)).contains(span)), "{spans:?}");
-        let first = spans.iter().filter(|span| **span < every.mul_f64(1.05)).count();
-        assert!((20..=80).contains(&first), "{first} of 100 in the first half");
-        let again = ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name: "db-0".to_owned() };
-        assert_eq!(spread(&again, every), spans[0], "always the same");
-    }
-
-    #[test]
-    fn what_is_refused_is_asked_less_and_less_and_a_pause_that_was_asked_for_is_kept_to() {
-        let refused = ErrorClass::After(Duration::from_secs(30));
-        for (class, failures, refusals, least, most) in [
-            (refused, 1, 1, 30, 38),
-            (refused, 2, 2, 60, 75),
-            (refused, 5, 5, 480, 600),
-            (refused, 9, 9, 600, 750),
-            (refused, 9, 0, 30, 38),
-            (ErrorClass::After(Duration::from_mins(20)), 9, 9, 1200, 1500),
-            (ErrorClass::Transient, 1, 1, 0, 1),
-            (ErrorClass::Transient, 20, 20, 60, 600),
-            (ErrorClass::Transient, 20, 0, 6, 60),
-            (ErrorClass::Permanent, 9, 0, 300, 300),
-        ] {
-            let pause = pause(class, failures, refusals);
-            let limits = Duration::from_secs(least)..=Duration::from_secs(most);
-            assert!(limits.contains(&pause), "{class:?} {failures} {refusals}: {pause:?}");
-        }
-    }
-}

@@ -4,11 +4,6 @@ use std::ffi::OsString;
 
 use konverge_jobs::Job;
 use konverge_testkit::{ControlPlane, Options};
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind},
-};
 use serde_json::{Value, json};
 
 use crate::stage::ROLE;
@@ -92,21 +87,5 @@ fn flags_port_and_account_are_those_of_the_program() {
 #[tokio::test]
 async fn the_api_server_takes_the_manifests_as_they_are_written() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let client = plane.admin_client().await.unwrap();
-    let namespace = plane.namespace(HOME).await.unwrap();
-    let parameters = PatchParams { dry_run: true, ..PatchParams::apply("user").validation_strict() };
-    for document in documents(ROLE).into_iter().chain(documents(DEPLOYMENT)) {
-        let mut object: DynamicObject = serde_json::from_value(document).unwrap();
-        let kind = ApiResource::from_gvk(&GroupVersionKind::try_from(&object.types.clone().unwrap()).unwrap());
-        let api = match &object.metadata.namespace {
-            Some(written) => {
-                assert_eq!(written, HOME);
-                object.metadata.namespace = Some(namespace.clone());
-                Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kind)
-            }
-            None => Api::<DynamicObject>::all_with(client.clone(), &kind),
-        };
-        let name = object.metadata.name.clone().unwrap();
-        api.patch(&name, &parameters, &Patch::Apply(&object)).await.unwrap_or_else(|error| panic!("{name}: {error}"));
-    }
+    plane.would_take(&[ROLE, DEPLOYMENT].join("\n---\n"), HOME).await.unwrap();
 }

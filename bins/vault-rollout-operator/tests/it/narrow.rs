@@ -2,7 +2,7 @@
 
 use futures::{StreamExt, stream};
 use konverge_roll::trigger::TriggerKind::VaultRollout;
-use konverge_testkit::{ProcessSpec, VaultOptions, http_get, metric};
+use konverge_testkit::{VaultOptions, http_get, metric};
 
 use crate::{
     stage::{Stage, until},
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Fewer than the connections that the workers could use to two servers.
-const OPEN_FILES: &str = "48";
+const OPEN_FILES: u32 = 48;
 const WORKERS: &str = "64";
 
 /// So many come at once that all workers have something to do.
@@ -19,15 +19,6 @@ const WORKLOADS: usize = 100;
 
 /// So many are made or changed at the same time.
 const AT_ONCE: usize = 8;
-
-/// The same program with fewer open files.
-fn narrow(mut spec: ProcessSpec) -> ProcessSpec {
-    let program = std::mem::replace(&mut spec.program, "sh".into());
-    let script = format!("ulimit -n {OPEN_FILES} && exec \"$@\"");
-    let shell = ["-c".into(), script.into(), "narrow".into(), program.into_os_string()];
-    spec.arguments.splice(0..0, shell);
-    spec
-}
 
 /// Does it for each workload.
 async fn for_each(this: impl AsyncFn(&str)) {
@@ -52,7 +43,7 @@ async fn f32_with_few_open_files_and_many_workers_all_is_rolled_once_and_soon() 
     })
     .await;
     let (spec, address) = vault.operator(stage.kubeconfig(), &view.namespace);
-    let mut operator = stage.start_as(narrow(spec.args(["--workers", WORKERS])), address).await;
+    let mut operator = stage.start_as(spec.args(["--workers", WORKERS]).open_files(OPEN_FILES), address).await;
     rolled(&view, 0).await;
     for_each(async |name| {
         until(&format!("{name} is in step"), async || Ok(view.says(VaultRollout, name, "InSync").await?.is_some()))
@@ -66,7 +57,7 @@ async fn f32_with_few_open_files_and_many_workers_all_is_rolled_once_and_soon() 
     rolled(&view, 2).await;
 
     let scraped = http_get(&operator.address, "/metrics").await.unwrap().1;
-    assert_eq!(metric(&scraped, "process_max_fds", "").to_string(), OPEN_FILES);
+    assert_eq!(metric(&scraped, "process_max_fds", "").to_string(), OPEN_FILES.to_string());
     let said = operator.process.logged();
     assert!(!said.contains("Too many open files"), "{said}");
     assert_eq!(operator.process.status(), None, "it has not ended");

@@ -1,6 +1,6 @@
 //! Few files may be open (F32).
 
-use konverge_testkit::{ProcessSpec, http_get, metric};
+use konverge_testkit::{http_get, metric};
 
 use crate::{
     crowding::{made, names},
@@ -8,20 +8,11 @@ use crate::{
 };
 
 /// Fewer than the connections that the workers could use to two servers.
-const OPEN_FILES: &str = "48";
+const OPEN_FILES: u32 = 48;
 const WORKERS: &str = "64";
 
 /// So many come at once that all workers have something to do.
 const OBJECTS: usize = 200;
-
-/// The same program with fewer open files.
-fn narrow(mut spec: ProcessSpec) -> ProcessSpec {
-    let program = std::mem::replace(&mut spec.program, "sh".into());
-    let script = format!("ulimit -n {OPEN_FILES} && exec \"$@\"");
-    let shell = ["-c".into(), script.into(), "narrow".into(), program.into_os_string()];
-    spec.arguments.splice(0..0, shell);
-    spec
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f32_with_few_open_files_and_many_workers_all_is_in_step_soon() {
@@ -29,15 +20,16 @@ async fn f32_with_few_open_files_and_many_workers_all_is_in_step_soon() {
     let namespace = stage.plane.namespace("narrow").await.unwrap();
     let view = stage.view(&namespace).await;
     made(&view, OBJECTS).await;
-    let mut operator =
-        stage.start(&namespace, |spec| narrow(spec.args(["-workers", WORKERS, "-enable-metrics-auth=false"]))).await;
+    let mut operator = stage
+        .start(&namespace, |spec| spec.args(["-workers", WORKERS, "-enable-metrics-auth=false"]).open_files(OPEN_FILES))
+        .await;
     for name in names(OBJECTS) {
         let path = view.path(&name);
         until(&format!("{name} is in step"), async || view.is_synced("Secret", &name, &[&path]).await).await;
         assert_eq!(view.versions(&path).await.unwrap(), (1, true), "{path}");
     }
     let scraped = http_get(&operator.metrics, "/metrics").await.unwrap().1;
-    assert_eq!(metric(&scraped, "process_max_fds", "").to_string(), OPEN_FILES);
+    assert_eq!(metric(&scraped, "process_max_fds", "").to_string(), OPEN_FILES.to_string());
     let said = operator.process.logged();
     assert!(!said.contains("Too many open files"), "{said}");
     assert_eq!(operator.process.status(), None, "it has not ended");

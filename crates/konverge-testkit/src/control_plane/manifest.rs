@@ -38,6 +38,14 @@ pub enum ManifestError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// It is for another namespace than the manifest is said to be for.
+    #[error("{object} is for the namespace {namespace}")]
+    Elsewhere {
+        /// Kind and name.
+        object: String,
+        /// Its namespace.
+        namespace: String,
+    },
     /// A custom resource definition did not become usable.
     #[error("the API server does not serve {0} after a minute")]
     NotEstablished(String),
@@ -52,8 +60,9 @@ impl ControlPlane {
         }
         let client = self.admin_client().await.map_err(Box::new)?;
         let documents: Vec<DynamicObject> = documents(manifest)?;
+        let parameters = PatchParams::apply("konverge-testkit").force();
         for document in &documents {
-            apply(&client, document).await?;
+            apply(&client, document, &parameters).await?;
         }
         for definition in documents.iter().filter(|document| kind(document) == "CustomResourceDefinition") {
             let name = definition.metadata.name.clone().unwrap_or_default();
@@ -63,6 +72,22 @@ impl ControlPlane {
                 Ok(Ok(_)) => {}
                 _ => return Err(ManifestError::NotEstablished(name)),
             }
+        }
+        Ok(())
+    }
+
+    /// Whether the API server would take every document of a manifest as it is written, which all are for the whole cluster or for the
+    /// namespace `home`. Unknown fields are an error; nothing is changed.
+    pub async fn would_take(&self, manifest: &str, home: &str) -> Result<(), ManifestError> {
+        let client = self.admin_client().await.map_err(Box::new)?;
+        let namespace = self.namespace(home).await.map_err(Box::new)?;
+        let parameters = PatchParams { dry_run: true, ..PatchParams::apply("konverge-testkit").validation_strict() };
+        for mut document in documents(manifest)? {
+            if let Some(written) = document.metadata.namespace.take_if(|written| written != home) {
+                return Err(ManifestError::Elsewhere { object: called(&document), namespace: written });
+            }
+            document.metadata.namespace = document.metadata.namespace.map(|_| namespace.clone());
+            apply(&client, &document, &parameters).await?;
         }
         Ok(())
     }
@@ -83,10 +108,13 @@ fn kind(document: &DynamicObject) -> &str {
     document.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default()
 }
 
-async fn apply(client: &Client, document: &DynamicObject) -> Result<(), ManifestError> {
-    let name = document.metadata.name.clone().unwrap_or_default();
-    let failed =
-        |source| ManifestError::Apply { object: format!("{} {name}", kind(document)), source: Box::new(source) };
+/// Kind and name.
+fn called(document: &DynamicObject) -> String {
+    format!("{} {}", kind(document), document.metadata.name.as_deref().unwrap_or_default())
+}
+
+async fn apply(client: &Client, document: &DynamicObject, parameters: &PatchParams) -> Result<(), ManifestError> {
+    let failed = |source| ManifestError::Apply { object: called(document), source: Box::new(source) };
     let types = document.types.clone().unwrap_or_default();
     let kind = GroupVersionKind::try_from(&types)
         .map_err(|error| ManifestError::Document { number: 0, cause: error.to_string() })?;
@@ -95,8 +123,8 @@ async fn apply(client: &Client, document: &DynamicObject) -> Result<(), Manifest
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    let parameters = PatchParams::apply("konverge-testkit").force();
-    api.patch(&name, &parameters, &Patch::Apply(document)).await.map(drop).map_err(failed)
+    let name = document.metadata.name.as_deref().unwrap_or_default();
+    api.patch(name, parameters, &Patch::Apply(document)).await.map(drop).map_err(failed)
 }
 
 #[cfg(test)]

@@ -6,21 +6,8 @@ use crate::{cluster_identity, config::Config, object::Kind, orphans::CONFIG_MAP,
 
 /// All that is lacking, by name.
 pub(super) async fn finding(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
-    let account = format!("{}/{}", installation.namespace, installation.account);
-    match cluster.lacking(installation, needed(config, &installation.namespace)).await {
-        Err(failure) => Finding::unknown("permissions", &failure),
-        Ok(lacking) if lacking.is_empty() => {
-            Finding::fine("permissions", format!("service account {account} may do all that it has to"))
-        }
-        Ok(lacking) => {
-            let words: Vec<String> = lacking.iter().map(Permission::to_string).collect();
-            Finding::wrong(
-                "permissions",
-                format!("service account {account} may not {}", words.join(", ")),
-                "apply deploy/rbac/vault-sync-operator.yaml, or leave a kind out with --kinds",
-            )
-        }
-    }
+    let next = "apply deploy/rbac/vault-sync-operator.yaml, or leave a kind out with --kinds";
+    cluster.permissions_finding(installation, needed(config, &installation.namespace), next).await
 }
 
 /// What an operator with these settings asks of the API server, as `deploy/rbac` allows it.

@@ -57,7 +57,7 @@ async fn asked(world: &World, used: usize) -> (usize, usize) {
 async fn a_crowd_is_read_in_pages_where_most_secrets_are_used() {
     let world = World::new().await;
     secrets(&world, MANY, MANY / 10).await;
-    let (one_by_one, lists) = asked(&world, MANY).await;
+    let (one_by_one, lists) = Box::pin(asked(&world, MANY)).await;
     assert!(one_by_one * 3 < MANY, "{one_by_one} were read one by one, with {lists} lists");
     // The watch's own have a hundred in each, and ours thirty-two in the end.
     assert!(lists <= 18, "{lists} lists");
@@ -67,7 +67,7 @@ async fn a_crowd_is_read_in_pages_where_most_secrets_are_used() {
 async fn where_most_secrets_are_foreign_none_of_them_is_read() {
     let world = World::new().await;
     secrets(&world, MANY / 3, MANY).await;
-    let (one_by_one, lists) = asked(&world, MANY / 3).await;
+    let (one_by_one, lists) = Box::pin(asked(&world, MANY / 3)).await;
     assert_eq!(one_by_one, MANY / 3, "each by itself");
     assert_eq!(lists, (MANY / 3 + MANY).div_ceil(100), "the watch's own");
 }

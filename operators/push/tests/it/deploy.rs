@@ -4,11 +4,6 @@ use std::ffi::OsString;
 
 use clap::Parser;
 use konverge_push::config::{Bind, Config, Task};
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind},
-};
 use serde_json::Value;
 
 use crate::world::DEFINITION;
@@ -46,26 +41,8 @@ fn settings(pod: &Value) -> Config {
 
 #[tokio::test]
 async fn the_api_server_takes_the_manifests_as_they_are_written() {
-    let control_plane = crate::world::control_plane().await;
-    let client = control_plane.admin_client().await.unwrap();
-    let namespace = control_plane.namespace(NAMESPACE).await.unwrap();
-    let mut parameters = PatchParams::apply("user").validation_strict();
-    parameters.dry_run = true;
-    for document in documents() {
-        let mut object: DynamicObject = serde_json::from_value(document).unwrap();
-        let types = object.types.clone().unwrap();
-        let kind = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).unwrap());
-        let api = match &object.metadata.namespace {
-            Some(written) => {
-                assert_eq!(written, NAMESPACE);
-                object.metadata.namespace = Some(namespace.clone());
-                Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kind)
-            }
-            None => Api::<DynamicObject>::all_with(client.clone(), &kind),
-        };
-        let name = object.metadata.name.clone().unwrap();
-        api.patch(&name, &parameters, &Patch::Apply(&object)).await.unwrap_or_else(|error| panic!("{name}: {error}"));
-    }
+    let manifest = [ROLE, DEPLOYMENT, DRAIN, DEFINITION].join("\n---\n");
+    crate::world::control_plane().await.would_take(&manifest, NAMESPACE).await.unwrap();
 }
 
 #[test]

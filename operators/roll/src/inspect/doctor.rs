@@ -116,21 +116,8 @@ async fn permissions(cluster: &Cluster, installation: &Installation, config: &Co
         let leases = Permission::new("coordination.k8s.io", "leases", "create");
         needed.push(leases.within(Some(&installation.namespace)));
     }
-    let account = format!("{}/{}", installation.namespace, installation.account);
-    match cluster.lacking(installation, needed).await {
-        Err(failure) => Finding::unknown("permissions", &failure),
-        Ok(lacking) if lacking.is_empty() => {
-            Finding::fine("permissions", format!("service account {account} may do all that it has to"))
-        }
-        Ok(lacking) => {
-            let words: Vec<String> = lacking.iter().map(Permission::to_string).collect();
-            Finding::wrong(
-                "permissions",
-                format!("service account {account} may not {}", words.join(", ")),
-                "apply deploy/rbac/vault-rollout-operator.yaml, or leave a kind out with --kinds",
-            )
-        }
-    }
+    let next = "apply deploy/rbac/vault-rollout-operator.yaml, or leave a kind out with --kinds";
+    cluster.permissions_finding(installation, needed, next).await
 }
 
 /// The Secret with the key of digests.

@@ -6,7 +6,6 @@ use konverge_workload::WorkloadKind::Deployment;
 use kube::{
     Api,
     api::{Patch, PatchParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use serde_json::{Value, json};
 
@@ -26,27 +25,8 @@ fn pod() -> Value {
 
 #[tokio::test]
 async fn the_api_server_takes_the_manifests_as_they_are_written() {
-    let control_plane = control_plane().await;
-    let client = control_plane.admin_client().await.unwrap();
     // Pods that do not keep to the strictest of the standards would be warned of here, and refused where it is enforced.
-    let namespace = control_plane.namespace(HOME).await.unwrap();
-    let mut parameters = PatchParams::apply("user").validation_strict();
-    parameters.dry_run = true;
-    for document in documents() {
-        let mut object: DynamicObject = serde_json::from_value(document).unwrap();
-        let types = object.types.clone().unwrap();
-        let kind = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).unwrap());
-        let api = match &object.metadata.namespace {
-            Some(written) => {
-                assert_eq!(written, HOME);
-                object.metadata.namespace = Some(namespace.clone());
-                Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kind)
-            }
-            None => Api::<DynamicObject>::all_with(client.clone(), &kind),
-        };
-        let name = object.metadata.name.clone().unwrap();
-        api.patch(&name, &parameters, &Patch::Apply(&object)).await.unwrap_or_else(|error| panic!("{name}: {error}"));
-    }
+    control_plane().await.would_take(&[ROLE, DEPLOYMENT].join("\n---\n"), HOME).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,0 +1,135 @@
+//! A run that did not do what it should: why, and how the cause is told.
+
+use std::fmt;
+
+use konverge_core::error::{Classify, ErrorClass};
+use konverge_vault::VaultError;
+
+use crate::{journal::JournalError, ledger::LedgerError, orphans::OrphansError, store::ClearError};
+
+/// A run that ended without doing what it should, and that said so.
+#[derive(Debug, thiserror::Error)]
+pub enum PushError {
+    /// A Secret or a namespace could not be read.
+    #[error("cannot read {what}: {source}")]
+    Read {
+        /// What.
+        what: String,
+        /// What the client said.
+        source: Box<kube::Error>,
+    },
+    /// The object could not be written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// What is left behind could not be remembered.
+    #[error(transparent)]
+    Orphans(#[from] OrphansError),
+    /// Nothing more was written, because another replica may lead by now.
+    #[error("nothing more is written: this process leads no more")]
+    Deposed,
+    /// What is about to be written could not be noted.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Vault did not do its part.
+    #[error("{doing}: {source}")]
+    Vault {
+        /// What was to be done.
+        doing: Doing,
+        /// What went wrong.
+        source: VaultError,
+    },
+}
+
+/// What a run was about to do in Vault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// Write what should be there, or compare it for that.
+    Write,
+    /// Look whether it is there still.
+    Look,
+    /// Clear what is not asked for any more.
+    Clear,
+}
+
+/// The first is in the original's words.
+impl fmt::Display for Doing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Write => "failed to write secret to vault",
+            Self::Look => "failed to compare secret with vault",
+            Self::Clear => "failed to delete secret from vault",
+        })
+    }
+}
+
+impl From<VaultError> for PushError {
+    fn from(source: VaultError) -> Self {
+        Self::Vault { doing: Doing::Write, source }
+    }
+}
+
+impl From<ClearError> for PushError {
+    fn from(error: ClearError) -> Self {
+        match error {
+            ClearError::Deposed => Self::Deposed,
+            ClearError::Vault(source) => Self::Vault { doing: Doing::Clear, source },
+        }
+    }
+}
+
+impl Classify for PushError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Read { .. } | Self::Orphans(_) | Self::Journal(_) | Self::Deposed => ErrorClass::Transient,
+            Self::Ledger(error) => error.class(),
+            Self::Vault { source, .. } => source.class(),
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "ObjectUnreadable",
+            Self::Orphans(_) => "OrphansNotRecorded",
+            Self::Journal(_) => "IntentionNotRecorded",
+            Self::Deposed => "NotLeader",
+            Self::Ledger(error) => error.reason(),
+            Self::Vault { source, .. } => source.reason(),
+        }
+    }
+}
+
+impl PushError {
+    /// Whether it is of the kind that mostly ends by itself.
+    pub(super) fn is_passing(&self) -> bool {
+        self.class() == ErrorClass::Transient || self.is_outage()
+    }
+
+    /// Whether Vault, as opposed to what was asked of it, is the trouble.
+    pub(super) fn is_outage(&self) -> bool {
+        matches!(self, Self::Vault { source, .. } if source.is_outage())
+    }
+
+    /// Whether it said no to what may be allowed some day.
+    pub(super) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Vault { source, .. } => source.is_refusal(),
+            Self::Ledger(error) => error.is_refusal(),
+            _ => false,
+        }
+    }
+
+    /// Whether somebody else was faster in Vault.
+    pub(super) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Vault { source: VaultError::Conflict { .. }, .. })
+    }
+
+    /// The same, if it was Vault's, of something else that was to be done.
+    pub(super) fn when(self, doing: Doing) -> Self {
+        if let Self::Vault { source, .. } = self { Self::Vault { doing, source } } else { self }
+    }
+
+    /// Whether nothing was asked of Vault, because it did not serve a moment ago.
+    pub(super) fn is_pause(&self) -> bool {
+        matches!(self, Self::Vault { source: VaultError::Paused { .. }, .. })
+    }
+}

@@ -1,0 +1,112 @@
+//! How soon an object is looked at again: when it is in step, and when it is not.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
+
+use konverge_core::{backoff::Backoff, error::ErrorClass};
+use konverge_runtime::Action;
+
+use crate::{
+    bindings::{Binding, Push, Verified},
+    object::ObjectRef,
+};
+
+/// After a refusal that nothing here can end, such as a path that belongs to somebody in another cluster.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_mins(5);
+
+/// The pauses while Vault or the API server does not do its part. Whoever waits is woken when Vault serves again.
+const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_mins(1) };
+
+/// The longest pause after a refusal that somebody has to mend. Each in a row makes it longer, because many may be refused.
+const REFUSED_AT_MOST: Duration = Duration::from_mins(10);
+
+/// How long to wait after so many failures in a row, the last of which were so many refusals.
+pub(super) fn pause(class: ErrorClass, failures: u32, refusals: u32) -> Duration {
+    let at_most = |otherwise: Duration| if refusals > 0 { REFUSED_AT_MOST.max(otherwise) } else { otherwise };
+    match class {
+        ErrorClass::Transient => Backoff { cap: at_most(BACKOFF.cap), ..BACKOFF }.delay(failures, rand::random()),
+        ErrorClass::Permanent => LOOK_AGAIN,
+        ErrorClass::After(pause) => {
+            let pause = Backoff { base: pause, cap: at_most(pause), ..BACKOFF }.delay(refusals, 1.0);
+            // Not all at once.
+            pause + pause.mul_f64(rand::random::<f64>() / 4.0)
+        }
+    }
+}
+
+/// Whether it is time to look into Vault although nothing changed here.
+pub(super) fn is_due(key: &ObjectRef, push: &Push, binding: &Binding) -> bool {
+    let Some(verified) = &binding.verified else { return true };
+    push.asked.always || pause_between(key, push, verified).is_some_and(|pause| verified.looked.elapsed() >= pause)
+}
+
+/// When to look again at what is in step.
+pub(super) fn next_look(key: &ObjectRef, push: &Push, verified: &Verified) -> Action {
+    match pause_between(key, push, verified) {
+        // A little late, so that it is due when it comes.
+        Some(pause) => Action::After(pause.saturating_sub(verified.looked.elapsed()) + Duration::from_millis(10)),
+        None => Action::Done,
+    }
+}
+
+/// How long what is in step is not looked at although nothing changed here; for ever if there is none. What could not be marked may be by now.
+fn pause_between(key: &ObjectRef, push: &Push, verified: &Verified) -> Option<Duration> {
+    if verified.marked { push.asked.every.map(|every| spread(key, every)) } else { Some(look_again(push)) }
+}
+
+/// An interval of the object's own, up to a tenth longer: those that began together do not come together for ever.
+fn spread(key: &ObjectRef, every: Duration) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    every + every / 10_000 * u32::try_from(hasher.finish() % 1_000).unwrap_or_default()
+}
+
+/// When to look again at what is not in step and cannot be brought there: its other paths are looked at as often as it asks.
+pub(super) fn look_again(push: &Push) -> Duration {
+    push.asked.every.map_or(LOOK_AGAIN, |every| every.min(LOOK_AGAIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Kind;
+
+    #[test]
+    fn intervals_are_stretched_never_shortened_and_each_objects_in_its_own_way() {
+        let every = Duration::from_mins(5);
+        let spans: Vec<Duration> = (0..100)
+            .map(|number| {
+                let name = format!("db-{number}");
+                spread(&ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name }, every)
+            })
+            .collect();
+        assert!(spans.iter().all(|span| (every..=every.mul_f64(1.1)).contains(span)), "{spans:?}");
+        let first = spans.iter().filter(|span| **span < every.mul_f64(1.05)).count();
+        assert!((20..=80).contains(&first), "{first} of 100 in the first half");
+        let again = ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name: "db-0".to_owned() };
+        assert_eq!(spread(&again, every), spans[0], "always the same");
+    }
+
+    #[test]
+    fn what_is_refused_is_asked_less_and_less_and_a_pause_that_was_asked_for_is_kept_to() {
+        let refused = ErrorClass::After(Duration::from_secs(30));
+        for (class, failures, refusals, least, most) in [
+            (refused, 1, 1, 30, 38),
+            (refused, 2, 2, 60, 75),
+            (refused, 5, 5, 480, 600),
+            (refused, 9, 9, 600, 750),
+            (refused, 9, 0, 30, 38),
+            (ErrorClass::After(Duration::from_mins(20)), 9, 9, 1200, 1500),
+            (ErrorClass::Transient, 1, 1, 0, 1),
+            (ErrorClass::Transient, 20, 20, 60, 600),
+            (ErrorClass::Transient, 20, 0, 6, 60),
+            (ErrorClass::Permanent, 9, 0, 300, 300),
+        ] {
+            let pause = pause(class, failures, refusals);
+            let limits = Duration::from_secs(least)..=Duration::from_secs(most);
+            assert!(limits.contains(&pause), "{class:?} {failures} {refusals}: {pause:?}");
+        }
+    }
+}
