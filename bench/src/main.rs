@@ -59,44 +59,41 @@ enum Subject {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse()).await {
-        Ok(report) => {
-            println!("\n{report}");
-            if report.within_bounds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(error) => {
-            eprintln!("\nError: {error:#}");
-            ExitCode::FAILURE
-        }
+    let mut report = Report::default();
+    let measured = run(&Cli::parse(), &mut report).await;
+    // Also after an error: what was measured until then took long enough.
+    println!("\n{report}");
+    if let Err(error) = &measured {
+        eprintln!("\nError: {error:#}");
     }
+    if measured.is_ok() && report.within_bounds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-async fn run(arguments: Cli) -> Result<Report> {
+async fn run(arguments: &Cli, report: &mut Report) -> Result<()> {
     let wanted = |subject| arguments.only.is_empty() || arguments.only.contains(&subject);
-    let mut report = Report::default();
     if wanted(Subject::Framework) {
-        framework::measure(&arguments.scale, arguments.changes, &mut report).await?;
+        framework::measure(&arguments.scale, arguments.changes, report).await?;
     }
     if wanted(Subject::Push) {
-        push::measure(&arguments.push, arguments.changes, &mut report).await?;
+        push::measure(&arguments.push, arguments.changes, report).await?;
     }
     if wanted(Subject::Roll) {
-        roll::measure(&arguments.roll, arguments.changes, &mut report).await?;
+        roll::measure(&arguments.roll, arguments.changes, report).await?;
     }
     if ![Subject::Propagation, Subject::Rest, Subject::Memory].into_iter().any(wanted) {
-        return Ok(report);
+        return Ok(());
     }
     eprintln!("setting the stage: {} Secrets on {} environments", scene::SECRETS, scene::ENVIRONMENTS);
     let mut scene = Scene::set().await?;
     if wanted(Subject::Propagation) {
-        propagation::measure(&scene, arguments.changes, &mut report).await?;
+        propagation::measure(&scene, arguments.changes, report).await?;
     }
     if wanted(Subject::Rest) {
-        rest::measure(&scene, arguments.rest_seconds, &mut report).await?;
+        rest::measure(&scene, arguments.rest_seconds, report).await?;
     }
     // Last, because it fills the cluster.
     if wanted(Subject::Memory) {
-        memory::measure(&mut scene, &mut report).await?;
+        memory::measure(&mut scene, report).await?;
     }
-    Ok(report)
+    Ok(())
 }

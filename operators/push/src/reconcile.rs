@@ -1,6 +1,7 @@
 //! One object from what it asks for to what is in Vault: observe, plan, write, report.
 
 mod error;
+mod glance;
 mod intentions;
 mod leave;
 mod merging;
@@ -216,7 +217,10 @@ impl Pusher {
             self.conclude(key, binding, None, messages).await?;
             return Ok(Action::After(LOOK_AGAIN));
         };
-        let mut sources = self.read(&key.namespace, &push.wanted.names()).await?;
+        let names = push.wanted.names();
+        let reading = self.read(&key.namespace, &names);
+        let (sources, glance) = tokio::join!(reading, self.glance(binding, push, &prepared, look));
+        let mut sources = sources?;
         self.note_read(key, &sources);
         let targets = desired(&push.wanted, &sources.data, push.asked.binary.unwrap_or(self.policy.binary));
         drop(std::mem::take(&mut sources.data));
@@ -230,7 +234,7 @@ impl Pusher {
         }
         let owner = self.owner(key, &binding.uid).await?;
         let run = Run { key, binding: &binding, push, prepared: &prepared, owner, before: before.as_ref(), look };
-        let mut done = self.write_all(&run, targets, Done::new(record, messages)).await?;
+        let mut done = self.write_all(&run, targets, glance, Done::new(record, messages)).await?;
         self.journal.resolve_others(key, &done.record);
         if !self.store.leads() {
             return Err(PushError::Deposed);

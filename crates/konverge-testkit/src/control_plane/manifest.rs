@@ -1,12 +1,13 @@
 //! Applying manifests, as `kubectl apply --server-side` does.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client,
     api::{DynamicObject, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind},
+    discovery::pinned_kind,
     runtime::{conditions::is_crd_established, wait::await_condition},
 };
 
@@ -61,8 +62,9 @@ impl ControlPlane {
         let client = self.admin_client().await.map_err(Box::new)?;
         let documents: Vec<DynamicObject> = documents(manifest)?;
         let parameters = PatchParams::apply("konverge-testkit").force();
+        let mut kinds = Kinds::default();
         for document in &documents {
-            apply(&client, document, &parameters).await?;
+            kinds.apply(&client, document, &parameters).await?;
         }
         for definition in documents.iter().filter(|document| kind(document) == "CustomResourceDefinition") {
             let name = definition.metadata.name.clone().unwrap_or_default();
@@ -82,14 +84,44 @@ impl ControlPlane {
         let client = self.admin_client().await.map_err(Box::new)?;
         let namespace = self.namespace(home).await.map_err(Box::new)?;
         let parameters = PatchParams { dry_run: true, ..PatchParams::apply("konverge-testkit").validation_strict() };
+        let mut kinds = Kinds::default();
         for mut document in documents(manifest)? {
             if let Some(written) = document.metadata.namespace.take_if(|written| written != home) {
                 return Err(ManifestError::Elsewhere { object: called(&document), namespace: written });
             }
             document.metadata.namespace = document.metadata.namespace.map(|_| namespace.clone());
-            apply(&client, &document, &parameters).await?;
+            kinds.apply(&client, &document, &parameters).await?;
         }
         Ok(())
+    }
+}
+
+/// How the API server calls the kinds of one manifest: no rule leads from every kind to its plural.
+#[derive(Default)]
+struct Kinds(HashMap<GroupVersionKind, ApiResource>);
+
+impl Kinds {
+    async fn apply(
+        &mut self,
+        client: &Client,
+        document: &DynamicObject,
+        parameters: &PatchParams,
+    ) -> Result<(), ManifestError> {
+        let failed = |source| ManifestError::Apply { object: called(document), source: Box::new(source) };
+        let types = document.types.clone().unwrap_or_default();
+        let kind = GroupVersionKind::try_from(&types)
+            .map_err(|error| ManifestError::Document { number: 0, cause: error.to_string() })?;
+        if !self.0.contains_key(&kind) {
+            let (resource, _) = pinned_kind(client, &kind).await.map_err(failed)?;
+            self.0.insert(kind.clone(), resource);
+        }
+        let resource = &self.0[&kind];
+        let api: Api<DynamicObject> = match &document.metadata.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
+            None => Api::all_with(client.clone(), resource),
+        };
+        let name = document.metadata.name.as_deref().unwrap_or_default();
+        api.patch(name, parameters, &Patch::Apply(document)).await.map(drop).map_err(failed)
     }
 }
 
@@ -111,20 +143,6 @@ fn kind(document: &DynamicObject) -> &str {
 /// Kind and name.
 fn called(document: &DynamicObject) -> String {
     format!("{} {}", kind(document), document.metadata.name.as_deref().unwrap_or_default())
-}
-
-async fn apply(client: &Client, document: &DynamicObject, parameters: &PatchParams) -> Result<(), ManifestError> {
-    let failed = |source| ManifestError::Apply { object: called(document), source: Box::new(source) };
-    let types = document.types.clone().unwrap_or_default();
-    let kind = GroupVersionKind::try_from(&types)
-        .map_err(|error| ManifestError::Document { number: 0, cause: error.to_string() })?;
-    let resource = ApiResource::from_gvk(&kind);
-    let api: Api<DynamicObject> = match &document.metadata.namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
-    let name = document.metadata.name.as_deref().unwrap_or_default();
-    api.patch(name, parameters, &Patch::Apply(document)).await.map(drop).map_err(failed)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use konverge_core::{digest::ContentDigest, error::in_one_line};
 use konverge_vault::{Deletion, Found, Location, Owner, Standing, VaultError};
 use tokio::time::Instant;
 
-use super::{Doing, Locations, PushError, Pusher, Targets};
+use super::{Doing, Locations, PushError, Pusher, Targets, glance::Glance};
 use crate::{
     asked::{DeletionPolicy, UpdatePolicy},
     bindings::{Binding, Push, Share, key_of},
@@ -149,14 +149,21 @@ impl Pusher {
     }
 
     /// Brings each path in step, and clears those that are recorded and not wanted any more.
-    pub(super) async fn write_all(&self, run: &Run<'_>, targets: Targets, mut done: Done) -> Result<Done, PushError> {
+    pub(super) async fn write_all(
+        &self,
+        run: &Run<'_>,
+        targets: Targets,
+        mut glance: Option<Glance>,
+        mut done: Done,
+    ) -> Result<Done, PushError> {
         done.complete = run.prepared.refused.is_empty();
         for (beneath, target) in targets {
             let Some(location) = run.prepared.locations.get(&beneath) else { continue };
             match target {
                 Target::Keep(lack) => self.lack(run.key, location, &lack, &mut done),
                 Target::Content(made) => {
-                    let written = self.write_one(run, location, made, &mut done).await;
+                    let written =
+                        self.write_one(run, location, made, Glance::at(&mut glance, location), &mut done).await;
                     done.unless_refused(run.key, location, Doing::Write, written)?;
                 }
             }
@@ -179,6 +186,7 @@ impl Pusher {
         run: &Run<'_>,
         location: &Location,
         made: Made,
+        found: Option<Result<Found, VaultError>>,
         done: &mut Done,
     ) -> Result<(), VaultError> {
         let Run { key, binding, push, owner, before: recorded_before, look, .. } = run;
@@ -211,7 +219,10 @@ impl Pusher {
                 return self.written(run, location, Some(version), unmarked, digest, done).await;
             }
         }
-        let found = self.store.read(location).await?;
+        let found = match found {
+            Some(found) => found?,
+            None => self.store.read(location).await?,
+        };
         let existing = push.asked.existing.unwrap_or(self.policy.existing);
         let claim = Claim::of(push.asked.update, known_before);
         let step = match push.asked.update {

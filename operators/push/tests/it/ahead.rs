@@ -26,7 +26,7 @@ async fn secrets(world: &World, used: usize, foreign: usize) {
 
 /// How often the operator asked for one Secret, and for many, until all that ask are in Vault with their own values.
 async fn asked(world: &World, used: usize) -> (usize, usize) {
-    let asked = world.asked_during(async {
+    let asked = Box::pin(world.asked_during(async {
         let operator = world.operator(&["--vault-rate=0"]).await;
         until("all are in step", async || {
             let synced = operator.metric("konverge_push_bindings", "reason=\"Synced\"");
@@ -34,7 +34,7 @@ async fn asked(world: &World, used: usize) -> (usize, usize) {
         })
         .await;
         operator.stop().await;
-    });
+    }));
     let asked = asked.await;
     let held = |number: usize| async move {
         let path = world.path(&format!("s{number:03}"));
@@ -57,7 +57,7 @@ async fn asked(world: &World, used: usize) -> (usize, usize) {
 async fn a_crowd_is_read_in_pages_where_most_secrets_are_used() {
     let world = World::new().await;
     secrets(&world, MANY, MANY / 10).await;
-    let (one_by_one, lists) = Box::pin(asked(&world, MANY)).await;
+    let (one_by_one, lists) = asked(&world, MANY).await;
     assert!(one_by_one * 3 < MANY, "{one_by_one} were read one by one, with {lists} lists");
     // The watch's own have a hundred in each, and ours thirty-two in the end.
     assert!(lists <= 18, "{lists} lists");
@@ -67,7 +67,7 @@ async fn a_crowd_is_read_in_pages_where_most_secrets_are_used() {
 async fn where_most_secrets_are_foreign_none_of_them_is_read() {
     let world = World::new().await;
     secrets(&world, MANY / 3, MANY).await;
-    let (one_by_one, lists) = Box::pin(asked(&world, MANY / 3)).await;
+    let (one_by_one, lists) = asked(&world, MANY / 3).await;
     assert_eq!(one_by_one, MANY / 3, "each by itself");
     assert_eq!(lists, (MANY / 3 + MANY).div_ceil(100), "the watch's own");
 }
