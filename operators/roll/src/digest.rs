@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use konverge_core::digest::{DIGEST_KEY_LENGTH, keyed_hash};
 use konverge_workload::Keys;
+use litemap::LiteMap;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -28,7 +29,7 @@ const TAG: usize = 6;
 
 /// The digest of the value of each key of a Secret or a `ConfigMap`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KeyDigests(BTreeMap<String, [u8; KEPT]>);
+pub struct KeyDigests(LiteMap<String, [u8; KEPT]>);
 
 /// Makes digests.
 pub struct Digester(Zeroizing<[u8; DIGEST_KEY_LENGTH]>);

@@ -5,6 +5,7 @@
 //! digests and never a value.
 
 mod former;
+mod members;
 mod sources;
 mod standing;
 mod triggers;
@@ -19,6 +20,7 @@ use std::{
 
 use jiff::Timestamp;
 use konverge_workload::{Keys, Progress, Rollout, Usage, Workload, WorkloadKind};
+use litemap::LiteMap;
 
 use crate::{
     breaker,
@@ -29,6 +31,7 @@ use crate::{
     trigger::{Shown, TriggerKind, TriggerRef},
     uses::{self, Use},
 };
+use members::Members;
 pub use sources::Learned;
 use sources::Source;
 pub use standing::{InStep, Outlook, Pending, State};
@@ -85,9 +88,9 @@ struct Known {
     labels: BTreeMap<String, String>,
     asks: Result<Arc<WorkloadAsks>, Arc<Invalid>>,
     /// What its pods use.
-    referenced: BTreeMap<SourceName, Usage>,
+    referenced: LiteMap<SourceName, Usage>,
     /// What it is rolled for.
-    uses: BTreeMap<SourceName, Use>,
+    uses: LiteMap<SourceName, Use>,
     /// By which keys of a source it was rolled for it before.
     former: BTreeMap<SourceName, Vec<Keys>>,
     /// The text of its record, whoever wrote it.
@@ -123,9 +126,9 @@ struct Inner {
     workloads: BTreeMap<WorkloadRef, Known>,
     sources: HashMap<SourceRef, Source>,
     /// Which workloads a change of what a source asks for may concern, but for those with its labels.
-    named: HashMap<SourceRef, BTreeSet<WorkloadRef>>,
+    named: HashMap<SourceRef, Members<WorkloadRef>>,
     /// Who is rolled for a source.
-    users: HashMap<SourceRef, BTreeSet<WorkloadRef>>,
+    users: HashMap<SourceRef, Members<WorkloadRef>>,
     /// The sources that choose by labels.
     choosing: BTreeMap<String, BTreeSet<SourceName>>,
     /// Who waits for its turn, and after whom.
@@ -135,11 +138,11 @@ struct Inner {
     /// Of which kinds all of them have been seen. Before that, what is recorded for their sake stays.
     triggers_seen: BTreeSet<TriggerKind>,
     /// Which of them ask for rollouts of a workload, whether it is there or not.
-    aimed: HashMap<WorkloadRef, BTreeSet<TriggerRef>>,
+    aimed: HashMap<WorkloadRef, Members<TriggerRef>>,
     /// Which of them choose workloads of a namespace by labels.
-    choosers: HashMap<String, BTreeSet<TriggerRef>>,
+    choosers: HashMap<String, Members<TriggerRef>>,
     /// Which of them ask for rollouts when a source changes.
-    asked: HashMap<SourceRef, BTreeSet<TriggerRef>>,
+    asked: HashMap<SourceRef, Members<TriggerRef>>,
 }
 
 impl Index {
@@ -175,7 +178,7 @@ impl Index {
             labels: metadata.labels.unwrap_or_default(),
             asks: asks.map(Arc::new).map_err(Arc::new),
             referenced: uses::referenced(&references),
-            uses: BTreeMap::new(),
+            uses: LiteMap::new(),
             former: BTreeMap::new(),
             record: annotations.remove(RECORD),
             stamp: template_annotations.get(STAMP).cloned(),
@@ -341,7 +344,7 @@ impl Index {
     }
 }
 
-fn remove<K: std::hash::Hash + Eq, V: Ord>(of: &mut HashMap<K, BTreeSet<V>>, from: &K, key: &V) {
+fn remove<K: std::hash::Hash + Eq, V: Ord>(of: &mut HashMap<K, Members<V>>, from: &K, key: &V) {
     if let Some(set) = of.get_mut(from) {
         set.remove(key);
         if set.is_empty() {

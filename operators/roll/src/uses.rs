@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use konverge_workload::{Keys, Need, References, Usage};
+use litemap::LiteMap;
 
 use crate::{
     declarations::{ROLL_SELECTOR, ROLL_USERS, Rule, SourceAsks, WorkloadAsks},
@@ -25,10 +26,10 @@ pub struct Use {
 }
 
 /// All that a workload's pods use, in one map: what containers see, and what nodes mount their volumes with.
-pub fn referenced(references: &References) -> BTreeMap<SourceName, Usage> {
+pub fn referenced(references: &References) -> LiteMap<SourceName, Usage> {
     let secrets = references.secrets.iter().map(|(name, usage)| (SourceName::secret(name), usage.clone()));
     let maps = references.config_maps.iter().map(|(name, usage)| (SourceName::config_map(name), usage.clone()));
-    let mut all: BTreeMap<_, _> = secrets.chain(maps).collect();
+    let mut all: LiteMap<_, _> = secrets.chain(maps).collect();
     for name in &references.storage_secrets {
         // The drivers that mount with it read keys of their own choice.
         all.insert(SourceName::secret(name), Usage { need: Need::Required, keys: Keys::All });
@@ -39,7 +40,7 @@ pub fn referenced(references: &References) -> BTreeMap<SourceName, Usage> {
 /// Which sources a workload is rolled for. `asks_of` tells what a source asks for, `chosen` are those that choose the workload by its labels.
 pub fn uses<'a>(
     asks: &WorkloadAsks,
-    referenced: &BTreeMap<SourceName, Usage>,
+    referenced: &LiteMap<SourceName, Usage>,
     chosen: impl IntoIterator<Item = &'a SourceName>,
     asks_of: impl Fn(&SourceName) -> Option<&'a SourceAsks>,
 ) -> BTreeMap<SourceName, Use> {
@@ -110,7 +111,7 @@ mod tests {
     /// The pods use all of the Secret `db`, the key `a` of the Secret `api`, and the `ConfigMap` `app`.
     fn found(own: &[(&str, &str)], sources: &[(&str, SourceName)], chosen: &[SourceName]) -> Vec<String> {
         let usage = |keys| Usage { need: Need::Required, keys };
-        let referenced = BTreeMap::from([
+        let referenced = LiteMap::from_iter([
             (SourceName::secret("db"), usage(Keys::All)),
             (SourceName::secret("api"), usage(Keys::one("a"))),
             (SourceName::config_map("app"), usage(Keys::All)),
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn what_is_named_and_not_used_can_be_done_without() {
         let used = Usage { need: Need::Required, keys: Keys::All };
-        let referenced = BTreeMap::from([(SourceName::secret("db"), used)]);
+        let referenced = LiteMap::from_iter([(SourceName::secret("db"), used)]);
         let own = annotations(&[("roll.konverge.dev/on-change", "secret/db,secret/unseen")]);
         let asks = WorkloadAsks::read(&own, &Annotations::new(), "shop", OTHERS).unwrap();
         let chosen = SourceName::config_map("chosen");

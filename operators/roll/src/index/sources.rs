@@ -129,7 +129,7 @@ impl Index {
     /// A source may not be read. What is known of it stays. Returns whom it concerns, if they do not know that yet.
     pub fn refuse(&self, source: &SourceRef, why: Message) -> BTreeSet<WorkloadRef> {
         let mut inner = self.lock();
-        let users = inner.users.get(source).cloned().unwrap_or_default();
+        let users = inner.users_of(source);
         match inner.sources.get_mut(source) {
             Some(known) if known.refused.as_ref() != Some(&why) => known.refused = Some(why),
             _ => return BTreeSet::new(),
@@ -192,6 +192,10 @@ impl Source {
 }
 
 impl Inner {
+    fn users_of(&self, source: &SourceRef) -> BTreeSet<WorkloadRef> {
+        self.users.get(source).into_iter().flatten().cloned().collect()
+    }
+
     /// A source holds this.
     pub(super) fn learn(
         &mut self,
@@ -200,7 +204,7 @@ impl Inner {
         breaker: &breaker::Settings,
         now: Timestamp,
     ) -> Learned {
-        let users = self.users.get(source).cloned().unwrap_or_default();
+        let users = self.users_of(source);
         let Some(known) = self.sources.get_mut(source).filter(|_| !users.is_empty()) else {
             return Learned::default();
         };
@@ -252,7 +256,7 @@ impl Inner {
         if choosing.is_empty() {
             self.choosing.remove(&source.namespace);
         }
-        let mut concerned = self.named.get(source).cloned().unwrap_or_default();
+        let mut concerned: BTreeSet<_> = self.named.get(source).into_iter().flatten().cloned().collect();
         if chooses.0 || chooses.1 {
             let all = self.workloads.keys().filter(|key| key.namespace == source.namespace);
             concerned.extend(all.cloned());

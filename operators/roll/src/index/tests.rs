@@ -386,7 +386,7 @@ fn what_a_list_or_an_answer_shows_is_so_also_if_it_is_older() {
     // The storage was restored from a backup.
     assert_eq!(shown(Shows::Answer("1000"), 500, "api"), "500");
     assert_eq!(
-        index.view(&key("web"), &digester(), now()).unwrap().uses.into_keys().collect::<Vec<_>>(),
+        index.view(&key("web"), &digester(), now()).unwrap().uses.keys().cloned().collect::<Vec<_>>(),
         [SourceName::secret("api")]
     );
     assert_eq!(shown(Shows::Event, 501, "db"), "501", "it goes on from there");

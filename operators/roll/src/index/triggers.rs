@@ -87,14 +87,14 @@ impl Index {
         let inner = self.lock();
         match inner.workloads.get(key) {
             Some(known) => inner.asking(key, &known.labels).cloned().collect(),
-            None => inner.aimed.get(key).cloned().unwrap_or_default(),
+            None => inner.aimed.get(key).into_iter().flatten().cloned().collect(),
         }
     }
 
     /// The shortest interval at which anybody wants to know of a source.
     pub fn interval(&self, source: &SourceRef) -> Option<Duration> {
         let inner = self.lock();
-        let asked = inner.asked.get(source)?.iter().filter_map(|key| inner.triggers.get(key)?.asks());
+        let asked = inner.asked.get(source)?.into_iter().filter_map(|key| inner.triggers.get(key)?.asks());
         asked.map(|asks| asks.every).min()
     }
 
@@ -115,7 +115,7 @@ impl Index {
         let Some(known) = inner.sources.get_mut(source) else { return Default::default() };
         let is_new = known.standing != standing;
         known.standing.clone_from(&standing);
-        let telling = inner.asked.get(source).filter(|_| is_new).cloned().unwrap_or_default();
+        let telling = inner.asked.get(source).filter(|_| is_new).into_iter().flatten().cloned().collect();
         let Some(content) = content else { return (Learned::default(), telling) };
         let in_vault = match standing {
             Standing::Live(version) if version.is_known() => Some(version),

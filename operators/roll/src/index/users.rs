@@ -70,7 +70,7 @@ impl Inner {
 
     fn use_only(&mut self, key: &WorkloadRef, found: BTreeMap<SourceName, Use>, work: &mut Work) {
         let Some(known) = self.workloads.get_mut(key) else { return };
-        let before = std::mem::replace(&mut known.uses, found);
+        let before = std::mem::replace(&mut known.uses, found.into_iter().collect());
         let gone: Vec<_> = before.keys().filter(|name| !known.uses.contains_key(*name)).cloned().collect();
         let now: Vec<_> = known.uses.keys().filter(|name| !before.contains_key(*name)).cloned().collect();
         let used: Vec<_> = known.uses.keys().map(|name| name.of(&key.namespace)).collect();

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use konverge_workload::{Need, Rollout};
+use litemap::LiteMap;
 
 use super::{
     Index, Inner, Known, former,
@@ -33,7 +34,7 @@ pub struct View {
     /// What it asks for.
     pub asks: Result<Arc<WorkloadAsks>, Arc<Invalid>>,
     /// What it is rolled for.
-    pub uses: BTreeMap<SourceName, Use>,
+    pub uses: LiteMap<SourceName, Use>,
     /// Its record, if it is its own.
     pub record: Option<Record>,
     /// The stamp on its pod template.

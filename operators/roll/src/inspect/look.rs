@@ -72,7 +72,7 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
         index.show_trigger(trigger, shown);
     }
     let workload = workload(cluster, key).await?;
-    let referenced = crate::uses::referenced(&workload.references).into_keys().collect();
+    let referenced = crate::uses::referenced(&workload.references).keys().cloned().collect();
     let (_, work) = index.show(key.kind, workload, now);
 
     let digests = digester(cluster, known, &config.digest_key).await;

@@ -87,7 +87,7 @@ fn reasons() -> BTreeSet<String> {
     for source in [
         include_str!("../../../src/asked.rs"),
         include_str!("../../../src/ledger.rs"),
-        include_str!("../../../src/reconcile.rs"),
+        include_str!("../../../src/reconcile/error.rs"),
         include_str!("../../../../../stores/vault/src/error.rs"),
     ] {
         let after = source.split("fn reason(&self)").nth(1).unwrap_or_else(|| panic!("no reasons in {source:.200}"));
