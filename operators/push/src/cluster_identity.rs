@@ -23,20 +23,25 @@ pub(crate) async fn read(client: &Client) -> Result<String, kube::Error> {
 /// As which installation the program marks what it writes, once that is known. Clones know the same.
 ///
 /// It is one name for the life of the process: under another, all that was written under the first would be somebody else's. So an API
-/// server that is away is asked again, and only its word that the uid may not be known makes this one of those that do not know.
+/// server that is away is asked again, and only its word that the uid may not be known makes this one of those that do not know. That word
+/// counts from one that has let us see something before: an API server that has just started forbids everything until it has read the roles.
 #[derive(Clone)]
 pub struct Identity(Arc<Shared>);
 
 struct Shared {
     client: Client,
+    /// Whether the API server has been seen to allow something.
+    knows_us: Box<dyn Fn() -> bool + Send + Sync>,
     name: OnceCell<String>,
 }
 
 impl Identity {
-    /// The name that was given, or else that of the cluster. Nothing is asked yet.
-    pub fn new(client: Client, given: Option<String>) -> Self {
+    /// The name that was given, or else that of the cluster. `knows_us` is whether the API server has allowed us anything yet. Nothing is asked
+    /// yet.
+    pub fn new(client: Client, given: Option<String>, knows_us: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared {
             client,
+            knows_us: Box::new(knows_us),
             name: given.map_or_else(OnceCell::new, |given| OnceCell::new_with(Some(given))),
         }))
     }
@@ -44,8 +49,9 @@ impl Identity {
     /// The name. An error as long as nobody answers.
     pub(crate) async fn name(&self) -> Result<&str, kube::Error> {
         let known = self.0.name.get_or_try_init(|| async {
+            let knows_us = (self.0.knows_us)();
             match read(&self.0.client).await {
-                Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
+                Err(kube::Error::Api(status)) if knows_us && matches!(status.code, 403 | 404) => {
                     tracing::warn!(
                         "cannot tell this cluster from others that may use the same Vault: {}. Allow the service account to get the \
                          namespace {NAMESPACE}, or give each installation a name with --instance",

@@ -309,11 +309,6 @@ impl Message {
         Self::problem(reasons::RELEASED, format!("let go after its deadline; still in Vault: {left}. {then}"))
     }
 
-    /// Whether it says all is well.
-    pub fn is_good(&self) -> bool {
-        self.weight == Weight::Good
-    }
-
     /// Whether somebody should look.
     pub fn is_loud(&self) -> bool {
         self.weight >= Weight::Loud

@@ -17,7 +17,7 @@ use konverge_core::{
     digest::DigestKey,
     error::{Classify, ErrorClass},
 };
-use konverge_runtime::{Action, Queue, Reconciler, Request};
+use konverge_runtime::{Action, Queue, Reconciler, Request, controller::Dropped};
 use konverge_vault::Location;
 use kube::Client;
 use tokio::time::Instant;
@@ -40,6 +40,7 @@ use crate::{
 };
 pub use error::{Doing, PushError};
 use intentions::NOTE_LATER;
+pub(crate) use pace::run_limit;
 use pace::{LOOK_AGAIN, is_due, look_again, next_look, pause};
 use paths::{Done, Prepared, Run};
 pub(crate) use paths::{cluster_prefix, vault_deletion};
@@ -121,6 +122,15 @@ impl Reconciler for Pusher {
         }
         // What the journal says of it is not forgotten, whoever takes the object out of the queue.
         Ok(if action == Action::Done { Action::After(LOOK_AGAIN) } else { action })
+    }
+
+    async fn dropped(&self, key: &ObjectRef, why: &Dropped) {
+        let Some(binding) = self.bindings.get(key) else { return };
+        let why = match why {
+            Dropped::TimedOut(limit) => format!("it took longer than {} s", limit.as_secs()),
+            Dropped::Panicked(cause) => format!("that is a defect of this program, please report it: {cause}"),
+        };
+        self.failed(key, &binding, &PushError::GivenUp(why)).await;
     }
 }
 

@@ -14,7 +14,7 @@ use konverge_runtime::{
     manager::RunError,
     telemetry::{self, FilterError, TelemetryError},
     tls::{Certificate, FilesError},
-    watch::{self, Guarded, WatchOptions},
+    watch::{self, Guarded, WatchHealth, WatchOptions},
 };
 use konverge_vault::{
     Vault,
@@ -35,7 +35,7 @@ use crate::{
     object::Kind,
     orphans::{Clearing, Orphans},
     reachability::Reachability,
-    reconcile::{Policy, Pusher},
+    reconcile::{Policy, Pusher, run_limit},
     runtime_info::RuntimeInfo,
     store::Store,
     vault_push::VaultPush,
@@ -167,9 +167,9 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     manager.task("vault", reachability.run(vault.clone(), Arc::clone(&bindings), queue.clone()));
 
     let feed = Feed { bindings: Arc::clone(&bindings), queue: queue.clone(), metrics: counts.clone() };
-    watch_all(&mut manager, &kubernetes, &config, &feed);
+    let secrets = watch_all(&mut manager, &kubernetes, &config, &feed);
 
-    let identity = Identity::new(kubernetes.clone(), config.instance.clone());
+    let identity = Identity::new(kubernetes.clone(), config.instance.clone(), move || secrets.is_synced());
     let known = identity.clone();
     manager.checks().readiness("cluster-identity", move || known.check());
     manager.task("cluster-identity", identity.clone().run());
@@ -202,7 +202,9 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         },
     };
     let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts);
-    let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers()).workers(config.workers.into());
+    let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers())
+        .workers(config.workers.into())
+        .time_limit(run_limit(config.vault_timeout));
     manager.controller("push", controller);
     manager.leader_task("orphans", clearing.run(config.kinds));
     Ok(manager)
@@ -221,8 +223,9 @@ fn listen(bind: Bind) -> Listen {
 }
 
 /// Watches each kind that takes part, and Secrets in any case: workloads are woken by them. The kinds that the original does not know
-/// may be missing in its role, and `VaultPush` in the cluster; then they are left out until they are there.
-fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) {
+/// may be missing in its role, and `VaultPush` in the cluster; then they are left out until they are there. Gives the health of the watch of
+/// Secrets.
+fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) -> WatchHealth {
     let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
     for &kind in &config.kinds {
         let Some(workload) = kind.workload() else { continue };
@@ -244,7 +247,9 @@ fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Fee
         manager.task("vaultpushes-watch", once_known);
     }
     let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &options);
-    manager.checks().readiness("secrets-watch", move || health.check());
+    let checked = health.clone();
+    manager.checks().readiness("secrets-watch", move || checked.check());
     let take_part = config.kinds.contains(&Kind::Secret);
     manager.task("secrets-watch", feed.clone().secrets(take_part, secrets));
+    health
 }

@@ -220,7 +220,7 @@ impl Store {
                 Ok(Cleared::Nothing)
             }
             Farewell::Delete => {
-                self.delete(location, deletion).await?;
+                self.delete(location, found.expected(), deletion).await?;
                 self.metrics.deleted();
                 if found.custom_metadata().is_some() && deletion != Deletion::Metadata {
                     self.still_leads()?;
@@ -231,8 +231,8 @@ impl Store {
         }
     }
 
-    async fn delete(&self, location: &Location, deletion: Deletion) -> Result<(), VaultError> {
-        let deleted = self.vault.delete(location, deletion).await;
+    async fn delete(&self, location: &Location, expected: Expected, deletion: Deletion) -> Result<(), VaultError> {
+        let deleted = self.vault.delete(location, expected, deletion).await;
         if deleted.is_err() {
             self.metrics.delete_failed();
         }
@@ -255,7 +255,7 @@ impl Store {
             self.still_leads()?;
             let changed = match rest {
                 None => Ok(false),
-                Some(rest) if rest.is_empty() => self.delete(location, Deletion::Soft).await.map(|()| true),
+                Some(rest) if rest.is_empty() => self.delete(location, expected, Deletion::Soft).await.map(|()| true),
                 Some(rest) => self.write(location, &rest, expected).await.map(|_| true),
             };
             match changed {

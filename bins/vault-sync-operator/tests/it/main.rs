@@ -9,6 +9,7 @@ mod deposing;
 mod exposing;
 mod forms;
 mod front;
+mod hanging;
 mod intending;
 mod leading;
 mod life;

@@ -143,15 +143,28 @@ async fn f03_what_changes_while_the_api_server_is_out_of_reach_comes_after() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f03_an_operator_that_starts_before_the_api_server_can_be_reached_knows_its_own() {
+    knows_its_own("early", FaultProxy::down_until_cleared).await;
+}
+
+/// One that has just started allows nothing to anybody before it has read the roles.
+#[tokio::test(flavor = "multi_thread")]
+async fn f03_an_operator_that_starts_before_the_api_server_knows_it_knows_its_own() {
+    let forbidden = "rules:\n- then: { status: { code: 403 } }\n";
+    let forbid = |proxy: &FaultProxy| proxy.set(Plan::parse(forbidden).unwrap()).unwrap();
+    knows_its_own("unknown", forbid).await;
+}
+
+/// An operator that starts in such trouble takes for its own what it wrote in its life before.
+async fn knows_its_own(name: &str, trouble: impl FnOnce(&FaultProxy)) {
     let stage = Stage::shared().await;
-    let namespace = stage.plane.namespace("early").await.unwrap();
+    let namespace = stage.plane.namespace(name).await.unwrap();
     let view = stage.view(&namespace).await;
     let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
     let mut before = start(stage, &namespace, &proxy, stage.server.address()).await;
     rotate(&view, 1).await;
     in_step(&view, 1).await;
     before.process.terminate(Duration::from_secs(20)).await.unwrap();
-    proxy.down_until_cleared();
+    trouble(&proxy);
     let (spec, health, _) = stage.operator(proxy.kubeconfig(), &namespace, stage.server.address());
     let mut operator = Process::start(stage.plane.run_directory(), spec).unwrap();
     let is_alive = || async { http_get(&health, "/healthz").await.is_ok_and(|(code, _)| code == 200) };

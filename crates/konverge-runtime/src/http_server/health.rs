@@ -1,5 +1,6 @@
 //! `/healthz` and `/readyz`, as Kubernetes components answer: `ok`, or every check with `?verbose` or when something fails; without
-//! some checks with `?exclude=name`; and each check for itself below, such as `/readyz/shutdown`.
+//! some checks with `?exclude=name`; and each check for itself below, such as `/readyz/shutdown`. Below its own name is all of it again, where
+//! programs on controller-runtime have the one check that they come with.
 
 use axum::{
     Router,
@@ -24,6 +25,7 @@ pub(super) fn router(checks: Checks) -> Router {
         let one =
             get(async move |State(checks): State<Checks>, Path(name): Path<String>, Query(asked): Asked| match checks
                 .report_of(kind, &name)
+                .or_else(|| (path == format!("/{name}")).then(|| checks.report(kind, &[])))
             {
                 Some(report) => answer(report, is_verbose(&asked)),
                 None => (StatusCode::NOT_FOUND, format!("there is no check {name:?}\n")).into_response(),

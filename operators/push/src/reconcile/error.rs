@@ -1,6 +1,6 @@
 //! A run that did not do what it should: why, and how the cause is told.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_vault::VaultError;
@@ -30,6 +30,17 @@ pub enum PushError {
     /// What is about to be written could not be noted.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// A path could not be cleared in the time that a deletion has.
+    #[error("{doing}: {location} is not cleared after {} s", limit.as_secs_f32(), doing = Doing::Clear)]
+    Slow {
+        /// Which one.
+        location: String,
+        /// How long that was tried.
+        limit: Duration,
+    },
+    /// The run could not come to its end.
+    #[error("a run was given up: {0}")]
+    GivenUp(String),
     /// Vault did not do its part.
     #[error("{doing}: {source}")]
     Vault {
@@ -80,7 +91,12 @@ impl From<ClearError> for PushError {
 impl Classify for PushError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Read { .. } | Self::Orphans(_) | Self::Journal(_) | Self::Deposed => ErrorClass::Transient,
+            Self::Read { .. }
+            | Self::Orphans(_)
+            | Self::Journal(_)
+            | Self::Deposed
+            | Self::Slow { .. }
+            | Self::GivenUp(_) => ErrorClass::Transient,
             Self::Ledger(error) => error.class(),
             Self::Vault { source, .. } => source.class(),
         }
@@ -92,6 +108,8 @@ impl Classify for PushError {
             Self::Orphans(_) => "OrphansNotRecorded",
             Self::Journal(_) => "IntentionNotRecorded",
             Self::Deposed => "NotLeader",
+            Self::Slow { .. } => "VaultTimeout",
+            Self::GivenUp(_) => "GivenUp",
             Self::Ledger(error) => error.reason(),
             Self::Vault { source, .. } => source.reason(),
         }

@@ -47,7 +47,9 @@ impl Pusher {
         };
         let messages = match cleared.map_err(|error| error.when(Doing::Clear)) {
             Ok(messages) => messages,
-            Err(error @ (PushError::Vault { .. } | PushError::Read { .. })) if self.overdue(key, binding).await => {
+            Err(error @ (PushError::Vault { .. } | PushError::Read { .. } | PushError::Slow { .. }))
+                if self.overdue(key, binding).await =>
+            {
                 vec![self.leave_behind(key, binding, &record, &error).await?]
             }
             Err(error) => return Err(error),
@@ -100,13 +102,15 @@ impl Pusher {
             _ => BTreeMap::new(),
         };
         let (mut cleared, mut unknown) = (Vec::new(), Vec::new());
+        let limit = self.policy.deadline.min(self.policy.namespace_deadline);
         for (location, written) in record.locations() {
-            let Some(location) = self.store.recorded(&location).await? else { continue };
+            let recorded = self.store.recorded(&location);
+            let Some(location) = within(limit, &location.to_string(), recorded).await?? else { continue };
             let claim = self.claim(key, &location, written);
             let text = location.to_string();
             let unfinished = made.get(&text).filter(|_| !written.left).map_or(Unfinished::Unknown, Unfinished::Made);
             let leaving = Leaving { location: &location, owner: &owner, written, claim, unfinished, gone: false };
-            match self.store.clear(&leaving, deletion).await? {
+            match within(limit, &text, self.store.clear(&leaving, deletion)).await?? {
                 Cleared::Deleted => {
                     tracing::info!(object = %key, path = text, "deleted");
                     cleared.push(text);
@@ -228,6 +232,12 @@ impl Pusher {
             added => Ok(added.map(|()| true)?),
         }
     }
+}
+
+/// Vault may take longer for one request than a deletion may wait, and says nothing before.
+async fn within<T>(limit: Duration, location: &str, work: impl Future<Output = T>) -> Result<T, PushError> {
+    let slow = |_| PushError::Slow { location: location.to_owned(), limit };
+    timeout(limit, work).await.map_err(slow)
 }
 
 /// How long something has gone on. By a clock that is behind the API server's it has not begun yet.

@@ -22,6 +22,14 @@ const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, ca
 /// The longest pause after a refusal that somebody has to mend. Each in a row makes it longer, because many may be refused.
 const REFUSED_AT_MOST: Duration = Duration::from_mins(10);
 
+/// How long a run may take that has thousands of paths.
+const RUN: Duration = Duration::from_mins(10);
+
+/// How long one run may take. A request to Vault that is not answered ends before, so that the run can tell of it and go on elsewhere.
+pub(crate) fn run_limit(vault_timeout: Duration) -> Duration {
+    RUN.max(vault_timeout.saturating_mul(2))
+}
+
 /// How long to wait after so many failures in a row, the last of which were so many refusals.
 pub(super) fn pause(class: ErrorClass, failures: u32, refusals: u32) -> Duration {
     let at_most = |otherwise: Duration| if refusals > 0 { REFUSED_AT_MOST.max(otherwise) } else { otherwise };

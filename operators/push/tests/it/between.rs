@@ -148,7 +148,7 @@ async fn what_was_there_before_is_nobodys_though_a_write_was_begun() {
     assert_eq!(record["paths"][&path]["begun"], json!(null), "Vault has told that it was not made");
     operator.stop().await;
     // Nor is it what was written instead of that since.
-    world.vault.delete(&world.locate(&path).await, Deletion::Metadata).await.unwrap();
+    world.vault.delete(&world.locate(&path).await, konverge_vault::Expected::Any, Deletion::Metadata).await.unwrap();
     world.write(&path, &[("by", "another hand")]).await;
     let _operator = world.operator(&[]).await;
     world.delete(Kind::Secret, "db").await;

@@ -105,7 +105,7 @@ async fn w10_what_is_edited_or_deleted_in_vault_is_put_right_within_the_interval
     world.says(Kind::Deployment, "app", "Synced").await;
     world.write(&whole, &[("user", "edited")]).await;
     let location = world.locate(&chosen).await;
-    world.vault.delete(&location, konverge_vault::Deletion::Soft).await.unwrap();
+    world.vault.delete(&location, konverge_vault::Expected::Any, konverge_vault::Deletion::Soft).await.unwrap();
     // The shortest interval is 30 s; this is quicker, and the test after this waits for it.
     world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/sync-now": "2" })).await;
     world.annotate(Kind::Deployment, "app", json!({ "vault-sync.io/sync-now": "2" })).await;

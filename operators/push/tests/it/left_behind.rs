@@ -43,7 +43,7 @@ impl Stage {
         let world = World::new().await;
         let metrics = konverge_runtime::Metrics::new("test", "1");
         let counts = metrics.register(Metrics::new);
-        let identity = Identity::new(world.client.clone(), Some("one".to_owned()));
+        let identity = Identity::new(world.client.clone(), Some("one".to_owned()), || true);
         let store = Store::new(world.vault.clone(), counts.clone(), identity, None);
         let bindings = Arc::new(Bindings::default());
         let orphans = Orphans::new(world.client.clone(), &world.home);
@@ -93,7 +93,7 @@ async fn who_leads_no_more_clears_nothing_more() {
     stage.left("1", &path).await;
     // It never gets the lease that it does not ask for.
     let elector = Elector::new(stage.world.client.clone(), LeaseOptions::new(&*stage.world.home, "nobodys"));
-    let identity = Identity::new(stage.world.client.clone(), Some("one".to_owned()));
+    let identity = Identity::new(stage.world.client.clone(), Some("one".to_owned()), || true);
     let store = Store::new(stage.world.vault.clone(), stage.counts.clone(), identity, Some(elector.leadership()));
     let (bindings, orphans) = (Arc::clone(&stage.bindings), stage.orphans.clone());
     let mut deposed = Clearing::new(orphans, store, bindings, stage.queue.clone(), stage.counts.clone());

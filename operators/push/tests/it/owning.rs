@@ -150,7 +150,7 @@ async fn an_object_that_takes_nothing_over_has_its_own_path_back() {
 
 /// Somebody has all of a path removed in Vault, its mark included, and writes it by hand.
 async fn by_hand(world: &World, path: &str) {
-    world.vault.delete(&world.locate(path).await, Deletion::Metadata).await.unwrap();
+    world.vault.delete(&world.locate(path).await, konverge_vault::Expected::Any, Deletion::Metadata).await.unwrap();
     world.write(path, &[("by", "hand")]).await;
 }
 

@@ -44,7 +44,7 @@ impl Original<'_> {
 
     /// It deletes softly what is at the path, whoever has it, and takes its finalizer off with a full update.
     async fn lets_go(&self, kind: Kind, name: &str, path: &str) {
-        self.0.vault.delete(&self.0.locate(path).await, Deletion::Soft).await.unwrap();
+        self.0.vault.delete(&self.0.locate(path).await, konverge_vault::Expected::Any, Deletion::Soft).await.unwrap();
         let mut object = self.0.api(kind).get(name).await.unwrap();
         object.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
         self.0.api(kind).replace(name, &PostParams::default(), &object).await.unwrap();

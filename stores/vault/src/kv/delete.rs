@@ -3,6 +3,7 @@
 use http::Method;
 use serde_json::json;
 
+use super::Expected;
 use crate::{
     client::Vault,
     error::VaultError,
@@ -22,21 +23,26 @@ pub enum Deletion {
 }
 
 impl Vault {
-    /// Deletes a secret. What is not there is deleted already.
+    /// Deletes a secret as it was [found](super::Found::expected). What is not there is deleted already.
     ///
-    /// Vault has no check-and-set for this: what was written since the last look goes too. Of the three ways only the soft one can be
-    /// taken back.
-    pub async fn delete(&self, location: &Location, how: Deletion) -> Result<(), VaultError> {
+    /// Vault has no check-and-set for this. What was written since is not destroyed; but softly it goes too, which can be taken back, and with the
+    /// metadata, which cannot.
+    pub async fn delete(&self, location: &Location, expected: Expected, how: Deletion) -> Result<(), VaultError> {
         let what = format!("delete {location}");
         let route = match (location.mount().version(), how) {
             (KvVersion::One, _) | (KvVersion::Two, Deletion::Soft) => location.data_route(),
             (KvVersion::Two, Deletion::Metadata) => location.route("metadata"),
             (KvVersion::Two, Deletion::Destroy) => {
                 let Some(metadata) = self.metadata(location).await? else { return Ok(()) };
+                let newest = match expected {
+                    Expected::Any => u64::MAX,
+                    Expected::Absent => 0,
+                    Expected::Version(number) => number,
+                };
                 let versions: Vec<u64> = metadata
                     .versions
                     .iter()
-                    .filter(|(_, record)| !record.destroyed)
+                    .filter(|(number, record)| !record.destroyed && **number <= newest)
                     .map(|(number, _)| *number)
                     .collect();
                 return if versions.is_empty() { Ok(()) } else { self.destroy(location, &versions).await };

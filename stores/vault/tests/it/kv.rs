@@ -113,7 +113,7 @@ async fn version_two_with_check_and_set() {
     assert_eq!(versions(&server, "team/kv/metadata/shop/db").await, 2);
 
     // A deleted one is written with the number of the version that was deleted.
-    vault.delete(&location, Deletion::Soft).await.unwrap();
+    vault.delete(&location, Expected::Any, Deletion::Soft).await.unwrap();
     let found = vault.read(&location).await.unwrap();
     assert!(matches!(&found, Found::Deleted(version) if version.number == 2 && version.deletion.is_some()));
     assert_eq!(found.expected(), Expected::Version(2));
@@ -141,26 +141,26 @@ async fn three_ways_to_delete() {
     let location = locate(&vault, "team/kv/a").await;
     let write = async |expected| vault.write(&location, &content(&[("a", "1")]), expected).await.unwrap();
     for how in [Deletion::Soft, Deletion::Destroy, Deletion::Metadata] {
-        vault.delete(&location, how).await.unwrap();
+        vault.delete(&location, Expected::Any, how).await.unwrap();
         assert_eq!(deleted(&vault, &location).await, Some(0), "what is not there is deleted, {how:?}");
     }
     write(Expected::Absent).await;
     write(Expected::Version(1)).await;
-    vault.delete(&location, Deletion::Soft).await.unwrap();
+    vault.delete(&location, Expected::Any, Deletion::Soft).await.unwrap();
     assert_eq!(deleted(&vault, &location).await, Some(2));
     vault.undelete(&location, &[2]).await.unwrap();
     assert_eq!(deleted(&vault, &location).await, None);
 
-    vault.destroy(&location, &[1]).await.unwrap();
+    vault.delete(&location, Expected::Version(1), Deletion::Destroy).await.unwrap();
     assert!(vault.metadata(&location).await.unwrap().unwrap().versions[&1].destroyed);
-    assert_eq!(deleted(&vault, &location).await, None);
-    vault.delete(&location, Deletion::Destroy).await.unwrap();
+    assert_eq!(deleted(&vault, &location).await, None, "what was written since stays");
+    vault.delete(&location, Expected::Any, Deletion::Destroy).await.unwrap();
     vault.undelete(&location, &[2]).await.unwrap();
     assert_eq!(deleted(&vault, &location).await, Some(2), "destroyed is for good");
     let metadata = vault.metadata(&location).await.unwrap().unwrap();
     assert!(metadata.current_version == 2 && metadata.versions.values().all(|record| record.destroyed));
 
-    vault.delete(&location, Deletion::Metadata).await.unwrap();
+    vault.delete(&location, Expected::Any, Deletion::Metadata).await.unwrap();
     assert_eq!(vault.metadata(&location).await.unwrap(), None);
     assert_eq!(write(Expected::Absent).await.unwrap().number, 1);
     assert_eq!(versions(&server, "team/kv/metadata/a").await, 1);
@@ -182,7 +182,7 @@ async fn version_one_has_values_and_no_more() {
     vault.write(&number, &read.content, Expected::Any).await.unwrap();
     let answer = server.request("GET", "old/shop/number", &Value::Null).await.unwrap();
     assert_eq!(answer["data"], json!({ "n": 12, "o": { "a": [1] } }));
-    vault.delete(&location, Deletion::Soft).await.unwrap();
+    vault.delete(&location, Expected::Any, Deletion::Soft).await.unwrap();
     assert!(matches!(vault.read(&location).await.unwrap(), Found::Absent));
 }
 

@@ -241,7 +241,7 @@ async fn policies_bound_to_the_role_later_cost_no_login_for_each_refusal() {
     let vault = Vault::new(&config(&server, login));
     let location = locate(&vault, "kv/data/a").await;
     for _ in 0..30 {
-        let refused = vault.delete(&location, konverge_vault::Deletion::Soft).await;
+        let refused = vault.delete(&location, konverge_vault::Expected::Any, konverge_vault::Deletion::Soft).await;
         assert!(matches!(refused, Err(VaultError::Denied { .. })));
     }
     let counts = vault.login_counts();

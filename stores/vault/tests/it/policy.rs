@@ -32,7 +32,7 @@ async fn work(vault: &Vault, folder: &str) -> Result<(), VaultError> {
         let version = live(vault, &location).await.version.unwrap();
         assert_eq!(owner.standing(&version.custom_metadata), Standing::Ours);
         vault.write(&location, &content(&[("a", "2")]), Expected::Version(version.number)).await?;
-        vault.delete(&location, deletion).await?;
+        vault.delete(&location, Expected::Any, deletion).await?;
         assert!(!matches!(vault.read(&location).await?, Found::Live(_)), "{deletion:?}");
         if deletion != Deletion::Metadata {
             vault.annotate(&location, &owner.unmark()).await?;

@@ -69,7 +69,7 @@ async fn every_change_of_a_version_is_told_and_nothing_else() {
     vault.annotate(&location, &BTreeMap::from([("note".to_owned(), Some("x".to_owned()))])).await.unwrap();
     quiet(&watches, &mut watch).await;
 
-    vault.delete(&location, Deletion::Soft).await.unwrap();
+    vault.delete(&location, Expected::Any, Deletion::Soft).await.unwrap();
     assert!(state(&mut watch).await.deleted);
     vault.undelete(&location, &[2]).await.unwrap();
     assert_eq!(state(&mut watch).await, second);
@@ -77,7 +77,7 @@ async fn every_change_of_a_version_is_told_and_nothing_else() {
     assert!(state(&mut watch).await.destroyed);
 
     // Gone with its metadata and made again in one interval, with the same number.
-    vault.delete(&location, Deletion::Metadata).await.unwrap();
+    vault.delete(&location, Expected::Any, Deletion::Metadata).await.unwrap();
     write("1", Expected::Absent).await;
     write("2", Expected::Version(1)).await;
     let last = eventually(SOON, || {
@@ -147,7 +147,7 @@ async fn version_one_is_compared_by_content() {
     quiet(&watches, &mut watch).await;
     write("2").await;
     assert_ne!(changed(&mut watch).await.seen, first);
-    vault.delete(&location, Deletion::Soft).await.unwrap();
+    vault.delete(&location, Expected::Any, Deletion::Soft).await.unwrap();
     assert_eq!(changed(&mut watch).await.seen, Some(Seen::Absent));
 }
 
@@ -222,9 +222,9 @@ async fn a_folder_of_a_real_server_is_listed_if_it_can_be_and_each_change_in_it_
     quiet(&often, &mut all[0]).await;
     vault.write(&locations[0], &content(&[("a", "2")]), Expected::Version(1)).await.unwrap();
     assert_eq!(state(&mut all[0]).await.version, 2);
-    vault.delete(&locations[1], Deletion::Soft).await.unwrap();
+    vault.delete(&locations[1], Expected::Any, Deletion::Soft).await.unwrap();
     assert!(state(&mut all[1]).await.deleted);
-    vault.delete(&locations[2], Deletion::Metadata).await.unwrap();
+    vault.delete(&locations[2], Expected::Any, Deletion::Metadata).await.unwrap();
     assert_eq!(changed(&mut all[2]).await.seen, Some(Seen::Absent), "what a listing leaves out is asked for by itself");
     quiet(&often, &mut all[3]).await;
 }

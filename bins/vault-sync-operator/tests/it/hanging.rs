@@ -1,0 +1,51 @@
+//! Vault takes requests and never answers (W8, F19): nothing waits longer for it than was said, that is told, and all comes when it answers.
+
+use futures::FutureExt;
+use tokio::sync::watch;
+
+use crate::{
+    front::{self, Asked, Fate},
+    stage::{Stage, until},
+};
+
+/// Longer than an object that is being deleted may wait.
+const SETTINGS: [&str; 3] = ["--vault-timeout=5s", "--finalizer-deadline=3s", "--terminating-namespace-deadline=3s"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f19_a_vault_that_never_answers_keeps_no_object_and_loses_no_change() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("hung").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let (hangs, hung) = watch::channel(false);
+    let decide = move |_: Asked| {
+        let mut hung = hung.clone();
+        async move {
+            hung.wait_for(|hung| !hung).await.unwrap();
+            Fate::Passes
+        }
+        .boxed()
+    };
+    let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
+    let mut operator = stage.start_at(&namespace, &vault, |spec| spec.args(SETTINGS)).await;
+    let [kept, gone] = ["kept", "gone"].map(|name| (name, view.path(name)));
+    for (name, path) in [&kept, &gone] {
+        view.secret(name, &[("n", "1")], Some(path)).await.unwrap();
+        until("it is in step", async || view.is_synced("Secret", name, &[path]).await).await;
+    }
+
+    hangs.send(true).unwrap();
+    view.secret(kept.0, &[("n", "2")], Some(&kept.1)).await.unwrap();
+    view.delete("Secret", gone.0).await.unwrap();
+    until("the deleted one is let go", async || view.is_gone("Secret", gone.0).await).await;
+    until("the other one says why it is not in step", async || {
+        let record = view.record("Secret", kept.0).await?.unwrap_or_default();
+        Ok(record["state"].as_str().is_some_and(|state| state.starts_with("Vault")))
+    })
+    .await;
+    assert!(view.holds(&kept.1, "n", "1").await.unwrap() && view.holds(&gone.1, "n", "1").await.unwrap());
+
+    hangs.send(false).unwrap();
+    until("what changed meanwhile comes", async || view.holds(&kept.1, "n", "2").await).await;
+    until("what was left behind is cleared", async || Ok(view.read(&gone.1).await?.is_none())).await;
+    assert_eq!(operator.process.status(), None, "it has not ended");
+}
