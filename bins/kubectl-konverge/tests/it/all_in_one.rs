@@ -56,8 +56,8 @@ async fn each_job_of_one_process_is_found_with_its_own_settings() {
     lacking.says(&["patch secrets", "→ apply deploy/rbac/konverge.yaml"]);
     assert!(!lacking.out.contains("deploy/rbac/vault"), "{}", lacking.out);
 
-    let place = "/spec/template/spec/containers/0/args";
-    let fewer = json!([{ "op": "replace", "path": place, "value": ["run", "--job=roll"] }]);
+    let arguments = "/spec/template/spec/containers/0/args";
+    let fewer = json!([{ "op": "replace", "path": arguments, "value": ["run", "--job=roll"] }]);
     let fewer: Patch<()> = Patch::Json(serde_json::from_value(fewer).unwrap());
     deployments.patch(NAME, &PatchParams::default(), &fewer).await.unwrap();
     doctor(&plane).await.says(&[
