@@ -15,5 +15,6 @@ mod run;
 mod shared;
 
 pub use job::{Job, Ready};
+pub use lines::flags_of;
 pub use run::{Run, about};
 pub use shared::Shared;

@@ -7,9 +7,15 @@ use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease};
 use kube::{Api, api::ListParams};
 
 use crate::{
-    Cluster, Failure,
+    Cluster, Failure, Job,
     cluster::{of_namespace, within},
 };
+
+/// The label of the program that runs several jobs.
+const ALL_IN_ONE: &str = "konverge";
+
+/// The label that says which program a Deployment is.
+const PROGRAM: &str = "app.kubernetes.io/name";
 
 /// A Deployment of an operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,7 +30,9 @@ pub struct Installation {
     pub ready: i32,
     /// The service account that they use.
     pub account: String,
-    /// The arguments of the first container, with variables put in.
+    /// Whether it runs several jobs, of which this is one.
+    pub all_in_one: bool,
+    /// The arguments of the first container, with variables put in; of one of several jobs its own.
     pub arguments: Vec<String>,
     /// Variables of the first container whose value stands in the Deployment.
     pub variables: BTreeMap<String, String>,
@@ -44,10 +52,10 @@ pub struct Leader {
 }
 
 impl Cluster {
-    /// The Deployments labelled `app.kubernetes.io/name` with the operator's name, in all namespaces if the person may list those,
-    /// else in the cluster's own.
-    pub async fn installations(&self, operator: &str) -> Result<Vec<Installation>, Failure> {
-        let parameters = ListParams::default().labels(&format!("app.kubernetes.io/name={operator}"));
+    /// The Deployments of a job's operator, by [`PROGRAM`]: those of its own program, and those of `konverge run` that run it. In all
+    /// namespaces if the person may list those, else in the cluster's own.
+    pub async fn installations(&self, job: &dyn Job) -> Result<Vec<Installation>, Failure> {
+        let parameters = ListParams::default().labels(&format!("{PROGRAM} in ({}, {ALL_IN_ONE})", job.operator()));
         let list = async |namespace: Option<&str>| {
             let api: Api<Deployment> = match namespace {
                 Some(namespace) => Api::namespaced(self.client.clone(), namespace),
@@ -60,7 +68,7 @@ impl Cluster {
             Err(Failure::Forbidden(_)) => list(Some(&self.namespace)).await?,
             found => found?,
         };
-        Ok(found.items.into_iter().map(Installation::of).collect())
+        Ok(found.items.into_iter().filter_map(|deployment| Installation::of(deployment, job.name())).collect())
     }
 
     /// The leases of this name, in all namespaces.
@@ -73,23 +81,43 @@ impl Cluster {
 }
 
 impl Installation {
-    fn of(deployment: Deployment) -> Self {
+    /// What to say where there is none.
+    pub fn missing(job: &dyn Job) -> String {
+        format!(
+            "there is no Deployment labelled {PROGRAM}={}, and none labelled {PROGRAM}={ALL_IN_ONE} that runs the job {}",
+            job.operator(),
+            job.name()
+        )
+    }
+
+    /// The manifest in `deploy/` with what its service account may do.
+    pub fn role(&self, own: &'static str) -> &'static str {
+        if self.all_in_one { "deploy/rbac/konverge.yaml" } else { own }
+    }
+
+    /// A Deployment as the operator of this job; nothing if it is one of several others.
+    fn of(deployment: Deployment, job: &str) -> Option<Self> {
+        let labelled = deployment.metadata.labels.as_ref().and_then(|labels| labels.get(PROGRAM));
+        let all_in_one = labelled.is_some_and(|program| program == ALL_IN_ONE);
         let spec = deployment.spec.unwrap_or_default();
         let pod = spec.template.spec.unwrap_or_default();
         let account = pod.service_account_name.unwrap_or_else(|| "default".to_owned());
         let container = pod.containers.into_iter().next().unwrap_or_default();
         let variables: BTreeMap<String, String> =
             container.env.into_iter().flatten().filter_map(|variable| Some((variable.name, variable.value?))).collect();
-        let arguments = container.args.into_iter().flatten().map(|argument| expanded(&argument, &variables)).collect();
-        Self {
+        let arguments: Vec<_> =
+            container.args.into_iter().flatten().map(|argument| expanded(&argument, &variables)).collect();
+        let arguments = if all_in_one { konverge_jobs::flags_of(job, &arguments)? } else { arguments };
+        Some(Self {
             namespace: deployment.metadata.namespace.unwrap_or_default(),
             name: deployment.metadata.name.unwrap_or_default(),
             wanted: spec.replicas.unwrap_or(1),
             ready: deployment.status.and_then(|status| status.ready_replicas).unwrap_or_default(),
             account,
+            all_in_one,
             arguments,
             variables,
-        }
+        })
     }
 }
 
@@ -121,21 +149,37 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn what_a_deployment_tells() {
+    fn deployment(program: &str, arguments: &[&str]) -> Deployment {
         let container = json!({
-            "name": "manager", "args": ["--vault-addr=$(VAULT_ADDR)", "--leader-elect"],
+            "name": "manager", "args": arguments,
             "env": [{ "name": "VAULT_ADDR", "value": "https://v" }, { "name": "TOKEN", "valueFrom": {} }],
         });
         let deployment = json!({
-            "metadata": { "namespace": "system", "name": "manager" },
+            "metadata": { "namespace": "system", "name": "manager", "labels": { "app.kubernetes.io/name": program } },
             "spec": { "replicas": 2, "selector": {}, "template": { "spec": { "serviceAccountName": "account", "containers": [container] } } },
             "status": { "readyReplicas": 1 },
         });
-        let installation = Installation::of(serde_json::from_value(deployment).unwrap());
+        serde_json::from_value(deployment).unwrap()
+    }
+
+    #[test]
+    fn what_a_deployment_tells() {
+        let arguments = ["--vault-addr=$(VAULT_ADDR)", "--leader-elect"];
+        let installation = Installation::of(deployment("vault-sync-operator", &arguments), "push").unwrap();
         assert_eq!(installation.arguments, ["--vault-addr=https://v", "--leader-elect"]);
         assert_eq!((installation.wanted, installation.ready, &*installation.account), (2, 1, "account"));
         assert_eq!(installation.variables.keys().collect::<Vec<_>>(), ["VAULT_ADDR"]);
+        assert_eq!(installation.role("deploy/rbac/own.yaml"), "deploy/rbac/own.yaml");
+    }
+
+    #[test]
+    fn one_of_several_jobs_has_its_own_arguments() {
+        let arguments = ["run", "--job=pull --leader-election", "--job", "push --vault-addr=$(VAULT_ADDR)"];
+        let of = |job: &str| Installation::of(deployment("konverge", &arguments), job);
+        assert_eq!(of("pull").unwrap().arguments, ["--leader-election"]);
+        assert_eq!(of("push").unwrap().arguments, ["--vault-addr=https://v"]);
+        assert_eq!(of("push").unwrap().role("deploy/rbac/own.yaml"), "deploy/rbac/konverge.yaml");
+        assert_eq!(of("roll"), None);
     }
 
     #[test]

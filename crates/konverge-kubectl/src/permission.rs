@@ -82,7 +82,7 @@ impl Cluster {
         &self,
         installation: &Installation,
         needed: Vec<Permission>,
-        next: &'static str,
+        next: String,
     ) -> Finding {
         let account = format!("{}/{}", installation.namespace, installation.account);
         match self.lacking(installation, needed).await {

@@ -91,7 +91,7 @@ impl Job for Pull {
     }
 
     async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
-        let installations = cluster.installations(PROGRAM).await;
+        let installations = cluster.installations(self).await;
         let objects = match self.kinds().first() {
             Some(kind) => cluster.list(kind, namespace).await,
             None => Ok(Vec::new()),
@@ -105,7 +105,7 @@ impl Job for Pull {
             }
             Ok(found) if found.is_empty() => findings.push(Finding::note(
                 "operator",
-                format!("there is no Deployment labelled app.kubernetes.io/name={PROGRAM}"),
+                Installation::missing(self),
                 Some("apply deploy/zopp-operator.yaml, unless it runs outside of the cluster"),
             )),
             Ok(found) => {
@@ -137,7 +137,8 @@ async fn permissions(cluster: &Cluster, installation: &Installation) -> Finding 
     // One that is confined to a namespace lacks what only the whole cluster would give.
     let only = installation.arguments.iter().find_map(|argument| argument.strip_prefix("--namespace="));
     let needed = NEEDED.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(only));
-    cluster.permissions_finding(installation, needed.into(), "apply deploy/rbac/zopp-operator.yaml").await
+    let next = format!("apply {}", installation.role("deploy/rbac/zopp-operator.yaml"));
+    cluster.permissions_finding(installation, needed.into(), next).await
 }
 
 /// How a Secret stands, as far as its metadata tell; nothing if it does not ask.

@@ -3,6 +3,7 @@
 
 mod binding;
 mod claims;
+mod looks;
 mod selections;
 mod shares;
 
@@ -23,6 +24,7 @@ use crate::{
 pub use binding::{Asking, Binding, Push, Shown, Verified};
 use claims::Claims;
 pub use claims::{Share, key_of};
+pub use looks::{Looking, Sharer};
 use selections::{Selections, Told};
 use shares::Shares;
 
@@ -41,6 +43,8 @@ struct Inner {
     shares: Shares,
     selections: Selections,
     claims: Claims,
+    /// The locations that are being looked at.
+    looking: HashSet<String>,
     /// Which namespaces may write where, and what the cluster is called there.
     rules: Vec<Rule>,
     cluster: Option<String>,

@@ -4,6 +4,7 @@ mod error;
 mod glance;
 mod intentions;
 mod leave;
+mod looking;
 mod merging;
 mod pace;
 mod paths;
@@ -261,6 +262,7 @@ impl Pusher {
             sync_now: push.asked.sync_now.clone(),
             // Where nothing changed, Vault is asked only when it is time to.
             looked: before_that.filter(|_| !look).unwrap_or_else(Instant::now),
+            seen: BTreeMap::new(),
         });
         let next = verified.as_ref().map(|verified| next_look(key, push, verified));
         let begun = &binding;

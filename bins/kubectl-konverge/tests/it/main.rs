@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod all_in_one;
 mod asking;
 mod bad_input;
 mod doctoring;

@@ -6,6 +6,7 @@ mod crashing;
 mod crowding;
 mod deployed;
 mod deposing;
+mod engines;
 mod exposing;
 mod forms;
 mod front;

@@ -130,6 +130,8 @@ pub struct Verified {
     pub sync_now: Option<String>,
     /// When Vault was looked at.
     pub looked: Instant,
+    /// The locations that were looked at later, each with when, by whatever object has keys there.
+    pub seen: BTreeMap<String, Instant>,
 }
 
 impl Binding {

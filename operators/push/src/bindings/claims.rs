@@ -87,6 +87,12 @@ impl Claims {
         named.iter().flat_map(|location| self.release(key, location)).collect()
     }
 
+    /// Those who have keys at a location.
+    pub(super) fn sharing(&self, location: &str) -> impl Iterator<Item = &ObjectRef> {
+        let claim = self.claims.get(location).filter(|claim| claim.share == Share::Keys);
+        claim.into_iter().flat_map(|claim| &claim.holders)
+    }
+
     fn entry(&mut self, key: &ObjectRef, location: &str, share: Share) -> &mut Claim {
         self.claims.entry(location.to_owned()).or_insert_with(|| Claim {
             holders: BTreeSet::from([key.clone()]),

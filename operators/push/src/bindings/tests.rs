@@ -48,6 +48,7 @@ fn verified(sources: &[(&str, Option<&str>)]) -> Verified {
         marked: true,
         sync_now: None,
         looked: Instant::now(),
+        seen: BTreeMap::new(),
     }
 }
 
@@ -376,4 +377,61 @@ fn who_selects_by_labels_hears_of_whoever_fits_or_stops_to() {
     assert!(just(&["api"]));
     bindings.remove(&key("a"));
     assert!(bindings.lock().selections.is_empty());
+}
+
+#[test]
+fn a_look_of_one_counts_for_all_who_have_their_keys_there() {
+    let bindings = Bindings::default();
+    let (shared, own) = ("secret/data/shared".to_owned(), "secret/data/own".to_owned());
+    let digests = DigestKey::new([1; 32]);
+    let digest = |text: &str| digests.digest([("k", text.as_bytes())]);
+    let held = |paths: &[&String]| paths.iter().map(|path| ((*path).clone(), digest("1"))).collect::<BTreeMap<_, _>>();
+    for (name, paths) in [("a", vec![&shared]), ("b", vec![&shared]), ("c", vec![&shared, &own]), ("d", vec![&own])] {
+        bindings.show(shown(name, &[]));
+        let begun = bindings.get(&key(name)).unwrap();
+        let mut record = begun.new_record(Timestamp::now());
+        for path in &paths {
+            let share = if **path == shared { Share::Keys } else { Share::Whole };
+            let _ = bindings.claim(&key(name), path, share);
+            record.paths.insert((*path).clone(), Written::default());
+        }
+        bindings.settle(&key(name), &begun, |now| {
+            now.record = Some(record);
+            now.verify(&begun, held(&paths), Some(verified(&[])));
+        });
+    }
+    let sharers = |of: &str| {
+        let mut sharers = bindings.sharers(&key("a"), of);
+        sharers.sort_by(|one, other| one.key.cmp(&other.key));
+        sharers
+    };
+    let names = |sharers: &[Sharer]| sharers.iter().map(|sharer| sharer.key.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&sharers(&shared)), ["b", "c"], "others that have keys there");
+    assert_eq!(names(&sharers(&own)), [""; 0], "who has all of it shares nothing");
+    let looked = |name: &str| bindings.get(&key(name)).unwrap().verified.unwrap().looked;
+    let (b, c) = (looked("b"), looked("c"));
+    let later = Instant::now() + Duration::from_secs(5);
+    for sharer in sharers(&shared) {
+        bindings.saw(&sharer, &shared, later);
+    }
+    assert_eq!(looked("b"), later, "that is all it has");
+    assert_eq!(looked("c"), c, "of another location nothing is known");
+    assert_eq!((bindings.seen(&key("c"), &shared), bindings.seen(&key("c"), &own)), (Some(later), Some(c)));
+    assert!(b < later);
+
+    // What is wanted of it is something else by now than what was compared.
+    let compared = sharers(&shared);
+    let begun = bindings.get(&key("b")).unwrap();
+    let changed = BTreeMap::from([(shared.clone(), digest("2"))]);
+    bindings.settle(&key("b"), &begun, |now| now.verify(&begun, changed, Some(verified(&[]))));
+    let since = looked("b");
+    for sharer in &compared {
+        bindings.saw(sharer, &shared, later + Duration::from_secs(5));
+    }
+    assert_eq!(looked("b"), since);
+
+    let looking = bindings.look(&shared);
+    assert!(looking.is_some() && bindings.look(&shared).is_none() && bindings.look(&own).is_some());
+    drop(looking);
+    assert!(bindings.look(&shared).is_some(), "the next one may");
 }

@@ -12,7 +12,7 @@ use crate::{config::Config, object::Kind, orphans::CONFIG_MAP, run::LEASE};
 
 /// All that is looked at, in the order in which one thing explains the next.
 pub(super) async fn findings(push: &Push, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
-    let installations = cluster.installations(push.operator()).await;
+    let installations = cluster.installations(push).await;
     let objects = objects(push, cluster, namespace).await;
     let asking = objects.iter().flat_map(|(_, found)| found).flatten().count();
     let mut findings = Vec::new();
@@ -23,7 +23,7 @@ pub(super) async fn findings(push: &Push, cluster: &Cluster, namespace: Option<&
         }
         Ok(found) if found.is_empty() => findings.push(Finding::note(
             "operator",
-            "there is no Deployment labelled app.kubernetes.io/name=vault-sync-operator",
+            Installation::missing(push),
             Some("install it as docs/push.md says, unless it runs outside of the cluster"),
         )),
         Ok(found) => {

@@ -1,6 +1,6 @@
 //! The operator that works on an object, and what it is started with.
 
-use konverge_kubectl::{Cluster, Failure, Installation, Job, Permission};
+use konverge_kubectl::{Cluster, Failure, Installation, Permission};
 use konverge_vault::Owner;
 
 use super::Push;
@@ -14,7 +14,7 @@ pub(super) struct Operator {
 
 /// The operator for objects of a namespace, if there is a Deployment of one that can be understood.
 pub(super) async fn of_namespace(cluster: &Cluster, namespace: &str) -> Result<Option<Operator>, Failure> {
-    let found = cluster.installations(Push.operator()).await?;
+    let found = cluster.installations(&Push).await?;
     let understood = found.into_iter().filter_map(|installation| {
         let config = Config::of_container(&installation.arguments, &installation.variables).ok()?;
         Some(Operator { installation, config })

@@ -6,7 +6,8 @@ use crate::{cluster_identity, config::Config, object::Kind, orphans::CONFIG_MAP,
 
 /// All that is lacking, by name.
 pub(super) async fn finding(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
-    let next = "apply deploy/rbac/vault-sync-operator.yaml, or leave a kind out with --kinds";
+    let role = installation.role("deploy/rbac/vault-sync-operator.yaml");
+    let next = format!("apply {role}, or leave a kind out with --kinds");
     cluster.permissions_finding(installation, needed(config, &installation.namespace), next).await
 }
 

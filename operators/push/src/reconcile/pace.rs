@@ -16,6 +16,9 @@ use crate::{
 /// After a refusal that nothing here can end, such as a path that belongs to somebody in another cluster.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_mins(5);
 
+/// A look takes less than this, as a rule.
+const LOOKED: Duration = Duration::from_secs(1);
+
 /// The pauses while Vault or the API server does not do its part. Whoever waits is woken when Vault serves again.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_mins(1) };
 
@@ -53,8 +56,12 @@ pub(super) fn is_due(key: &ObjectRef, push: &Push, binding: &Binding) -> bool {
 /// When to look again at what is in step.
 pub(super) fn next_look(key: &ObjectRef, push: &Push, verified: &Verified) -> Action {
     match pause_between(key, push, verified) {
-        // A little late, so that it is due when it comes.
-        Some(pause) => Action::After(pause.saturating_sub(verified.looked.elapsed()) + Duration::from_millis(10)),
+        Some(pause) => Action::After(match pause.saturating_sub(verified.looked.elapsed()) {
+            // It was due. Who has looked since knows by then, and so does who waits for the look of another.
+            Duration::ZERO => LOOKED,
+            // A little late, so that it is due when it comes.
+            rest => rest + Duration::from_millis(10),
+        }),
         None => Action::Done,
     }
 }

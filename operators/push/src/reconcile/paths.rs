@@ -6,7 +6,7 @@ use std::{
 };
 
 use konverge_core::{digest::ContentDigest, error::in_one_line};
-use konverge_vault::{Deletion, Found, Location, Owner, Standing, VaultError};
+use konverge_vault::{Deletion, Found, Location, Owner, VaultError};
 use tokio::time::Instant;
 
 use super::{Doing, Locations, PushError, Pusher, Targets, glance::Glance};
@@ -16,7 +16,6 @@ use crate::{
     boundaries::{Place, is_allowed},
     desired::{Lack, Made, Target},
     digest::digest,
-    merge::own,
     messages::Message,
     object::ObjectRef,
     plan::{Claim, Known, MARKED_WITHIN, Step, UNDISTURBED, plan, plan_once},
@@ -118,34 +117,6 @@ impl Pusher {
             && is_allowed(&self.policy.rules, &place, location)
             && self.bindings.claim(key, &location.to_string(), share).is_ok();
         if counts { Claim::recorded(written) } else { Claim::Intended }
-    }
-
-    /// Whether Vault holds what it did when all was in step: one read for each location and no value of the cluster.
-    pub(super) async fn is_still_there(
-        &self,
-        key: &ObjectRef,
-        binding: &Binding,
-        push: &Push,
-    ) -> Result<bool, PushError> {
-        let owner = self.owner(key, &binding.uid).await?;
-        let Some(record) = &binding.record else { return Ok(false) };
-        for (location, written) in record.locations() {
-            // Nothing could be made for it then, and nothing can now: what is there stays, whatever it is.
-            let Some(known) = binding.held.get(&location.to_string()) else { continue };
-            let Found::Live(secret) = self.store.read(&location).await? else { return Ok(false) };
-            let metadata = secret.version.as_ref().map(|version| &version.custom_metadata);
-            let is_ours = metadata.is_none_or(|metadata| !matches!(owner.standing(metadata), Standing::Foreign(_)));
-            let is_same = || digest(&self.digest_key, own(&secret.content, written)) == Some(*known);
-            if push.asked.update != UpdatePolicy::IfNotExists && !(is_ours && is_same()) {
-                return Ok(false);
-            }
-        }
-        self.bindings.settle(key, binding, |now| {
-            if let Some(verified) = &mut now.verified {
-                verified.looked = Instant::now();
-            }
-        });
-        Ok(true)
     }
 
     /// Brings each path in step, and clears those that are recorded and not wanted any more.

@@ -19,7 +19,7 @@ const VERBS: [&str; 4] = ["get", "list", "watch", "patch"];
 
 /// All that is looked at, in the order in which one thing explains the next.
 pub(super) async fn findings(roll: &Roll, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
-    let installations = cluster.installations(PROGRAM).await;
+    let installations = cluster.installations(roll).await;
     let objects = objects(roll, cluster, namespace).await;
     let asking = objects.iter().flat_map(|(_, found)| found).flatten().count();
     let mut findings = Vec::new();
@@ -30,7 +30,7 @@ pub(super) async fn findings(roll: &Roll, cluster: &Cluster, namespace: Option<&
         }
         Ok(found) if found.is_empty() => findings.push(Finding::note(
             "operator",
-            format!("there is no Deployment labelled app.kubernetes.io/name={PROGRAM}"),
+            Installation::missing(roll),
             Some("install it as docs/roll.md says, unless it runs outside of the cluster"),
         )),
         Ok(found) => {
@@ -116,7 +116,8 @@ async fn permissions(cluster: &Cluster, installation: &Installation, config: &Co
         let leases = Permission::new("coordination.k8s.io", "leases", "create");
         needed.push(leases.within(Some(&installation.namespace)));
     }
-    let next = "apply deploy/rbac/vault-rollout-operator.yaml, or leave a kind out with --kinds";
+    let role = installation.role("deploy/rbac/vault-rollout-operator.yaml");
+    let next = format!("apply {role}, or leave a kind out with --kinds");
     cluster.permissions_finding(installation, needed, next).await
 }
 

@@ -1,6 +1,6 @@
 //! The operator that works on a workload, and what it is started with.
 
-use konverge_kubectl::{Cluster, Failure, Installation, Job};
+use konverge_kubectl::{Cluster, Failure, Installation};
 
 use super::Roll;
 use crate::config::Config;
@@ -21,7 +21,7 @@ pub(super) fn understood(installations: &[Installation]) -> impl Iterator<Item =
 
 /// The operator for objects of a namespace, if there is a Deployment of one that can be understood.
 pub(super) async fn of_namespace(cluster: &Cluster, namespace: &str) -> Result<Option<Operator>, Failure> {
-    let found = cluster.installations(Roll.operator()).await?;
+    let found = cluster.installations(&Roll).await?;
     // One for just this namespace goes before one for all.
     let mut fitting: Vec<Operator> = understood(&found)
         .filter(|operator| operator.config.namespace.as_deref().is_none_or(|only| only == namespace))

@@ -1,9 +1,15 @@
 //! Paths that others keep keys in.
 
+use std::time::Duration;
+
 use konverge_push::object::Kind::{Secret, VaultPush};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::world::{QUIET, World};
+
+/// The shortest that is taken.
+const INTERVAL: Duration = Duration::from_secs(30);
 
 fn merging(path: &str, key: &str) -> serde_json::Value {
     let keys = json!([{ "from": "value", "to": key }]);
@@ -142,4 +148,39 @@ async fn another_policy_moves_a_path_from_whole_to_keys_and_back() {
     world.delete(VaultPush, "push").await;
     world.gone(VaultPush, "push").await;
     world.is_deleted(&path).await;
+}
+
+#[tokio::test]
+async fn one_read_in_an_interval_serves_all_who_keep_keys_at_a_path() {
+    let world = World::new().await;
+    let operator = world.operator(&[]).await;
+    let path = world.path("shared");
+    world.secret("db", &[("value", "1")], json!({})).await;
+    let pushes = ["a", "b", "c", "d", "e", "f"];
+    for name in pushes {
+        let mut spec = merging(&path, name);
+        spec["interval"] = json!("30s");
+        world.vault_push(name, spec).await;
+    }
+    for name in pushes {
+        world.says(VaultPush, name, "Synced").await;
+    }
+    let reads = || operator.metric("konverge_push_vault_reads_total", "");
+    let versions = world.versions(&path).await;
+    let (before, begun) = (reads(), Instant::now());
+    // Twice for each of them.
+    tokio::time::sleep(2 * INTERVAL + INTERVAL / 2).await;
+    let (read, at_most) = (reads() - before, begun.elapsed().as_secs_f64() / INTERVAL.as_secs_f64() + 1.0);
+    assert!((2.0..=at_most).contains(&read), "{read} reads of one path that {} share", pushes.len());
+    let oldest = operator.metric("konverge_push_oldest_look_seconds", "");
+    assert!(oldest < (2 * INTERVAL).as_secs_f64(), "one was not looked at for {oldest} s");
+    assert_eq!(world.versions(&path).await, versions);
+
+    // What the others see hides nothing from one whose key is not as it was.
+    let content: Vec<(&str, &str)> =
+        pushes.iter().map(|name| (*name, if *name == "c" { "edited" } else { "1" })).collect();
+    world.write(&path, &content).await;
+    let right: Vec<(&str, &str)> = pushes.iter().map(|name| (*name, "1")).collect();
+    world.holds(&path, &right).await;
+    world.event("c", "DriftCorrected").await;
 }
