@@ -4,6 +4,7 @@
 //! find them. Of Secrets and `ConfigMaps` that nobody is rolled for and that ask for nothing, not even the name is kept, and of the others
 //! digests and never a value.
 
+mod classes;
 mod former;
 mod sources;
 mod standing;
@@ -29,6 +30,7 @@ use crate::{
     trigger::{Shown, TriggerKind, TriggerRef},
     uses::{self, Use},
 };
+pub use classes::ClassRef;
 pub use sources::Learned;
 use sources::Source;
 pub use standing::{InStep, Outlook, Pending, State};
@@ -45,6 +47,16 @@ pub struct Work {
     pub triggers: BTreeSet<TriggerRef>,
     /// What a source asks for and cannot have, with its uid; told once for each text.
     pub invalid: Option<(SourceRef, String, Invalid)>,
+}
+
+impl Work {
+    /// This is to be done as well.
+    fn add(&mut self, more: Self) {
+        self.workloads.extend(more.workloads);
+        self.sources.extend(more.sources);
+        self.triggers.extend(more.triggers);
+        self.invalid = self.invalid.take().or(more.invalid);
+    }
 }
 
 /// What shows an object.
@@ -84,8 +96,10 @@ struct Known {
     version: String,
     labels: BTreeMap<String, String>,
     asks: Result<Arc<WorkloadAsks>, Arc<Invalid>>,
-    /// What its pods use.
+    /// What its pods name.
     referenced: BTreeMap<SourceName, Usage>,
+    /// The classes of the Secrets Store CSI driver that they mount.
+    classes: BTreeSet<String>,
     /// What it is rolled for.
     uses: BTreeMap<SourceName, Use>,
     /// By which keys of a source it was rolled for it before.
@@ -126,6 +140,8 @@ struct Inner {
     named: HashMap<SourceRef, BTreeSet<WorkloadRef>>,
     /// Who is rolled for a source.
     users: HashMap<SourceRef, BTreeSet<WorkloadRef>>,
+    /// The classes of the Secrets Store CSI driver that have it make Secrets, by namespace and name.
+    classes: BTreeMap<ClassRef, BTreeSet<SourceName>>,
     /// The sources that choose by labels.
     choosing: BTreeMap<String, BTreeSet<SourceName>>,
     /// Who waits for its turn, and after whom.
@@ -175,6 +191,7 @@ impl Index {
             labels: metadata.labels.unwrap_or_default(),
             asks: asks.map(Arc::new).map_err(Arc::new),
             referenced: uses::referenced(&references),
+            classes: references.secret_provider_classes,
             uses: BTreeMap::new(),
             former: BTreeMap::new(),
             record: annotations.remove(RECORD),
@@ -235,10 +252,7 @@ impl Index {
         let gone: Vec<_> = self.lock().workloads.keys().filter(gone).cloned().collect();
         let mut work = Work::default();
         for key in &gone {
-            let forgotten = self.forget(key);
-            work.workloads.extend(forgotten.workloads);
-            work.sources.extend(forgotten.sources);
-            work.triggers.extend(forgotten.triggers);
+            work.add(self.forget(key));
         }
         (gone, work)
     }

@@ -52,6 +52,8 @@ fn every_way_to_use_a_secret_or_a_config_map_is_found() {
                 "driver": "secrets-store.csi.k8s.io", "volumeAttributes": { "secretProviderClass": "vault" },
             } },
             { "name": "f", "csi": { "driver": "x", "volumeAttributes": { "secretProviderClass": "other" } } },
+            { "name": "j", "csi": { "driver": "file.csi.azure.com", "volumeAttributes": { "secretName": "share" } } },
+            { "name": "k", "csi": { "driver": "x", "volumeAttributes": { "secretName": "whatever" } } },
             { "name": "g", "azureFile": { "secretName": "azure", "shareName": "x" } },
             { "name": "h", "iscsi": { "secretRef": { "name": "chap" } } },
             { "name": "i", "emptyDir": {} },
@@ -80,7 +82,7 @@ fn every_way_to_use_a_secret_or_a_config_map_is_found() {
         assert!(found.secrets.values().chain(found.config_maps.values()).all(|usage| usage.need == Need::Required));
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         assert_eq!(found.image_pull_secrets, set(&["registry"]));
-        assert_eq!(found.storage_secrets, set(&["azure", "chap"]));
+        assert_eq!(found.storage_secrets, set(&["azure", "chap", "share"]));
         assert_eq!(found.secret_provider_classes, set(&["vault"]));
     }
 }

@@ -159,9 +159,7 @@ impl Index {
     pub fn retain_sources(&self, missing: impl IntoIterator<Item = SourceRef>) -> Work {
         let mut work = Work::default();
         for source in missing {
-            let forgotten = self.lock().asks_no_more(&source);
-            work.workloads.extend(forgotten.workloads);
-            work.sources.extend(forgotten.sources);
+            work.add(self.lock().asks_no_more(&source));
             work.sources.extend(Some(source).filter(|source| self.is_used(source)));
         }
         work

@@ -62,9 +62,7 @@ impl Index {
         let gone: Vec<_> = self.lock().triggers.keys().filter(gone).cloned().collect();
         let mut work = Work::default();
         for key in gone {
-            let forgotten = self.forget_trigger(&key);
-            work.workloads.extend(forgotten.workloads);
-            work.sources.extend(forgotten.sources);
+            work.add(self.forget_trigger(&key));
         }
         self.lock().triggers_seen.insert(kind);
         work

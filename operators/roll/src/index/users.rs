@@ -15,11 +15,6 @@ use crate::{
 impl Inner {
     /// Takes what is known of a workload now.
     pub(super) fn put(&mut self, key: &WorkloadRef, known: Known, work: &mut Work) {
-        let concerned = |known: &Known| {
-            let named = known.asks.as_ref().map(|asks| asks.named.keys().cloned().collect::<BTreeSet<_>>());
-            let named = named.unwrap_or_default().into_iter();
-            named.chain(known.referenced.keys().cloned()).map(|name| name.of(&key.namespace)).collect::<BTreeSet<_>>()
-        };
         let before = self.workloads.get(key);
         // Who chose it by labels that it has no more.
         let chose = before.filter(|before| before.labels != known.labels);
@@ -27,16 +22,29 @@ impl Inner {
         if chose.is_some() || before.is_none_or(|before| before.stands_otherwise(&known)) {
             work.triggers.extend(self.asking(key, &known.labels).cloned());
         }
-        let before = before.map(concerned).unwrap_or_default();
-        let after = concerned(&known);
+        let before = self.concerned(key);
+        self.workloads.insert(key.clone(), known);
+        self.name(key, &before);
+        self.index(key, work);
+    }
+
+    /// The sources that ask for a workload's rollouts if they ask for those of their users, or that it names itself.
+    pub(super) fn concerned(&self, key: &WorkloadRef) -> BTreeSet<SourceRef> {
+        let Some(known) = self.workloads.get(key) else { return BTreeSet::new() };
+        let referenced = self.referenced(&key.namespace, known);
+        let named = known.asks.iter().flat_map(|asks| asks.named.keys());
+        named.chain(referenced.keys()).map(|name| name.of(&key.namespace)).collect()
+    }
+
+    /// Keeps by source what concerns a workload now. `before` is what did until now.
+    pub(super) fn name(&mut self, key: &WorkloadRef, before: &BTreeSet<SourceRef>) {
+        let after = self.concerned(key);
         for source in before.difference(&after) {
             remove(&mut self.named, source, key);
         }
-        for source in after.difference(&before) {
+        for source in after.difference(before) {
             self.named.entry(source.clone()).or_default().insert(key.clone());
         }
-        self.workloads.insert(key.clone(), known);
-        self.index(key, work);
     }
 
     /// Finds out anew what a workload is rolled for.
@@ -49,7 +57,7 @@ impl Inner {
         };
         let chosen = self.choosing.get(&key.namespace).into_iter().flatten().filter(chooses);
         let mut found = match &known.asks {
-            Ok(asks) => uses::uses(asks, &known.referenced, chosen, of_source),
+            Ok(asks) => uses::uses(asks, &self.referenced(&key.namespace, known), chosen, of_source),
             Err(_) => BTreeMap::new(),
         };
         // What annotations can ask for is in the cluster, and what these can is in Vault.
@@ -111,12 +119,10 @@ impl Inner {
     pub(super) fn drop_workload(&mut self, key: &WorkloadRef, work: &mut Work) {
         self.use_only(key, BTreeMap::new(), work);
         self.waiting.remove(key);
+        let named = self.concerned(key);
         if let Some(known) = self.workloads.remove(key) {
             work.triggers.extend(self.asking(key, &known.labels).cloned());
-            let named = known.asks.iter().flat_map(|asks| asks.named.keys());
-            for name in named.chain(known.referenced.keys()) {
-                remove(&mut self.named, &name.of(&key.namespace), key);
-            }
+            self.name(key, &named);
         }
     }
 

@@ -3,14 +3,17 @@
 use konverge_apply::conditions::READY;
 use konverge_kubectl::{Cluster, Fact, Failure, when};
 use konverge_runtime::object::Scope;
-use konverge_workload::{Keys, Need, Progress, Rollout, Workload};
+use konverge_workload::{Keys, Need, Progress, Rollout, SecretProviderClass, Workload};
 use kube::{
     Api, ResourceExt,
     api::ListParams,
     core::{NamespaceResourceScope, ObjectMeta},
 };
 
-use super::look::{Look, look};
+use super::{
+    classes,
+    look::{Look, look},
+};
 use crate::{
     config::KINDS,
     decision::Verdict,
@@ -200,6 +203,10 @@ pub(super) async fn of_source(cluster: &Cluster, kind: SourceKind, metadata: &Ob
     };
     let mut users = Vec::new();
     let mut facts = Vec::new();
+    let classes = classes::of_namespace(cluster, namespace).await.unwrap_or_else(|failure| {
+        facts.push(Fact::new("unknown", failure.to_string()));
+        Vec::new()
+    });
     for kind in KINDS {
         let api: Api<Workload> = NamespaceResourceScope::api(cluster.client.clone(), &kind, Some(namespace));
         let found = match api.list(&ListParams::default()).await {
@@ -214,7 +221,7 @@ pub(super) async fn of_source(cluster: &Cluster, kind: SourceKind, metadata: &Ob
         };
         users.extend(found.items.into_iter().filter_map(|workload| {
             let shown = format!("{}/{}", kind.name().to_ascii_lowercase(), workload.name_any());
-            is_rolled(workload, &source, &asks).map(|rule| format!("{shown} by {rule}"))
+            is_rolled(workload, &classes, &source, &asks).map(|rule| format!("{shown} by {rule}"))
         }));
     }
     let rolls = if users.is_empty() { "nobody, so far".to_owned() } else { users.join(", ") };
@@ -223,14 +230,24 @@ pub(super) async fn of_source(cluster: &Cluster, kind: SourceKind, metadata: &Ob
 }
 
 /// By which rule a workload is rolled for a source.
-fn is_rolled(workload: Workload, source: &SourceName, of_source: &SourceAsks) -> Option<Rule> {
+fn is_rolled(
+    workload: Workload,
+    classes: &[SecretProviderClass],
+    source: &SourceName,
+    of_source: &SourceAsks,
+) -> Option<Rule> {
     let metadata = workload.metadata;
     let (annotations, labels) = (metadata.annotations.unwrap_or_default(), metadata.labels.unwrap_or_default());
     let namespace = metadata.namespace.unwrap_or_default();
     let others = Others { reloader: true, wave: true };
     let asks = WorkloadAsks::read(&annotations, &workload.template_annotations, &namespace, others).ok()?;
     let chosen = of_source.selector.as_ref().filter(|selector| selector.choose(&labels)).map(|_| source);
-    let referenced = uses::referenced(&workload.references);
+    let mut referenced = uses::referenced(&workload.references);
+    let mounted = |class: &&SecretProviderClass| {
+        class.metadata.name.as_ref().is_some_and(|name| workload.references.secret_provider_classes.contains(name))
+    };
+    let made = classes.iter().filter(mounted).flat_map(|class| &class.secrets);
+    referenced.extend(made.map(|name| (SourceName::secret(name), uses::MADE)));
     let used = uses::uses(&asks, &referenced, chosen, |name| (name == source).then_some(of_source));
     used.get(source).map(|used| used.rule)
 }
