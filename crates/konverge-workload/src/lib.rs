@@ -19,4 +19,4 @@ pub use references::{Keys, Need, References, Usage};
 pub use rollout::{Progress, Rollout};
 pub use secret_provider_class::SecretProviderClass;
 pub use selector::{RequirementSpec, SelectorSpec};
-pub use workload::Workload;
+pub use workload::{TemplateOf, Workload};

@@ -6,6 +6,7 @@
 
 mod classes;
 mod former;
+mod lent;
 mod sources;
 mod standing;
 mod triggers;
@@ -19,7 +20,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use konverge_workload::{Keys, Progress, Rollout, Usage, Workload, WorkloadKind};
+use konverge_workload::{Keys, Progress, Rollout, TemplateOf, Usage, Workload, WorkloadKind};
 
 use crate::{
     breaker,
@@ -98,6 +99,8 @@ struct Known {
     asks: Result<Arc<WorkloadAsks>, Arc<Invalid>>,
     /// What its pods name.
     referenced: BTreeMap<SourceName, Usage>,
+    /// Whose pod template it runs pods of, if that is not its own.
+    template_of: Option<TemplateOf>,
     /// The classes of the Secrets Store CSI driver that they mount.
     classes: BTreeSet<String>,
     /// What it is rolled for.
@@ -144,6 +147,8 @@ struct Inner {
     classes: BTreeMap<ClassRef, BTreeSet<SourceName>>,
     /// The sources that choose by labels.
     choosing: BTreeMap<String, BTreeSet<SourceName>>,
+    /// Which Rollouts run pods of a Deployment's template.
+    lent: HashMap<WorkloadRef, BTreeSet<WorkloadRef>>,
     /// Who waits for its turn, and after whom.
     waiting: BTreeMap<WorkloadRef, WorkloadRef>,
     /// Objects that ask for rollouts of others.
@@ -178,7 +183,7 @@ impl Index {
         now: Timestamp,
     ) -> (Option<WorkloadRef>, Work) {
         let mut work = Work::default();
-        let Workload { metadata, references, template_annotations, rollout } = workload;
+        let Workload { metadata, references, template_of, template_annotations, rollout } = workload;
         let (Some(namespace), Some(name), Some(uid)) = (metadata.namespace, metadata.name, metadata.uid) else {
             return (None, work);
         };
@@ -191,6 +196,7 @@ impl Index {
             labels: metadata.labels.unwrap_or_default(),
             asks: asks.map(Arc::new).map_err(Arc::new),
             referenced: uses::referenced(&references),
+            template_of,
             classes: references.secret_provider_classes,
             uses: BTreeMap::new(),
             former: BTreeMap::new(),

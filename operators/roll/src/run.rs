@@ -45,7 +45,7 @@ use crate::{
     reader::Reader,
     reconcile::{Policy, Roller},
     teller::Teller,
-    trigger::TriggerKind,
+    trigger::{Shown, TriggerKind, TriggerRef},
     vault::{VaultSource, VaultSourceParts},
     vault_rollout::{self, VaultRollout},
     vault_sync_status::{self, VaultSyncStatus},
@@ -243,11 +243,13 @@ fn watch_triggers(
             TriggerKind::VaultSyncStatus => {
                 let (events, health) = watch::events::<Guarded<VaultSyncStatus>>(client.clone(), &(), &options);
                 let shown = move |object| vault_sync_status::shown(object, settings);
+                let shown = within(config, shown);
                 (Box::pin(feed.clone().triggers(kind, events, shown)), health)
             }
             TriggerKind::VaultRollout => {
                 let (events, health) = watch::events::<Guarded<VaultRollout>>(client.clone(), &(), &options);
                 let shown = move |object| vault_rollout::shown(object, settings);
+                let shown = within(config, shown);
                 (Box::pin(feed.clone().triggers(kind, events, shown)), health)
             }
         };
@@ -261,6 +263,18 @@ fn watch_triggers(
         }
     });
     async move { drop(join_all(seen).await) }
+}
+
+/// What an object is to us where it may name certain secrets only.
+fn within<K, F: Fn(K) -> Option<(TriggerRef, Shown)>>(
+    config: &Config,
+    shown: F,
+) -> impl Fn(K) -> Option<(TriggerRef, Shown)> + use<K, F> {
+    let rules = config.vault.allow_path.clone();
+    move |object| {
+        let (key, shown) = shown(object)?;
+        Some((key.clone(), shown.within(&rules, &key)))
+    }
 }
 
 /// Watches the classes of the Secrets Store CSI driver, as soon as there are such. Returns what ends when all of them have been seen, or when it

@@ -111,8 +111,18 @@ fn what_is_absent_or_null_uses_nothing() {
     ] {
         assert_eq!(references(&pod), References::default(), "{pod}");
     }
-    let bare = json!({ "metadata": { "name": "a" }, "spec": { "workloadRef": { "name": "b" } } });
+    let bare = json!({ "metadata": { "name": "a" }, "spec": { "replicas": 1 } });
     assert_eq!(serde_json::from_value::<Workload>(bare).unwrap().references, References::default());
+}
+
+#[test]
+fn a_rollout_may_run_pods_of_anothers_template() {
+    let named = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "b", "scaleDown": "onsuccess" });
+    let rollout = json!({ "metadata": { "name": "a" }, "spec": { "replicas": 1, "workloadRef": named } });
+    let rollout: Workload = serde_json::from_value(rollout).unwrap();
+    let expected = TemplateOf { kind: "Deployment".to_owned(), name: "b".to_owned() };
+    assert_eq!((rollout.template_of, rollout.references), (Some(expected), References::default()));
+    assert_eq!(workload(WorkloadKind::Deployment, &json!({})).template_of, None);
 }
 
 fn any_keys() -> impl Strategy<Value = Keys> {

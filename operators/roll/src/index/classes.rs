@@ -59,25 +59,21 @@ impl Inner {
         let (namespace, name) = key;
         let mount = |(of, known): &(&WorkloadRef, &Known)| of.namespace == *namespace && known.classes.contains(name);
         let users: Vec<_> = self.workloads.iter().filter(mount).map(|(user, _)| user.clone()).collect();
-        let before: Vec<_> = users.iter().map(|user| self.concerned(user)).collect();
+        let before: Vec<_> = users.iter().map(|user| self.named_by(user)).collect();
         if secrets.is_empty() {
             self.classes.remove(key);
         } else {
             self.classes.insert(key.clone(), secrets);
         }
         for (user, before) in users.iter().zip(before) {
-            self.name(user, &before);
+            self.keep_named(user, &before);
             self.index(user, &mut work);
         }
         work
     }
 
     /// All that the pods of a workload use: what they name, and what the driver makes for them.
-    pub(super) fn referenced<'a>(
-        &self,
-        namespace: &str,
-        known: &'a Known,
-    ) -> Cow<'a, BTreeMap<SourceName, Usage>> {
+    pub(super) fn referenced<'a>(&self, namespace: &str, known: &'a Known) -> Cow<'a, BTreeMap<SourceName, Usage>> {
         let of_class = |class: &String| self.classes.get(&(namespace.to_owned(), class.clone()));
         let mut all = Cow::Borrowed(&known.referenced);
         for secret in known.classes.iter().filter_map(of_class).flatten() {

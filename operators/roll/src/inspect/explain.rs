@@ -20,7 +20,7 @@ use crate::{
     declarations::{Others, Rule, SourceAsks, WorkloadAsks},
     hold::{Candidate, Hold},
     index::View,
-    messages::{Message, because, second},
+    messages::{Message, because, second, template_elsewhere},
     object::{SourceKind, SourceName, WorkloadRef},
     trigger::{Shown, TriggerRef},
     uses::{self, Use},
@@ -41,6 +41,10 @@ pub(super) async fn of_workload(cluster: &Cluster, key: &WorkloadRef) -> Vec<Fac
         facts.push(Fact::new("rolled for", "nothing: nobody asks for anything that its pods use"));
         return facts;
     };
+    if let Some(other) = &view.template_of {
+        facts.push(Fact::new("rolled for", format!("nothing: {}", template_elsewhere(other))));
+        return facts;
+    }
     facts.extend(rolled_for(&look, view));
     facts.extend(look.asking.iter().map(|(trigger, shown)| Fact::new("asks", word_of(trigger, shown))));
     facts.push(Fact::new("last rolled", last(view, &look)));
@@ -143,7 +147,6 @@ fn held(view: &View, look: &Look) -> Option<String> {
         debounce: config.debounce,
         // Only the operator knows.
         pending: None,
-        breaker: None,
         // From now on, since nobody has noted since when.
         running: view.running,
         longest: config.longest,
@@ -157,7 +160,7 @@ fn held(view: &View, look: &Look) -> Option<String> {
             format!("until {}: it was rolled a short while ago", second(until))
         }
         Some(Hold::Running(_)) => "until the rollout that is under way is done".to_owned(),
-        Some(Hold::Breaker(_) | Hold::Debounce(_)) | None => {
+        Some(Hold::Debounce(_)) | None => {
             "by nothing that stands on it; whether it waits for others, or for quiet, the events tell".to_owned()
         }
     })
