@@ -140,8 +140,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         triggers: triggers.clone(),
         events: events.clone(),
     };
-    let watches = watch_all(&mut manager, &client, &config, &feed);
-    let classes_seen = watch_classes(&mut manager, &client, &config, &feed);
+    let watched = watch_all(&mut manager, &client, &config, &feed);
     let vault = reach_vault(&mut manager, &config)?;
     let triggers_seen = vault.is_some().then(|| watch_triggers(&mut manager, &client, &config, &feed));
     let vault = vault.map(|vault| {
@@ -168,8 +167,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     manager.controller("roll-sources", reader);
     // Whose turn it is and what is under way is known when all have been seen.
     let all_seen = async move {
-        join_all(watches.iter().map(WatchHealth::synced)).await;
-        classes_seen.await;
+        watched.await;
         if let Some(seen) = triggers_seen {
             seen.await;
         }
@@ -310,8 +308,14 @@ fn watch_once_there(
     async move { kinds_seen::seen(&kind, api, health).await }
 }
 
-/// Watches Secrets, `ConfigMaps` and each kind of workload. Argo's kind need not be there.
-fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) -> Vec<WatchHealth> {
+/// Watches Secrets, `ConfigMaps`, each kind of workload, and what more those use. Argo's kind need not be there. Returns what ends when all of
+/// them have been seen.
+fn watch_all(
+    manager: &mut Manager,
+    client: &Client,
+    config: &Config,
+    feed: &Feed,
+) -> impl Future<Output = ()> + Send + use<> {
     let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
     let mut watches = Vec::new();
     for &kind in &config.kinds {
@@ -335,5 +339,9 @@ fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Fee
         let health = health.clone();
         manager.checks().readiness(name.clone(), move || health.check());
     }
-    watches.into_iter().map(|(_, health)| health).collect()
+    let classes = watch_classes(manager, client, config, feed);
+    async move {
+        join_all(watches.iter().map(|(_, health)| health.synced())).await;
+        classes.await;
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -104,7 +104,7 @@ impl Reconciler for Teller {
     async fn reconcile(&self, request: Request<TriggerRef>) -> Result<Action, TellError> {
         let key = &request.key;
         let Some(shown) = self.index.trigger(key) else {
-            self.freed.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+            self.freed().remove(key);
             return Ok(Action::Done);
         };
         let free_again = self.free(key, &shown).await?;
@@ -138,15 +138,7 @@ impl Teller {
         if shown.leftovers.is_empty() {
             return Ok(None);
         }
-        let now = Timestamp::now();
-        let rest = {
-            let mut freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
-            let rest = rest(freed.get(key), &shown.uid, now).filter(|_| !shown.deleting);
-            if rest.is_none() {
-                freed.insert(key.clone(), (shown.uid.clone(), now));
-            }
-            rest
-        };
+        let rest = rest(self.freed().get(key), &shown.uid, Timestamp::now()).filter(|_| !shown.deleting);
         if rest.is_some() {
             self.say(key, shown, vec![Message::original_runs()]);
             return Ok(rest);
@@ -167,6 +159,8 @@ impl Teller {
                 self.applier.remove_finalizer_with::<PartialObjectMeta<DynamicObject>>(&object, finalizer, &kind);
             object = removed.await?.unwrap_or(object);
         }
+        // Not before: what was done by half and not answered is no sign of the original.
+        self.freed().insert(key.clone(), (shown.uid.clone(), Timestamp::now()));
         let version = object.metadata.resource_version.unwrap_or_default();
         self.index.told(key, &shown.uid, |shown| {
             shown.leftovers = crate::trigger::Leftovers::default();
@@ -221,6 +215,10 @@ impl Teller {
             let kind = if is_problem { EventType::Warning } else { EventType::Normal };
             self.events.send(Notice { regarding: key.reference(&shown.uid), kind, reason, action: ACTION, note: text });
         }
+    }
+
+    fn freed(&self) -> MutexGuard<'_, HashMap<TriggerRef, (String, Timestamp)>> {
+        self.freed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn api(&self, key: &TriggerRef) -> Api<DynamicObject> {
