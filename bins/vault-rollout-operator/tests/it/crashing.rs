@@ -171,7 +171,7 @@ async fn f01_f02_a6_with_vault_it_survives_a_crash_at_every_write() {
     let mut test = CrashTest::new(&stage.plane, &scenario);
     test.quiet = Duration::from_millis(150);
     // Vault is asked anew after each start, and the original's word for a rollout stays for an interval.
-    test.limit = Duration::from_secs(60);
+    test.limit = Duration::from_mins(1);
     let report = test.run().await.unwrap();
     // The key of digests; the finalizer and the annotation; a note, and a rollout; and at least twice how it stands.
     assert!(report.writes.len() > 6, "{:?}", report.writes);

@@ -1,4 +1,4 @@
-//! The program in the place of the original: in a pod with the original's variable and its ConfigMap, and nothing else, with an object as the
+//! The program in the place of the original: in a pod with the original's variable and its `ConfigMap`, and nothing else, with an object as the
 //! original has left it (A11, A17; R4).
 
 use std::{fs, path::Path};
@@ -14,7 +14,7 @@ use crate::{
     vault::{POLICY, Vault},
 };
 
-/// What a pod has and a test has not: a root of its own, with the ConfigMap of the original and the service account at their places. Nothing of
+/// What a pod has and a test has not: a root of its own, with the `ConfigMap` of the original and the service account at their places. Nothing of
 /// the test's own variables is there.
 const POD: &str = r#"
 set -e
