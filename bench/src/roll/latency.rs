@@ -76,7 +76,8 @@ pub(crate) async fn measure(
     let asked = log.entries_of(&account())?;
     // Watches are renewed, and Argo's kind is looked for, with time and not with changes.
     let is_about_a_change = |entry: &&AuditEntry| {
-        entry.verb != "watch" && !["events", "rollouts"].contains(&entry.object_ref.resource.as_str())
+        entry.verb != "watch"
+            && !["events", "rollouts", "secretproviderclasses"].contains(&entry.object_ref.resource.as_str())
     };
     let asked: Vec<_> = asked.iter().filter(is_about_a_change).collect();
     let lists = asked.iter().filter(|entry| entry.verb == "list").count();

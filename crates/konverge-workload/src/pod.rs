@@ -9,6 +9,10 @@ use crate::references::{Keys, Need, References, Usage};
 /// The driver that mounts what a `SecretProviderClass` describes.
 const SECRETS_STORE: &str = "secrets-store.csi.k8s.io";
 
+/// Drivers that mount with the Secret, in the namespace of the pod, that the attribute `secretName` names. With others that word may mean
+/// anything.
+const WITH_SECRET_NAME: [&str; 2] = ["file.csi.azure.com", "blob.csi.azure.com"];
+
 /// Lists can be `null` in what a client sent, so each of them is optional.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -189,9 +193,14 @@ impl Volume {
         }
         if let Some(csi) = self.csi {
             add(&mut found.secrets, csi.node_publish_secret_ref.map(Reference::used));
-            if csi.driver.as_deref() == Some(SECRETS_STORE) {
-                let class = csi.volume_attributes.and_then(|mut all| all.remove("secretProviderClass"));
-                found.secret_provider_classes.extend(class.filter(|name| !name.is_empty()));
+            let mut attributes = csi.volume_attributes.unwrap_or_default();
+            let mut attribute = |name| attributes.remove(name).filter(|value| !value.is_empty());
+            match csi.driver.as_deref() {
+                Some(SECRETS_STORE) => found.secret_provider_classes.extend(attribute("secretProviderClass")),
+                Some(driver) if WITH_SECRET_NAME.contains(&driver) => {
+                    found.storage_secrets.extend(attribute("secretName"));
+                }
+                _ => {}
             }
         }
         let older = [self.cephfs, self.flex, self.iscsi, self.rbd, self.scale_io, self.storageos];

@@ -9,11 +9,11 @@ pub struct References {
     pub secrets: BTreeMap<String, Usage>,
     /// `ConfigMaps` that containers see.
     pub config_maps: BTreeMap<String, Usage>,
-    /// Secrets that nodes mount volumes of the older kinds with. Containers never see them.
+    /// Secrets that nodes mount volumes of the older kinds with, or that the attributes of a CSI volume name. Containers never see them.
     pub storage_secrets: BTreeSet<String>,
     /// Secrets that nodes pull images with. Containers never see them.
     pub image_pull_secrets: BTreeSet<String>,
-    /// What the Secrets Store CSI driver mounts.
+    /// What the Secrets Store CSI driver mounts: the names of [`SecretProviderClass`](crate::SecretProviderClass)es.
     pub secret_provider_classes: BTreeSet<String>,
 }
 

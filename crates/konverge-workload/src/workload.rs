@@ -21,10 +21,21 @@ pub struct Workload {
     pub metadata: ObjectMeta,
     /// What its pods use.
     pub references: References,
+    /// Whose pod template it runs pods of, if that is not its own.
+    pub template_of: Option<TemplateOf>,
     /// The annotations of its pods.
     pub template_annotations: BTreeMap<String, String>,
     /// How its pods stand.
     pub rollout: Rollout,
+}
+
+/// Another object with a pod template, in the same namespace: what an Argo Rollout names with `spec.workloadRef`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct TemplateOf {
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
 }
 
 impl Resource for Workload {
@@ -71,6 +82,7 @@ struct Wire {
 struct Spec {
     template: Option<Template>,
     job_template: Option<JobTemplate>,
+    workload_ref: Option<TemplateOf>,
     replicas: Option<i64>,
     paused: Option<bool>,
     update_strategy: Option<UpdateStrategy>,
@@ -111,6 +123,7 @@ impl From<Wire> for Workload {
         Self {
             metadata,
             references: template.spec.references(),
+            template_of: spec.workload_ref,
             template_annotations: annotations.unwrap_or_default(),
             rollout,
         }

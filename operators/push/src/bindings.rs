@@ -14,10 +14,10 @@ use std::{
 };
 
 use jiff::Timestamp;
+use konverge_vault::boundaries::{Place, Rule, is_allowed};
 use tokio::time::Instant;
 
 use crate::{
-    boundaries::{Place, Rule, is_allowed},
     object::{Kind, ObjectRef, SecretRef},
     record::Record,
 };

@@ -13,7 +13,10 @@ use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum, error::
 use konverge_jobs::Shared;
 use konverge_runtime::{open_files, telemetry::LogFormat, watch::namespace};
 pub use konverge_vault::environment::AuthMethod;
-use konverge_vault::environment::{Flags, boolean};
+use konverge_vault::{
+    boundaries::Rule,
+    environment::{Flags, boolean},
+};
 
 pub use self::{
     address::Bind,
@@ -21,7 +24,6 @@ pub use self::{
 };
 use crate::{
     asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
-    boundaries::Rule,
     object::Kind,
 };
 

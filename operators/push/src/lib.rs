@@ -6,7 +6,7 @@
 //!                    Vault ◀──check-and-set── reconcile: observe ▶ plan ▶ write ▶ report
 //! ```
 //!
-//! Read in this order: [`asked`], what an object asks for, and [`annotations`] and [`vault_push`], its two spellings; [`boundaries`],
+//! Read in this order: [`asked`], what an object asks for, and [`annotations`] and [`vault_push`], its two spellings; [`konverge_vault::boundaries`],
 //! whether it may; [`object`], which objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known; [`desired`],
 //! [`composition`], [`plan`] and [`merge`], the decisions, without IO; [`record`], what is remembered on the object, and [`journal`], what
 //! stands in for it where many are written for the first time; [`secrets`] and [`ahead`], how Secrets are read, and how many of them at
@@ -17,7 +17,6 @@ pub mod ahead;
 pub mod annotations;
 pub mod asked;
 pub mod bindings;
-pub mod boundaries;
 pub mod cluster_identity;
 pub mod composition;
 pub mod config;

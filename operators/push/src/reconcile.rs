@@ -19,7 +19,7 @@ use konverge_core::{
     error::{Classify, ErrorClass},
 };
 use konverge_runtime::{Action, Queue, Reconciler, Request, controller::Dropped};
-use konverge_vault::Location;
+use konverge_vault::{Location, boundaries::Rule};
 use kube::Client;
 use tokio::time::Instant;
 
@@ -27,7 +27,6 @@ use crate::{
     ahead::ReadAhead,
     asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy},
     bindings::{Asking, Binding, Bindings, Push, Verified},
-    boundaries::Rule,
     desired::{Target, Wanted, desired},
     journal::Journal,
     ledger::Ledger,

@@ -1,7 +1,7 @@
 //! A source that changes again and again, by a controller gone wrong or by two that fight, is not followed until it is quiet. A state machine;
 //! the time is handed in.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, iter::repeat_n};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -24,15 +24,19 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// The content changed. Returns whether that is what opens it.
+    /// The content changed so many times since it was last looked at. Returns whether that is what opens it.
     #[must_use]
-    pub fn changed(&mut self, now: Timestamp, settings: &Settings) -> bool {
+    pub fn changed(&mut self, times: usize, now: Timestamp, settings: &Settings) -> bool {
         if settings.changes == 0 {
             return false;
         }
-        let was_open = self.open_until(now).is_some();
+        if self.open_until.is_some_and(|until| until <= now) {
+            // It begins anew.
+            *self = Self::default();
+        }
+        let was_open = self.open_until.is_some();
         self.changes.retain(|time| now.duration_since(*time) < settings.within);
-        self.changes.push_back(now);
+        self.changes.extend(repeat_n(now, times.min(settings.changes)));
         // More than these say nothing new.
         while self.changes.len() > settings.changes {
             self.changes.pop_front();
@@ -44,11 +48,8 @@ impl Breaker {
     }
 
     /// Until when it is open if nothing changes; nothing if it is closed.
-    pub fn open_until(&mut self, now: Timestamp) -> Option<Timestamp> {
-        if self.open_until.is_some_and(|until| until <= now) {
-            *self = Self::default();
-        }
-        self.open_until
+    pub fn open_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.open_until.filter(|until| *until > now)
     }
 }
 
@@ -68,21 +69,31 @@ mod tests {
     #[test]
     fn it_opens_once_stays_open_while_changes_come_and_closes_when_it_is_quiet() {
         let mut breaker = Breaker::default();
-        assert_eq!([0, 5, 11].map(|second| breaker.changed(at(second), &SETTINGS)), [false; 3], "the first is past");
+        assert_eq!([0, 5, 11].map(|second| breaker.changed(1, at(second), &SETTINGS)), [false; 3], "the first is past");
         assert_eq!(breaker.open_until(at(11)), None);
-        assert!(breaker.changed(at(12), &SETTINGS));
-        assert!(!breaker.changed(at(31), &SETTINGS), "said already");
+        assert!(breaker.changed(1, at(12), &SETTINGS));
+        assert!(!breaker.changed(1, at(31), &SETTINGS), "said already");
         assert_eq!(breaker.open_until(at(50)), Some(at(51)));
         assert_eq!(breaker.open_until(at(51)), None);
-        assert!(!breaker.changed(at(51), &SETTINGS), "it begins anew");
+        assert!(!breaker.changed(1, at(51), &SETTINGS), "it begins anew");
         assert_eq!(breaker.open_until(at(51)), None);
+    }
+
+    #[test]
+    fn what_is_looked_at_seldom_may_have_changed_often() {
+        let mut breaker = Breaker::default();
+        assert!(!breaker.changed(2, at(0), &SETTINGS));
+        assert!(breaker.changed(1, at(9), &SETTINGS));
+        let mut breaker = Breaker::default();
+        assert!(breaker.changed(1000, at(0), &SETTINGS));
+        assert_eq!(breaker.changes.len(), SETTINGS.changes, "more are not remembered");
     }
 
     #[test]
     fn it_can_be_switched_off() {
         let mut breaker = Breaker::default();
         let never = Settings { changes: 0, ..SETTINGS };
-        assert!((0..100).all(|_| !breaker.changed(at(0), &never)));
+        assert!((0..100).all(|_| !breaker.changed(1, at(0), &never)));
         assert_eq!(breaker, Breaker::default());
     }
 
@@ -105,7 +116,7 @@ mod tests {
                 if opens || open_until.is_some() {
                     open_until = Some(now + 20);
                 }
-                prop_assert_eq!(breaker.changed(at(now), &SETTINGS), opens);
+                prop_assert_eq!(breaker.changed(1, at(now), &SETTINGS), opens);
                 prop_assert_eq!(breaker.open_until(at(now)), open_until.map(at));
                 prop_assert!(breaker.changes.len() <= 3);
             }

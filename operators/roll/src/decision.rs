@@ -106,5 +106,13 @@ pub fn decide(
     }
 }
 
+/// Whether what there is of one source is a reason to roll by itself.
+pub fn is_change(standing: Standing<'_>, source: &str, now: &Now) -> bool {
+    let alone = BTreeMap::from([(source.to_owned(), now.clone())]);
+    // The stamp is about all of them.
+    let standing = Standing { stamp: None, ..standing };
+    matches!(decide(standing, &alone, |_| String::new()), Verdict::Roll { .. })
+}
+
 #[cfg(test)]
 mod tests;

@@ -23,8 +23,6 @@ pub struct Candidate {
     pub debounce: SignedDuration,
     /// Since when it has been waiting to be rolled, if it has been seen to.
     pub pending: Option<Timestamp>,
-    /// Until when a source of its is not followed, because it ran away.
-    pub breaker: Option<Timestamp>,
     /// Since when its pods have been seen on their way to what its template says.
     pub running: Option<Timestamp>,
     /// How long such a rollout is waited for.
@@ -38,8 +36,6 @@ pub enum Hold {
     Asked,
     /// Its rollout is paused; until somebody resumes it.
     Paused,
-    /// A source of its ran away; until it is quiet.
-    Breaker(Timestamp),
     /// More changes may come.
     Debounce(Timestamp),
     /// It was rolled a short while ago.
@@ -53,7 +49,7 @@ impl Hold {
     pub fn until(self) -> Option<Timestamp> {
         match self {
             Self::Asked | Self::Paused => None,
-            Self::Breaker(until) | Self::Debounce(until) | Self::Interval(until) | Self::Running(until) => Some(until),
+            Self::Debounce(until) | Self::Interval(until) | Self::Running(until) => Some(until),
         }
     }
 }
@@ -71,9 +67,6 @@ impl Candidate {
         }
         if self.rollout.paused {
             return Some(Hold::Paused);
-        }
-        if let Some(until) = self.breaker.filter(|until| *until > now) {
-            return Some(Hold::Breaker(until));
         }
         let last = self.pending.map_or(Timestamp::MAX, |since| later(since.min(now), self.debounce * DEBOUNCES));
         if let Some(until) =
@@ -113,7 +106,6 @@ mod tests {
             changed: Some(at(1000)),
             debounce: SignedDuration::ZERO,
             pending: None,
-            breaker: None,
             running: None,
             longest: SignedDuration::from_secs(600),
         }
@@ -131,8 +123,6 @@ mod tests {
                 Candidate { rollout: rollout(Progress::Ready, true), rolled: Some(at(990)), ..free },
                 Some(Hold::Paused),
             ),
-            ("ran away", Candidate { breaker: Some(at(1060)), ..free }, Some(Hold::Breaker(at(1060)))),
-            ("quiet again", Candidate { breaker: Some(at(1000)), ..free }, None),
             (
                 "more may come",
                 Candidate { debounce: SignedDuration::from_secs(5), ..free },
@@ -183,7 +173,7 @@ mod tests {
         /// What is held until a time is free of that reason then: nobody is told to come back for the same.
         #[test]
         fn a_time_that_is_told_is_kept(
-            rolled in 0..2000_i64, changed in 0..2000_i64, running in 0..2000_i64, breaker in 0..2000_i64,
+            rolled in 0..2000_i64, changed in 0..2000_i64, running in 0..2000_i64,
             pending in proptest::option::of(0..1000_i64),
         ) {
             let mut candidate = Candidate {
@@ -191,7 +181,6 @@ mod tests {
                 rolled: Some(at(rolled)),
                 changed: Some(at(changed)),
                 running: Some(at(running)),
-                breaker: Some(at(breaker)),
                 debounce: SignedDuration::from_secs(5),
                 pending: pending.map(at),
                 ..candidate()
@@ -206,7 +195,7 @@ mod tests {
                 prop_assert!(until > now);
                 now = until;
                 told += 1;
-                prop_assert!(told <= 4);
+                prop_assert!(told <= 3);
             }
         }
     }

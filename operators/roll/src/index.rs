@@ -4,7 +4,9 @@
 //! find them. Of Secrets and `ConfigMaps` that nobody is rolled for and that ask for nothing, not even the name is kept, and of the others
 //! digests and never a value.
 
+mod classes;
 mod former;
+mod lent;
 mod members;
 mod sources;
 mod standing;
@@ -19,7 +21,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use konverge_workload::{Keys, Progress, Rollout, Usage, Workload, WorkloadKind};
+use konverge_workload::{Keys, Progress, Rollout, TemplateOf, Usage, Workload, WorkloadKind};
 use litemap::LiteMap;
 
 use crate::{
@@ -31,6 +33,7 @@ use crate::{
     trigger::{Shown, TriggerKind, TriggerRef},
     uses::{self, Use},
 };
+pub use classes::ClassRef;
 use members::Members;
 pub use sources::Learned;
 use sources::Source;
@@ -48,6 +51,16 @@ pub struct Work {
     pub triggers: BTreeSet<TriggerRef>,
     /// What a source asks for and cannot have, with its uid; told once for each text.
     pub invalid: Option<(SourceRef, String, Invalid)>,
+}
+
+impl Work {
+    /// This is to be done as well.
+    fn add(&mut self, more: Self) {
+        self.workloads.extend(more.workloads);
+        self.sources.extend(more.sources);
+        self.triggers.extend(more.triggers);
+        self.invalid = self.invalid.take().or(more.invalid);
+    }
 }
 
 /// What shows an object.
@@ -87,8 +100,12 @@ struct Known {
     version: String,
     labels: BTreeMap<String, String>,
     asks: Result<Arc<WorkloadAsks>, Arc<Invalid>>,
-    /// What its pods use.
+    /// What its pods name.
     referenced: LiteMap<SourceName, Usage>,
+    /// Whose pod template it runs pods of, if that is not its own.
+    template_of: Option<TemplateOf>,
+    /// The classes of the Secrets Store CSI driver that they mount.
+    classes: BTreeSet<String>,
     /// What it is rolled for.
     uses: LiteMap<SourceName, Use>,
     /// By which keys of a source it was rolled for it before.
@@ -129,8 +146,12 @@ struct Inner {
     named: HashMap<SourceRef, Members<WorkloadRef>>,
     /// Who is rolled for a source.
     users: HashMap<SourceRef, Members<WorkloadRef>>,
+    /// The classes of the Secrets Store CSI driver that have it make Secrets, by namespace and name.
+    classes: BTreeMap<ClassRef, BTreeSet<SourceName>>,
     /// The sources that choose by labels.
     choosing: BTreeMap<String, BTreeSet<SourceName>>,
+    /// Which Rollouts run pods of a Deployment's template.
+    lent: HashMap<WorkloadRef, Members<WorkloadRef>>,
     /// Who waits for its turn, and after whom.
     waiting: BTreeMap<WorkloadRef, WorkloadRef>,
     /// Objects that ask for rollouts of others.
@@ -165,7 +186,7 @@ impl Index {
         now: Timestamp,
     ) -> (Option<WorkloadRef>, Work) {
         let mut work = Work::default();
-        let Workload { metadata, references, template_annotations, rollout } = workload;
+        let Workload { metadata, references, template_of, template_annotations, rollout } = workload;
         let (Some(namespace), Some(name), Some(uid)) = (metadata.namespace, metadata.name, metadata.uid) else {
             return (None, work);
         };
@@ -178,6 +199,8 @@ impl Index {
             labels: metadata.labels.unwrap_or_default(),
             asks: asks.map(Arc::new).map_err(Arc::new),
             referenced: uses::referenced(&references),
+            template_of,
+            classes: references.secret_provider_classes,
             uses: LiteMap::new(),
             former: BTreeMap::new(),
             record: annotations.remove(RECORD),
@@ -238,10 +261,7 @@ impl Index {
         let gone: Vec<_> = self.lock().workloads.keys().filter(gone).cloned().collect();
         let mut work = Work::default();
         for key in &gone {
-            let forgotten = self.forget(key);
-            work.workloads.extend(forgotten.workloads);
-            work.sources.extend(forgotten.sources);
-            work.triggers.extend(forgotten.triggers);
+            work.add(self.forget(key));
         }
         (gone, work)
     }

@@ -4,6 +4,7 @@
 //! alone (`standing`); for the rest, the objects around it are put into an index like the operator's, which then decides as the operator
 //! would (`look`). What only the operator knows, such as whose turn it is, its events tell.
 
+mod classes;
 mod difference;
 mod doctor;
 mod explain;

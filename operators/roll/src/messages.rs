@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use konverge_core::error::{Classify, in_one_line};
+use konverge_workload::TemplateOf;
 
 use crate::{
     budget::{Limit, Spent},
@@ -40,6 +41,11 @@ impl Message {
     /// An annotation cannot be followed.
     pub fn invalid(invalid: &Invalid) -> Self {
         Self::problem(reasons::INVALID_ANNOTATION, format!("{invalid}. Nothing is rolled for its sake"))
+    }
+
+    /// It asks to be rolled, and has no template of its own.
+    pub fn elsewhere(other: &TemplateOf) -> Self {
+        Self::problem(reasons::TEMPLATE_ELSEWHERE, template_elsewhere(other))
     }
 
     /// It was rolled.
@@ -103,14 +109,10 @@ impl Message {
     }
 
     /// It waits. `changed` is what for.
-    pub fn held(hold: Hold, changed: &str, breaker: Option<&SourceName>) -> Self {
+    pub fn held(hold: Hold, changed: &str) -> Self {
         let why = match hold {
             Hold::Asked => "its annotation says to pause".to_owned(),
             Hold::Paused => "its rollout is paused; resume it to have it rolled".to_owned(),
-            Hold::Breaker(_) => {
-                let source = breaker.map_or_else(|| "what it uses".to_owned(), ToString::to_string);
-                format!("{source} changes again and again; it is followed when it is quiet")
-            }
             Hold::Debounce(until) => format!("more changes may come until {}", second(until)),
             Hold::Interval(until) => {
                 format!("it was rolled a short while ago; the next time is {} at the earliest", second(until))
@@ -121,16 +123,19 @@ impl Message {
         };
         let reason = match hold {
             Hold::Asked | Hold::Paused => reasons::PAUSED,
-            Hold::Breaker(_) => reasons::BREAKER,
             Hold::Debounce(_) | Hold::Interval(_) => reasons::INTERVAL,
             Hold::Running(_) => reasons::RUNNING,
         };
         Self::normal(reason, format!("{changed}, and it is not rolled yet: {why}"))
     }
 
-    /// A Secret has not followed; nothing if that is not why it waits.
-    pub fn awaited(back: &Back, changed: &str) -> Option<Self> {
+    /// What keeps a source that has changed from rolling anything; nothing if that is not told.
+    pub fn back(back: &Back, changed: &str) -> Option<Self> {
         match back {
+            Back::RanAway(_) => {
+                let text = format!("{changed}, again and again, and it is not rolled for that before it is quiet");
+                Some(Self::normal(reasons::BREAKER, text))
+            }
             Back::Suspended | Back::Awaited(_, None) => None,
             Back::Awaited(secret, Some(until)) => {
                 let until = second(*until);
@@ -187,6 +192,15 @@ pub fn because<'a>(changed: impl IntoIterator<Item = (&'a SourceName, &'a Use)>)
         }
         _ => all.join(", "),
     }
+}
+
+/// What is to be done where a workload runs pods of another's template.
+pub(crate) fn template_elsewhere(other: &TemplateOf) -> String {
+    let TemplateOf { kind, name } = other;
+    format!(
+        "its pods are made of the template of {kind} {name}, which spec.workloadRef names, so it is not rolled itself; ask for that one, which rolls \
+         these pods"
+    )
 }
 
 /// Why it is rolled, and which Secrets had not followed in time.

@@ -15,7 +15,7 @@ use crate::{
     object::WorkloadRef,
     reasons,
     status::{Baseline, HELD, ROLLED_OUT, Status, VaultSync},
-    trigger::{Shown, TriggerKind, TriggerRef},
+    trigger::{Refusal, Shown, TriggerKind, TriggerRef},
 };
 
 /// The original's words.
@@ -162,12 +162,8 @@ fn conditions(word: &Word, before: &Status, outlook: &[Outlook], waiting: &Waiti
 fn worst(shown: &Shown, words: &[Option<Word>]) -> Option<Word> {
     let asks = match &shown.asks {
         Ok(asks) => asks,
-        Err(cause) => {
-            return Some(Word::new(
-                How::Stalled,
-                reasons::INVALID_SPEC,
-                format!("{cause}. Nothing is rolled for its sake"),
-            ));
+        Err(Refusal { reason, text }) => {
+            return Some(Word::new(How::Stalled, reason, format!("{text}. Nothing is rolled for its sake")));
         }
     };
     if asks.suspended {

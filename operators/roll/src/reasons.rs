@@ -32,12 +32,16 @@ pub const RATE: &str = "WaitingForRate";
 pub const AT_ONCE: &str = "WaitingForOthers";
 /// An object asks for what cannot be understood.
 pub const INVALID_SPEC: &str = "InvalidSpec";
+/// An object asks for a secret that the platform does not let objects of its namespace name.
+pub const PATH_NOT_ALLOWED: &str = "PathNotAllowed";
 /// A time in an object's spec is none.
 pub const INVALID_TIMESTAMP: &str = "InvalidTimestamp";
 /// The workload that an object names is not there.
 pub const WORKLOAD_MISSING: &str = "WorkloadMissing";
 /// The workload does not allow objects of that namespace to have it rolled.
 pub const NOT_ALLOWED: &str = "NotAllowed";
+/// The workload runs pods of another's template, and has none that could be changed.
+pub const TEMPLATE_ELSEWHERE: &str = "TemplateElsewhere";
 /// No workload has the labels that an object asks for.
 pub const NO_TARGETS: &str = "NoTargets";
 /// An object says that nothing is to be rolled for its sake for the time being.

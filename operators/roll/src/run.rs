@@ -27,10 +27,10 @@ use konverge_vault::{
     Vault,
     environment::{EnvironmentError, VaultEnvironment},
 };
-use konverge_workload::{Workload, WorkloadKind};
+use konverge_workload::{SecretProviderClass, Workload, WorkloadKind};
 use kube::{
     Api, Client,
-    core::{DynamicObject, PartialObjectMeta},
+    core::{ApiResource, DynamicObject, PartialObjectMeta},
 };
 
 use crate::{
@@ -39,13 +39,13 @@ use crate::{
     config::Config,
     digest_key::Key,
     index::Index,
-    kinds_seen,
+    kinds_seen::{self, Kind},
     metrics::Metrics,
     object::SourceKind,
     reader::Reader,
     reconcile::{Policy, Roller},
     teller::Teller,
-    trigger::TriggerKind,
+    trigger::{Shown, TriggerKind, TriggerRef},
     vault::{VaultSource, VaultSourceParts},
     vault_rollout::{self, VaultRollout},
     vault_sync_status::{self, VaultSyncStatus},
@@ -140,7 +140,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         triggers: triggers.clone(),
         events: events.clone(),
     };
-    let watches = watch_all(&mut manager, &client, &config, &feed);
+    let watched = watch_all(&mut manager, &client, &config, &feed);
     let vault = reach_vault(&mut manager, &config)?;
     let triggers_seen = vault.is_some().then(|| watch_triggers(&mut manager, &client, &config, &feed));
     let vault = vault.map(|vault| {
@@ -167,7 +167,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     manager.controller("roll-sources", reader);
     // Whose turn it is and what is under way is known when all have been seen.
     let all_seen = async move {
-        join_all(watches.iter().map(WatchHealth::synced)).await;
+        watched.await;
         if let Some(seen) = triggers_seen {
             seen.await;
         }
@@ -241,28 +241,81 @@ fn watch_triggers(
             TriggerKind::VaultSyncStatus => {
                 let (events, health) = watch::events::<Guarded<VaultSyncStatus>>(client.clone(), &(), &options);
                 let shown = move |object| vault_sync_status::shown(object, settings);
+                let shown = within(config, shown);
                 (Box::pin(feed.clone().triggers(kind, events, shown)), health)
             }
             TriggerKind::VaultRollout => {
                 let (events, health) = watch::events::<Guarded<VaultRollout>>(client.clone(), &(), &options);
                 let shown = move |object| vault_rollout::shown(object, settings);
+                let shown = within(config, shown);
                 (Box::pin(feed.clone().triggers(kind, events, shown)), health)
             }
         };
-        let resource = kind.resource();
-        let api: Api<DynamicObject> = match &config.namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
-        };
-        let name = format!("{}-watch", resource.plural);
-        manager.task(name, once_allowed(client.clone(), resource, config.namespace.clone(), follow));
-        kinds_seen::seen(feed.clone(), kind, api, health)
+        let seen = watch_once_there(manager, client, config, kind.resource(), (follow, health));
+        let feed = feed.clone();
+        async move {
+            // Where they are hidden, what they have asked for is kept.
+            if seen.await == Kind::Unknown {
+                feed.no_triggers(kind);
+            }
+        }
     });
     async move { drop(join_all(seen).await) }
 }
 
-/// Watches Secrets, `ConfigMaps` and each kind of workload. Argo's kind need not be there.
-fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) -> Vec<WatchHealth> {
+/// What an object is to us where it may name certain secrets only.
+fn within<K, F: Fn(K) -> Option<(TriggerRef, Shown)>>(
+    config: &Config,
+    shown: F,
+) -> impl Fn(K) -> Option<(TriggerRef, Shown)> + use<K, F> {
+    let rules = config.vault.allow_path.clone();
+    move |object| {
+        let (key, shown) = shown(object)?;
+        Some((key.clone(), shown.within(&rules, &key)))
+    }
+}
+
+/// Watches the classes of the Secrets Store CSI driver, as soon as there are such. Returns what ends when all of them have been seen, or when it
+/// is known that there are none to be seen.
+fn watch_classes(
+    manager: &mut Manager,
+    client: &Client,
+    config: &Config,
+    feed: &Feed,
+) -> impl Future<Output = ()> + Send + use<> {
+    let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
+    let (events, health) = watch::events::<Guarded<SecretProviderClass>>(client.clone(), &(), &options);
+    let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().classes(events));
+    let resource = ApiResource::erase::<SecretProviderClass>(&());
+    watch_once_there(manager, client, config, resource, (follow, health)).map(drop)
+}
+
+/// Follows a kind as soon as the cluster knows it. Returns what ends when its objects have been seen, or when it is known why not.
+fn watch_once_there(
+    manager: &mut Manager,
+    client: &Client,
+    config: &Config,
+    resource: ApiResource,
+    (follow, health): (BoxFuture<'static, ()>, WatchHealth),
+) -> impl Future<Output = Kind> + Send + use<> {
+    let api: Api<DynamicObject> = match &config.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let kind = resource.kind.clone();
+    let name = format!("{}-watch", resource.plural);
+    manager.task(name, once_allowed(client.clone(), resource, config.namespace.clone(), follow));
+    async move { kinds_seen::seen(&kind, api, health).await }
+}
+
+/// Watches Secrets, `ConfigMaps`, each kind of workload, and what more those use. Argo's kind need not be there. Returns what ends when all of
+/// them have been seen.
+fn watch_all(
+    manager: &mut Manager,
+    client: &Client,
+    config: &Config,
+    feed: &Feed,
+) -> impl Future<Output = ()> + Send + use<> {
     let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
     let mut watches = Vec::new();
     for &kind in &config.kinds {
@@ -286,5 +339,9 @@ fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Fee
         let health = health.clone();
         manager.checks().readiness(name.clone(), move || health.check());
     }
-    watches.into_iter().map(|(_, health)| health).collect()
+    let classes = watch_classes(manager, client, config, feed);
+    async move {
+        join_all(watches.iter().map(|(_, health)| health.synced())).await;
+        classes.await;
+    }
 }

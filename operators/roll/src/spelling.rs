@@ -12,8 +12,9 @@ use kube::{
 
 use crate::{
     object::SourceKind,
+    reasons,
     status::Status,
-    trigger::{Asks, Leftovers, Shown, TriggerKind, TriggerRef},
+    trigger::{Asks, Leftovers, Refusal, Shown, TriggerKind, TriggerRef},
 };
 
 /// Vault is asked no more often than this.
@@ -54,7 +55,7 @@ where
         uid,
         version: metadata.resource_version.unwrap_or_default(),
         generation: metadata.generation,
-        asks: asks.map_err(Into::into),
+        asks: asks.map_err(|cause| Refusal { reason: reasons::INVALID_SPEC, text: cause.into() }),
         deleting: metadata.deletion_timestamp.is_some(),
         leftovers: Leftovers::default(),
         status: Arc::new(status.unwrap_or_default()),

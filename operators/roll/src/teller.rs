@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use konverge_apply::{
     Applier, ApplyError, MetadataChange,
     events::{EventSink, Notice},
@@ -32,6 +32,9 @@ use crate::{
     writer::FIELD_MANAGER,
 };
 
+/// So long what the original has put on again is left to it: then it may have been stopped.
+const FREE_AGAIN: SignedDuration = SignedDuration::from_mins(10);
+
 /// A definition is installed by hand.
 const DEFINITION_AGAIN: Duration = Duration::from_mins(5);
 
@@ -44,8 +47,8 @@ pub struct Teller {
     events: EventSink,
     /// Whether the time of the version is written in `spec.timeStamp`, as the original does.
     write_spec_timestamp: bool,
-    /// Which objects were freed of what the original leaves, by their uids.
-    freed: Mutex<HashMap<TriggerRef, String>>,
+    /// Which objects were freed of what the original leaves: their uids, and when.
+    freed: Mutex<HashMap<TriggerRef, (String, Timestamp)>>,
 }
 
 /// An object could not be told.
@@ -101,23 +104,24 @@ impl Reconciler for Teller {
     async fn reconcile(&self, request: Request<TriggerRef>) -> Result<Action, TellError> {
         let key = &request.key;
         let Some(shown) = self.index.trigger(key) else {
-            self.freed.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+            self.freed().remove(key);
             return Ok(Action::Done);
         };
-        self.free(key, &shown).await?;
+        let free_again = self.free(key, &shown).await?;
         if shown.deleting {
             return Ok(Action::Done);
         }
+        let free_again = free_again.map_or(Action::Done, Action::After);
         let digester = self.key.digester().await;
         let now = Timestamp::now();
         let outlook = self.index.outlook(key, &digester, now);
-        let Some(told) = outlook::tell(key, &shown, &outlook, now) else { return Ok(Action::Done) };
+        let Some(told) = outlook::tell(key, &shown, &outlook, now) else { return Ok(free_again) };
         let Told { status, news, again } = told;
         if status != *shown.status {
             self.write(key, &shown, status).await?;
         }
         self.say(key, &shown, news);
-        Ok(again.map_or(Action::Done, Action::After))
+        Ok(again.map_or(free_again, Action::After))
     }
 }
 
@@ -128,21 +132,22 @@ impl Teller {
         Self { client, applier, index, key, events, write_spec_timestamp, freed: Mutex::default() }
     }
 
-    /// Takes off what the original has left. While that still runs it puts it on again, and is left to it until the object is to go.
-    async fn free(&self, key: &TriggerRef, shown: &Shown) -> Result<(), TellError> {
+    /// Takes off what the original has left. While that still runs it puts it on again, and is left to it for some time, or until the object is
+    /// to go. Returns after what time it is to be tried again.
+    async fn free(&self, key: &TriggerRef, shown: &Shown) -> Result<Option<Duration>, TellError> {
         if shown.leftovers.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
-        let before = self.freed.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), shown.uid.clone());
-        if before.as_ref() == Some(&shown.uid) && !shown.deleting {
+        let rest = rest(self.freed().get(key), &shown.uid, Timestamp::now()).filter(|_| !shown.deleting);
+        if rest.is_some() {
             self.say(key, shown, vec![Message::original_runs()]);
-            return Ok(());
+            return Ok(rest);
         }
         let kind = key.kind.resource();
         let api = self.api(key);
         let found = api.get_metadata_opt(&key.name).await.map_err(|source| failed(key, source))?;
         let Some(mut object) = found.filter(|object| object.metadata.uid.as_deref() == Some(&*shown.uid)) else {
-            return Ok(());
+            return Ok(None);
         };
         let mut change = MetadataChange::new();
         for annotation in &shown.leftovers.annotations {
@@ -154,12 +159,14 @@ impl Teller {
                 self.applier.remove_finalizer_with::<PartialObjectMeta<DynamicObject>>(&object, finalizer, &kind);
             object = removed.await?.unwrap_or(object);
         }
+        // Not before: what was done by half and not answered is no sign of the original.
+        self.freed().insert(key.clone(), (shown.uid.clone(), Timestamp::now()));
         let version = object.metadata.resource_version.unwrap_or_default();
         self.index.told(key, &shown.uid, |shown| {
             shown.leftovers = crate::trigger::Leftovers::default();
             shown.version = version;
         });
-        Ok(())
+        Ok(None)
     }
 
     async fn write(&self, key: &TriggerRef, shown: &Shown, status: Status) -> Result<(), TellError> {
@@ -210,11 +217,43 @@ impl Teller {
         }
     }
 
+    fn freed(&self) -> MutexGuard<'_, HashMap<TriggerRef, (String, Timestamp)>> {
+        self.freed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn api(&self, key: &TriggerRef) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &key.namespace, &key.kind.resource())
     }
 }
 
+/// How long what is on an object again is left to the original; nothing if it is to be taken off now.
+fn rest(freed: Option<&(String, Timestamp)>, uid: &str, now: Timestamp) -> Option<Duration> {
+    let (_, before) = freed.filter(|(of, _)| of == uid)?;
+    // Less than nothing is no duration.
+    Duration::try_from(FREE_AGAIN - now.duration_since(*before)).ok().filter(|rest| !rest.is_zero())
+}
+
 fn failed(key: &TriggerRef, source: kube::Error) -> TellError {
     TellError::Request { object: key.clone(), source: Box::new(source) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_on_again_is_left_for_a_while_and_then_taken_off() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let freed = ("u".to_owned(), at(1000));
+        let minutes = |minutes| Some(Duration::from_mins(minutes));
+        for (what, freed, uid, now, expected) in [
+            ("the first time", None, "u", 1000, None),
+            ("at once", Some(&freed), "u", 1000, minutes(10)),
+            ("a little later", Some(&freed), "u", 1240, minutes(6)),
+            ("long after", Some(&freed), "u", 1600, None),
+            ("another of that name", Some(&freed), "v", 1001, None),
+        ] {
+            assert_eq!(rest(freed, uid, at(now)), expected, "{what}");
+        }
+    }
 }

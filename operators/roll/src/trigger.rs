@@ -10,14 +10,16 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use konverge_apply::events;
+use konverge_vault::boundaries::{Place, Rule, is_allowed};
 use konverge_workload::{Keys, WorkloadKind};
 use kube::core::{ApiResource, GroupVersionKind, Selector, SelectorExt};
 
 use crate::{
-    declarations::Rule,
+    declarations,
     object::{SourceName, WorkloadRef},
+    reasons,
     status::Status,
-    vault::Version,
+    vault::{self, Version},
     wait::WaitFor,
 };
 
@@ -93,14 +95,23 @@ pub struct Shown {
     pub version: String,
     /// Its generation.
     pub generation: Option<i64>,
-    /// What it asks for; why that cannot be understood.
-    pub asks: Result<Arc<Asks>, Arc<str>>,
+    /// What it asks for; why that is not followed.
+    pub asks: Result<Arc<Asks>, Refusal>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// What the original has left on it.
     pub leftovers: Leftovers,
     /// What its status says, if it is about this object.
     pub status: Arc<Status>,
+}
+
+/// Why nothing is rolled for an object's sake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// One of [`reasons`].
+    pub reason: &'static str,
+    /// What is wrong, and what may be done.
+    pub text: Arc<str>,
 }
 
 /// What kopf leaves on objects, on which nobody works any more.
@@ -168,7 +179,7 @@ impl TriggerKind {
 
 impl TriggerRef {
     /// What is told of as the cause.
-    pub fn rule(&self) -> Rule {
+    pub fn rule(&self) -> declarations::Rule {
         self.kind.name()
     }
 
@@ -196,6 +207,23 @@ impl Shown {
     /// What it asks for as long as it is there.
     pub fn asks(&self) -> Option<&Arc<Asks>> {
         self.asks.as_ref().ok().filter(|_| !self.deleting)
+    }
+
+    /// The same object where it may name certain secrets only.
+    #[must_use]
+    pub fn within(mut self, rules: &[Rule], key: &TriggerRef) -> Self {
+        let place = Place { namespace: &key.namespace, name: &key.name, cluster: None };
+        let mut named = self.asks.iter().flat_map(|asks| asks.sources.keys()).filter_map(vault::location);
+        let refused = named.find(|location| !is_allowed(rules, &place, location));
+        if let Some(location) = refused {
+            let namespace = &key.namespace;
+            let text = format!(
+                "objects of namespace {namespace} may not name {location}: none of the rules of --allow-path says so, as {namespace}={location} \
+                 would"
+            );
+            self.asks = Err(Refusal { reason: reasons::PATH_NOT_ALLOWED, text: text.into() });
+        }
+        self
     }
 
     /// Whether what is there is another version than a workload's pods are taken to run with, of which nothing is recorded. What the status

@@ -25,7 +25,11 @@ pub struct Use {
     pub awaited: Option<Keys>,
 }
 
-/// All that a workload's pods use, in one map: what containers see, and what nodes mount their volumes with.
+/// How pods use a Secret that the Secrets Store CSI driver makes of what it mounts for them. It is there from when the first of them has started,
+/// so none has started without it; and they see all of it, whichever keys they name beside.
+pub(crate) const MADE: Usage = Usage { need: Need::Required, keys: Keys::All };
+
+/// All that a workload's pods name, in one map: what containers see, and what nodes mount their volumes with.
 pub fn referenced(references: &References) -> LiteMap<SourceName, Usage> {
     let secrets = references.secrets.iter().map(|(name, usage)| (SourceName::secret(name), usage.clone()));
     let maps = references.config_maps.iter().map(|(name, usage)| (SourceName::config_map(name), usage.clone()));

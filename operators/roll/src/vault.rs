@@ -4,7 +4,7 @@ mod follow;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use konverge_core::error::in_one_line;
 use konverge_vault::{KvVersion, Location, Mount, SecretPath, StateKey, VaultError};
 
@@ -32,6 +32,17 @@ impl Version {
     pub fn is_before(&self, other: &Self) -> bool {
         let time = |version: &Self| version.created.parse::<Timestamp>().ok();
         self.number < other.number && time(self).zip(time(other)).is_some_and(|(one, another)| one < another)
+    }
+
+    /// How many changes in a time `within` this is to count for if it comes after the other one: one at least, and more if whoever writes was
+    /// that fast between the two.
+    pub fn times_since(&self, before: &Self, within: SignedDuration) -> usize {
+        let time = |version: &Self| version.created.parse::<Timestamp>().ok();
+        let passed = time(before).zip(time(self)).map(|(before, now)| now.duration_since(before));
+        let passed = passed.map_or(i128::MAX, |passed| passed.max(within).as_nanos());
+        let written = self.number.saturating_sub(before.number);
+        let times = i128::from(written).saturating_mul(within.as_nanos()) / passed.max(1);
+        usize::try_from(times).unwrap_or(usize::MAX).max(1)
     }
 
     /// Whether there are versions at all.
@@ -182,6 +193,26 @@ mod tests {
             (Version::default(), false),
         ] {
             assert_eq!(other.is_before(&known), is_before, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn versions_tell_how_often_it_was_written_since() {
+        let version = |number, second| {
+            let created = Timestamp::from_second(second).map(|time| time.to_string()).unwrap_or_default();
+            Version { number, created }
+        };
+        let minute = SignedDuration::from_mins(1);
+        for (what, before, now, expected) in [
+            ("the next one", version(3, 0), version(4, 60), 1),
+            ("ten within the time", version(3, 0), version(13, 30), 10),
+            ("two hundred in an hour, while Vault was away", version(0, 0), version(200, 3600), 3),
+            ("ten in an hour", version(0, 0), version(10, 3600), 1),
+            ("made again", version(9, 0), version(1, 30), 1),
+            ("of a server whose clock is behind", version(1, 60), version(8, 0), 7),
+            ("without versions", Version::default(), Version::default(), 1),
+        ] {
+            assert_eq!(now.times_since(&before, minute), expected, "{what}");
         }
     }
 

@@ -61,7 +61,7 @@ pub struct WaitFor {
     pub holds: bool,
 }
 
-/// Why a change in Vault rolls nothing for the time being.
+/// Why a source that has changed rolls nothing for the time being, whatever else changes. All but the last are about what is in Vault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Back {
     /// All who ask say that they want nothing now.
@@ -70,6 +70,8 @@ pub enum Back {
     Awaited(SourceName, Option<Timestamp>),
     /// It had not followed by then, and nothing is rolled without it.
     Overdue(SourceName, Timestamp),
+    /// It changes again and again. Until then, if it is quiet.
+    RanAway(Timestamp),
 }
 
 impl Back {
@@ -77,13 +79,19 @@ impl Back {
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Awaited(_, until) => *until,
+            Self::RanAway(until) => Some(*until),
             Self::Suspended | Self::Overdue(..) => None,
         }
     }
 
-    /// Whether it is known that the Secret has still to follow.
+    /// Whether it is known, and nobody wants it so.
     pub fn is_told(&self) -> bool {
-        matches!(self, Self::Awaited(_, Some(_)) | Self::Overdue(..))
+        matches!(self, Self::Awaited(_, Some(_)) | Self::Overdue(..) | Self::RanAway(_))
+    }
+
+    /// Whether those of later waves wait for it. Those that use what ran away wait for that themselves, and the others need not.
+    pub fn is_waited_for(&self) -> bool {
+        !matches!(self, Self::Suspended | Self::RanAway(_))
     }
 }
 

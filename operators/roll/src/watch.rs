@@ -15,7 +15,7 @@ use konverge_runtime::{
     Priority, Queue,
     watch::{Event, Guarded},
 };
-use konverge_workload::{Workload, WorkloadKind};
+use konverge_workload::{SecretProviderClass, Workload, WorkloadKind};
 use kube::{Resource, core::PartialObjectMeta, runtime::events::EventType};
 
 use crate::{
@@ -105,6 +105,37 @@ impl Feed {
                     let Some((namespace, name)) = metadata.namespace.zip(metadata.name) else { continue };
                     let source = crate::object::SourceName { kind, name }.of(&namespace);
                     self.leave(self.index.forget_source(&source, Timestamp::now()), Priority::Normal, OBJECT);
+                }
+            }
+        }
+    }
+
+    /// Follows the classes of the Secrets Store CSI driver, as long as there are events.
+    pub async fn classes(self, events: impl Stream<Item = Event<Guarded<SecretProviderClass>>>) {
+        let mut events = pin!(events);
+        let mut listed = HashSet::new();
+        let show = |object: Guarded<SecretProviderClass>, priority, reason| match object.0 {
+            Ok(class) => {
+                let (key, work) = self.index.show_class(class);
+                self.leave(work, priority, reason);
+                key
+            }
+            // It is there, and what was known of it stays.
+            Err(undecodable) => undecodable.metadata.namespace.zip(undecodable.metadata.name),
+        };
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(object) => listed.extend(show(object, Priority::Low, LISTED)),
+                Event::InitDone => {
+                    let work = self.index.retain_classes(&std::mem::take(&mut listed));
+                    self.leave(work, Priority::Normal, OBJECT);
+                }
+                Event::Apply(object) => drop(show(object, Priority::Normal, OBJECT)),
+                Event::Delete(object) => {
+                    let metadata = object.meta();
+                    let Some(key) = metadata.namespace.clone().zip(metadata.name.clone()) else { continue };
+                    self.leave(self.index.forget_class(&key), Priority::Normal, OBJECT);
                 }
             }
         }

@@ -27,9 +27,10 @@
 //! our own is the spelling of addresses.
 //!
 //! # Reading order
-//! `path` → `mount` → [`config`] and `login` ([`environment`] makes them of flags and variables) → `transport` and `breaker` → `session` → `client` → `kv` → `ownership` → `watch`.
+//! `path` → `mount` → [`config`] and `login` ([`environment`] makes them of flags and variables) → `transport` and `breaker` → `session` → `client` → `kv` → `ownership` → `watch`; and [`boundaries`], which of all that an operator's users may name.
 
 mod answer;
+pub mod boundaries;
 mod breaker;
 mod client;
 pub mod config;

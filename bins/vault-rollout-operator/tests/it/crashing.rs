@@ -1,19 +1,25 @@
-//! The operator, crashed at every write to the API server, and told nothing of the success of every one (F01, F02; I5, I6, I12, A6).
+//! The operator, crashed at every write to the API server, and told nothing of the success of every one: with what is in the cluster, and with what
+//! is in Vault (F01, F02; I5, I6, I12, A6, A11).
 
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
 use konverge_testkit::{
-    ControlPlane, ProcessSpec,
-    crash::{CrashTest, Scenario},
+    ControlPlane, ProcessSpec, VaultOptions,
+    crash::{CrashTest, Report, Scenario},
 };
-use kube::Client;
+use kube::{
+    Client,
+    api::{Patch, PatchParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
     stage::{Result, Stage, install, operator},
+    vault::Vault,
     view::{ALL, View},
 };
 
@@ -81,8 +87,93 @@ async fn f01_f02_it_survives_a_crash_at_every_write() {
     let report = test.run().await.unwrap();
     // The key of digests; for each of the two workloads a note and two rollouts. One is refused and repeated where a controller was quicker.
     assert!(report.writes.len() > 2 * 3, "{:?}", report.writes);
-    // How often a controller is quicker differs from run to run, so that the last points may lie beyond what a run has of writes.
+    nothing_is_wrong(&report);
+}
+
+/// How often a controller is quicker, and how much of a rollout is told, differs from run to run, so that the last points may lie beyond what a run
+/// has of writes.
+fn nothing_is_wrong(report: &Report) {
     let is_beyond = |fault: &String| fault.starts_with("the fault never befell it");
     let wrong: Vec<_> = report.findings.iter().filter(|finding| !finding.faults.iter().all(is_beyond)).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// What the original has left is taken over, and two versions are written one after the other.
+struct Followed {
+    vault: Vault,
+}
+
+impl Scenario for Followed {
+    fn name(&self) -> &'static str {
+        "followed"
+    }
+
+    fn steps(&self) -> usize {
+        2
+    }
+
+    async fn prepare(&self, plane: &ControlPlane, namespace: &str) -> Result<PathBuf> {
+        install(plane, namespace).await
+    }
+
+    fn operator(&self, kubeconfig: &Path, namespace: &str) -> ProcessSpec {
+        self.vault.operator(kubeconfig, namespace).0
+    }
+
+    async fn change(&self, step: usize, client: &Client, namespace: &str) -> Result<()> {
+        let view = View::new(client.clone(), namespace);
+        // Each run has a secret of its own.
+        self.vault.write(namespace, "the same").await;
+        if step == 0 {
+            view.workload("Deployment", "web", "none", json!({})).await?;
+            view.asks(VaultSyncStatus, "web", namespace).await?;
+            let left = json!({ "metadata": {
+                "finalizers": ["kopf.zalando.org/KopfFinalizerMarker"],
+                "annotations": { "kopf.zalando.org/last-handled-configuration": "{}" },
+            } });
+            view.triggers(VaultSyncStatus).patch("web", &PatchParams::default(), &Patch::Merge(left)).await?;
+        }
+        Ok(())
+    }
+
+    async fn is_converged(&self, step: usize, client: &Client, namespace: &str) -> Result<bool> {
+        let view = View::new(client.clone(), namespace);
+        let status = view.status(VaultSyncStatus, "web").await?;
+        let is_told = status["vault_sync"]["SyncStatus"] == "Already in Sync"
+            && status["baseline"][0]["version"] == step + 1
+            && view.says(VaultSyncStatus, "web", "InSync").await?.is_some();
+        let metadata = view.triggers(VaultSyncStatus).get_metadata("web").await?.metadata;
+        Ok(is_told && metadata.finalizers.is_none() && view.is_rolled("web", step).await?)
+    }
+
+    async fn end_state(&self, client: &Client, namespace: &str) -> Result<Value> {
+        let view = View::new(client.clone(), namespace);
+        let seen = view.seen("Deployment", "web").await?;
+        let object = view.triggers(VaultSyncStatus).get("web").await?;
+        let status = &object.data["status"];
+        let conditions = status["conditions"].as_array().into_iter().flatten();
+        let conditions: Vec<_> = conditions.map(|known| json!([known["type"], known["status"]])).collect();
+        Ok(json!({
+            "templates": view.templates("web").await?, "changes": seen.changes,
+            "entries": seen.content.iter().filter_map(Value::as_object).map(serde_json::Map::len).sum::<usize>(),
+            "is_stamped": seen.stamp.is_some(), "is_dated": seen.rolled.is_some(),
+            "leftovers": object.metadata.annotations.unwrap_or_default().into_keys().collect::<Vec<_>>(),
+            "version": status["baseline"][0]["version"], "conditions": conditions,
+            "is_dated_there": status["lastRollout"].is_string(),
+        }))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f01_f02_a6_with_vault_it_survives_a_crash_at_every_write() {
+    let stage = Stage::shared().await;
+    let scenario = Followed { vault: Vault::start(VaultOptions::default()).await };
+    let mut test = CrashTest::new(&stage.plane, &scenario);
+    test.quiet = Duration::from_millis(150);
+    // Vault is asked anew after each start, and the original's word for a rollout stays for an interval.
+    test.limit = Duration::from_mins(1);
+    let report = test.run().await.unwrap();
+    // The key of digests; the finalizer and the annotation; a note, and a rollout; and at least twice how it stands.
+    assert!(report.writes.len() > 6, "{:?}", report.writes);
+    nothing_is_wrong(&report);
 }

@@ -4,6 +4,7 @@
 
 mod crashing;
 mod down;
+mod dropped_in;
 mod joining;
 mod kubelet;
 mod leading;

@@ -49,6 +49,22 @@ spec:
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 ";
 
+/// As much of the definition of the Secrets Store CSI driver.
+const CLASSES: &str = r"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: secretproviderclasses.secrets-store.csi.x-k8s.io}
+spec:
+  group: secrets-store.csi.x-k8s.io
+  names: {kind: SecretProviderClass, plural: secretproviderclasses, singular: secretproviderclass}
+  scope: Namespaced
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
 /// Far longer than anything here takes, on a machine that does other things, too.
 const SOON: Duration = Duration::from_mins(2);
 
@@ -202,6 +218,7 @@ fn rules() -> Vec<PolicyRule> {
 async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     let plane = ControlPlane::start(Options::ours()).await.unwrap();
     plane.apply(ARGO).await.unwrap();
+    plane.apply(CLASSES).await.unwrap();
     let home = plane.namespace("operator").await.unwrap();
     let manifest = ROLE.replace("vault-rollout-operator-system", &home);
     let installed = plane.install(ACCOUNT, &home, &manifest).await.unwrap();
@@ -209,6 +226,8 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     let view = View { client: plane.admin_client().await.unwrap(), namespace };
     let served = async || view.api("Rollout", "argoproj.io/v1alpha1").list(&ListParams::default()).await.ok().map(drop);
     eventually(SOON, served).await.unwrap();
+    let classes = view.api("SecretProviderClass", "secrets-store.csi.x-k8s.io/v1");
+    eventually(SOON, async || classes.list(&ListParams::default()).await.ok()).await.unwrap();
 
     let vault = VaultServer::start(VaultOptions::default()).await.unwrap();
     let token = vault_token(&vault).await;

@@ -43,7 +43,8 @@ impl Stage {
         STAGE.get_or_init(Self::set).await
     }
 
-    async fn set() -> Self {
+    /// One of a test's own.
+    pub(crate) async fn set() -> Self {
         // Tests read its audit log, and forbid things.
         let plane = ControlPlane::start(Options { controller_manager: true, ..Options::ours() }).await.unwrap();
         for definition in DEFINITIONS {

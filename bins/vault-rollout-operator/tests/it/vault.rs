@@ -18,8 +18,11 @@ use crate::{
 /// The engine that secrets are in.
 const ENGINE: &str = "secret";
 
+/// The policy of the operator's token.
+pub(crate) const POLICY: &str = "rollout";
+
 /// What the page of roll asks for.
-const POLICY: &str = r#"path "+/metadata/*" { capabilities = ["read", "list"] }"#;
+const RULES: &str = r#"path "+/metadata/*" { capabilities = ["read", "list"] }"#;
 
 /// With an engine, and a token in a file that may do what the page of roll says.
 pub(crate) struct Vault {
@@ -31,9 +34,9 @@ impl Vault {
     pub(crate) async fn start(options: VaultOptions) -> Self {
         let server = VaultServer::start(options).await.unwrap();
         server.mount_kv(ENGINE, 2).await.unwrap();
-        server.policy("rollout", POLICY).await.unwrap();
+        server.policy(POLICY, RULES).await.unwrap();
         let token_file = server.run_directory().path().join("VAULT_TOKEN");
-        std::fs::write(&token_file, server.token(&["rollout"], json!({})).await.unwrap()).unwrap();
+        std::fs::write(&token_file, server.token(&[POLICY], json!({})).await.unwrap()).unwrap();
         Self { server, token_file }
     }
 
@@ -52,7 +55,7 @@ impl Vault {
 }
 
 impl View {
-    fn triggers(&self, kind: TriggerKind) -> Api<DynamicObject> {
+    pub(crate) fn triggers(&self, kind: TriggerKind) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.namespace, &kind.resource())
     }
 

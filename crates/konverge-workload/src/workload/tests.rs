@@ -52,6 +52,8 @@ fn every_way_to_use_a_secret_or_a_config_map_is_found() {
                 "driver": "secrets-store.csi.k8s.io", "volumeAttributes": { "secretProviderClass": "vault" },
             } },
             { "name": "f", "csi": { "driver": "x", "volumeAttributes": { "secretProviderClass": "other" } } },
+            { "name": "j", "csi": { "driver": "file.csi.azure.com", "volumeAttributes": { "secretName": "share" } } },
+            { "name": "k", "csi": { "driver": "x", "volumeAttributes": { "secretName": "whatever" } } },
             { "name": "g", "azureFile": { "secretName": "azure", "shareName": "x" } },
             { "name": "h", "iscsi": { "secretRef": { "name": "chap" } } },
             { "name": "i", "emptyDir": {} },
@@ -80,7 +82,7 @@ fn every_way_to_use_a_secret_or_a_config_map_is_found() {
         assert!(found.secrets.values().chain(found.config_maps.values()).all(|usage| usage.need == Need::Required));
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         assert_eq!(found.image_pull_secrets, set(&["registry"]));
-        assert_eq!(found.storage_secrets, set(&["azure", "chap"]));
+        assert_eq!(found.storage_secrets, set(&["azure", "chap", "share"]));
         assert_eq!(found.secret_provider_classes, set(&["vault"]));
     }
 }
@@ -109,8 +111,18 @@ fn what_is_absent_or_null_uses_nothing() {
     ] {
         assert_eq!(references(&pod), References::default(), "{pod}");
     }
-    let bare = json!({ "metadata": { "name": "a" }, "spec": { "workloadRef": { "name": "b" } } });
+    let bare = json!({ "metadata": { "name": "a" }, "spec": { "replicas": 1 } });
     assert_eq!(serde_json::from_value::<Workload>(bare).unwrap().references, References::default());
+}
+
+#[test]
+fn a_rollout_may_run_pods_of_anothers_template() {
+    let named = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "b", "scaleDown": "onsuccess" });
+    let rollout = json!({ "metadata": { "name": "a" }, "spec": { "replicas": 1, "workloadRef": named } });
+    let rollout: Workload = serde_json::from_value(rollout).unwrap();
+    let expected = TemplateOf { kind: "Deployment".to_owned(), name: "b".to_owned() };
+    assert_eq!((rollout.template_of, rollout.references), (Some(expected), References::default()));
+    assert_eq!(workload(WorkloadKind::Deployment, &json!({})).template_of, None);
 }
 
 fn any_keys() -> impl Strategy<Value = Keys> {

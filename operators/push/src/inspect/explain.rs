@@ -1,7 +1,10 @@
 //! What an object asks for and whether it may, in words.
 
 use konverge_kubectl::{Cluster, Fact, Failure};
-use konverge_vault::{Location, Mount};
+use konverge_vault::{
+    Location, Mount,
+    boundaries::{Place, Rule, is_allowed},
+};
 use konverge_workload::Need;
 use kube::core::DynamicObject;
 
@@ -14,7 +17,6 @@ use crate::{
     annotations::{PAUSE, RECONCILE},
     asked::{Asked, DeletionPolicy, UpdatePolicy},
     bindings::Push,
-    boundaries::{Place, Rule, is_allowed},
     desired::Wanted,
     object::{Kind, ObjectRef},
     reconcile::cluster_prefix,

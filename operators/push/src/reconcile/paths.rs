@@ -6,14 +6,16 @@ use std::{
 };
 
 use konverge_core::{digest::ContentDigest, error::in_one_line};
-use konverge_vault::{Deletion, Found, Location, Owner, VaultError};
+use konverge_vault::{
+    Deletion, Found, Location, Owner, VaultError,
+    boundaries::{Place, is_allowed},
+};
 use tokio::time::Instant;
 
 use super::{Doing, Locations, PushError, Pusher, Targets, glance::Glance};
 use crate::{
     asked::{DeletionPolicy, UpdatePolicy},
     bindings::{Binding, Push, Share, key_of},
-    boundaries::{Place, is_allowed},
     desired::{Lack, Made, Target},
     digest::digest,
     messages::Message,

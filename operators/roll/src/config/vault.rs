@@ -7,7 +7,10 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use konverge_runtime::open_files;
-use konverge_vault::environment::{AuthMethod, Flags};
+use konverge_vault::{
+    boundaries::Rule,
+    environment::{AuthMethod, Flags},
+};
 
 use super::span;
 use crate::spelling::Settings;
@@ -61,6 +64,12 @@ pub struct VaultFlags {
     /// How often Vault is asked for each secret, where the object does not say
     #[arg(long, env = "ROLLOUT_VAULT_INTERVAL", default_value = "60s", value_parser = above_zero, value_name = "TIME")]
     pub vault_interval: Duration,
+    /// Which namespaces' objects may name which secrets; may be repeated [default: no restriction]
+    ///
+    /// The path is that in Vault's API, such as secret/data/{namespace}/*, where {namespace} and {name} are those of the object and * is one
+    /// segment, at the end one or more. The namespace may be * for all.
+    #[arg(long, env = "ROLLOUT_ALLOW_PATH", value_delimiter = ',', value_name = "NAMESPACE=PATH")]
+    pub allow_path: Vec<Rule>,
     /// As with the original: roll a workload once when a `VaultSyncStatus` is first seen whose `timeStamp` is no time
     #[arg(long, env = "ROLLOUT_RESTART_ON_FIRST_SEEN")]
     pub restart_on_first_seen: bool,
@@ -122,6 +131,7 @@ impl fmt::Debug for VaultFlags {
             .field("role", &flags.role)
             .field("token_file", &flags.token_file)
             .field("interval", &self.vault_interval)
+            .field("allow_path", &self.allow_path.iter().map(ToString::to_string).collect::<Vec<_>>())
             .field("restart_on_first_seen", &self.restart_on_first_seen)
             .field("write_spec_timestamp", &self.write_spec_timestamp)
             .finish_non_exhaustive()

@@ -159,9 +159,7 @@ impl Index {
     pub fn retain_sources(&self, missing: impl IntoIterator<Item = SourceRef>) -> Work {
         let mut work = Work::default();
         for source in missing {
-            let forgotten = self.lock().asks_no_more(&source);
-            work.workloads.extend(forgotten.workloads);
-            work.sources.extend(forgotten.sources);
+            work.add(self.lock().asks_no_more(&source));
             work.sources.extend(Some(source).filter(|source| self.is_used(source)));
         }
         work
@@ -215,8 +213,13 @@ impl Inner {
         let was_waited_for = was_waited_for | known.refused.take().is_some();
         let before = known.read.replace(read);
         let is_new = before.is_none();
-        let changed =
-            before.is_some_and(|before| Some(before.content) != known.read.as_ref().map(|read| read.content.clone()));
+        let now_it_is = known.read.as_ref();
+        let changed = before.as_ref().is_some_and(|before| now_it_is.is_some_and(|now| now.content != before.content));
+        let versions = before
+            .as_ref()
+            .and_then(|before| before.in_vault.as_ref())
+            .zip(now_it_is.and_then(|now| now.in_vault.as_ref()));
+        let times = versions.map_or(1, |(before, now)| now.times_since(before, breaker.within));
         if is_new || changed {
             known.since = Some(now);
         }
@@ -226,7 +229,7 @@ impl Inner {
         let mut learned = Learned { users, changed, ran_away: None };
         if changed {
             known.changed = Some(now);
-            learned.ran_away = known.breaker.changed(now, breaker).then(|| known.uid.clone());
+            learned.ran_away = known.breaker.changed(times, now, breaker).then(|| known.uid.clone());
         }
         learned
     }

@@ -3,7 +3,7 @@
 use std::{cell::LazyCell, collections::BTreeSet};
 
 use jiff::Timestamp;
-use konverge_workload::Progress;
+use konverge_workload::{Progress, TemplateOf};
 
 use super::{Index, Inner, Known, view::Judged};
 use crate::{
@@ -37,6 +37,8 @@ pub enum State {
     NotAllowed,
     /// It says that it is never to be rolled.
     OptedOut,
+    /// It runs pods of another's template, and has none that could be changed.
+    Elsewhere(TemplateOf),
     /// Nothing is rolled for it, because it asks for what cannot be understood.
     Invalid(String),
     /// Vault does not have it, or does not tell.
@@ -122,6 +124,10 @@ impl Inner {
             Ok(_) if asks.suspended => return State::Suspended,
             Ok(_) => {}
         }
+        if let Some(other) = &known.template_of {
+            return State::Elsewhere(other.clone());
+        }
+        let pods = self.runner(workload, known).rollout;
         let standing = self.sources.get(&source.of("")).map(|source| source.standing.clone()).unwrap_or_default();
         let Standing::Live(version) = standing else {
             return if standing == Standing::Unknown { State::NotYet } else { State::Vault(standing) };
@@ -139,7 +145,7 @@ impl Inner {
             return State::NotYet;
         }
         match &judged.verdict {
-            Some(Verdict::Roll { changed, .. }) if changed.contains(&text) && !known.rollout.empty => {
+            Some(Verdict::Roll { changed, .. }) if changed.contains(&text) && !pods.empty => {
                 State::Pending(known.held())
             }
             Some(_) if is_back => State::Pending(known.held()),
@@ -153,7 +159,7 @@ impl Inner {
                     version,
                     rolled: record.as_ref().and_then(|record| record.rolled),
                     because: record.and_then(|record| record.because),
-                    progress: known.rollout.progress,
+                    progress: pods.progress,
                 })
             }
         }

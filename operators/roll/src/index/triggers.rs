@@ -5,11 +5,12 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use konverge_workload::{Need, Usage};
 
 use super::{Index, Inner, Known, Learned, Shows, Work, remove, sources::Read};
 use crate::{
+    breaker,
     digest::KeyDigests,
     object::{SourceName, SourceRef, WorkloadRef},
     trigger::{Asks, Shown, TriggerKind, TriggerRef},
@@ -62,9 +63,7 @@ impl Index {
         let gone: Vec<_> = self.lock().triggers.keys().filter(gone).cloned().collect();
         let mut work = Work::default();
         for key in gone {
-            let forgotten = self.forget_trigger(&key);
-            work.workloads.extend(forgotten.workloads);
-            work.sources.extend(forgotten.sources);
+            work.add(self.forget_trigger(&key));
         }
         self.lock().triggers_seen.insert(kind);
         work
@@ -111,6 +110,7 @@ impl Index {
         content: Option<KeyDigests>,
         now: Timestamp,
     ) -> (Learned, BTreeSet<TriggerRef>) {
+        let every = self.interval(source).and_then(|every| SignedDuration::try_from(every).ok());
         let mut inner = self.lock();
         let Some(known) = inner.sources.get_mut(source) else { return Default::default() };
         let is_new = known.standing != standing;
@@ -122,7 +122,9 @@ impl Index {
             _ => None,
         };
         let read = Read { version: None, content: Some(content), in_vault };
-        (inner.learn(source, read, &self.breaker, now), telling)
+        // Quiet is what was asked for twice and had not changed.
+        let quiet = self.breaker.quiet.max(every.unwrap_or_default() * 2);
+        (inner.learn(source, read, &breaker::Settings { quiet, ..self.breaker }, now), telling)
     }
 
     /// How many such objects there are, and how many secrets Vault does not tell of.

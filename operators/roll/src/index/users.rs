@@ -15,11 +15,6 @@ use crate::{
 impl Inner {
     /// Takes what is known of a workload now.
     pub(super) fn put(&mut self, key: &WorkloadRef, known: Known, work: &mut Work) {
-        let concerned = |known: &Known| {
-            let named = known.asks.as_ref().map(|asks| asks.named.keys().cloned().collect::<BTreeSet<_>>());
-            let named = named.unwrap_or_default().into_iter();
-            named.chain(known.referenced.keys().cloned()).map(|name| name.of(&key.namespace)).collect::<BTreeSet<_>>()
-        };
         let before = self.workloads.get(key);
         // Who chose it by labels that it has no more.
         let chose = before.filter(|before| before.labels != known.labels);
@@ -27,16 +22,30 @@ impl Inner {
         if chose.is_some() || before.is_none_or(|before| before.stands_otherwise(&known)) {
             work.triggers.extend(self.asking(key, &known.labels).cloned());
         }
-        let before = before.map(concerned).unwrap_or_default();
-        let after = concerned(&known);
+        let (before, lender) = (self.named_by(key), self.lender_of(key));
+        self.workloads.insert(key.clone(), known);
+        self.keep_named(key, &before);
+        self.lend(key, lender, work);
+        self.index(key, work);
+    }
+
+    /// The sources that ask for a workload's rollouts if they ask for those of their users, or that it names itself.
+    pub(super) fn named_by(&self, key: &WorkloadRef) -> BTreeSet<SourceRef> {
+        let Some(known) = self.workloads.get(key) else { return BTreeSet::new() };
+        let referenced = self.referenced(&key.namespace, known);
+        let named = known.asks.iter().flat_map(|asks| asks.named.keys());
+        named.chain(referenced.keys()).map(|name| name.of(&key.namespace)).collect()
+    }
+
+    /// Keeps by source what concerns a workload now. `before` is what did until now.
+    pub(super) fn keep_named(&mut self, key: &WorkloadRef, before: &BTreeSet<SourceRef>) {
+        let after = self.named_by(key);
         for source in before.difference(&after) {
             remove(&mut self.named, source, key);
         }
-        for source in after.difference(&before) {
+        for source in after.difference(before) {
             self.named.entry(source.clone()).or_default().insert(key.clone());
         }
-        self.workloads.insert(key.clone(), known);
-        self.index(key, work);
     }
 
     /// Finds out anew what a workload is rolled for.
@@ -49,11 +58,13 @@ impl Inner {
         };
         let chosen = self.choosing.get(&key.namespace).into_iter().flatten().filter(chooses);
         let mut found = match &known.asks {
-            Ok(asks) => uses::uses(asks, &known.referenced, chosen, of_source),
+            // It has no template that could be changed.
+            Ok(_) if known.template_of.is_some() => BTreeMap::new(),
+            Ok(asks) => uses::uses(asks, &self.referenced(&key.namespace, known), chosen, of_source),
             Err(_) => BTreeMap::new(),
         };
         // What annotations can ask for is in the cluster, and what these can is in Vault.
-        found.extend(self.triggered(key, known));
+        found.extend(self.triggered(key, known).into_iter().filter(|_| known.template_of.is_none()));
         for (secret, keys, rule) in self.awaited(key, known) {
             uses::add_awaited(&mut found, secret, keys, rule);
         }
@@ -62,7 +73,7 @@ impl Inner {
             work.triggers.extend(self.asking(key, &known.labels).cloned());
         }
         // Also one that takes no part any more: it may have a place that others wait for.
-        if !found.is_empty() || known.asks.is_err() || !known.uses.is_empty() {
+        if !found.is_empty() || known.asks.is_err() || known.asks_in_vain() || !known.uses.is_empty() {
             work.workloads.insert(key.clone());
         }
         self.use_only(key, found, work);
@@ -111,12 +122,11 @@ impl Inner {
     pub(super) fn drop_workload(&mut self, key: &WorkloadRef, work: &mut Work) {
         self.use_only(key, BTreeMap::new(), work);
         self.waiting.remove(key);
+        let (named, lender) = (self.named_by(key), self.lender_of(key));
         if let Some(known) = self.workloads.remove(key) {
             work.triggers.extend(self.asking(key, &known.labels).cloned());
-            let named = known.asks.iter().flat_map(|asks| asks.named.keys());
-            for name in named.chain(known.referenced.keys()) {
-                remove(&mut self.named, &name.of(&key.namespace), key);
-            }
+            self.keep_named(key, &named);
+            self.lend(key, lender, work);
         }
     }
 
@@ -142,6 +152,11 @@ impl Inner {
 }
 
 impl Known {
+    /// Whether it asks to be rolled and has no template of its own that could be changed.
+    pub(super) fn asks_in_vain(&self) -> bool {
+        self.template_of.is_some() && self.asks.as_ref().is_ok_and(|own| own.asks())
+    }
+
     /// Whether who asks for its rollouts may have something else to tell by what it is now.
     pub(super) fn stands_otherwise(&self, now: &Self) -> bool {
         let is_same = self.uid == now.uid && self.asks == now.asks && self.deleting == now.deleting;

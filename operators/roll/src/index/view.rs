@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
-use konverge_workload::{Need, Rollout};
+use konverge_workload::{Need, Rollout, TemplateOf};
 use litemap::LiteMap;
 
 use super::{
@@ -39,7 +39,9 @@ pub struct View {
     pub record: Option<Record>,
     /// The stamp on its pod template.
     pub stamp: Option<String>,
-    /// How its pods stand.
+    /// Whose pod template it runs pods of, if that is not its own.
+    pub template_of: Option<TemplateOf>,
+    /// How its pods stand, or those that somebody else runs of its template.
     pub rollout: Rollout,
     /// Since when it has been seen under way.
     pub running: Option<Timestamp>,
@@ -49,13 +51,11 @@ pub struct View {
     pub verdict: Option<Verdict>,
     /// Since when it has been waiting to be rolled.
     pub pending: Option<Timestamp>,
-    /// When what it uses changed last, as far as that was seen.
+    /// When what it may be rolled for changed last, as far as that was seen.
     pub changed: Option<Timestamp>,
-    /// Until when a source of its is not followed, and which.
-    pub breaker: Option<(Timestamp, SourceName)>,
     /// What may not be read of what it uses.
     pub refused: Vec<Message>,
-    /// What has changed in Vault and rolls nothing yet, and why.
+    /// What has changed and rolls nothing yet, and why.
     pub back: BTreeMap<SourceName, Back>,
     /// When it is to be looked at again though nothing happens.
     pub again: Option<Timestamp>,
@@ -70,7 +70,7 @@ pub struct View {
 pub(super) struct Judged {
     /// Nothing while a source of its has not been read.
     pub(super) verdict: Option<Verdict>,
-    /// What has changed in Vault and rolls nothing yet, and why.
+    /// What has changed and rolls nothing yet, and why.
     pub(super) back: BTreeMap<SourceName, Back>,
     /// When to look again though nothing happens.
     pub(super) again: Option<Timestamp>,
@@ -81,9 +81,10 @@ impl Index {
     pub fn view(&self, key: &WorkloadRef, digester: &Digester, now: Timestamp) -> Option<View> {
         let mut inner = self.lock();
         let known = inner.workloads.get(key)?;
-        if known.uses.is_empty() && known.asks.is_ok() {
+        if known.uses.is_empty() && known.asks.is_ok() && !known.asks_in_vain() {
             return None;
         }
+        let runner = inner.runner(key, known);
         let Judged { verdict, back, again } = inner.judge(key, known, digester, now);
         let mut view = View {
             uid: known.uid.clone(),
@@ -92,13 +93,13 @@ impl Index {
             uses: known.uses.clone(),
             record: known.record(digester),
             stamp: known.stamp.clone(),
-            rollout: known.rollout,
-            running: known.running,
+            template_of: known.template_of.clone(),
+            rollout: runner.rollout,
+            running: runner.running,
             deleting: known.deleting,
             verdict,
             pending: known.pending.map(|(since, _)| since),
             changed: None,
-            breaker: None,
             refused: Vec::new(),
             back,
             again,
@@ -107,12 +108,11 @@ impl Index {
         };
         let doubted = known.doubted;
         inner.doubt(key, doubted, &mut view, now);
-        for (name, used) in &view.uses {
-            let Some(source) = inner.sources.get_mut(&name.of(&key.namespace)) else { continue };
-            view.changed = view.changed.max(source.changed);
-            let open = source.breaker.open_until(now).map(|until| (until, name.clone()));
-            // What is only waited for is not followed.
-            view.breaker = view.breaker.take().max(open.filter(|_| used.counts));
+        for name in view.uses.keys() {
+            let Some(source) = inner.sources.get(&name.of(&key.namespace)) else { continue };
+            if !view.back.contains_key(name) {
+                view.changed = view.changed.max(source.changed);
+            }
             view.refused.extend(source.refused.clone());
         }
         Some(view)
@@ -162,16 +162,17 @@ impl Inner {
             };
             peers.entry(user).or_insert_with(|| {
                 let Judged { verdict, back, .. } = self.judge(user, known, digester, now);
-                let waits = back.values().any(|back| *back != Back::Suspended);
+                let waits = back.values().any(Back::is_waited_for);
                 let in_step = !waits && !matches!(verdict, None | Some(Verdict::Roll { .. }));
+                let runner = self.runner(user, known);
                 let rolled = || known.record(digester).and_then(|record| record.rolled);
                 // What is held back for a while, as by a pause or the budget, is told of there and is no trouble.
-                let since = if in_step { [rolled(), known.unready] } else { [known.undecided, known.troubled] };
+                let since = if in_step { [rolled(), runner.unready] } else { [known.undecided, known.troubled] };
                 Peer {
                     key: user.clone(),
                     wave: known.wave(),
                     in_step,
-                    progress: known.rollout.progress,
+                    progress: runner.rollout.progress,
                     overdue: since.into_iter().flatten().any(|since| now.duration_since(since) > longest),
                 }
             });
@@ -227,8 +228,8 @@ impl Inner {
         let mut moved = Moved::default();
         let mut now = BTreeMap::new();
         for (name, used) in known.uses.iter().filter(|(_, used)| used.counts) {
-            let source = self.sources.get(&name.of(&key.namespace)).filter(|source| source.doubt == Doubt::None);
-            let read = source.and_then(|source| source.read.as_ref());
+            let source = self.sources.get(&name.of(&key.namespace));
+            let read = source.filter(|source| source.doubt == Doubt::None).and_then(|source| source.read.as_ref());
             let text = name.to_string();
             let own = record.as_ref().and_then(|record| record.content.get(&text));
             let other = known.of_other_mode(name, record.as_ref()).filter(|_| own.is_none());
@@ -246,8 +247,16 @@ impl Inner {
                         (None, None) => name.kind.is_in_vault() && self.is_news(key, known, name),
                     };
                     let before = own.map(|entry| (text.clone(), entry)).or(other);
+                    let new = Now { entry, need: used.need, is_news: has_changed, counts: true };
+                    let open = source.and_then(|source| source.breaker.open_until(now_it_is));
+                    if let Some(until) = open.filter(|_| decision::is_change(standing, &text, &new)) {
+                        // As if nobody had told of a change.
+                        now.extend(before.map(|(noted, before)| (noted, kept(before))));
+                        moved.back.insert(name.clone(), Back::RanAway(until));
+                        continue;
+                    }
                     match before.filter(|_| name.kind.is_in_vault()) {
-                        Some((noted, before)) if has_changed || differs(before, &entry) => {
+                        Some((noted, before)) if has_changed || differs(before, &new.entry) => {
                             if let Some(back) = self.back(key, looked, name) {
                                 // As if nobody had told of a change.
                                 now.insert(noted, kept(before));
@@ -259,10 +268,13 @@ impl Inner {
                         Some(_) => {}
                         None => drop(moved.noted.insert(name.clone())),
                     }
-                    now.insert(text, Now { entry, need: used.need, is_news: has_changed, counts: true });
+                    now.insert(text, new);
                 }
-                (None, _) if !name.kind.is_in_vault() => return Judged::default(),
-                // Vault may be away for long, and nothing else waits for it.
+                // It is read at any moment, unless that is refused.
+                (None, _) if !name.kind.is_in_vault() && source.is_none_or(|source| source.refused.is_none()) => {
+                    return Judged::default();
+                }
+                // Vault may be away, and a Secret forbidden, for long, and nothing else waits for it.
                 (None, Some(entry)) => drop(now.insert(text, kept(entry))),
                 (None, None) if other.is_some() => now.extend(other.map(|(text, entry)| (text, kept(entry)))),
                 // What the pods run with can only be told by all of it.

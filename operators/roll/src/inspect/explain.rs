@@ -3,21 +3,24 @@
 use konverge_apply::conditions::READY;
 use konverge_kubectl::{Cluster, Fact, Failure, when};
 use konverge_runtime::object::Scope;
-use konverge_workload::{Keys, Need, Progress, Rollout, Workload};
+use konverge_workload::{Keys, Need, Progress, Rollout, SecretProviderClass, Workload};
 use kube::{
     Api, ResourceExt,
     api::ListParams,
     core::{NamespaceResourceScope, ObjectMeta},
 };
 
-use super::look::{Look, look};
+use super::{
+    classes,
+    look::{Look, look},
+};
 use crate::{
     config::KINDS,
     decision::Verdict,
     declarations::{Others, Rule, SourceAsks, WorkloadAsks},
     hold::{Candidate, Hold},
     index::View,
-    messages::{Message, because, second},
+    messages::{Message, because, second, template_elsewhere},
     object::{SourceKind, SourceName, WorkloadRef},
     trigger::{Shown, TriggerRef},
     uses::{self, Use},
@@ -38,6 +41,10 @@ pub(super) async fn of_workload(cluster: &Cluster, key: &WorkloadRef) -> Vec<Fac
         facts.push(Fact::new("rolled for", "nothing: nobody asks for anything that its pods use"));
         return facts;
     };
+    if let Some(other) = &view.template_of {
+        facts.push(Fact::new("rolled for", format!("nothing: {}", template_elsewhere(other))));
+        return facts;
+    }
     facts.extend(rolled_for(&look, view));
     facts.extend(look.asking.iter().map(|(trigger, shown)| Fact::new("asks", word_of(trigger, shown))));
     facts.push(Fact::new("last rolled", last(view, &look)));
@@ -140,7 +147,6 @@ fn held(view: &View, look: &Look) -> Option<String> {
         debounce: config.debounce,
         // Only the operator knows.
         pending: None,
-        breaker: None,
         // From now on, since nobody has noted since when.
         running: view.running,
         longest: config.longest,
@@ -154,7 +160,7 @@ fn held(view: &View, look: &Look) -> Option<String> {
             format!("until {}: it was rolled a short while ago", second(until))
         }
         Some(Hold::Running(_)) => "until the rollout that is under way is done".to_owned(),
-        Some(Hold::Breaker(_) | Hold::Debounce(_)) | None => {
+        Some(Hold::Debounce(_)) | None => {
             "by nothing that stands on it; whether it waits for others, or for quiet, the events tell".to_owned()
         }
     })
@@ -200,6 +206,10 @@ pub(super) async fn of_source(cluster: &Cluster, kind: SourceKind, metadata: &Ob
     };
     let mut users = Vec::new();
     let mut facts = Vec::new();
+    let classes = classes::of_namespace(cluster, namespace).await.unwrap_or_else(|failure| {
+        facts.push(Fact::new("unknown", failure.to_string()));
+        Vec::new()
+    });
     for kind in KINDS {
         let api: Api<Workload> = NamespaceResourceScope::api(cluster.client.clone(), &kind, Some(namespace));
         let found = match api.list(&ListParams::default()).await {
@@ -214,7 +224,7 @@ pub(super) async fn of_source(cluster: &Cluster, kind: SourceKind, metadata: &Ob
         };
         users.extend(found.items.into_iter().filter_map(|workload| {
             let shown = format!("{}/{}", kind.name().to_ascii_lowercase(), workload.name_any());
-            is_rolled(workload, &source, &asks).map(|rule| format!("{shown} by {rule}"))
+            is_rolled(workload, &classes, &source, &asks).map(|rule| format!("{shown} by {rule}"))
         }));
     }
     let rolls = if users.is_empty() { "nobody, so far".to_owned() } else { users.join(", ") };
@@ -223,14 +233,24 @@ pub(super) async fn of_source(cluster: &Cluster, kind: SourceKind, metadata: &Ob
 }
 
 /// By which rule a workload is rolled for a source.
-fn is_rolled(workload: Workload, source: &SourceName, of_source: &SourceAsks) -> Option<Rule> {
+fn is_rolled(
+    workload: Workload,
+    classes: &[SecretProviderClass],
+    source: &SourceName,
+    of_source: &SourceAsks,
+) -> Option<Rule> {
     let metadata = workload.metadata;
     let (annotations, labels) = (metadata.annotations.unwrap_or_default(), metadata.labels.unwrap_or_default());
     let namespace = metadata.namespace.unwrap_or_default();
     let others = Others { reloader: true, wave: true };
     let asks = WorkloadAsks::read(&annotations, &workload.template_annotations, &namespace, others).ok()?;
     let chosen = of_source.selector.as_ref().filter(|selector| selector.choose(&labels)).map(|_| source);
-    let referenced = uses::referenced(&workload.references);
+    let mut referenced = uses::referenced(&workload.references);
+    let mounted = |class: &&SecretProviderClass| {
+        class.metadata.name.as_ref().is_some_and(|name| workload.references.secret_provider_classes.contains(name))
+    };
+    let made = classes.iter().filter(mounted).flat_map(|class| &class.secrets);
+    referenced.extend(made.map(|name| (SourceName::secret(name), uses::MADE)));
     let used = uses::uses(&asks, &referenced, chosen, |name| (name == source).then_some(of_source));
     used.get(source).map(|used| used.rule)
 }

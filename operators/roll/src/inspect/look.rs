@@ -13,7 +13,7 @@ use konverge_workload::Workload;
 use kube::{Api, api::ListParams, core::NamespaceResourceScope};
 
 use super::{
-    Roll, What,
+    Roll, What, classes,
     operator::{self, Operator},
     trigger, what,
 };
@@ -72,8 +72,17 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
         index.show_trigger(trigger, shown);
     }
     let workload = workload(cluster, key).await?;
-    let referenced = crate::uses::referenced(&workload.references).keys().cloned().collect();
+    let classes = if workload.references.secret_provider_classes.is_empty() {
+        Ok(Vec::new())
+    } else {
+        classes::of_namespace(cluster, &key.namespace).await
+    };
+    match classes {
+        Ok(classes) => classes.into_iter().for_each(|class| drop(index.show_class(class))),
+        Err(failure) => unseen.push(format!("which Secrets the driver of its volumes makes: {failure}")),
+    }
     let (_, work) = index.show(key.kind, workload, now);
+    let referenced = index.referenced(key);
 
     let digests = digester(cluster, known, &config.digest_key).await;
     let (digester, mut incomparable) = match digests {

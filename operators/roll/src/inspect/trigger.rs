@@ -60,7 +60,10 @@ pub(super) async fn all(
             Err(_) => cluster.list(&shown, Some(namespace)).await,
         };
         match found {
-            Ok(found) => all.extend(found.iter().filter_map(|object| read(kind, object, config.vault.settings()))),
+            Ok(found) => {
+                let found = found.iter().filter_map(|object| read(kind, object, config.vault.settings()));
+                all.extend(found.map(|(key, shown)| (key.clone(), shown.within(&config.vault.allow_path, &key))));
+            }
             Err(failure) => unseen.push(failure),
         }
     }
@@ -95,7 +98,7 @@ pub(super) fn facts(kind: TriggerKind, object: &DynamicObject) -> Vec<Fact> {
     let Some((_, shown)) = read(kind, object, DEFAULTS) else { return Vec::new() };
     let mut facts = match &shown.asks {
         Ok(asks) => asked(asks),
-        Err(cause) => vec![Fact::new("rolls", format!("nobody: {cause}"))],
+        Err(refusal) => vec![Fact::new("rolls", format!("nobody: {}", refusal.text))],
     };
     if let Some(in_step) = &shown.status.in_step {
         facts.push(Fact::new("in step", format!("{in_step} workloads run with what is in Vault")));

@@ -147,10 +147,12 @@ fn what_is_wrong_is_told_before_all_is_known() {
     both.extend(outlook(State::NotAllowed));
     let told = tell(&key(), &shown(Status::default()), &both, at(100)).unwrap();
     assert_eq!(said(&told).1, reasons::NOT_ALLOWED);
-    let cause: Arc<str> = "spec.deployName is missing".into();
-    let shown = Shown { asks: Err(cause), ..shown(Status::default()) };
-    let told = tell(&key(), &shown, &[], at(100)).unwrap();
-    assert_eq!(said(&told).1, reasons::INVALID_SPEC);
+    for reason in [reasons::INVALID_SPEC, reasons::PATH_NOT_ALLOWED] {
+        let asks = Err(Refusal { reason, text: "spec.deployName is missing".into() });
+        let shown = Shown { asks, ..shown(Status::default()) };
+        let told = tell(&key(), &shown, &[], at(100)).unwrap();
+        assert_eq!((&*said(&told).1, said(&told).2.as_deref()), (reason, Some(ERROR)));
+    }
 }
 
 fn of_ours() -> TriggerRef {

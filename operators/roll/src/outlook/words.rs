@@ -4,7 +4,7 @@ use konverge_workload::Progress;
 
 use crate::{
     index::{InStep, Outlook, Pending, State},
-    messages::names,
+    messages::{names, template_elsewhere},
     object::SourceName,
     reasons,
     trigger::TriggerRef,
@@ -81,6 +81,9 @@ fn word(key: &TriggerRef, outlook: &Outlook) -> Option<Word> {
             reasons::OPTED_OUT,
             format!("{workload} says roll.konverge.dev/on-change=false, and so it is never rolled"),
         ),
+        State::Elsewhere(other) => {
+            Word::new(How::Stalled, reasons::TEMPLATE_ELSEWHERE, format!("{workload}: {}", template_elsewhere(other)))
+        }
         State::Invalid(cause) => Word::new(
             How::Stalled,
             reasons::INVALID_ANNOTATION,

@@ -1,6 +1,6 @@
 //! One attempt to bring a workload in step with what was decided upon: whether it may be now, then the write, then the words.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, mem::discriminant, time::Duration};
 
 use jiff::Timestamp;
 use konverge_apply::{conditions::whole_second, events::Notice};
@@ -62,6 +62,11 @@ impl Run<'_> {
                 return Ok(DONE);
             }
         };
+        if let Some(other) = &view.template_of {
+            self.not_now();
+            self.settled(vec![Message::elsewhere(other)]);
+            return Ok(DONE);
+        }
         match &view.verdict {
             // It is woken when what it uses was read, or when that is refused.
             None => {
@@ -77,7 +82,7 @@ impl Run<'_> {
                     // It is woken when that was read.
                     return Ok(DONE);
                 }
-                if let Some((message, until)) = self.awaited() {
+                if let Some((message, until)) = self.held_back() {
                     self.hold(message, until);
                     return Ok(Attempt::Ended(until.map_or(Action::Done, |until| self.at(until))));
                 }
@@ -105,13 +110,15 @@ impl Run<'_> {
         }
     }
 
-    /// Which Secret has to follow before it is rolled, and until when that is waited for.
-    fn awaited(&self) -> Option<(Message, Option<Timestamp>)> {
+    /// What keeps all that has changed from rolling it, and until when at the least.
+    fn held_back(&self) -> Option<(Message, Option<Timestamp>)> {
         let back = || self.view.back.iter().filter(|(_, back)| back.is_told());
-        let changed = because(back().filter_map(|(name, _)| Some((name, self.view.uses.get(name)?))));
         let until = back().filter_map(|(_, back)| back.until()).min();
         let (_, first) = back().min_by_key(|(_, back)| back.until())?;
-        Some((Message::awaited(first, &changed)?, until))
+        // What is held back for another reason is told when its time comes.
+        let alike = back().filter(|(_, back)| discriminant(*back) == discriminant(first));
+        let changed = because(alike.filter_map(|(name, _)| Some((name, self.view.uses.get(name)?))));
+        Some((Message::back(first, &changed)?, until))
     }
 
     /// What keeps it from being rolled now, until when if that is known, and when to look again; nothing if it may be.
@@ -131,12 +138,11 @@ impl Run<'_> {
             changed: view.changed,
             debounce: policy.debounce,
             pending: view.pending,
-            breaker: view.breaker.as_ref().map(|(until, _)| *until),
             running: view.running,
             longest: policy.longest,
         };
         if let Some(hold) = candidate.hold(*now) {
-            let message = Message::held(hold, why, view.breaker.as_ref().map(|(_, source)| source));
+            let message = Message::held(hold, why);
             let until = hold.until();
             return Some((message, until, until.map_or(Action::Done, |until| self.at(until))));
         }

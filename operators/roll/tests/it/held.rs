@@ -248,6 +248,46 @@ async fn a_runaway_source_is_left_alone_until_it_is_quiet() {
 }
 
 #[tokio::test]
+async fn one_source_that_runs_away_or_is_forbidden_keeps_no_other_back() {
+    let world = World::new().await;
+    for name in ["wild", "forbidden", "good"] {
+        world.secret(name, "0").await;
+    }
+    world.workload(Deployment, "web", &["wild", "forbidden", "good"], json!({ ALL: "true" })).await;
+    let proxy = world.proxy().await;
+    let refuse =
+        "rules: [{ when: { verbs: [get], resources: [secrets], name: forbidden }, then: { status: { code: 403 } } }]";
+    proxy.set(Plan::parse(refuse).unwrap()).unwrap();
+    // It stays open for longer than the test takes.
+    let arguments = ["--min-interval", "0s", "--runaway-changes", "3", "--runaway-quiet", "1h"];
+    let arguments = [&["--namespace", world.namespace.as_str()], arguments.as_slice()].concat();
+    let _operator = world.operator_through(proxy.kubeconfig(), &arguments).await;
+    world.event("web", "SourceForbidden").await;
+    world.noted(Deployment, "web").await;
+
+    // Each of these is seen, since what it was before is not read for so long.
+    let mut value = 0;
+    until("it ran away", async || {
+        value += 1;
+        world.secret("wild", &value.to_string()).await;
+        sleep(QUIET / 4).await;
+        let events = world.events("wild").await;
+        if events.iter().any(|(reason, _)| reason == "RunawaySource") { Ok(()) } else { Err(format!("{events:?}")) }
+    })
+    .await;
+    world.secret("wild", "last").await;
+    let told = world.event("web", "WaitingForQuiet").await;
+    assert!(told.contains("Secret/wild") && told.contains("again and again"), "{told}");
+    let before = world.templates("web").await;
+    world.secret("good", "1").await;
+    world.rolled("web", before).await;
+    world.secret("good", "2").await;
+    world.rolled("web", before + 1).await;
+    sleep(QUIET / 2).await;
+    assert_eq!(world.templates("web").await, before + 2, "once for each change of the good one");
+}
+
+#[tokio::test]
 async fn one_whose_patch_is_refused_takes_no_place_from_others() {
     let world = World::new().await;
     for name in ["barred", "free"] {

@@ -1,17 +1,35 @@
-//! What might keep pods from being replaced (F27): a strategy that leaves it to people, and a budget of disruptions.
+//! What might keep pods from being replaced (F27): a strategy that leaves it to people, a budget of disruptions, and a pod template that stands
+//! somewhere else.
 
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
-use konverge_workload::WorkloadKind::{Deployment, StatefulSet};
+use konverge_testkit::eventually;
+use konverge_workload::WorkloadKind::{Deployment, Rollout, StatefulSet};
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{ALL, QUIET, World, until};
+use crate::world::{ALL, QUIET, SOON, World, control_plane, until};
 
 const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+
+/// As much of Argo's definition as the API server needs.
+const ARGO: &str = r"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: rollouts.argoproj.io}
+spec:
+  group: argoproj.io
+  names: {kind: Rollout, plural: rollouts, singular: rollout}
+  scope: Namespaced
+  versions:
+    - name: v1alpha1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
 
 const STAMP: &str = "roll.konverge.dev/content";
 
@@ -105,4 +123,37 @@ async fn f27_a_pod_disruption_budget_that_allows_none_keeps_no_rollout_back() {
     }
     sleep(QUIET).await;
     assert_eq!(world.templates("web").await, 3);
+}
+
+/// Argo itself is not here. It takes the pods of a Deployment over, which has none of its own then, and makes new ones when that one's template changes.
+#[tokio::test]
+async fn f27_a_rollout_of_anothers_template_is_left_alone_and_that_template_is_rolled() {
+    let world = World::new().await;
+    control_plane().await.apply(ARGO).await.unwrap();
+    let rollouts = world.api(Rollout);
+    eventually(SOON, async || rollouts.list(&ListParams::default()).await.ok()).await.unwrap();
+    world.secret("db", "1").await;
+    for name in ["web", "idle"] {
+        world.workload(Deployment, name, &["db"], json!({ ALL: "true" })).await;
+        world.merge(Deployment, name, json!({ "spec": { "replicas": 0 } })).await;
+    }
+    let named = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+    let object = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout",
+        "metadata": { "name": "canary", "annotations": { ALL: "true" } }, "spec": { "replicas": 1, "workloadRef": named },
+    });
+    rollouts.patch("canary", &PatchParams::apply("user"), &Patch::Apply(&object)).await.unwrap();
+    let _operator = world.operator(&NO_REST).await;
+    for name in ["web", "idle"] {
+        world.noted(Deployment, name).await;
+    }
+    let told = world.event("canary", "TemplateElsewhere").await;
+    assert!(told.contains("Deployment web"), "{told}");
+    world.secret("db", "2").await;
+    world.rolled("web", 1).await;
+    sleep(QUIET / 2).await;
+    assert_eq!(world.templates("idle").await, 1, "it has no pods, and nobody runs them for it");
+    let rollout = rollouts.get("canary").await.unwrap();
+    assert_eq!(rollout.data["spec"], object["spec"], "nothing was added that Argo would refuse");
+    assert_eq!(world.record(Rollout, "canary").await, None);
 }

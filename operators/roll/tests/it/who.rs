@@ -1,12 +1,33 @@
 //! Whom a change concerns.
 
-use konverge_workload::WorkloadKind::Deployment;
+use konverge_testkit::eventually;
+use konverge_workload::{SecretProviderClass, WorkloadKind::Deployment};
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
+};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{ALL, QUIET, World};
+use crate::world::{ALL, QUIET, SOON, World, control_plane};
 
 const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+
+/// As much of the definition of the Secrets Store CSI driver as the API server needs.
+const CLASSES: &str = r"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: secretproviderclasses.secrets-store.csi.x-k8s.io}
+spec:
+  group: secrets-store.csi.x-k8s.io
+  names: {kind: SecretProviderClass, plural: secretproviderclasses, singular: secretproviderclass}
+  scope: Namespaced
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
 
 #[tokio::test]
 async fn only_who_asks_and_only_for_the_keys_that_are_used() {
@@ -106,4 +127,38 @@ async fn bad_annotations_are_told_and_roll_nothing() {
     world.noted(Deployment, "web").await;
     world.secret("db", "3").await;
     world.rolled("web", 1).await;
+}
+
+/// The driver itself is not here: its part, which is to make the Secret when a pod starts and to change it, is done by the test.
+#[tokio::test]
+async fn a_secret_that_the_secrets_store_driver_makes_counts_for_who_mounts_its_class() {
+    let world = World::new().await;
+    control_plane().await.apply(CLASSES).await.unwrap();
+    let resource = ApiResource::erase::<SecretProviderClass>(&());
+    let classes: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), &world.namespace, &resource);
+    eventually(SOON, async || classes.list(&ListParams::default()).await.ok()).await.unwrap();
+    let class = json!({
+        "apiVersion": resource.api_version, "kind": resource.kind, "metadata": { "name": "vault" },
+        "spec": { "provider": "vault", "secretObjects": [{ "secretName": "synced", "type": "Opaque" }] },
+    });
+    classes.patch("vault", &PatchParams::apply("user"), &Patch::Apply(&class)).await.unwrap();
+    let attributes = json!({ "secretProviderClass": "vault" });
+    let volumes = json!([
+        { "name": "a", "csi": { "driver": "secrets-store.csi.k8s.io", "readOnly": true, "volumeAttributes": attributes } },
+    ]);
+    world.workload_with(Deployment, "web", (json!({}), volumes), json!({ ALL: "true" })).await;
+    let operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    world.secret("synced", "1").await;
+    sleep(QUIET / 2).await;
+    assert_eq!(world.templates("web").await, 1, "it is made when the first pod starts");
+    world.secret("synced", "2").await;
+    world.rolled("web", 1).await;
+    world.ready("web").await;
+
+    // Nothing is forgotten because a workload is seen before its class.
+    operator.stop().await;
+    world.secret("synced", "3").await;
+    let _operator = world.operator(&NO_REST).await;
+    world.rolled("web", 2).await;
 }

@@ -201,11 +201,23 @@ impl World {
     }
 
     /// A workload with a container like this.
-    pub(crate) async fn workload_of(&self, kind: WorkloadKind, name: &str, mut container: Value, annotations: Value) {
+    pub(crate) async fn workload_of(&self, kind: WorkloadKind, name: &str, container: Value, annotations: Value) {
+        self.workload_with(kind, name, (container, json!([])), annotations).await;
+    }
+
+    /// A workload with a container like this, and these volumes.
+    pub(crate) async fn workload_with(
+        &self,
+        kind: WorkloadKind,
+        name: &str,
+        (mut container, volumes): (Value, Value),
+        annotations: Value,
+    ) {
         container["name"] = "main".into();
         container["image"] = "example.com/app".into();
         let labels = json!({ "app": name });
-        let mut pod = json!({ "metadata": { "labels": labels }, "spec": { "containers": [container] } });
+        let spec = json!({ "containers": [container], "volumes": volumes });
+        let mut pod = json!({ "metadata": { "labels": labels }, "spec": spec });
         let selector = json!({ "matchLabels": labels });
         let spec = match kind {
             WorkloadKind::CronJob => {
@@ -310,10 +322,9 @@ impl World {
         during.await;
         log.catch_up(&self.client).await.unwrap();
         let asked = log.entries_of(&self.account).unwrap().into_iter();
-        // Argo Rollouts are not installed here, and looked for from time to time.
-        asked
-            .filter(|entry| !["events", "rollouts"].contains(&&*entry.object_ref.resource) && entry.verb != "watch")
-            .collect()
+        // Argo Rollouts and the driver of classes are not installed here, and looked for from time to time.
+        let apart = ["events", "rollouts", "secretproviderclasses"];
+        asked.filter(|entry| !apart.contains(&&*entry.object_ref.resource) && entry.verb != "watch").collect()
     }
 }
 

@@ -22,7 +22,7 @@ fn object(spec: &Value) -> Value {
 
 fn asked(spec: &Value) -> Result<Arc<Asks>, Arc<str>> {
     let object: Guarded<VaultRollout> = serde_json::from_value(object(spec)).unwrap();
-    shown(object, SETTINGS).unwrap().1.asks
+    shown(object, SETTINGS).unwrap().1.asks.map_err(|refusal| refusal.text)
 }
 
 fn sample() -> Value {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     object::SourceKind,
+    reasons,
     status::Status,
     trigger::Shown,
     vault::{Version, location},
@@ -33,7 +34,7 @@ fn sample() -> Value {
 }
 
 fn asked(spec: &Value) -> Result<Arc<Asks>, Arc<str>> {
-    read(&object(spec), SETTINGS).1.asks
+    read(&object(spec), SETTINGS).1.asks.map_err(|refusal| refusal.text)
 }
 
 fn with(field: &str, value: Value) -> Value {
@@ -153,4 +154,31 @@ fn a17_what_pods_are_taken_to_run_with() {
         assert_eq!(shown.is_news(target, "w", source, &now), expected, "{what}");
         assert_eq!(asks.notes.is_empty(), time != "yesterday", "{what}");
     }
+}
+
+#[test]
+fn which_secrets_may_be_named_is_up_to_the_platform() {
+    let rule = |text: &str| vec![text.parse().unwrap()];
+    for (what, rules, path, version, is_allowed) in [
+        ("no rule", Vec::new(), "app/db", 2, true),
+        ("its own folder", rule("*=secret/data/{namespace}/*"), "shop/db", 2, true),
+        ("another's folder", rule("*=secret/data/{namespace}/*"), "app/db", 2, false),
+        ("by its name", rule("*=secret/data/{name}"), "web", 2, true),
+        ("a rule of another namespace", rule("other=secret/data/app/*"), "app/db", 2, false),
+        ("an engine without versions", rule("shop=secret/app/*"), "app/db", 1, true),
+        ("with versions it is elsewhere", rule("shop=secret/app/*"), "app/db", 2, false),
+    ] {
+        let mut spec = with("secretPath", json!(path));
+        spec["engineVersion"] = version.into();
+        let (key, shown) = read(&object(&spec), SETTINGS);
+        let asks = shown.within(&rules, &key).asks;
+        assert_eq!(asks.is_ok(), is_allowed, "{what}");
+        if let Err(refusal) = asks {
+            assert_eq!(refusal.reason, reasons::PATH_NOT_ALLOWED, "{what}");
+            assert!(refusal.text.contains("shop=secret/data/app/db would"), "{}", refusal.text);
+        }
+    }
+    // What cannot be understood stays so.
+    let (key, shown) = read(&object(&with("deployName", Value::Null)), SETTINGS);
+    assert_eq!(shown.within(&rule("a=b"), &key).asks.unwrap_err().reason, reasons::INVALID_SPEC);
 }

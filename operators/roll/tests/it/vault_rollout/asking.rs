@@ -1,7 +1,7 @@
 //! What the API server lets in, and when an object is found.
 
 use http::Request;
-use konverge_roll::trigger::TriggerKind::VaultRollout;
+use konverge_roll::trigger::TriggerKind::{VaultRollout, VaultSyncStatus};
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::{Value, json};
 
@@ -95,6 +95,31 @@ async fn its_definition_may_come_after_the_operator() {
     control_plane.apply(OWN_DEFINITION).await.unwrap();
     world.ask(VaultRollout, "one").await;
     world.condition(VaultRollout, "one", "Ready", "InSync").await;
+    world.write("app", "2").await;
+    world.world.rolled("web", 1).await;
+}
+
+#[tokio::test]
+async fn r3_the_platform_says_which_secrets_may_be_named() {
+    let world = VaultWorld::new().await;
+    world.write("app", "1").await;
+    world.world.workload(Deployment, "web", &[], json!({})).await;
+    world.ask(VaultRollout, "own").await;
+    let foreign = json!({
+        "secrets": [{ "mount": "secret", "path": world.path("app") }, { "mount": "secret", "path": "platform/root" }],
+        "targets": [{ "kind": "Deployment", "name": "web" }],
+    });
+    world.rollout("foreign", &foreign).await;
+    let elsewhere = json!({ "secretPath": "platform/root" });
+    world.ask_with(VaultSyncStatus, "elsewhere", elsewhere).await;
+    let _operator = world.operator(&["--allow-path", "*=secret/data/{namespace}/*"]).await;
+    world.condition(VaultRollout, "own", "Ready", "InSync").await;
+    for (kind, name) in [(VaultRollout, "foreign"), (VaultSyncStatus, "elsewhere")] {
+        let told = world.condition(kind, name, "Ready", "PathNotAllowed").await;
+        assert!(told.contains("secret/data/platform/root") && told.contains("--allow-path"), "{told}");
+    }
+    let record = world.world.noted(Deployment, "web").await.to_string();
+    assert!(!record.contains("platform"), "Vault was not asked for it: {record}");
     world.write("app", "2").await;
     world.world.rolled("web", 1).await;
 }

@@ -204,3 +204,29 @@ async fn r21_conditions_tell_what_when_why_and_until_when() {
         .await;
     }
 }
+
+#[tokio::test]
+async fn a_secret_that_vault_denies_keeps_no_other_back() {
+    let world = VaultWorld::new().await;
+    for secret in ["app", "denied"] {
+        world.write(secret, "1").await;
+    }
+    world.world.workload(Deployment, "web", &[], json!({})).await;
+    let policy = format!("only-{}", world.path("app").replace('/', "-"));
+    let rule = format!("path \"secret/metadata/{}\" {{ capabilities = [\"read\"] }}", world.path("app"));
+    world.vault.policy(&policy, &rule).await.unwrap();
+    world.log_in(&policy).await;
+    let spec = json!({
+        "secrets": [{ "mount": "secret", "path": world.path("denied") }, { "mount": "secret", "path": world.path("app") }],
+        "targets": [{ "kind": "Deployment", "name": "web" }],
+    });
+    world.rollout("both", &spec).await;
+    let _operator = world.operator(&[]).await;
+    says(&world, "both", "AccessDenied").await;
+    world.world.noted(Deployment, "web").await;
+    world.write("denied", "2").await;
+    world.write("app", "2").await;
+    world.world.rolled("web", 1).await;
+    world.world.ready("web").await;
+    says(&world, "both", "AccessDenied").await;
+}

@@ -1,11 +1,11 @@
-//! Which namespaces may write where. Pure.
+//! Which namespaces' objects may name which secrets. Pure.
 //!
-//! Whoever may annotate an object would otherwise choose any path that the operator's role can write. What is compared is the
+//! Whoever may write an object would otherwise choose any path that the operator's role reaches. What is compared is the
 //! [`Location`] that a path has led to, spelled as policies of Vault spell it, so no other spelling of the same secret is a way around.
 
 use std::{fmt, str::FromStr};
 
-use konverge_vault::Location;
+use crate::Location;
 
 /// Whose object it is, as far as rules ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub enum RuleFault {
     TwoValues,
 }
 
-/// Whether any rule lets an object at `place` write there; without rules everything is allowed, as it was with the original.
+/// Whether any rule lets an object at `place` name what is there; without rules everything is allowed, as it was with the originals.
 pub fn is_allowed(rules: &[Rule], place: &Place<'_>, location: &Location) -> bool {
     rules.is_empty() || rules.iter().any(|rule| rule.permits(place, location))
 }
@@ -213,10 +213,10 @@ impl RuleError {
 
 #[cfg(test)]
 mod tests {
-    use konverge_vault::{KvVersion, Mount, SecretPath};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::{KvVersion, Mount, SecretPath};
 
     const PLACE: Place<'static> = Place { namespace: "team-a", name: "web", cluster: Some("one") };
 
@@ -344,7 +344,7 @@ mod tests {
     const SEGMENT: &str = "[ab*{}.-]{1,3}|data|\\{namespace\\}";
 
     proptest! {
-        /// No object writes anything but what is beneath the folder of its own namespace, whatever its path, name and cluster are.
+        /// No object names anything but what is beneath the folder of its own namespace, whatever its path, name and cluster are.
         #[test]
         fn nothing_outside_of_a_namespaces_folder_is_allowed(
             namespace in "[ab*{}/.-]{0,3}",
