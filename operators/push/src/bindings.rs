@@ -240,6 +240,16 @@ impl Bindings {
         self.lock().claims.claim(key, location, share)
     }
 
+    /// Gives up what an object has claimed and neither wants now nor has recorded, such as a path that it asked for and could not have. Returns
+    /// who wanted it.
+    pub fn release_unwanted(&self, key: &ObjectRef, is_wanted: impl Fn(&str) -> bool) -> Vec<ObjectRef> {
+        let mut inner = self.lock();
+        let Inner { bindings, claims, .. } = &mut *inner;
+        let record = bindings.get(key).and_then(|binding| binding.record.as_ref());
+        let is_recorded = |location: &str| record.is_some_and(|record| record.paths.contains_key(location));
+        claims.release_unless(key, |location| is_wanted(location) || is_recorded(location))
+    }
+
     /// Gives up a location. Returns who wanted it.
     pub fn release(&self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
         self.lock().claims.release(key, location)

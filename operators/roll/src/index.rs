@@ -141,6 +141,8 @@ pub struct Index {
 #[derive(Default)]
 struct Inner {
     workloads: BTreeMap<WorkloadRef, Known>,
+    /// What the workload asks for that was shown last. Most ask for the same, and it is kept once for those that do.
+    usual: Arc<WorkloadAsks>,
     sources: HashMap<SourceRef, Source>,
     /// Which workloads a change of what a source asks for may concern, but for those with its labels.
     named: HashMap<SourceRef, Members<WorkloadRef>>,
@@ -217,6 +219,13 @@ impl Index {
             troubled: None,
         };
         let mut inner = self.lock();
+        if let Ok(asks) = &mut known.asks {
+            if *asks == inner.usual {
+                asks.clone_from(&inner.usual);
+            } else {
+                inner.usual.clone_from(asks);
+            }
+        }
         let stands_otherwise = inner.workloads.get(&key).is_none_or(|before| before.stands_otherwise(&known));
         if let Some(before) = inner.workloads.get_mut(&key).filter(|before| before.uid == known.uid) {
             // What we wrote may have been answered before the watch shows what was there before it.

@@ -36,6 +36,11 @@ pub fn key_of(location: &str, key: &str) -> String {
     format!("{location}\n{key}")
 }
 
+/// The location of which that is claimed, or a key of it.
+fn location_of(claimed: &str) -> &str {
+    claimed.split_once('\n').map_or(claimed, |(location, _)| location)
+}
+
 impl Claims {
     pub(super) fn claim(&mut self, key: &ObjectRef, location: &str, share: Share) -> Result<(), ObjectRef> {
         // It has the location from here on, or waits for it.
@@ -80,6 +85,13 @@ impl Claims {
             self.erase(key, location);
         }
         waiting.into_iter().collect()
+    }
+
+    /// Gives up what is neither wanted nor kept any more.
+    pub(super) fn release_unless(&mut self, key: &ObjectRef, keeps: impl Fn(&str) -> bool) -> Vec<ObjectRef> {
+        let named = self.named.get(key).into_iter().flatten();
+        let given_up: Vec<_> = named.filter(|claimed| !keeps(location_of(claimed))).cloned().collect();
+        given_up.iter().flat_map(|location| self.release(key, location)).collect()
     }
 
     pub(super) fn release_all(&mut self, key: &ObjectRef) -> Vec<ObjectRef> {
@@ -141,6 +153,21 @@ mod tests {
         assert_eq!(claims.release(&b, "secret/data/x"), []);
         assert_eq!(claims.release(&a, "secret/data/x"), std::slice::from_ref(&c));
         assert_eq!(claims.claim(&c, "secret/data/x", Share::Whole), Ok(()));
+    }
+
+    #[test]
+    fn what_is_neither_wanted_nor_kept_is_given_up_with_its_keys() {
+        let (a, b, c) = (object("a"), object("b"), object("c"));
+        let mut claims = Claims::default();
+        for location in ["kv/old", &key_of("kv/old", "k"), "kv/new", &key_of("kv/new", "k")] {
+            assert_eq!(claims.claim(&a, location, Share::Whole), Ok(()));
+            assert_eq!(claims.claim(&b, location, Share::Whole), Err(a.clone()));
+        }
+        assert_eq!(claims.release_unless(&a, |location| location == "kv/new"), [b.clone(), b.clone()]);
+        assert_eq!(claims.claim(&c, "kv/old", Share::Whole), Ok(()));
+        assert_eq!(claims.claim(&c, &key_of("kv/old", "k"), Share::Whole), Ok(()));
+        assert_eq!(claims.claim(&b, &key_of("kv/new", "k"), Share::Whole), Err(a.clone()));
+        assert!(claims.release_unless(&a, |location| location == "kv/new").is_empty());
     }
 
     #[test]

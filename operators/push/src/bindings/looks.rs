@@ -66,6 +66,18 @@ impl Bindings {
         found.collect()
     }
 
+    /// All of a location was taken away in which others may have had keys. Returns those, who are not known to be in step any more.
+    pub fn doubt_sharers(&self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
+        let mut inner = self.lock();
+        let sharers: Vec<_> = inner.claims.sharing(location).filter(|holder| *holder != key).cloned().collect();
+        for sharer in &sharers {
+            if let Some(binding) = inner.bindings.get_mut(sharer) {
+                binding.verified = None;
+            }
+        }
+        sharers
+    }
+
     /// When the location was last found to hold what it should for this object, whoever has looked; nothing if the object was not in step since.
     pub fn seen(&self, key: &ObjectRef, location: &str) -> Option<Instant> {
         let inner = self.lock();

@@ -434,4 +434,10 @@ fn a_look_of_one_counts_for_all_who_have_their_keys_there() {
     assert!(looking.is_some() && bindings.look(&shared).is_none() && bindings.look(&own).is_some());
     drop(looking);
     assert!(bindings.look(&shared).is_some(), "the next one may");
+
+    // Somebody else has taken the whole location away: whoever has keys there looks anew, and nobody else.
+    let doubted = bindings.doubt_sharers(&key("a"), &shared);
+    assert_eq!(doubted.iter().map(|key| key.name.as_str()).collect::<BTreeSet<_>>(), ["b", "c"].into());
+    let is_verified = |name: &str| bindings.get(&key(name)).unwrap().verified.is_some();
+    assert!(is_verified("a") && !is_verified("b") && !is_verified("c") && is_verified("d"));
 }

@@ -110,7 +110,9 @@ impl Pusher {
             let text = location.to_string();
             let unfinished = made.get(&text).filter(|_| !written.left).map_or(Unfinished::Unknown, Unfinished::Made);
             let leaving = Leaving { location: &location, owner: &owner, written, claim, unfinished, gone: false };
-            match within(limit, &text, self.store.clear(&leaving, deletion)).await?? {
+            let deleted = within(limit, &text, self.store.clear(&leaving, deletion)).await??;
+            self.warn_sharers(key, &text, written, deleted);
+            match deleted {
                 Cleared::Deleted => {
                     tracing::info!(object = %key, path = text, "deleted");
                     cleared.push(text);

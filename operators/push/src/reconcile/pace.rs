@@ -89,6 +89,13 @@ mod tests {
     use crate::object::Kind;
 
     #[test]
+    fn a_run_outlasts_a_request_that_is_not_answered() {
+        for timeout in [Duration::from_secs(1), Duration::from_mins(1), Duration::from_mins(30), Duration::MAX / 2] {
+            assert!(run_limit(timeout) > timeout && run_limit(timeout) >= RUN, "{timeout:?}");
+        }
+    }
+
+    #[test]
     fn intervals_are_stretched_never_shortened_and_each_objects_in_its_own_way() {
         let every = Duration::from_mins(5);
         let spans: Vec<Duration> = (0..100)

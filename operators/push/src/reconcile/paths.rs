@@ -106,6 +106,9 @@ impl Pusher {
                 prepared.locations.insert(target.to_owned(), location);
             }
         }
+        let wanted: BTreeSet<_> = prepared.locations.values().map(ToString::to_string).collect();
+        let is_wanted = |location: &str| wanted.contains(location) || prepared.refused.contains(location);
+        self.wake(self.bindings.release_unwanted(key, is_wanted));
         self.metrics.discovered(key, push.wanted.targets().len());
         Ok(Some(prepared))
     }
@@ -286,6 +289,13 @@ impl Pusher {
         Ok(())
     }
 
+    /// Whoever had the last keys of a path takes all of it away, with what others may have put there at that moment.
+    pub(super) fn warn_sharers(&self, key: &ObjectRef, location: &str, written: &Written, cleared: Cleared) {
+        if written.keys.is_some() && cleared == Cleared::Deleted {
+            self.wake(self.bindings.doubt_sharers(key, location));
+        }
+    }
+
     /// Gives up a location, with its keys if it has only these, and wakes who waited for it.
     fn release(&self, key: &ObjectRef, location: &str, written: &Written) {
         for name in written.keys.iter().flatten().chain(&written.pending) {
@@ -316,6 +326,7 @@ impl Pusher {
             let deleted = self.clear_one(run, &location, &written, &named, done.record.deletion).await;
             match deleted {
                 Ok(deleted) => {
+                    self.warn_sharers(key, &text, &written, deleted);
                     done.record.paths.remove(&text);
                     self.release(key, &text, &written);
                     match deleted {
