@@ -11,6 +11,9 @@ use crate::{
 
 pub(crate) const FOREIGN: usize = 5000;
 
+/// The same beside the operators that watch all Secrets of a cluster.
+pub(crate) const FOREIGN_TO_MANY: usize = 10_000;
+
 /// Foreign Secrets are not kept, so there should be no difference; a fifth is for what an allocator keeps of the pages that they came in.
 pub(crate) const BOUND: f64 = 1.2;
 

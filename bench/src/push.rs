@@ -30,7 +30,7 @@ pub(crate) struct PushScale {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     intervals: u16,
     /// Foreign Secrets beside push's
-    #[arg(long, default_value_t = crate::memory::FOREIGN)]
+    #[arg(long, default_value_t = crate::memory::FOREIGN_TO_MANY)]
     foreign: usize,
 }
 

@@ -29,10 +29,10 @@ pub(crate) struct RollScale {
     #[arg(long, default_value_t = 100)]
     missed: u16,
     /// Seconds for which a source of roll changes five times a second
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(3..))]
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(3..))]
     runaway_seconds: u64,
     /// Foreign Secrets beside roll's
-    #[arg(long, default_value_t = crate::memory::FOREIGN)]
+    #[arg(long, default_value_t = crate::memory::FOREIGN_TO_MANY)]
     foreign_to_roll: usize,
 }
 

@@ -13,6 +13,12 @@ use crate::{
 /// Seconds until it is ready.
 const READY: f64 = 5.0;
 
+/// Objects in a page of a list: the framework's own.
+const PAGE: u16 = 100;
+
+/// Kinds that are listed at a start; of each there is at least one page.
+const KINDS: u16 = 10;
+
 /// Its resident set when it knows all of them.
 const MEMORY: f64 = 30.0 * 1024.0 * 1024.0;
 
@@ -50,13 +56,21 @@ pub(crate) async fn measure(
 
     let workloads = field.workloads;
     let against = || format!("{workloads} workloads");
+    // As many Secrets as workloads.
+    let pages = f64::from(2 * workloads.div_ceil(PAGE) + KINDS);
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     let [rolled, written, caught, lists] = [rollouts, writes, caught_up, lists].map(|count| count as f64);
     for (subject, figure, against, ratio, bound) in [
         ("roll: restart, until it is ready", format!("{ready:.2} s"), against(), ready / READY, Some(1.0)),
         ("roll: restart, rollouts", rolled.to_string(), against(), rolled, Some(0.0)),
         ("roll: restart, writes", written.to_string(), against(), written, Some(0.0)),
-        ("roll: restart, pages of lists", lists.to_string(), against(), lists, None),
+        (
+            "roll: restart, pages of lists",
+            lists.to_string(),
+            format!("{pages} for what there is"),
+            lists / pages,
+            Some(1.0),
+        ),
         (
             "roll: rollouts for what changed while it was down",
             caught.to_string(),

@@ -39,11 +39,15 @@ async fn checks_and_metrics_are_served_and_requests_are_counted() {
         ("/readyz/cache?verbose", (200, "[+]cache ok\n")),
         ("/healthz/", (200, "ok")),
         ("/healthz/cache", (404, "there is no check \"cache\"\n")),
+        ("/healthz/healthz", (200, "ok")),
+        ("/readyz/readyz", (200, "ok")),
+        ("/readyz/healthz", (404, "there is no check \"healthz\"\n")),
     ] {
         assert_eq!(get(address, path).await, (expected.0, expected.1.to_owned()), "{path}");
     }
     flag.set(false);
     assert_eq!(get(address, "/readyz/cache").await, (503, "[-]cache failed: not filled\n".to_owned()));
+    assert_eq!(get(address, "/readyz/readyz").await.0, 503);
     assert_eq!(get(address, "/readyz/shutdown").await, (200, "ok".to_owned()));
     assert_eq!(get(address, "/readyz?exclude=c%61che").await, (200, "ok".to_owned()));
     let (status, body) = get(address, "/readyz?verbose&exclude=cache&exclude=other").await;
