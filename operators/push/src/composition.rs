@@ -73,18 +73,10 @@ impl Composition {
         if self.apart { self.names() } else { BTreeSet::from([""]) }
     }
 
-    /// What should be at each of them.
-    pub fn compose(&self, sources: &Sources, binary: BinaryPolicy) -> BTreeMap<String, Target> {
-        let names = self.names();
-        let made = |target: &str, names: &BTreeSet<&str>| {
-            let made = self.make(names, sources, binary).unwrap_or_else(Target::Keep);
-            (target.to_owned(), made)
-        };
-        if self.apart {
-            names.iter().map(|&name| made(name, &BTreeSet::from([name]))).collect()
-        } else {
-            BTreeMap::from([made("", &names)])
-        }
+    /// What should be at one of them.
+    pub fn compose(&self, beneath: &str, sources: &Sources, binary: BinaryPolicy) -> Target {
+        let names = if self.apart { BTreeSet::from([beneath]) } else { self.names() };
+        self.make(&names, sources, binary).unwrap_or_else(Target::Keep)
     }
 
     /// One path out of these Secrets.
@@ -118,11 +110,9 @@ impl Composition {
         // Where several share a path, each placeholder names its Secret.
         let own = names.first().copied().unwrap_or_default();
         for (key, template) in &self.templates {
-            let text = template.fill(|placeholder| {
-                let name = placeholder.secret.as_deref().unwrap_or(own);
-                making.text(key, value(name, &placeholder.key)?)
+            making.fill(key, template, |placeholder| {
+                value(placeholder.secret.as_deref().unwrap_or(own), &placeholder.key)
             })?;
-            making.put(key, &text)?;
         }
         Ok(making.done())
     }
@@ -169,11 +159,8 @@ mod tests {
                 Ok(made.content.iter().map(field).collect())
             }
         };
-        composition
-            .compose(sources, BinaryPolicy::Base64)
-            .into_iter()
-            .map(|(path, target)| (path, text(target)))
-            .collect()
+        let target = |path: &str| text(composition.compose(path, sources, BinaryPolicy::Base64));
+        composition.targets().into_iter().map(|path| (path.to_owned(), target(path))).collect()
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What should be in Vault: from what an object asks for and the Secrets it names to paths and their content. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use konverge_core::SecretValue;
@@ -14,7 +17,13 @@ use crate::{
     asked::{BinaryPolicy, Selection},
     composition::Composition,
     secrets::Data,
+    template::{Placeholder, Template},
 };
+
+/// So many bytes of keys and values are written to a path at most. Vault keeps a secret in one entry of its storage, of 1 MiB unless that is
+/// set otherwise and half of it with Consul, and says so itself where it is less than this. All that a Secret of Kubernetes can hold fits in
+/// also in base64. What would be larger is not made: a template of some thousand characters can ask for gigabytes.
+pub const LARGEST: usize = 2 << 20;
 
 /// The data of the Secrets that were read; nothing where there is no such Secret.
 pub type Sources = BTreeMap<String, Option<Data>>;
@@ -75,6 +84,15 @@ impl Wanted {
         }
     }
 
+    /// Whether each Secret has a path of its own, by its name.
+    pub fn is_apart(&self) -> bool {
+        match self {
+            Self::Each(_) => true,
+            Self::Whole(_) | Self::Chosen(_) => false,
+            Self::Composed(composition) => composition.apart,
+        }
+    }
+
     /// What tells its Secrets by their labels.
     pub fn selector(&self) -> Option<&Selector> {
         if let Self::Composed(composition) = self { composition.selector() } else { None }
@@ -87,6 +105,17 @@ pub enum Target {
     Content(Made),
     /// What is there: what it is made of is not complete, and a part is not taken for the whole.
     Keep(Lack),
+}
+
+impl Target {
+    /// How many bytes it takes, about.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Content(made) => made.content.size(),
+            Self::Keep(Lack::Key { available, .. }) => available.iter().map(String::len).sum(),
+            Self::Keep(_) => 0,
+        }
+    }
 }
 
 /// Content that was made.
@@ -123,18 +152,33 @@ pub enum Lack {
         /// The key.
         key: String,
     },
+    /// It would be larger than [`LARGEST`].
+    Large {
+        /// So many bytes, or more.
+        size: usize,
+    },
+    /// The Secrets that it is made of are too large to be held together.
+    LargeSecrets {
+        /// So many bytes, or more.
+        size: usize,
+        /// So many are allowed.
+        limit: usize,
+    },
 }
 
 /// What should be at each of the paths beneath the object's, "" for its own.
 pub fn desired(wanted: &Wanted, sources: &Sources, binary: BinaryPolicy) -> BTreeMap<String, Target> {
+    let targets = wanted.targets().into_iter();
+    targets.map(|beneath| (beneath.to_owned(), desired_at(beneath, wanted, sources, binary))).collect()
+}
+
+/// What should be at one of them.
+pub fn desired_at(beneath: &str, wanted: &Wanted, sources: &Sources, binary: BinaryPolicy) -> Target {
     match wanted {
-        Wanted::Whole(name) => BTreeMap::from([(String::new(), whole(name, false, sources, binary))]),
-        Wanted::Each(names) => names
-            .iter()
-            .map(|(name, need)| (name.clone(), whole(name, *need == Need::Optional, sources, binary)))
-            .collect(),
-        Wanted::Chosen(choices) => BTreeMap::from([(String::new(), chosen(choices, sources, binary))]),
-        Wanted::Composed(composition) => composition.compose(sources, binary),
+        Wanted::Whole(name) => whole(name, false, sources, binary),
+        Wanted::Each(names) => whole(beneath, names.get(beneath) == Some(&Need::Optional), sources, binary),
+        Wanted::Chosen(choices) => chosen(choices, sources, binary),
+        Wanted::Composed(composition) => composition.compose(beneath, sources, binary),
     }
 }
 
@@ -173,31 +217,72 @@ fn made<'a>(fields: impl Iterator<Item = (String, &'a SecretValue)>, binary: Bin
     making.done()
 }
 
-/// Content that is being made.
+/// Content that is being made. How large it would be is known before anything is copied.
 pub(crate) struct Making {
     made: Made,
     binary: BinaryPolicy,
+    size: usize,
 }
 
 impl Making {
     pub(crate) fn new(binary: BinaryPolicy) -> Self {
-        Self { made: Made { content: Content::new(), encoded: Vec::new() }, binary }
+        Self { made: Made { content: Content::new(), encoded: Vec::new() }, binary, size: 0 }
     }
 
     /// Sets a key; the later of two values counts.
     pub(crate) fn put(&mut self, key: &str, value: &SecretValue) -> Result<(), Lack> {
-        let text = self.text(key, value)?;
+        self.clear(key);
+        // As text it is not shorter.
+        self.room(key, value.len())?;
+        let text = self.text(key, value)?.into_value();
+        self.insert(key, text)
+    }
+
+    /// Sets a key to a template with its values.
+    pub(crate) fn fill<'a>(
+        &mut self,
+        key: &str,
+        template: &Template,
+        value: impl Fn(&Placeholder) -> Result<&'a SecretValue, Lack>,
+    ) -> Result<(), Lack> {
+        self.clear(key);
+        self.room(key, template.length(|placeholder| value(placeholder).map(SecretValue::len))?)?;
+        // So it is not too long to have each value looked at.
+        let length = template.length(|placeholder| value(placeholder).map(length_as_text))?;
+        self.room(key, length)?;
+        let text = template.fill(length, |placeholder| self.text(key, value(placeholder)?))?;
+        self.insert(key, text)
+    }
+
+    fn clear(&mut self, key: &str) {
+        if let Some(before) = self.made.content.remove(key) {
+            self.size -= key.len() + before.bytes().len();
+            self.made.encoded.retain(|encoded| encoded != key);
+        }
+    }
+
+    /// Whether a value of this length fits in.
+    fn room(&self, key: &str, length: usize) -> Result<(), Lack> {
+        let size = self.size.saturating_add(key.len()).saturating_add(length);
+        if size > LARGEST { Err(Lack::Large { size }) } else { Ok(()) }
+    }
+
+    fn insert(&mut self, key: &str, text: SecretValue) -> Result<(), Lack> {
+        self.room(key, text.len())?;
+        self.size += key.len() + text.len();
         self.made.content.insert(key, text);
         Ok(())
     }
 
     /// The value as text, which is noted for the key if it is none.
-    pub(crate) fn text(&mut self, key: &str, value: &SecretValue) -> Result<SecretValue, Lack> {
-        match (std::str::from_utf8(value.expose()).is_ok(), self.binary) {
-            (true, _) => Ok(SecretValue::new(value.expose().to_vec())),
+    fn text<'a>(&mut self, key: &str, value: &'a SecretValue) -> Result<Text<'a>, Lack> {
+        match (is_text(value), self.binary) {
+            (true, _) => Ok(Text::Same(value)),
             (false, BinaryPolicy::Base64) => {
-                self.made.encoded.push(key.to_owned());
-                Ok(encoded(value))
+                if self.made.encoded.last().is_none_or(|last| last != key) {
+                    self.made.encoded.push(key.to_owned());
+                }
+                Ok(Text::Encoded(encoded(value)))
             }
             (false, BinaryPolicy::Refuse) => Err(Lack::Binary { key: key.to_owned() }),
         }
@@ -208,9 +293,45 @@ impl Making {
     }
 }
 
+/// A value as text.
+enum Text<'a> {
+    Same(&'a SecretValue),
+    Encoded(SecretValue),
+}
+
+impl Text<'_> {
+    fn into_value(self) -> SecretValue {
+        match self {
+            Self::Same(value) => SecretValue::new(value.expose().to_vec()),
+            Self::Encoded(value) => value,
+        }
+    }
+}
+
+impl Borrow<SecretValue> for Text<'_> {
+    fn borrow(&self) -> &SecretValue {
+        match self {
+            Self::Same(value) => value,
+            Self::Encoded(value) => value,
+        }
+    }
+}
+
+fn is_text(value: &SecretValue) -> bool {
+    std::str::from_utf8(value.expose()).is_ok()
+}
+
+fn length_as_text(value: &SecretValue) -> usize {
+    if is_text(value) { value.len() } else { length_encoded(value) }
+}
+
+fn length_encoded(value: &SecretValue) -> usize {
+    value.len().div_ceil(3) * 4
+}
+
 fn encoded(value: &SecretValue) -> SecretValue {
     // At its final size from the beginning, so that growing leaves no copy behind.
-    let mut text = Zeroizing::new(vec![0; value.len().div_ceil(3) * 4]);
+    let mut text = Zeroizing::new(vec![0; length_encoded(value)]);
     let length = STANDARD.encode_slice(value.expose(), &mut text).unwrap_or_default();
     SecretValue::new(text[..length].to_vec())
 }

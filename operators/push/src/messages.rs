@@ -6,7 +6,7 @@ use konverge_vault::{KvVersion, Mount, PathError, VaultError};
 use crate::{
     annotations,
     asked::Invalid,
-    desired::Lack,
+    desired::{LARGEST, Lack},
     object::{Kind, ObjectRef},
     plan::Refusal,
     reasons,
@@ -182,6 +182,20 @@ impl Message {
                     "the value of {key:?} is no text, which is all that Vault keeps; {location} stays as it is. Set {}: base64 to \
                      have it encoded",
                     kind.setting(annotations::BINARY)
+                ),
+            ),
+            Lack::Large { size } => Self::problem(
+                reasons::CONTENT_TOO_LARGE,
+                format!(
+                    "{location} would hold {size} bytes or more, and {LARGEST} can be written to one path; it stays as it is. Choose \
+                     fewer keys, or have each Secret written to a path of its own"
+                ),
+            ),
+            Lack::LargeSecrets { size, limit } => Self::problem(
+                reasons::CONTENT_TOO_LARGE,
+                format!(
+                    "the Secrets that {location} is made of hold {size} bytes or more, and {limit} can be read for one path; it stays as \
+                     it is. Take its keys of fewer or smaller Secrets"
                 ),
             ),
         }

@@ -27,6 +27,8 @@ pub const KEY_NOT_FOUND: &str = "KeyNotFound";
 pub const SOURCE_EMPTY: &str = "SourceEmpty";
 /// A value is no text, and encoding it is not wanted.
 pub const BINARY_VALUE: &str = "BinaryValue";
+/// What should be at a path is too large for one, or what it is made of is.
+pub const CONTENT_TOO_LARGE: &str = "ContentTooLarge";
 /// Values are no text and stand in Vault in base64.
 pub const ENCODED: &str = "ValuesEncoded";
 /// A template of a `VaultPush` cannot be followed.

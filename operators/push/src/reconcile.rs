@@ -27,7 +27,7 @@ use crate::{
     ahead::ReadAhead,
     asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy},
     bindings::{Asking, Binding, Bindings, Push, Verified},
-    desired::{Target, Wanted, desired},
+    desired::{Target, Wanted},
     journal::Journal,
     ledger::Ledger,
     messages::Message,
@@ -44,6 +44,8 @@ pub(crate) use pace::run_limit;
 use pace::{LOOK_AGAIN, is_due, look_again, next_look, pause};
 use paths::{Done, Prepared, Run};
 pub(crate) use paths::{cluster_prefix, vault_deletion};
+use sources::Portions;
+pub use sources::Room;
 
 /// That no Secret fits a selector any more is believed of a second list, which is asked for so much later: one answer may be wrong, and would
 /// clear all that was written.
@@ -85,6 +87,8 @@ pub struct Pusher {
     pub journal: Journal,
     /// Remembers what had to be left behind.
     pub orphans: Orphans,
+    /// Keeps within bounds how much is held at once.
+    pub room: Room,
     /// Where events go.
     pub events: EventSink,
     /// What is known.
@@ -227,24 +231,31 @@ impl Pusher {
             self.conclude(key, binding, None, messages).await?;
             return Ok(Action::After(LOOK_AGAIN));
         };
-        let names = push.wanted.names();
-        let reading = self.read(&key.namespace, &names);
-        let (sources, glance) = tokio::join!(reading, self.glance(binding, push, &prepared, look));
-        let mut sources = sources?;
-        self.note_read(key, &sources);
-        let targets = desired(&push.wanted, &sources.data, push.asked.binary.unwrap_or(self.policy.binary));
-        drop(std::mem::take(&mut sources.data));
-        let before = binding.record.clone();
-        let as_read = &binding.version;
-        let Some((record, binding)) = self.intend(key, binding, push, &prepared, &targets).await? else {
-            return Ok(Action::Done);
-        };
-        if key.kind == Kind::Secret {
-            sources.rename(&key.name, as_read, &binding.version);
+        let mut portions = Portions::new(self, key, push);
+        let (targets, mut glance) = tokio::join!(portions.next(), self.glance(binding, push, &prepared, look));
+        let (mut targets, mut binding, before) = (targets?, binding.clone(), binding.record.clone());
+        let record = before.clone().unwrap_or_else(|| binding.new_record(jiff::Timestamp::now()));
+        let mut done = Done::new(record, messages);
+        done.complete = prepared.refused.is_empty();
+        loop {
+            let Some((record, noted)) = self.intend(key, &binding, push, &prepared, &targets).await? else {
+                return Ok(Action::Done);
+            };
+            if key.kind == Kind::Secret {
+                portions.rename(&key.name, &binding.version, &noted.version);
+            }
+            (done.record, binding) = (record, noted);
+            let owner = self.owner(key, &binding.uid).await?;
+            let before = before.as_ref();
+            let run = Run { key, binding: &binding, push, prepared: &prepared, owner, before, look };
+            self.write_all(&run, targets, &mut glance, &mut done).await?;
+            if portions.is_over() {
+                self.clear_dropped(&run, &mut done).await?;
+                break;
+            }
+            binding.record = Some(done.record.clone());
+            targets = portions.next().await?;
         }
-        let owner = self.owner(key, &binding.uid).await?;
-        let run = Run { key, binding: &binding, push, prepared: &prepared, owner, before: before.as_ref(), look };
-        let mut done = self.write_all(&run, targets, glance, Done::new(record, messages)).await?;
         self.journal.resolve_others(key, &done.record);
         if !self.store.leads() {
             return Err(PushError::Deposed);
@@ -256,7 +267,7 @@ impl Pusher {
         }
         let before_that = binding.verified.as_ref().map(|verified| verified.looked);
         let verified = done.complete.then(|| Verified {
-            sources: sources.versions,
+            sources: portions.versions(),
             marked: done.marked,
             sync_now: push.asked.sync_now.clone(),
             // Where nothing changed, Vault is asked only when it is time to.

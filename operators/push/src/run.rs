@@ -35,7 +35,7 @@ use crate::{
     object::Kind,
     orphans::{Clearing, Orphans},
     reachability::Reachability,
-    reconcile::{Policy, Pusher, run_limit},
+    reconcile::{Policy, Pusher, Room, run_limit},
     runtime_info::RuntimeInfo,
     store::Store,
     vault_push::VaultPush,
@@ -180,6 +180,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     manager.task("read-ahead", keep_tidy);
     let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
     let pusher = Pusher {
+        room: Room::default(),
         client: kubernetes.clone(),
         ahead,
         store: store.clone(),

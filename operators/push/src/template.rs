@@ -1,8 +1,9 @@
 //! Texts with values of Secrets in them: `${key}` or `${secret/key}` is a value, `$$` a dollar. Nothing else: no logic, no functions. Pure.
 
-use std::str::FromStr;
+use std::{borrow::Borrow, str::FromStr};
 
 use konverge_core::SecretValue;
+use zeroize::Zeroizing;
 
 /// A template that was understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,20 +84,31 @@ impl Template {
         })
     }
 
-    /// The text with its values, which `find` has; an error of that is all there is then, and no part of the text.
-    pub fn fill<E>(&self, find: impl FnMut(&Placeholder) -> Result<SecretValue, E>) -> Result<SecretValue, E> {
-        let values = self.placeholders().map(find).collect::<Result<Vec<_>, E>>()?;
-        let texts = self.0.iter().map(|part| if let Part::Text(text) = part { text.len() } else { 0 });
-        // At its final size from the beginning, so that growing leaves no copy behind.
-        let mut filled = Vec::with_capacity(texts.sum::<usize>() + values.iter().map(SecretValue::len).sum::<usize>());
-        let mut values = values.iter();
+    /// How long the text is with its values, whose lengths `find` has. Nothing is copied for that: a value may be asked for thousands of times.
+    pub fn length<E>(&self, mut find: impl FnMut(&Placeholder) -> Result<usize, E>) -> Result<usize, E> {
+        self.0.iter().try_fold(0_usize, |length, part| {
+            Ok(length.saturating_add(match part {
+                Part::Text(text) => text.len(),
+                Part::Value(placeholder) => find(placeholder)?,
+            }))
+        })
+    }
+
+    /// The text of this [length](Self::length) with its values, which `find` has; an error of that is all there is then, and no part of the text.
+    pub fn fill<V: Borrow<SecretValue>, E>(
+        &self,
+        length: usize,
+        mut find: impl FnMut(&Placeholder) -> Result<V, E>,
+    ) -> Result<SecretValue, E> {
+        // At its final size from the beginning, so that growing leaves no copy behind; and wiped if it stays a part.
+        let mut filled = Zeroizing::new(Vec::with_capacity(length));
         for part in &self.0 {
             match part {
                 Part::Text(text) => filled.extend_from_slice(text.as_bytes()),
-                Part::Value(_) => filled.extend_from_slice(values.next().map(SecretValue::expose).unwrap_or_default()),
+                Part::Value(placeholder) => filled.extend_from_slice(find(placeholder)?.borrow().expose()),
             }
         }
-        Ok(SecretValue::new(filled))
+        Ok(SecretValue::new(std::mem::take(&mut *filled)))
     }
 }
 
@@ -114,7 +126,10 @@ mod tests {
             let text = format!("<{}:{}>", value.secret.as_deref().unwrap_or("-"), value.key);
             Ok::<_, Infallible>(SecretValue::from(text))
         };
-        String::from_utf8(template.fill(find).unwrap().expose().to_vec()).unwrap()
+        let length = template.length(|value| find(value).map(|text| text.len())).unwrap();
+        let filled = String::from_utf8(template.fill(length, find).unwrap().expose().to_vec()).unwrap();
+        assert_eq!(filled.len(), length, "{template:?}");
+        filled
     }
 
     #[test]
@@ -158,7 +173,7 @@ mod tests {
             "a" => Ok(SecretValue::from("x".to_owned())),
             key => Err(key.to_owned()),
         };
-        assert_eq!(template.fill(find).err().as_deref(), Some("b"));
+        assert_eq!(template.fill(2, find).err().as_deref(), Some("b"));
     }
 
     proptest! {

@@ -76,7 +76,7 @@ impl Standing {
     /// What an error says of it.
     pub fn failing(error: &VaultError) -> Self {
         match error {
-            VaultError::NoMount { .. } | VaultError::NotKv { .. } => {
+            VaultError::NoMount { .. } | VaultError::UnknownMount { .. } | VaultError::NotKv { .. } => {
                 Self::Failing { reason: reasons::SECRET_MISSING, text: in_one_line(error).into() }
             }
             _ => Self::Failing { reason: reason(error), text: in_one_line(error).into() },
@@ -91,7 +91,9 @@ fn reason(error: &VaultError) -> &'static str {
         }
         VaultError::Login { source, .. } if !source.is_outage() => reasons::ACCESS_DENIED,
         // Where nothing is mounted Vault says 404, as for a secret that is not there.
-        VaultError::NoMount { .. } | VaultError::NotKv { .. } => reasons::SECRET_MISSING,
+        VaultError::NoMount { .. } | VaultError::UnknownMount { .. } | VaultError::NotKv { .. } => {
+            reasons::SECRET_MISSING
+        }
         _ => reasons::VAULT_UNAVAILABLE,
     }
 }
@@ -144,6 +146,15 @@ fn api_path(kind: SourceKind, engine: &str, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_mounted_is_missing_however_vault_says_it() {
+        let what = || "read secret/data/db".to_owned();
+        for error in [VaultError::NoMount { what: what() }, VaultError::UnknownMount { what: what() }] {
+            let Standing::Failing { reason, .. } = Standing::failing(&error) else { panic!("{error}") };
+            assert_eq!(reason, reasons::SECRET_MISSING, "{error}");
+        }
+    }
 
     #[test]
     fn names_lead_to_one_place_and_never_elsewhere() {

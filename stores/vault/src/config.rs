@@ -15,7 +15,6 @@ pub struct VaultConfig {
     pub(crate) address: Url,
     pub(crate) login: Login,
     pub(crate) namespace: Option<HeaderValue>,
-    pub(crate) login_namespace: Option<HeaderValue>,
     pub(crate) tls: TlsSettings,
     pub(crate) proxy: Option<Url>,
     pub(crate) limits: Limits,
@@ -72,7 +71,6 @@ impl VaultConfig {
             address: parse(address)?,
             login,
             namespace: None,
-            login_namespace: None,
             tls: TlsSettings::default(),
             proxy: None,
             limits: Limits::default(),
@@ -81,15 +79,7 @@ impl VaultConfig {
 
     /// Works in this namespace of Vault Enterprise or OpenBao, and logs in there too.
     pub fn namespace(mut self, namespace: &str) -> Result<Self, ConfigError> {
-        let header = namespace_header(namespace)?;
-        self.login_namespace.get_or_insert_with(|| header.clone());
-        self.namespace = Some(header);
-        Ok(self)
-    }
-
-    /// Logs in in this namespace, wherever the secrets are.
-    pub fn login_namespace(mut self, namespace: &str) -> Result<Self, ConfigError> {
-        self.login_namespace = Some(namespace_header(namespace)?);
+        self.namespace = Some(namespace_header(namespace)?);
         Ok(self)
     }
 

@@ -76,8 +76,8 @@ impl Content {
         values.any(|value| value.len() >= TELLING && text.contains(value))
     }
 
-    /// What the values take, and some more for each.
-    pub(crate) fn size(&self) -> usize {
+    /// How many bytes keys and values take, and some more for each.
+    pub fn size(&self) -> usize {
         self.0.iter().map(|(key, field)| key.len() + field.bytes().len() + 8).sum()
     }
 

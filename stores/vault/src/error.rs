@@ -241,7 +241,7 @@ impl VaultError {
 
     /// Whether it said no to what may be allowed some day: a policy or a mount has to be changed for that, which nothing tells.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Denied { .. } | Self::NoMount { .. } | Self::NotKv { .. })
+        matches!(self, Self::Denied { .. } | Self::NoMount { .. } | Self::UnknownMount { .. } | Self::NotKv { .. })
     }
 
     /// Takes Vault's words away if the check finds something in them that must not be told.
@@ -318,6 +318,20 @@ impl Classify for VaultError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_be_allowed_some_day_is_a_refusal_and_nothing_else() {
+        let what = || "write secret/data/db".to_owned();
+        for (error, expected) in [
+            (VaultError::Denied { what: what(), capability: "update", cause: String::new() }, true),
+            (VaultError::NoMount { what: what() }, true),
+            (VaultError::UnknownMount { what: what() }, true),
+            (VaultError::Conflict { what: what() }, false),
+            (VaultError::Limited { what: what(), retry_after: None }, false),
+        ] {
+            assert_eq!(error.is_refusal(), expected, "{error}");
+        }
+    }
 
     #[test]
     fn a_refused_login_is_tried_again_and_an_outage_is_seen_through_it() {

@@ -12,6 +12,7 @@ mod forms;
 mod front;
 mod hanging;
 mod intending;
+mod large;
 mod leading;
 mod life;
 mod lives;

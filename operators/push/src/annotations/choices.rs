@@ -13,6 +13,8 @@ use serde::{
     de::{self, IgnoredAny, MapAccess, Visitor},
 };
 
+use crate::desired::LARGEST;
+
 /// More entries than any object uses Secrets.
 const MOST_ENTRIES: usize = 1_000;
 
@@ -61,8 +63,17 @@ pub(super) fn parse(text: &str) -> Result<(Vec<Choice>, Vec<String>), String> {
         }
         choices.push(Choice { name, keys, prefix });
     }
+    let written: usize = choices.iter().map(length_of_keys).fold(0, usize::saturating_add);
+    if written > LARGEST {
+        return Err(format!("its keys with their prefixes have {written} bytes, and {LARGEST} fit into a path"));
+    }
     let notes = notes(&choices);
     Ok((choices, notes))
+}
+
+/// How long the names of the keys are in Vault. A long prefix makes much of little.
+fn length_of_keys(Choice { keys, prefix, .. }: &Choice) -> usize {
+    keys.iter().map(|key| prefix.len() + key.len()).fold(0, usize::saturating_add)
 }
 
 fn notes(choices: &[Choice]) -> Vec<String> {
@@ -256,6 +267,15 @@ mod tests {
         let many = notes(&json!([{ "name": "a", "keys": keys }, { "name": "b", "keys": keys }]).to_string());
         assert_eq!(many.len(), NAMED + 1);
         assert!(many[NAMED].contains("7 more"), "{many:?}");
+    }
+
+    #[test]
+    fn a_prefix_does_not_make_much_of_little() {
+        let keys: Vec<String> = (0..4_000).map(|key| format!("{key:04}")).collect();
+        let text = |prefix: usize| json!([{ "name": "db", "keys": keys, "prefix": "p".repeat(prefix) }]).to_string();
+        assert!(parse(&text(500)).is_ok());
+        let refused = parse(&text(1_000)).unwrap_err();
+        assert!(refused.contains("4016000") && refused.contains(&LARGEST.to_string()), "{refused}");
     }
 
     fn any_choice() -> impl Strategy<Value = Choice> {

@@ -2,6 +2,7 @@ use konverge_workload::{Keys, Usage};
 use proptest::prelude::*;
 
 use super::*;
+use crate::composition::{KeyChoice, Secrets};
 
 fn data(fields: &[(&str, &[u8])]) -> BTreeMap<String, SecretValue> {
     fields.iter().map(|(key, value)| ((*key).to_owned(), SecretValue::new(value.to_vec()))).collect()
@@ -96,6 +97,65 @@ fn w13_what_is_no_text_is_encoded_or_refused_and_never_changed_silently() {
     assert!(matches!(&made[""], Target::Content(made) if made.encoded == ["der"]));
     let refused = desired(&wanted, &sources, BinaryPolicy::Refuse);
     assert_eq!(shown(&refused[""]), Err(Lack::Binary { key: "der".to_owned() }));
+}
+
+/// A Secret `big` with a key of these bytes, and how the wanted content ends.
+fn large(wanted: &Wanted, value: &[u8]) -> Result<Vec<usize>, Lack> {
+    let sources = sources(vec![("big", Some(data(&[("k", value)])))]);
+    match desired_at("", wanted, &sources, BinaryPolicy::Base64) {
+        Target::Keep(lack) => Err(lack),
+        Target::Content(made) => Ok(made.content.iter().map(|(_, field)| field.bytes().len()).collect()),
+    }
+}
+
+#[test]
+fn what_is_taken_many_times_over_is_not_made() {
+    let half = LARGEST / 2;
+    let composed = |keys: usize, template: Option<&str>| {
+        let key = |number: usize| KeyChoice { secret: None, from: "k".to_owned(), to: Some(format!("{number:05}")) };
+        Wanted::Composed(Composition {
+            secrets: Secrets::Named(BTreeSet::from(["big".to_owned()])),
+            apart: false,
+            keys: (0..keys).map(key).collect(),
+            prefix: String::new(),
+            templates: template.map(|text| ("t".to_owned(), text.parse().unwrap())).into_iter().collect(),
+        })
+    };
+    let list = |times: usize| Wanted::Chosen((0..times).map(|time| choice("big", &["k"], &time.to_string())).collect());
+    let (text, no_text) = (vec![b'x'; half - 6], vec![0xff; half - 6]);
+    for (wanted, value, made) in [
+        (composed(2, None), &text, Some(vec![half - 6; 2])),
+        (composed(3, None), &text, None),
+        (composed(100, None), &text, None),
+        (composed(1, None), &no_text, Some(vec![(half - 6).div_ceil(3) * 4])),
+        (composed(2, None), &no_text, None),
+        (composed(0, Some("${k}${k}")), &text, Some(vec![LARGEST - 12])),
+        (composed(0, Some("${k}${k}twelve bytes")), &text, None),
+        (composed(0, Some(&"${k}".repeat(4_096))), &text, None),
+        (composed(0, Some("${k}${k}")), &no_text, None),
+        (composed(2, Some("${k}")), &text, None),
+        (list(2), &text, Some(vec![half - 6; 2])),
+        (list(1_000), &text, None),
+    ] {
+        match large(&wanted, value) {
+            Err(Lack::Large { size }) => assert!(made.is_none() && size > LARGEST, "{size}"),
+            found => assert_eq!(found.ok(), made),
+        }
+    }
+}
+
+#[test]
+fn of_two_values_with_one_key_only_the_later_takes_room() {
+    let value = vec![b'x'; LARGEST - 10];
+    let key = KeyChoice { secret: None, from: "k".to_owned(), to: Some("same".to_owned()) };
+    let wanted = Wanted::Composed(Composition {
+        secrets: Secrets::Named(BTreeSet::from(["big".to_owned()])),
+        apart: false,
+        keys: vec![key.clone(), key],
+        prefix: String::new(),
+        templates: BTreeMap::from([("same".to_owned(), "${k}!".parse().unwrap())]),
+    });
+    assert_eq!(large(&wanted, &value), Ok(vec![LARGEST - 9]));
 }
 
 #[test]

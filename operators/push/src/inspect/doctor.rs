@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_core::error::in_one_line;
 use konverge_kubectl::{Cluster, Failure, Finding, Grade, Installation, Job};
+use konverge_vault::Health;
 use kube::{Api, api::ListParams, core::DynamicObject};
 
 use super::{Push, permissions, shown_kind, standing, vault};
@@ -191,11 +192,36 @@ async fn vault_serves() -> Finding {
         Err(failure) => return Finding::unknown("vault", &failure),
     };
     match vault.health().await {
-        Ok(health) if health.sealed => Finding::wrong("vault", "it is sealed", "vault operator unseal"),
-        Ok(health) if !health.initialized => Finding::wrong("vault", "it is not initialised", "vault operator init"),
-        Ok(health) => Finding::fine("vault", format!("it serves, version {}", health.version)),
+        Ok(health) => serves(&health),
         Err(error) => {
             Finding::wrong("vault", in_one_line(&error), "check VAULT_ADDR and the way there with: vault status")
+        }
+    }
+}
+
+/// One that is not initialised says that it is sealed, too.
+fn serves(health: &Health) -> Finding {
+    match health {
+        Health { initialized: false, .. } => Finding::wrong("vault", "it is not initialised", "vault operator init"),
+        Health { sealed: true, .. } => Finding::wrong("vault", "it is sealed", "vault operator unseal"),
+        Health { version, .. } => Finding::fine("vault", format!("it serves, version {version}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_vault_says_of_itself_and_what_to_do() {
+        for (initialized, sealed, next) in [
+            (false, true, Some("vault operator init")),
+            (false, false, Some("vault operator init")),
+            (true, true, Some("vault operator unseal")),
+            (true, false, None),
+        ] {
+            let health = Health { initialized, sealed, standby: false, version: "1.21.4".to_owned() };
+            assert_eq!(serves(&health).next.as_deref(), next, "{health:?}");
         }
     }
 }

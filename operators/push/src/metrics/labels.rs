@@ -47,7 +47,10 @@ pub(super) fn category(error: &VaultError) -> &'static str {
         _ if error.is_outage() => "connection_failed",
         VaultError::Login { .. } | VaultError::LoginRefused { .. } | VaultError::Credential { .. } => "auth_failed",
         VaultError::Denied { .. } => "permission_denied",
-        VaultError::Path(_) | VaultError::NoMount { .. } | VaultError::NotKv { .. } => "invalid_path",
+        VaultError::Path(_)
+        | VaultError::NoMount { .. }
+        | VaultError::UnknownMount { .. }
+        | VaultError::NotKv { .. } => "invalid_path",
         _ => "unknown",
     }
 }
@@ -85,6 +88,7 @@ mod tests {
             (VaultError::Denied { what: what(), capability: "update", cause: cause() }, "permission_denied"),
             (VaultError::Path(SecretPath::parse("..").unwrap_err()), "invalid_path"),
             (VaultError::NoMount { what: what() }, "invalid_path"),
+            (VaultError::UnknownMount { what: what() }, "invalid_path"),
             (VaultError::Deadline { what: what(), address: address(), limit: Duration::ZERO }, "connection_failed"),
             (VaultError::Limited { what: what(), retry_after: None }, "connection_failed"),
             (VaultError::Rejected { what: what(), status: 400, cause: cause() }, "unknown"),

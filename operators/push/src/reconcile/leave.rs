@@ -10,11 +10,15 @@ use konverge_vault::{Content, Location, Owner};
 use kube::Api;
 use tokio::time::timeout;
 
-use super::{Doing, PushError, Pusher, cluster_prefix, vault_deletion};
+use super::{
+    Doing, PushError, Pusher, cluster_prefix,
+    sources::{Place, Portions},
+    vault_deletion,
+};
 use crate::{
     asked::DeletionPolicy,
     bindings::{Asking, Binding, Push},
-    desired::{Target, desired},
+    desired::Target,
     messages::Message,
     object::ObjectRef,
     orphans::Orphan,
@@ -93,13 +97,13 @@ impl Pusher {
             self.unmark_all(key, binding, record, &owner).await?;
             return Ok(Vec::new());
         }
-        let made = match &binding.asking {
+        let (made, _place) = match &binding.asking {
             Asking::Push(push)
                 if record.paths.values().any(|written| !written.written || !written.pending.is_empty()) =>
             {
                 self.would_have_made(key, push).await?
             }
-            _ => BTreeMap::new(),
+            _ => (BTreeMap::new(), None),
         };
         let (mut cleared, mut unknown) = (Vec::new(), Vec::new());
         let limit = self.policy.deadline.min(self.policy.namespace_deadline);
@@ -161,19 +165,27 @@ impl Pusher {
         }
     }
 
-    /// What a write that was begun would have made.
-    async fn would_have_made(&self, key: &ObjectRef, push: &Push) -> Result<BTreeMap<String, Content>, PushError> {
+    /// What a write that was begun would have made, and the place that is kept as long as it is held.
+    async fn would_have_made(
+        &self,
+        key: &ObjectRef,
+        push: &Push,
+    ) -> Result<(BTreeMap<String, Content>, Option<Place<'_>>), PushError> {
         let push = &*self.pinned(key, push).await?;
-        let Some(prepared) = self.prepare(key, push, &mut Vec::new()).await? else { return Ok(BTreeMap::new()) };
-        let sources = self.read(&key.namespace, &push.wanted.names()).await?;
-        let targets = desired(&push.wanted, &sources.data, push.asked.binary.unwrap_or(self.policy.binary));
+        let Some(prepared) = self.prepare(key, push, &mut Vec::new()).await? else {
+            return Ok((BTreeMap::new(), None));
+        };
+        // Of what is more than a portion the rest is not known, and stays where it bears no mark.
+        let mut portions = Portions::new(self, key, push);
+        let targets = portions.next().await?;
+        let place = portions.into_place();
         let located = |(beneath, target): (String, Target)| match target {
             Target::Content(made) => {
                 prepared.locations.get(&beneath).map(Location::to_string).map(|text| (text, made.content))
             }
             Target::Keep(_) => None,
         };
-        Ok(targets.into_iter().filter_map(located).collect())
+        Ok((targets.into_iter().filter_map(located).collect(), place))
     }
 
     /// Whether the object has waited as long as the platform lets it.

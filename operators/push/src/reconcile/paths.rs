@@ -124,35 +124,36 @@ impl Pusher {
         if counts { Claim::recorded(written) } else { Claim::Intended }
     }
 
-    /// Brings each path in step, and clears those that are recorded and not wanted any more.
+    /// Brings each of these paths in step.
     pub(super) async fn write_all(
         &self,
         run: &Run<'_>,
         targets: Targets,
-        mut glance: Option<Glance>,
-        mut done: Done,
-    ) -> Result<Done, PushError> {
-        done.complete = run.prepared.refused.is_empty();
+        glance: &mut Option<Glance>,
+        done: &mut Done,
+    ) -> Result<(), PushError> {
         for (beneath, target) in targets {
             let Some(location) = run.prepared.locations.get(&beneath) else { continue };
             match target {
-                Target::Keep(lack) => self.lack(run.key, location, &lack, &mut done),
+                Target::Keep(lack) => self.lack(run.key, location, &lack, done),
                 Target::Content(made) => {
-                    let written =
-                        self.write_one(run, location, made, Glance::at(&mut glance, location), &mut done).await;
+                    let written = self.write_one(run, location, made, Glance::at(glance, location), done).await;
                     done.unless_refused(run.key, location, Doing::Write, written)?;
                 }
             }
         }
-        self.clear_dropped(run, &mut done).await?;
-        Ok(done)
+        Ok(())
     }
 
     fn lack(&self, key: &ObjectRef, location: &Location, lack: &Lack, done: &mut Done) {
         match lack {
             Lack::Secret { name, optional: false } => self.metrics.secret_not_found(&key.namespace, name),
             Lack::Key { secret, key: missing, .. } => self.metrics.key_missing(&key.namespace, secret, missing),
-            Lack::Secret { .. } | Lack::Empty | Lack::Binary { .. } => {}
+            Lack::Secret { .. }
+            | Lack::Empty
+            | Lack::Binary { .. }
+            | Lack::Large { .. }
+            | Lack::LargeSecrets { .. } => {}
         }
         done.messages.push(Message::lacking(key.kind, &location.to_string(), lack));
     }
@@ -307,7 +308,7 @@ impl Pusher {
     /// Clears the locations that are recorded and that the object does not name any more.
     ///
     /// Not while nothing of what it names is in Vault because of some trouble: what it had there may be all that there is.
-    async fn clear_dropped(&self, run: &Run<'_>, done: &mut Done) -> Result<(), PushError> {
+    pub(super) async fn clear_dropped(&self, run: &Run<'_>, done: &mut Done) -> Result<(), PushError> {
         if done.digests.is_empty() && (!done.complete || done.messages.iter().any(Message::is_problem)) {
             return Ok(());
         }

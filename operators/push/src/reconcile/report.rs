@@ -8,11 +8,11 @@ use konverge_core::error::{Classify, in_one_line};
 use konverge_runtime::Priority;
 use kube::runtime::events::EventType;
 
-use super::{PushError, Pusher, TELL_AFTER, pause, sources};
+use super::{PushError, Pusher, TELL_AFTER, pause};
 use crate::{
     bindings::{Asking, Binding},
     messages::Message,
-    object::{ObjectRef, SecretRef},
+    object::ObjectRef,
     reasons,
     record::{Record, SYNCED},
     watch::RECORD,
@@ -105,14 +105,6 @@ impl Pusher {
         }
         let pause = pause(error.class(), failures, refusals);
         binding.deleting.map_or(pause, |_| pause.min(self.policy.namespace_deadline))
-    }
-
-    /// Notes in which versions the Secrets were read.
-    pub(super) fn note_read(&self, key: &ObjectRef, sources: &sources::Read) {
-        for (name, version) in &sources.versions {
-            let secret = SecretRef { namespace: key.namespace.clone(), name: name.clone() };
-            self.bindings.secret_was(&secret, version.as_deref());
-        }
     }
 }
 

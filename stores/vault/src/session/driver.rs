@@ -78,7 +78,7 @@ impl Driver {
             transport,
             login: config.login.clone(),
             how: config.login.how().into(),
-            namespace: config.login_namespace.clone(),
+            namespace: config.namespace.clone(),
             state,
             counters,
             held: None,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use konverge_push::object::Kind::{Secret, VaultPush};
+use konverge_testkit::{VaultOptions, VaultServer};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -183,4 +184,29 @@ async fn one_read_in_an_interval_serves_all_who_keep_keys_at_a_path() {
     let right: Vec<(&str, &str)> = pushes.iter().map(|name| (*name, "1")).collect();
     world.holds(&path, &right).await;
     world.event("c", "DriftCorrected").await;
+}
+
+#[tokio::test]
+async fn p6_where_check_and_set_is_demanded_all_is_written_as_elsewhere() {
+    let server = VaultServer::start(VaultOptions::default()).await.unwrap();
+    server.mount_kv("secret", 2).await.unwrap();
+    server.request("POST", "secret/config", &json!({ "cas_required": true })).await.unwrap();
+    let world = World::with(&server).await;
+    let (whole, shared) = (world.path("whole"), world.path("shared"));
+    let by_hand = json!({ "options": { "cas": 0 }, "data": { "by": "hand" } });
+    server.request("POST", &shared, &json!({ "data": { "by": "hand" } })).await.unwrap_err();
+    server.request("POST", &shared, &by_hand).await.unwrap();
+    let _operator = world.operator(&[]).await;
+    world.secret("db", &[("value", "1")], json!({ "vault-sync.io/path": whole })).await;
+    world.vault_push("push", merging(&shared, "a")).await;
+    for value in ["1", "2"] {
+        world.rotate("db", &[("value", value)]).await;
+        world.holds(&whole, &[("value", value)]).await;
+        world.holds(&shared, &[("a", value), ("by", "hand")]).await;
+    }
+    world.says(Secret, "db", "Synced").await;
+    world.says(VaultPush, "push", "Synced").await;
+    world.delete(VaultPush, "push").await;
+    world.gone(VaultPush, "push").await;
+    world.holds(&shared, &[("by", "hand")]).await;
 }
