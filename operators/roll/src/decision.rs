@@ -25,17 +25,10 @@ pub struct Now {
 pub struct Standing<'a> {
     /// Its record, if it is its own and made with our key.
     pub record: Option<&'a Record>,
-    /// The stamp on its pod template, whoever put it there.
-    pub stamp: Option<&'a str>,
-    /// The beginning of a stamp that is its own and made with our key.
-    pub tag: &'a str,
-}
-
-impl Standing<'_> {
-    /// Whether the stamp on its pod template is its own.
-    pub fn is_stamped(&self) -> bool {
-        self.stamp.is_some_and(|stamp| stamp.split('.').next() == Some(self.tag))
-    }
+    /// Whether that one stands there, and was not taken away.
+    pub is_noted: bool,
+    /// Whether the stamp on its pod template is its own and made with our key.
+    pub is_stamped: bool,
 }
 
 /// What to do.
@@ -47,30 +40,26 @@ pub enum Verdict {
     Note(BTreeMap<String, Entry>),
     /// The pods run with something else.
     Roll {
-        /// Which sources differ; none of them is known if the record is lost.
+        /// Which sources differ.
         changed: Vec<String>,
         /// What they run with afterwards.
         content: BTreeMap<String, Entry>,
     },
 }
 
-/// Compares what there is with what stands on the workload. `stamp_of` makes the stamp of content.
+/// Compares what there is with what stands on the workload.
 ///
 /// - What was never seen is noted and rolls nothing: the pods that read it are those that are there. It rolls if somebody else has noted
-///   before that they run with something else, unless the stamp tells.
+///   before that they run with something else, unless a stamp tells that it was rolled since.
 /// - The same holds for another choice of keys, unless it is known that the source has changed by the one that is recorded: what waits to be
 ///   rolled is not settled by that.
 /// - A source that is gone changes nothing: pods that are restarted for it would not start. It is remembered as it was, so that it rolls
 ///   nothing if it comes back as it was.
 /// - So does an older version than the one that is recorded: it comes from a server that lags behind, and passes.
 /// - One that was never there and can be done without rolls when it comes; without the others no pod has started yet.
-/// - The record counts before the stamp: who sets the template back, by `kubectl rollout undo` or from a repository, has restarted the
-///   pods by that, and they have read what there is.
-pub fn decide(
-    standing: Standing<'_>,
-    now: &BTreeMap<String, Now>,
-    stamp_of: impl FnOnce(&BTreeMap<String, Entry>) -> String,
-) -> Verdict {
+/// - Only the record tells with what the pods run, and no stamp: who sets the template back, by `kubectl rollout undo` or from a repository,
+///   has restarted the pods by that, and they have read what there is. A stamp that came with a manifest may be of any age.
+pub fn decide(standing: Standing<'_>, now: &BTreeMap<String, Now>) -> Verdict {
     let nothing = BTreeMap::new();
     let known = standing.record.map_or(&nothing, |record| &record.content);
     let mut content = BTreeMap::new();
@@ -85,7 +74,7 @@ pub fn decide(
             (Some(Content::Digest(before)), Content::Digest(now_it_is)) => (&now.entry, before != now_it_is),
             (Some(Content::Absent), Content::Digest(_)) => (&now.entry, now.need == Need::Optional),
             (None, Content::Digest(_)) => {
-                let is_told = standing.record.is_none() && standing.is_stamped();
+                let is_told = standing.record.is_none() && standing.is_stamped;
                 (&now.entry, now.is_news && !is_told)
             }
             (Some(Content::Absent) | None, Content::Absent) => (&now.entry, false),
@@ -97,21 +86,15 @@ pub fn decide(
     }
     match standing.record {
         _ if !changed.is_empty() => Verdict::Roll { changed, content },
-        Some(record) if record.content == content => Verdict::Nothing,
-        Some(_) => Verdict::Note(content),
-        None => match standing.stamp.filter(|_| standing.is_stamped()) {
-            Some(stamp) if stamp != stamp_of(&content) => Verdict::Roll { changed, content },
-            _ => Verdict::Note(content),
-        },
+        Some(record) if record.content == content && standing.is_noted => Verdict::Nothing,
+        Some(_) | None => Verdict::Note(content),
     }
 }
 
 /// Whether what there is of one source is a reason to roll by itself.
 pub fn is_change(standing: Standing<'_>, source: &str, now: &Now) -> bool {
     let alone = BTreeMap::from([(source.to_owned(), now.clone())]);
-    // The stamp is about all of them.
-    let standing = Standing { stamp: None, ..standing };
-    matches!(decide(standing, &alone, |_| String::new()), Verdict::Roll { .. })
+    matches!(decide(standing, &alone), Verdict::Roll { .. })
 }
 
 #[cfg(test)]

@@ -27,6 +27,9 @@ const KEPT: usize = 16;
 /// may write the object anyway.
 const TAG: usize = 6;
 
+/// Behind a stamp that stood there already.
+const AGAIN: &str = "2";
+
 /// The digest of the value of each key of a Secret or a `ConfigMap`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyDigests(LiteMap<String, [u8; KEPT]>);
@@ -75,7 +78,7 @@ impl Digester {
     }
 
     /// One text for all that an object uses.
-    pub fn stamp(&self, uid: &str, content: &BTreeMap<String, Entry>) -> String {
+    fn stamp(&self, uid: &str, content: &BTreeMap<String, Entry>) -> String {
         // The same content is the same in every version.
         let text = |entry: &Entry| Entry { version: None, ..entry.clone() }.to_string();
         // What is only compared with may be noted anew while the pods stay.
@@ -84,6 +87,18 @@ impl Digester {
         let parts = texts.iter().flat_map(|(source, entry)| [source.as_bytes(), entry.as_bytes()]);
         let digest = self.hash::<KEPT>([b"stamp", uid.as_bytes()].into_iter().chain(parts));
         format!("{}.{}", self.tag(uid), hex::encode(digest))
+    }
+
+    /// The stamp for pods that are to be made anew with this content. It is never the one that stands there: who has set the template back may have
+    /// put there the stamp of content that has come back since, and the pods have read another.
+    pub fn next_stamp(&self, uid: &str, content: &BTreeMap<String, Entry>, standing: Option<&str>) -> String {
+        let stamp = self.stamp(uid, content);
+        if standing == Some(&stamp) { format!("{stamp}.{AGAIN}") } else { stamp }
+    }
+
+    /// Whether a stamp is of this object, and made with this key.
+    pub fn is_stamp_of(&self, uid: &str, stamp: &str) -> bool {
+        stamp.split('.').next() == Some(&self.tag(uid))
     }
 
     fn hash<'a, const LENGTH: usize>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; LENGTH] {
@@ -126,6 +141,22 @@ mod tests {
         let map = Digester::new([7; DIGEST_KEY_LENGTH]);
         let digests = map.of_content([("a", b"x".as_slice())]);
         assert_ne!(one.content, map.entry("1", &SourceName::config_map("db"), &Keys::All, Some(&digests)).content);
+    }
+
+    #[test]
+    fn no_stamp_follows_itself() {
+        let digester = Digester::new([7; DIGEST_KEY_LENGTH]);
+        let content = |value| BTreeMap::from([("Secret/db".to_owned(), entry("1", "db", &Keys::All, &[("a", value)]))]);
+        let next = |value, standing| digester.next_stamp("1", &content(value), standing);
+        let (x, y) = (next("x", None), next("y", None));
+        assert_eq!(next("y", Some(&x)), y);
+        let again = next("x", Some(&x));
+        assert_ne!(again, x);
+        assert_eq!(next("x", Some(&again)), x);
+        assert_eq!(next("y", Some(&again)), y);
+        assert!(
+            [&x, &y, &again].iter().all(|stamp| digester.is_stamp_of("1", stamp) && !digester.is_stamp_of("2", stamp))
+        );
     }
 
     #[test]

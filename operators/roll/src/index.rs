@@ -10,6 +10,7 @@ mod lent;
 mod members;
 mod sources;
 mod standing;
+mod taken;
 mod triggers;
 mod users;
 mod view;
@@ -38,6 +39,7 @@ use members::Members;
 pub use sources::Learned;
 use sources::Source;
 pub use standing::{InStep, Outlook, Pending, State};
+use taken::Taken;
 pub use view::View;
 
 /// What is to be done after something was shown.
@@ -112,6 +114,8 @@ struct Known {
     former: BTreeMap<SourceName, Vec<Keys>>,
     /// The text of its record, whoever wrote it.
     record: Option<String>,
+    /// What stood there before somebody took it away.
+    taken: Option<Box<Taken>>,
     stamp: Option<String>,
     rollout: Rollout,
     /// Since when it has been seen under way.
@@ -206,6 +210,7 @@ impl Index {
             uses: LiteMap::new(),
             former: BTreeMap::new(),
             record: annotations.remove(RECORD),
+            taken: None,
             stamp: template_annotations.get(STAMP).cloned(),
             rollout,
             running: (rollout.progress == Progress::Running).then_some(now),
@@ -240,6 +245,10 @@ impl Index {
             known.unready = known.unready.and(before.unready.or(known.unready));
             known.troubled = before.troubled;
             known.doubted = before.doubted || ![&before.record, &before.ours.record].contains(&&known.record);
+            // In a storage that was restored from a backup, what was there then counts.
+            if !is_older(&known.version, &before.version) {
+                known.keep_record(before, now);
+            }
             known.ours.record = before.ours.record.take();
             known.undecided = before.undecided;
             if before.asks != known.asks {

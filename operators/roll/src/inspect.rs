@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod look;
 mod operator;
+mod permissions;
 mod standing;
 mod trigger;
 

@@ -6,7 +6,7 @@ use konverge_workload::TemplateOf;
 
 use crate::{
     budget::{Limit, Spent},
-    declarations::Invalid,
+    declarations::{Invalid, RECORD},
     hold::Hold,
     object::{SourceName, WorkloadRef},
     reasons,
@@ -91,6 +91,17 @@ impl Message {
             reasons::ORIGINAL_RUNS,
             "kopf's finalizer and annotations have come back, so the original still runs, and restarts what this operator restarts. Scale it down"
                 .to_owned(),
+        )
+    }
+
+    /// Somebody takes its record away, again and again.
+    pub fn taken() -> Self {
+        Self::problem(
+            reasons::RECORD_TAKEN,
+            format!(
+                "somebody takes the annotation {RECORD} away or sets it back, again and again, so it is written later and later. Nothing is rolled by \
+                 that, but what changes while the operator is down may be missed; find out who does it: its metadata.managedFields name them"
+            ),
         )
     }
 

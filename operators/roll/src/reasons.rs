@@ -68,3 +68,5 @@ pub const ROLLOUT_PENDING: &str = "RolloutPending";
 pub const ORIGINAL_RUNS: &str = "OriginalStillRuns";
 /// Vault tells of an older version than the one that the pods run with.
 pub const OLDER_VERSION: &str = "OlderVersion";
+/// Somebody takes away what is remembered of a workload.
+pub const RECORD_TAKEN: &str = "RecordTakenAway";

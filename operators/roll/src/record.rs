@@ -53,7 +53,12 @@ const BEFORE_VERSION: char = '@';
 impl Record {
     /// Reads the annotation. What is no record, or has another tag, is none.
     pub fn read(text: &str, tag: &str) -> Option<Self> {
-        serde_json::from_str::<Self>(text).ok().filter(|record| record.tag == tag)
+        Self::of_any(text).filter(|record| record.tag == tag)
+    }
+
+    /// Reads the annotation of whatever object, made with whatever key.
+    pub fn of_any(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
     }
 
     /// The text of the annotation.

@@ -308,8 +308,8 @@ fn watch_once_there(
     async move { kinds_seen::seen(&kind, api, health).await }
 }
 
-/// Watches Secrets, `ConfigMaps`, each kind of workload, and what more those use. Argo's kind need not be there. Returns what ends when all of
-/// them have been seen.
+/// Watches Secrets, `ConfigMaps`, each kind of workload, and what more those use. Returns what ends when all of them have been seen, or when it is
+/// known that there are none to be seen: Argo's kind need not be there.
 fn watch_all(
     manager: &mut Manager,
     client: &Client,
@@ -318,13 +318,16 @@ fn watch_all(
 ) -> impl Future<Output = ()> + Send + use<> {
     let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
     let mut watches = Vec::new();
+    let mut need_not_be_there: Vec<BoxFuture<'static, ()>> = Vec::new();
     for &kind in &config.kinds {
         let (events, health) = watch::events::<Guarded<Workload>>(client.clone(), &kind, &options);
         let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().workloads(kind, events));
-        let name = format!("{}-watch", kind.plural());
         if kind == WorkloadKind::Rollout {
-            manager.task(name, once_allowed(client.clone(), kind.resource(), config.namespace.clone(), follow));
+            // Whose pods a Deployment's template is for, and who is of an earlier wave or under way, is not known without them.
+            let seen = watch_once_there(manager, client, config, kind.resource(), (follow, health));
+            need_not_be_there.push(Box::pin(seen.map(drop)));
         } else {
+            let name = format!("{}-watch", kind.plural());
             manager.task(name.clone(), follow);
             watches.push((name, health));
         }
@@ -339,9 +342,9 @@ fn watch_all(
         let health = health.clone();
         manager.checks().readiness(name.clone(), move || health.check());
     }
-    let classes = watch_classes(manager, client, config, feed);
+    need_not_be_there.push(Box::pin(watch_classes(manager, client, config, feed)));
     async move {
         join_all(watches.iter().map(|(_, health)| health.synced())).await;
-        classes.await;
+        join_all(need_not_be_there).await;
     }
 }

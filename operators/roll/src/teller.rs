@@ -170,6 +170,10 @@ impl Teller {
     }
 
     async fn write(&self, key: &TriggerRef, shown: &Shown, status: Status) -> Result<(), TellError> {
+        // Before the status, which tells afterwards that it was done.
+        if status.baseline != shown.status.baseline {
+            self.write_time(key, shown, &status).await?;
+        }
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let metadata = json!({ "name": key.name, "namespace": key.namespace });
         let body = json!({
@@ -189,20 +193,25 @@ impl Teller {
             }
             Err(source) => return Err(failed(key, source)),
         };
-        let mut version = written.metadata.resource_version.unwrap_or_default();
-        let is_synced = status.baseline != shown.status.baseline;
-        if let Some(noted) = status.baseline.first().filter(|_| self.write_spec_timestamp && is_synced) {
-            let time = json!({ "metadata": { "uid": shown.uid }, "spec": { "timeStamp": noted.created } });
-            let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-            let written = api.patch_metadata(&key.name, &parameters, &Patch::Merge(&time)).await;
-            let written = written.map_err(|source| failed(key, source))?;
-            version = written.metadata.resource_version.unwrap_or(version);
-        }
+        let version = written.metadata.resource_version.unwrap_or_default();
         self.index.told(key, &shown.uid, |shown| {
             shown.status = Arc::new(status);
             shown.version = version;
         });
         Ok(())
+    }
+
+    /// As the original does, if it is wanted: when the version was written that the pods run with.
+    async fn write_time(&self, key: &TriggerRef, shown: &Shown, status: &Status) -> Result<(), TellError> {
+        let Some(noted) = status.baseline.first().filter(|_| self.write_spec_timestamp) else { return Ok(()) };
+        let time = json!({ "metadata": { "uid": shown.uid }, "spec": { "timeStamp": noted.created } });
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        match self.api(key).patch_metadata(&key.name, &parameters, &Patch::Merge(&time)).await {
+            Ok(_) => Ok(()),
+            // It is gone.
+            Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
+            Err(source) => Err(failed(key, source)),
+        }
     }
 
     fn say(&self, key: &TriggerRef, shown: &Shown, news: Vec<Message>) {

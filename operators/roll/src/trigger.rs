@@ -163,11 +163,15 @@ impl TriggerKind {
 
     /// What a dynamic client needs to know.
     pub fn resource(self) -> ApiResource {
-        let plural = match self {
+        ApiResource::from_gvk_with_plural(&self.gvk(), self.plural())
+    }
+
+    /// What the API server calls many of it.
+    pub fn plural(self) -> &'static str {
+        match self {
             Self::VaultSyncStatus => "vaultsyncstatus",
             Self::VaultRollout => "vaultrollouts",
-        };
-        ApiResource::from_gvk_with_plural(&self.gvk(), plural)
+        }
     }
 
     /// Group, version and name.

@@ -117,7 +117,7 @@ impl Scenario for Followed {
     }
 
     fn operator(&self, kubeconfig: &Path, namespace: &str) -> ProcessSpec {
-        self.vault.operator(kubeconfig, namespace).0
+        self.vault.operator(kubeconfig, namespace).0.arg("--write-spec-timestamp")
     }
 
     async fn change(&self, step: usize, client: &Client, namespace: &str) -> Result<()> {
@@ -142,7 +142,9 @@ impl Scenario for Followed {
         let is_told = status["vault_sync"]["SyncStatus"] == "Already in Sync"
             && status["baseline"][0]["version"] == step + 1
             && view.says(VaultSyncStatus, "web", "InSync").await?.is_some();
-        let metadata = view.triggers(VaultSyncStatus).get_metadata("web").await?.metadata;
+        let object = view.triggers(VaultSyncStatus).get("web").await?;
+        let is_told = is_told && object.data["spec"]["timeStamp"] == status["baseline"][0]["created"];
+        let metadata = object.metadata;
         Ok(is_told && metadata.finalizers.is_none() && view.is_rolled("web", step).await?)
     }
 

@@ -33,7 +33,7 @@ const KINDS: [(&str, &str, &str); 5] = [
 ];
 
 /// As much of Argo's definition as the API server needs.
-const ARGO: &str = r"
+pub(crate) const ARGO: &str = r"
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: rollouts.argoproj.io}

@@ -22,14 +22,8 @@ fn record(sources: &[(&str, &str, Option<&str>)]) -> Record {
     Record { tag: TAG.to_owned(), content: content.collect(), rolled: None, because: None }
 }
 
-/// Readable instead of keyed.
-fn stamp_of(content: &BTreeMap<String, Entry>) -> String {
-    let texts: Vec<_> = content.iter().map(|(source, entry)| format!("{source}={entry}")).collect();
-    format!("{TAG}.{}", texts.join(";"))
-}
-
-fn decided(record: Option<&Record>, stamp: Option<&str>, now: &BTreeMap<String, Now>) -> Verdict {
-    decide(Standing { record, stamp, tag: TAG }, now, stamp_of)
+fn decided(record: Option<&Record>, is_stamped: bool, now: &BTreeMap<String, Now>) -> Verdict {
+    decide(Standing { record, is_noted: true, is_stamped }, now)
 }
 
 /// `nothing`, `note`, or what changed.
@@ -65,32 +59,36 @@ fn with_a_record() {
         ),
         ("a needed one came", now(&[("app", "all", Some("1"), Required), ("db", "all", Some("1"), Required)]), "note"),
     ] {
-        assert_eq!(word(&decided(Some(&before), None, &now)), expected, "{what}");
+        assert_eq!(word(&decided(Some(&before), false, &now)), expected, "{what}");
     }
 }
 
 #[test]
 fn first_sight_rolls_nothing_whatever_stamp_came_along() {
     let db = now(&[("db", "all", Some("1"), Need::Required)]);
-    for stamp in [None, Some("other.abc"), Some(""), Some("tag2.abc")] {
-        assert_eq!(word(&decided(None, stamp, &db)), "note", "{stamp:?}");
+    for is_stamped in [false, true] {
+        assert_eq!(word(&decided(None, is_stamped, &db)), "note", "{is_stamped}");
     }
 }
 
 #[test]
-fn a_lost_record_is_replaced_by_the_stamp() {
-    let db = |digest| now(&[("db", "all", Some(digest), Need::Required)]);
-    let stamp = stamp_of(&record(&[("db", "all", Some("1"))]).content);
-    assert_eq!(word(&decided(None, Some(&stamp), &db("1"))), "note");
-    assert_eq!(word(&decided(None, Some(&stamp), &db("2"))), "roll");
+fn a_record_that_was_taken_away_counts_and_is_written_again() {
+    let before = record(&[("db", "all", Some("1"))]);
+    for (digest, is_noted, expected) in
+        [("1", true, "nothing"), ("1", false, "note"), ("2", true, "roll db"), ("2", false, "roll db")]
+    {
+        let standing = Standing { record: Some(&before), is_noted, is_stamped: true };
+        let db = now(&[("db", "all", Some(digest), Need::Required)]);
+        assert_eq!(word(&decide(standing, &db)), expected, "{digest} {is_noted}");
+    }
 }
 
 #[test]
 fn a_template_that_was_set_back_is_not_set_forth_again() {
-    let (old, current) = (record(&[("db", "all", Some("1"))]), record(&[("db", "all", Some("2"))]));
+    let current = record(&[("db", "all", Some("2"))]);
     let db = now(&[("db", "all", Some("2"), Need::Required)]);
-    for stamp in [None, Some(stamp_of(&old.content))] {
-        assert_eq!(decided(Some(&current), stamp.as_deref(), &db), Verdict::Nothing, "{stamp:?}");
+    for is_stamped in [false, true] {
+        assert_eq!(decided(Some(&current), is_stamped, &db), Verdict::Nothing, "{is_stamped}");
     }
 }
 
@@ -98,10 +96,10 @@ fn a_template_that_was_set_back_is_not_set_forth_again() {
 fn one_that_goes_and_comes_back_rolls_only_if_it_is_another() {
     let before = record(&[("db", "all", Some("1"))]);
     let gone = now(&[("db", "all", None, Need::Required)]);
-    assert_eq!(decided(Some(&before), None, &gone), Verdict::Nothing);
+    assert_eq!(decided(Some(&before), false, &gone), Verdict::Nothing);
     for (digest, expected) in [("1", "nothing"), ("2", "roll db")] {
         let back = now(&[("db", "all", Some(digest), Need::Required)]);
-        assert_eq!(word(&decided(Some(&before), None, &back)), expected);
+        assert_eq!(word(&decided(Some(&before), false, &back)), expected);
     }
 }
 
@@ -121,6 +119,10 @@ enum Event {
     LookTwice,
     /// Somebody takes our stamp off the template, which restarts the pods.
     SetBack,
+    /// Somebody takes the record away, or sets an older one in its place, which restarts nothing.
+    Take,
+    /// The operator forgets all that does not stand on the workload.
+    Restart,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -130,6 +132,8 @@ fn event() -> impl Strategy<Value = Event> {
         3 => Just(Event::Look),
         1 => Just(Event::LookTwice),
         1 => Just(Event::SetBack),
+        1 => Just(Event::Take),
+        1 => Just(Event::Restart),
     ]
 }
 
@@ -141,7 +145,7 @@ proptest! {
         const NAMES: [&str; 2] = ["a", "b"];
         let mut there: [Option<u8>; 2] = [Some(0), Some(0)];
         let mut pods = there;
-        let (mut kept, mut stamp): (Option<Record>, Option<String>) = (None, None);
+        let (mut kept, mut is_noted, mut is_stamped): (Option<Record>, bool, bool) = (None, true, false);
         // Pods that somebody else restarts read what there is at that time, which nobody can see on the workload.
         let mut restarted = false;
         for event in [Event::Look].into_iter().chain(events) {
@@ -149,10 +153,18 @@ proptest! {
                 Event::Write { source, content } => { there[source] = Some(content); 0 }
                 Event::Delete { source } => { there[source] = None; 0 }
                 Event::SetBack => {
-                    if stamp.take().is_some() {
+                    if std::mem::take(&mut is_stamped) {
                         restarted = true;
                         // What is not there keeps pods from starting; those that run go on.
                         for source in 0..2 { pods[source] = there[source].or(pods[source]); }
+                    }
+                    0
+                }
+                Event::Take => { is_noted = false; 0 }
+                Event::Restart => {
+                    if !is_noted {
+                        // Then nobody knows with what the pods run.
+                        restarted |= kept.take().is_some();
                     }
                     0
                 }
@@ -166,16 +178,17 @@ proptest! {
                     (NAMES[source].to_owned(), Now { entry, need: Need::Required, is_news: false, counts: true })
                 }).collect();
                 let differs = (0..2).any(|source| there[source].is_some_and(|content| pods[source] != Some(content)));
-                match decided(kept.as_ref(), stamp.as_deref(), &seen) {
+                match decide(Standing { record: kept.as_ref(), is_noted, is_stamped }, &seen) {
                     Verdict::Nothing => prop_assert!(!differs || restarted),
                     Verdict::Note(content) => {
                         prop_assert!((!differs || restarted) && look == 0);
+                        is_noted = true;
                         kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None });
                     }
                     Verdict::Roll { content, .. } => {
                         prop_assert!(look == 0 && (differs || restarted));
                         for source in 0..2 { pods[source] = there[source].or(pods[source]); }
-                        stamp = Some(stamp_of(&content));
+                        (is_noted, is_stamped) = (true, true);
                         kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None });
                     }
                 }
@@ -190,16 +203,16 @@ fn news_of_a_source_without_an_entry_rolls_unless_the_stamp_tells() {
     let mut sources = now(&[("db", "all", Some("1"), Need::Required), ("vault", "all", Some("2"), Need::Required)]);
     sources.get_mut("vault").unwrap().is_news = true;
     let before = record(&[("db", "all", Some("1"))]);
-    assert_eq!(word(&decided(Some(&before), None, &sources)), "roll vault");
-    assert_eq!(word(&decided(None, None, &sources)), "roll vault");
-    let Verdict::Roll { content, .. } = decided(None, None, &sources) else { panic!("not rolled") };
-    assert_eq!(word(&decided(None, Some(&stamp_of(&content)), &sources)), "note", "it was rolled for it");
+    assert_eq!(word(&decided(Some(&before), false, &sources)), "roll vault");
+    assert_eq!(word(&decided(None, false, &sources)), "roll vault");
+    let Verdict::Roll { content, .. } = decided(None, false, &sources) else { panic!("not rolled") };
+    assert_eq!(word(&decided(None, true, &sources)), "note", "it was rolled since");
     let after = Record { content, ..before };
-    assert_eq!(word(&decided(Some(&after), None, &sources)), "nothing", "once");
+    assert_eq!(word(&decided(Some(&after), false, &sources)), "nothing", "once");
     let other = record(&[("db", "all", Some("1")), ("vault", "keys", Some("9"))]);
-    assert_eq!(word(&decided(Some(&other), None, &sources)), "roll vault", "it has changed by another choice of keys");
+    assert_eq!(word(&decided(Some(&other), false, &sources)), "roll vault", "it has changed by another choice of keys");
     sources.get_mut("vault").unwrap().is_news = false;
-    assert_eq!(word(&decided(Some(&other), None, &sources)), "note", "another choice of keys");
+    assert_eq!(word(&decided(Some(&other), false, &sources)), "note", "another choice of keys");
 }
 
 #[test]
@@ -213,6 +226,6 @@ fn an_older_version_is_passed_over_and_a_newer_one_with_the_same_content_is_note
     {
         let now = Now { entry: at(number, digest), need: Need::Required, is_news: false, counts: true };
         let sources = BTreeMap::from([("vault".to_owned(), now)]);
-        assert_eq!(word(&decided(Some(&before), None, &sources)), expected, "{number} {digest}");
+        assert_eq!(word(&decided(Some(&before), false, &sources)), expected, "{number} {digest}");
     }
 }

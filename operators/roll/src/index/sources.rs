@@ -81,11 +81,12 @@ impl Index {
         let (asks, invalid) = match metadata.annotations.map(|own| SourceAsks::read(&own, self.others)) {
             None => (SourceAsks::default(), None),
             Some(Ok(asks)) => (asks, None),
-            Some(Err(invalid)) => (SourceAsks::default(), Some(invalid)),
+            // It may have asked to be let alone.
+            Some(Err(invalid)) => (SourceAsks { ignored: true, ..SourceAsks::default() }, Some(invalid)),
         };
         let mut inner = self.lock();
         let is_used = inner.users.contains_key(&source);
-        let silent = asks.is_silent() && invalid.is_none();
+        let silent = asks.is_silent();
         if silent && !inner.sources.contains_key(&source) {
             return (None, work);
         }

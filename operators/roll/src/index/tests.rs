@@ -1,5 +1,6 @@
 mod classes;
 mod lent;
+mod taken;
 mod triggers;
 mod waiting;
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     decision::Verdict,
-    declarations::{ON_CHANGE, ROLL_SELECTOR, ROLL_USERS},
+    declarations::{IGNORE, ON_CHANGE, ROLL_SELECTOR, ROLL_USERS},
     digest::Digester,
     object::SourceKind,
     wait::Back,
@@ -361,7 +362,12 @@ fn bad_annotations_are_told_once_and_end_nothing_else() {
     assert!(index.show_source(SourceKind::Secret, metadata("2")).1.invalid.is_none());
     assert_eq!(show(&index, "web", &json!({ ON_CHANGE: "maybe" }), &["db"]), (strings(&["web"]), vec![]));
     assert!(index.view(&key("web"), &digester(), now()).unwrap().asks.is_err());
-    assert_eq!(show(&index, "cart", &json!({ ON_CHANGE: "true" }), &["db"]), (strings(&["cart"]), strings(&["db"])));
+    let all = json!({ ON_CHANGE: "true" });
+    let read = |secrets: &[&str]| (strings(&["cart"]), strings(secrets));
+    assert_eq!(show(&index, "cart", &all, &["db", "good"]), read(&["good"]), "it may ask to be let alone");
+    assert_eq!(show_secret(&index, "db", "3", &json!({ IGNORE: "True" })), (vec![], vec![]));
+    let everybody = (strings(&["cart", "web"]), strings(&["db", "good"]));
+    assert_eq!(show_secret(&index, "db", "4", &json!({})), everybody, "it asks for nothing");
 }
 
 #[test]

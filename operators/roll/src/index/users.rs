@@ -7,7 +7,6 @@ use super::{
     sources::{Doubt, Source},
 };
 use crate::{
-    declarations::SourceAsks,
     object::{SourceName, SourceRef, WorkloadRef},
     uses::{self, Use},
 };
@@ -138,7 +137,7 @@ impl Inner {
 
     /// Forgets of a source what nobody needs any more.
     pub(super) fn drop_unused(&mut self, source: &SourceRef) {
-        let silent = |known: &Source| known.asks == SourceAsks::default() && known.invalid.is_none();
+        let silent = |known: &Source| known.asks.is_silent();
         if !self.users.contains_key(source) && self.sources.get(source).is_some_and(silent) {
             self.sources.remove(source);
         }

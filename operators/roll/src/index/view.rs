@@ -63,6 +63,10 @@ pub struct View {
     pub doubted: Vec<SourceRef>,
     /// Whether it was not known until now what is to be done.
     pub is_decided_now: bool,
+    /// Whether its record stands on it, and was not taken away.
+    pub is_noted: bool,
+    /// Until when its record is not written down again, because somebody takes it away again and again.
+    pub fought: Option<Timestamp>,
 }
 
 /// What is to be done about a workload.
@@ -86,12 +90,14 @@ impl Index {
         }
         let runner = inner.runner(key, known);
         let Judged { verdict, back, again } = inner.judge(key, known, digester, now);
+        let (record, is_noted) = known.own_record(digester);
         let mut view = View {
             uid: known.uid.clone(),
             version: known.version.clone(),
             asks: known.asks.clone(),
             uses: known.uses.clone(),
-            record: known.record(digester),
+            record,
+            is_noted,
             stamp: known.stamp.clone(),
             template_of: known.template_of.clone(),
             rollout: runner.rollout,
@@ -105,6 +111,7 @@ impl Index {
             again,
             doubted: Vec::new(),
             is_decided_now: false,
+            fought: known.fought(now),
         };
         let doubted = known.doubted;
         inner.doubt(key, doubted, &mut view, now);
@@ -212,16 +219,13 @@ impl Known {
     fn wave(&self) -> i32 {
         self.asks.as_ref().map_or(0, |asks| asks.wave)
     }
-
-    pub(super) fn record(&self, digester: &Digester) -> Option<Record> {
-        Record::read(self.record.as_deref()?, &digester.tag(&self.uid))
-    }
 }
 
 impl Inner {
     pub(super) fn judge(&self, key: &WorkloadRef, known: &Known, digester: &Digester, now_it_is: Timestamp) -> Judged {
-        let (record, tag) = (known.record(digester), digester.tag(&known.uid));
-        let standing = Standing { record: record.as_ref(), stamp: known.stamp.as_deref(), tag: &tag };
+        let (record, is_noted) = known.own_record(digester);
+        let is_stamped = known.stamp.as_deref().is_some_and(|stamp| digester.is_stamp_of(&known.uid, stamp));
+        let standing = Standing { record: record.as_ref(), is_noted, is_stamped };
         let recorded = record.iter().flat_map(|record| &record.content);
         let kept = |entry: &Entry| Now { entry: entry.clone(), need: Need::Required, is_news: false, counts: true };
         let looked = Looked { known, namespace: &key.namespace, record: record.as_ref(), digester, now: now_it_is };
@@ -277,8 +281,6 @@ impl Inner {
                 // Vault may be away, and a Secret forbidden, for long, and nothing else waits for it.
                 (None, Some(entry)) => drop(now.insert(text, kept(entry))),
                 (None, None) if other.is_some() => now.extend(other.map(|(text, entry)| (text, kept(entry)))),
-                // What the pods run with can only be told by all of it.
-                (None, None) if record.is_none() && standing.is_stamped() => return Judged::default(),
                 (None, None) => {}
             }
         }
@@ -294,7 +296,7 @@ impl Inner {
         let (awaited, again) = self.of_awaited(key, looked, &moved);
         now.retain(|text, _| wait::secret_of(text).is_none_or(|secret| !known.awaits(&secret)));
         now.extend(awaited);
-        let mut verdict = decision::decide(standing, &now, |content| digester.stamp(&known.uid, content));
+        let mut verdict = decision::decide(standing, &now);
         if let Verdict::Roll { changed, .. } = &mut verdict {
             // Known to its readers by its own name.
             for text in changed {

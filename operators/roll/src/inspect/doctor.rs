@@ -3,19 +3,16 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
-use konverge_kubectl::{Cluster, Failure, Finding, Grade, Installation, Job, Permission, Verdict};
+use konverge_kubectl::{Cluster, Failure, Finding, Grade, Installation, Job, Verdict};
 use konverge_workload::WorkloadKind;
 use kube::{Api, core::DynamicObject};
 
 use super::{
     Roll, What,
     operator::{Operator, understood},
-    standing, what,
+    permissions, standing, what,
 };
 use crate::{config::Config, digest_key, messages::names, run::PROGRAM};
-
-/// What the operator does with workloads, and how often.
-const VERBS: [&str; 4] = ["get", "list", "watch", "patch"];
 
 /// All that is looked at, in the order in which one thing explains the next.
 pub(super) async fn findings(roll: &Roll, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
@@ -84,7 +81,7 @@ async fn of_operator(cluster: &Cluster, installation: &Installation) -> Vec<Find
             Some("give it --leader-elect"),
         ));
     }
-    findings.push(permissions(cluster, installation, &config).await);
+    findings.push(permissions::finding(cluster, installation, &config).await);
     findings.push(key(cluster, installation, &config).await);
     findings
 }
@@ -101,24 +98,6 @@ fn settings(config: &Config) -> String {
     let others: Vec<_> = others.into_iter().filter(|(given, _)| *given).map(|(_, whose)| whose).collect();
     let others = if others.is_empty() { String::new() } else { format!(", the words of {}", others.join(" and ")) };
     format!("each workload once in {:#} at most, {budget}{others}", config.min_interval)
-}
-
-async fn permissions(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
-    let within = config.namespace.as_deref();
-    let sources = ["secrets", "configmaps"].into_iter();
-    let of_sources = sources.flat_map(|resource| ["get", "list", "watch"].map(|verb| ("", resource, verb)));
-    let of_kinds = config.kinds.iter().flat_map(|kind| VERBS.map(|verb| (kind.group(), kind.plural(), verb)));
-    let of_events = ["create", "patch"].map(|verb| ("events.k8s.io", "events", verb));
-    let everywhere = of_sources.chain(of_kinds).chain(of_events);
-    let mut needed: Vec<_> =
-        everywhere.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(within)).collect();
-    if config.leader_elect {
-        let leases = Permission::new("coordination.k8s.io", "leases", "create");
-        needed.push(leases.within(Some(&installation.namespace)));
-    }
-    let role = installation.role("deploy/rbac/vault-rollout-operator.yaml");
-    let next = format!("apply {role}, or leave a kind out with --kinds");
-    cluster.permissions_finding(installation, needed, next).await
 }
 
 /// The Secret with the key of digests.

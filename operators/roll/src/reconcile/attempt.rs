@@ -46,7 +46,7 @@ pub(super) struct Run<'a> {
 impl Run<'_> {
     /// Does what is decided, as far as it may now.
     pub(super) async fn attempt(&self) -> Result<Attempt, RollError> {
-        let Self { roller, key, view, .. } = self;
+        let Self { roller, key, view, now, .. } = self;
         if view.is_decided_now {
             roller.tell(key);
         }
@@ -89,7 +89,14 @@ impl Run<'_> {
                 self.settled(Vec::new());
                 Ok(Attempt::Ended(view.again.map_or(Action::Done, |again| self.at(again))))
             }
-            Some(Verdict::Note(content)) => self.note(content).await,
+            Some(Verdict::Note(content)) => match view.fought.filter(|until| until > now && !view.is_noted) {
+                Some(until) => {
+                    self.not_now();
+                    self.settled(Vec::new());
+                    Ok(Attempt::Ended(self.at(until)))
+                }
+                None => self.note(content).await,
+            },
             // Pods that are started later read what there is then.
             Some(Verdict::Roll { content, .. }) if view.rollout.empty => self.note(content).await,
             Some(Verdict::Roll { changed, content }) => {
@@ -158,7 +165,7 @@ impl Run<'_> {
         why: &str,
     ) -> Result<Attempt, RollError> {
         let Self { roller, key, view, now, digester } = self;
-        let stamp = digester.stamp(&view.uid, content);
+        let stamp = digester.next_stamp(&view.uid, content, view.stamp.as_deref());
         if let Err(spent) = roller.budget().take(key, &stamp, *now) {
             let Spent { until, .. } = spent;
             self.hold(Message::spent(&spent, why), Some(until));
@@ -261,9 +268,10 @@ impl Run<'_> {
         self.say(messages);
     }
 
-    /// And what may not be read.
+    /// And what may not be read, and that somebody fights.
     fn say(&self, mut messages: Vec<Message>) {
         messages.extend(self.view.refused.iter().cloned());
+        messages.extend(self.view.fought.map(|_| Message::taken()));
         self.roller.say(self.key, &self.view.uid, messages);
     }
 

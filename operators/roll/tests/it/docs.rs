@@ -63,7 +63,12 @@ fn annotations_are_those_of_the_page() {
 /// Every reason that an event can have.
 fn reasons() -> BTreeSet<&'static str> {
     let mut reasons = constants(include_str!("../../src/reasons.rs"));
-    for source in [include_str!("../../src/reconcile.rs"), include_str!("../../src/writer.rs")] {
+    let errors = [
+        include_str!("../../src/reconcile.rs"),
+        include_str!("../../src/teller.rs"),
+        include_str!("../../src/writer.rs"),
+    ];
+    for source in errors {
         let after = source.split("fn reason(&self)").nth(1).unwrap();
         let body = &after[..after.find("\n    }\n").unwrap()];
         reasons.extend(body.split('"').skip(1).step_by(2));

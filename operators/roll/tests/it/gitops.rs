@@ -14,6 +14,8 @@ use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
 use crate::world::{ALL, QUIET, World, until};
 
+const STAMP: &str = "roll.konverge.dev/content";
+
 const NO_REST: [&str; 2] = ["--min-interval", "0s"];
 
 /// Counts from outside how often a pod template has changed. A Deployment's generation also counts its annotations.
@@ -142,4 +144,96 @@ async fn an_apply_of_the_manifest_leaves_the_stamp_and_a_replacement_takes_it_wi
     assert_eq!(world.stamp(Deployment, "web").await, None);
     world.secret("db", "2").await;
     seen.are(3).await;
+}
+
+/// Puts the whole object there as a repository has it: without a record, and with this stamp, which came along when it was exported.
+async fn replace(world: &World, stamp: &str) {
+    until("it is replaced", async || {
+        let mut object = world.api(Deployment).get("web").await.unwrap();
+        object.metadata.annotations = Some([(ALL.to_owned(), "true".to_owned())].into());
+        object.data["spec"]["template"]["metadata"]["annotations"] = json!({ STAMP: stamp });
+        let replaced = world.api(Deployment).replace("web", &PostParams::default(), &object).await;
+        replaced.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_manifest_with_an_old_stamp_rolls_nothing_however_often_it_replaces_what_there_is() {
+    let world = World::new().await;
+    world.secret("db", "1").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    let seen = Changes::of(&world);
+    world.secret("db", "2").await;
+    seen.are(1).await;
+    let old = world.stamp(Deployment, "web").await.unwrap();
+    world.secret("db", "3").await;
+    seen.are(2).await;
+    let record = noted(&world).await;
+    for _ in 0..3 {
+        replace(&world, &old).await;
+        assert_eq!(noted(&world).await, record, "noted anew");
+    }
+    // Theirs, once.
+    seen.are(3).await;
+    operator.stop().await;
+    replace(&world, &old).await;
+    let _operator = world.operator(&NO_REST).await;
+    assert_eq!(noted(&world).await, record, "noted anew");
+    seen.are(3).await;
+    world.secret("db", "4").await;
+    seen.are(4).await;
+}
+
+#[tokio::test]
+async fn who_takes_the_record_again_and_again_is_told_once_and_contradicted_less_and_less() {
+    let world = World::new().await;
+    world.secret("db", "1").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let _operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    let seen = Changes::of(&world);
+    let take = async || {
+        loop {
+            if world.record(Deployment, "web").await.is_some() {
+                let nothing = json!({ "metadata": { "annotations": { "roll.konverge.dev/record": null } } });
+                world.merge(Deployment, "web", nothing).await;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let told = async {
+        let told = world.event("web", "RecordTakenAway").await;
+        assert!(told.contains("roll.konverge.dev/record"), "{told}");
+        world.secret("db", "2").await;
+        // By what was known before.
+        seen.are(1).await;
+    };
+    tokio::select! {
+        () = take() => {}
+        () = told => {}
+    }
+}
+
+#[tokio::test]
+async fn content_that_comes_back_after_the_template_was_set_back_to_it_is_rolled() {
+    let world = World::new().await;
+    world.secret("db", "1").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let _operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    let seen = Changes::of(&world);
+    world.secret("db", "2").await;
+    seen.are(1).await;
+    let old = world.stamp(Deployment, "web").await.unwrap();
+    world.secret("db", "3").await;
+    seen.are(2).await;
+    // As `kubectl rollout undo` does. The pods that it makes read the Secret as it is.
+    let undone = json!({ "spec": { "template": { "metadata": { "annotations": { STAMP: old } } } } });
+    world.merge(Deployment, "web", undone).await;
+    seen.are(3).await;
+    world.secret("db", "2").await;
+    seen.are(4).await;
 }

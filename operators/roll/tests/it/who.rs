@@ -9,7 +9,7 @@ use kube::{
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{ALL, QUIET, SOON, World, control_plane};
+use crate::world::{ALL, QUIET, SOON, World, control_plane, until};
 
 const NO_REST: [&str; 2] = ["--min-interval", "0s"];
 
@@ -127,6 +127,33 @@ async fn bad_annotations_are_told_and_roll_nothing() {
     world.noted(Deployment, "web").await;
     world.secret("db", "3").await;
     world.rolled("web", 1).await;
+}
+
+/// It may have asked to be let alone.
+#[tokio::test]
+async fn a_source_whose_annotation_is_bad_rolls_nobody_and_keeps_no_other_back() {
+    let world = World::new().await;
+    let of_db = async |value: &str, annotations| world.secret_with("db", &json!({ "k": value }), &annotations).await;
+    let bad = json!({ "roll.konverge.dev/ignore": "True" });
+    of_db("1", bad.clone()).await;
+    world.secret("api", "1").await;
+    world.workload(Deployment, "web", &["db", "api"], json!({ ALL: "true" })).await;
+    let _operator = world.operator(&NO_REST).await;
+    world.event("db", "InvalidAnnotation").await;
+    world.noted(Deployment, "web").await;
+    of_db("2", bad).await;
+    sleep(QUIET / 2).await;
+    assert_eq!(world.templates("web").await, 1);
+    world.secret("api", "2").await;
+    world.rolled("web", 1).await;
+    of_db("3", json!({})).await;
+    until("it is noted", async || {
+        let noted = world.noted(Deployment, "web").await["content"].clone();
+        if noted["Secret/db"].is_string() { Ok(()) } else { Err(noted.to_string()) }
+    })
+    .await;
+    of_db("4", json!({})).await;
+    world.rolled("web", 2).await;
 }
 
 /// The driver itself is not here: its part, which is to make the Secret when a pod starts and to change it, is done by the test.

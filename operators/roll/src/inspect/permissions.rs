@@ -1,0 +1,96 @@
+//! Whether the operator's service account may do what its settings make it do.
+
+use konverge_kubectl::{Cluster, Finding, Installation, Permission};
+
+use crate::{config::Config, run::PROGRAM, trigger::TriggerKind};
+
+/// All that is lacking, by name.
+pub(super) async fn finding(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
+    let role = installation.role("deploy/rbac/vault-rollout-operator.yaml");
+    let next = format!("apply {role}, or leave a kind out with --kinds");
+    cluster.permissions_finding(installation, needed(config, &installation.namespace), next).await
+}
+
+/// What an operator with these settings asks of the API server, as `deploy/rbac` allows it.
+fn needed(config: &Config, home: &str) -> Vec<Permission> {
+    let mut needed = of_objects(config);
+    needed.extend(at_home(config, home));
+    needed
+}
+
+/// Where it looks at objects: workloads, what they use, what asks for their rollouts, and events on them. Without the classes of the Secrets Store
+/// CSI driver it does.
+fn of_objects(config: &Config) -> Vec<Permission> {
+    let sources = ["secrets", "configmaps"].into_iter();
+    let mut needed: Vec<_> =
+        sources.flat_map(|resource| ["get", "list", "watch"].map(|verb| Permission::new("", resource, verb))).collect();
+    let of_kind = |verb| config.kinds.iter().map(move |kind| Permission::new(kind.group(), kind.plural(), verb));
+    needed.extend(["get", "list", "watch", "patch"].into_iter().flat_map(of_kind));
+    needed.extend(["create", "patch"].map(|verb| Permission::new("events.k8s.io", "events", verb)));
+    for kind in TriggerKind::ALL.into_iter().filter(|_| config.vault.flags().is_some()) {
+        let (group, _) = kind.api_version().split_once('/').unwrap_or_default();
+        let of_kind = |verb| Permission::new(group, kind.plural(), verb);
+        needed.extend(["list", "watch"].map(of_kind));
+        if kind == TriggerKind::VaultSyncStatus {
+            // What the original has left on them is taken off.
+            needed.extend(["get", "patch"].map(of_kind));
+        }
+        needed.push(of_kind("patch").part("status"));
+    }
+    needed.into_iter().map(|permission| permission.within(config.namespace.as_deref())).collect()
+}
+
+/// In its own namespace: the lease, and the key of digests. Who makes that Secret by hand need not let the operator make it.
+fn at_home(config: &Config, home: &str) -> Vec<Permission> {
+    let mut needed = vec![Permission::new("", "secrets", "get").on(&config.digest_key)];
+    if config.leader_elect {
+        let lease = |verb| Permission::new("coordination.k8s.io", "leases", verb);
+        needed.push(lease("create"));
+        needed.extend(["get", "patch"].map(|verb| lease(verb).on(PROGRAM)));
+    }
+    needed.into_iter().map(|permission| permission.within(Some(home))).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[test]
+    fn only_what_the_settings_need() {
+        let vault = "--vault-addr=https://vault:8200";
+        let cases = [
+            ("--leader-elect", "create leases in namespace home", true),
+            ("--leader-elect", "get leases vault-rollout-operator in namespace home", true),
+            ("--leader-elect", "patch leases vault-rollout-operator in namespace home", true),
+            ("--kinds=deployments", "get leases vault-rollout-operator in namespace home", false),
+            ("--kinds=deployments", "get secrets vault-rollout-operator-digest-key in namespace home", true),
+            ("--digest-key=other", "get secrets other in namespace home", true),
+            ("--kinds=deployments", "create secrets in namespace home", false),
+            ("--kinds=deployments", "list secrets", true),
+            ("--kinds=deployments", "patch secrets", false),
+            ("--kinds=deployments", "patch deployments", true),
+            ("--kinds=deployments", "patch statefulsets", false),
+            ("--namespace=shop", "get configmaps in namespace shop", true),
+            ("--namespace=shop", "create events in namespace shop", true),
+            ("--namespace=shop", "get configmaps", false),
+            ("--kinds=deployments", "list vaultsyncstatus", false),
+            (vault, "patch vaultsyncstatus", true),
+            (vault, "patch vaultsyncstatus/status", true),
+            (vault, "watch vaultrollouts", true),
+            (vault, "patch vaultrollouts/status", true),
+            (vault, "patch vaultrollouts", false),
+        ];
+        for (arguments, permission, expected) in cases {
+            let config = Config::try_parse_from([PROGRAM].into_iter().chain(arguments.split(' '))).unwrap();
+            let needed: Vec<_> = needed(&config, "home").iter().map(Permission::to_string).collect();
+            assert_eq!(
+                needed.iter().any(|known| known == permission),
+                expected,
+                "{arguments}: {permission}: {needed:?}"
+            );
+        }
+    }
+}
