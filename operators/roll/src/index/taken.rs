@@ -102,6 +102,8 @@ fn is_behind(shown: Option<&str>, stood: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -137,7 +139,7 @@ mod tests {
     #[test]
     fn what_tells_less_is_behind() {
         let record = |tag: &str, rolled: Option<i64>| {
-            Record { tag: tag.to_owned(), content: Default::default(), rolled: rolled.map(at), because: None }.text()
+            Record { tag: tag.to_owned(), content: BTreeMap::new(), rolled: rolled.map(at), because: None }.text()
         };
         let stood = record("t", Some(100));
         for (what, shown, expected) in [

@@ -607,14 +607,21 @@ fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
     shown(&index, 3, 0, &record_of("x"), 12);
     assert_eq!((turn(&index, 21), turn(&index, 23)), (after(), halted()));
 
+    // It was rolled long ago, and its pods went by themselves.
+    let mut rolled = Record::of_any(&record_of("x")).unwrap();
+    rolled.rolled = Some(at(0));
+    shown(&index, 4, 1, &rolled.text(), 24);
+    shown(&index, 5, 0, &rolled.text(), 25);
+    assert_eq!((turn(&index, 26), turn(&index, 34), turn(&index, 36)), (after(), after(), halted()));
+
     // Its patch is refused.
-    shown(&index, 4, 1, &record_of("x"), 30);
+    shown(&index, 6, 1, &record_of("x"), 30);
     learn(&index, "db", "2", "y");
     assert_eq!(turn(&index, 50), after(), "it may be held back by the budget");
     let refused = || vec![Message::ran_away()];
     index.say(&key("web"), "uid of web", refused(), at(50));
     index.say(&key("web"), "uid of web", refused(), at(55));
-    shown(&index, 5, 1, &record_of("x"), 56);
+    shown(&index, 7, 1, &record_of("x"), 56);
     assert_eq!((turn(&index, 59), turn(&index, 61)), (after(), halted()));
     index.say(&key("web"), "uid of web", Vec::new(), at(62));
     assert_eq!(turn(&index, 63), after());

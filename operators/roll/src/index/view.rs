@@ -174,13 +174,18 @@ impl Inner {
                 let runner = self.runner(user, known);
                 let rolled = || known.record(digester).and_then(|record| record.rolled);
                 // What is held back for a while, as by a pause or the budget, is told of there and is no trouble.
-                let since = if in_step { [rolled(), runner.unready] } else { [known.undecided, known.troubled] };
+                let since = if in_step {
+                    // Pods that went long after a rollout have their own time to come back.
+                    rolled().max(runner.unready)
+                } else {
+                    [known.undecided, known.troubled].into_iter().flatten().min()
+                };
                 Peer {
                     key: user.clone(),
                     wave: known.wave(),
                     in_step,
                     progress: runner.rollout.progress,
-                    overdue: since.into_iter().flatten().any(|since| now.duration_since(since) > longest),
+                    overdue: since.is_some_and(|since| now.duration_since(since) > longest),
                 }
             });
         }
