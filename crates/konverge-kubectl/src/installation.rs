@@ -52,7 +52,7 @@ pub struct Leader {
 }
 
 impl Cluster {
-    /// The Deployments of a job's operator, by [`PROGRAM`]: those of its own program, and those of `konverge run` that run it. In all
+    /// The Deployments of a job's operator, by `PROGRAM`: those of its own program, and those of `konverge run` that run it. In all
     /// namespaces if the person may list those, else in the cluster's own.
     pub async fn installations(&self, job: &dyn Job) -> Result<Vec<Installation>, Failure> {
         let parameters = ListParams::default().labels(&format!("{PROGRAM} in ({}, {ALL_IN_ONE})", job.operator()));
