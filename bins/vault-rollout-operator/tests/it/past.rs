@@ -32,7 +32,7 @@ struct Shared {
     client: Client,
     is_past: watch::Sender<bool>,
     /// The last list of each kind that was asked for in the present.
-    lists: Mutex<HashMap<String, Bytes>>,
+    lists: Mutex<HashMap<String, (StatusCode, Bytes)>>,
     /// Attempts to write, and how they were answered.
     writes: Mutex<Vec<(String, u16)>>,
 }
@@ -110,14 +110,16 @@ impl Shared {
                 Ok(Response::from_parts(parts, Body::from_stream(body)))
             }
             Some(list) if is_past => {
-                let told = self.lists.lock().unwrap().get(&list).cloned().ok_or("nobody has asked for that before")?;
-                Ok(([(header::CONTENT_TYPE, "application/json")], told).into_response())
+                let told = self.lists.lock().unwrap().get(&list).cloned();
+                let (status, told) = told.ok_or("nobody has asked for that before")?;
+                Ok((status, [(header::CONTENT_TYPE, "application/json")], told).into_response())
             }
             Some(list) => {
                 let (parts, body) = self.forward(request).await?.into_parts();
                 let told = axum::body::to_bytes(body, usize::MAX).await?;
-                if parts.status.is_success() {
-                    self.lists.lock().unwrap().insert(list, told.clone());
+                // Also that there is no such kind.
+                if parts.status.is_success() || parts.status == StatusCode::NOT_FOUND {
+                    self.lists.lock().unwrap().insert(list, (parts.status, told.clone()));
                 }
                 Ok((parts.status, [(header::CONTENT_TYPE, "application/json")], told).into_response())
             }
