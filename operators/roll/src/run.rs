@@ -226,6 +226,11 @@ fn reach_vault(manager: &mut Manager, config: &Config) -> Result<Option<Vault>, 
     Ok(Some(vault))
 }
 
+/// Where the operator looks.
+fn watch_options(config: &Config) -> WatchOptions {
+    WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() }
+}
+
 /// Watches objects that ask for rollouts of others, as soon as their kind is there. Returns what ends when all of them have been seen, or when
 /// it is known that there can be none.
 fn watch_triggers(
@@ -234,7 +239,7 @@ fn watch_triggers(
     config: &Config,
     feed: &Feed,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
+    let options = watch_options(config);
     let settings = config.vault.settings();
     let seen = TriggerKind::ALL.map(|kind| {
         let (follow, health): (BoxFuture<'static, ()>, _) = match kind {
@@ -283,7 +288,7 @@ fn watch_classes(
     config: &Config,
     feed: &Feed,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
+    let options = watch_options(config);
     let (events, health) = watch::events::<Guarded<SecretProviderClass>>(client.clone(), &(), &options);
     let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().classes(events));
     let resource = ApiResource::erase::<SecretProviderClass>(&());
@@ -316,7 +321,7 @@ fn watch_all(
     config: &Config,
     feed: &Feed,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
+    let options = watch_options(config);
     let mut watches = Vec::new();
     let mut need_not_be_there: Vec<BoxFuture<'static, ()>> = Vec::new();
     for &kind in &config.kinds {

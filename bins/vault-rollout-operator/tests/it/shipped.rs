@@ -49,21 +49,7 @@ spec:
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 ";
 
-/// As much of the definition of the Secrets Store CSI driver.
-const CLASSES: &str = r"
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: secretproviderclasses.secrets-store.csi.x-k8s.io}
-spec:
-  group: secrets-store.csi.x-k8s.io
-  names: {kind: SecretProviderClass, plural: secretproviderclasses, singular: secretproviderclass}
-  scope: Namespaced
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
+const CLASSES: &str = include_str!("../../../../operators/roll/tests/definitions/secretproviderclasses.yaml");
 
 /// Far longer than anything here takes, on a machine that does other things, too.
 const SOON: Duration = Duration::from_mins(2);

@@ -99,10 +99,14 @@ impl Claims {
         named.iter().flat_map(|location| self.release(key, location)).collect()
     }
 
-    /// Those who have keys at a location.
-    pub(super) fn sharing(&self, location: &str) -> impl Iterator<Item = &ObjectRef> {
+    /// Who else has keys at a location.
+    pub(super) fn sharing<'a>(
+        &'a self,
+        key: &'a ObjectRef,
+        location: &str,
+    ) -> impl Iterator<Item = &'a ObjectRef> + use<'a> {
         let claim = self.claims.get(location).filter(|claim| claim.share == Share::Keys);
-        claim.into_iter().flat_map(|claim| &claim.holders)
+        claim.into_iter().flat_map(|claim| &claim.holders).filter(move |holder| *holder != key)
     }
 
     fn entry(&mut self, key: &ObjectRef, location: &str, share: Share) -> &mut Claim {

@@ -57,8 +57,7 @@ impl Bindings {
     /// Who else has keys at the location that were all there.
     pub fn sharers(&self, key: &ObjectRef, location: &str) -> Vec<Sharer> {
         let inner = self.lock();
-        let others = inner.claims.sharing(location).filter(|holder| *holder != key);
-        let found = others.filter_map(|other| {
+        let found = inner.claims.sharing(key, location).filter_map(|other| {
             let binding = inner.bindings.get(other).filter(|binding| binding.verified.is_some())?;
             let written = binding.record.as_ref()?.paths.get(location)?.clone();
             Some(Sharer { key: other.clone(), uid: binding.uid.clone(), written, held: *binding.held.get(location)? })
@@ -69,7 +68,7 @@ impl Bindings {
     /// All of a location was taken away in which others may have had keys. Returns those, who are not known to be in step any more.
     pub fn doubt_sharers(&self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
         let mut inner = self.lock();
-        let sharers: Vec<_> = inner.claims.sharing(location).filter(|holder| *holder != key).cloned().collect();
+        let sharers: Vec<_> = inner.claims.sharing(key, location).cloned().collect();
         for sharer in &sharers {
             if let Some(binding) = inner.bindings.get_mut(sharer) {
                 binding.verified = None;

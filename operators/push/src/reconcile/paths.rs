@@ -29,6 +29,8 @@ use crate::{
 pub(super) struct Prepared {
     /// Its locations by what they are beneath its path.
     pub(super) locations: Locations,
+    /// All that it names, these and those that are refused.
+    named: BTreeSet<String>,
     /// Locations that it names but may not write or does not get. What is there stays.
     pub(super) refused: BTreeSet<String>,
 }
@@ -74,7 +76,7 @@ impl Pusher {
     ) -> Result<Option<Prepared>, PushError> {
         let prefix = cluster_prefix(self.policy.cluster.as_deref());
         let share = if push.asked.update == UpdatePolicy::Merge { Share::Keys } else { Share::Whole };
-        let mut prepared = Prepared { locations: Locations::new(), refused: BTreeSet::new() };
+        let mut prepared = Prepared { locations: Locations::new(), named: BTreeSet::new(), refused: BTreeSet::new() };
         for target in push.wanted.targets() {
             let location = match push.path(&prefix, target) {
                 Ok(path) => self.store.locate(&path, push.asked.mount.as_ref()).await,
@@ -90,7 +92,8 @@ impl Pusher {
                 Err(error) => return Err(error.into()),
             };
             let text = location.to_string();
-            let is_first = prepared.locations.is_empty() && prepared.refused.is_empty();
+            let is_first = prepared.named.is_empty();
+            prepared.named.insert(text.clone());
             if is_first && push.asked.mount.as_ref().is_some_and(|claimed| claimed != location.mount()) {
                 messages.push(Message::other_engine(key.kind, location.mount()));
             }
@@ -106,9 +109,7 @@ impl Pusher {
                 prepared.locations.insert(target.to_owned(), location);
             }
         }
-        let wanted: BTreeSet<_> = prepared.locations.values().map(ToString::to_string).collect();
-        let is_wanted = |location: &str| wanted.contains(location) || prepared.refused.contains(location);
-        self.wake(self.bindings.release_unwanted(key, is_wanted));
+        self.wake(self.bindings.release_unwanted(key, |location| prepared.named.contains(location)));
         self.metrics.discovered(key, push.wanted.targets().len());
         Ok(Some(prepared))
     }
@@ -313,18 +314,16 @@ impl Pusher {
             return Ok(());
         }
         let Run { key, prepared, .. } = run;
-        let named: BTreeSet<String> = prepared.locations.values().map(ToString::to_string).collect();
-        let is_dropped = |text: &String| !named.contains(text) && !prepared.refused.contains(text);
         let dropped: Vec<_> = done
             .record
             .locations()
             .map(|(location, written)| (location, written.clone()))
-            .filter(|(location, _)| is_dropped(&location.to_string()))
+            .filter(|(location, _)| !prepared.named.contains(&location.to_string()))
             .collect();
         let (mut cleared, mut unknown) = (Vec::new(), Vec::new());
         for (location, written) in dropped {
             let text = location.to_string();
-            let deleted = self.clear_one(run, &location, &written, &named, done.record.deletion).await;
+            let deleted = self.clear_one(run, &location, &written, done.record.deletion).await;
             match deleted {
                 Ok(deleted) => {
                     self.warn_sharers(key, &text, &written, deleted);
@@ -358,13 +357,12 @@ impl Pusher {
         run: &Run<'_>,
         recorded: &Location,
         written: &Written,
-        named: &BTreeSet<String>,
         deletion: DeletionPolicy,
     ) -> Result<Cleared, ClearError> {
         let Run { key, owner, prepared, .. } = run;
         let Some(location) = self.store.recorded(recorded).await? else { return Ok(Cleared::Nothing) };
         let text = location.to_string();
-        if named.contains(&text) || prepared.refused.contains(&text) {
+        if prepared.named.contains(&text) {
             return Ok(Cleared::Nothing);
         }
         let claim = self.claim(key, &location, written);

@@ -12,7 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
-use crate::world::{ALL, QUIET, World, until};
+use crate::world::{ALL, Operator, QUIET, World, until};
 
 const STAMP: &str = "roll.konverge.dev/content";
 
@@ -76,18 +76,24 @@ async fn heal(world: &World) {
     }
 }
 
+/// A Deployment that uses a Secret with this value, an operator that has noted that, and who counts from then on.
+async fn in_step(value: &str) -> (World, Operator, Changes) {
+    let world = World::new().await;
+    world.secret("db", value).await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    let seen = Changes::of(&world);
+    (world, operator, seen)
+}
+
 async fn noted(world: &World) -> Value {
     world.noted(Deployment, "web").await["content"].clone()
 }
 
 #[tokio::test]
 async fn who_resets_the_template_all_the_time_is_not_fought() {
-    let world = World::new().await;
-    world.secret("db", "0").await;
-    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
-    let _operator = world.operator(&NO_REST).await;
-    world.noted(Deployment, "web").await;
-    let seen = Changes::of(&world);
+    let (world, _operator, seen) = in_step("0").await;
     let changes = async {
         for (times, value) in ["1", "2"].into_iter().enumerate() {
             world.ready("web").await;
@@ -111,13 +117,8 @@ async fn who_resets_the_template_all_the_time_is_not_fought() {
 
 #[tokio::test]
 async fn an_apply_of_the_manifest_leaves_the_stamp_and_a_replacement_takes_it_without_another_rollout() {
-    let world = World::new().await;
+    let (world, _operator, seen) = in_step("0").await;
     let apply = async || world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
-    world.secret("db", "0").await;
-    apply().await;
-    let _operator = world.operator(&NO_REST).await;
-    world.noted(Deployment, "web").await;
-    let seen = Changes::of(&world);
     world.secret("db", "1").await;
     world.rolled("web", 1).await;
     let (stamp, record) = (world.stamp(Deployment, "web").await, noted(&world).await);
@@ -130,15 +131,8 @@ async fn an_apply_of_the_manifest_leaves_the_stamp_and_a_replacement_takes_it_wi
     assert_eq!(world.stamp(Deployment, "web").await, stamp);
     assert_eq!(noted(&world).await, record);
 
-    // The whole object as the repository has it, which knows of neither annotation.
-    until("it is replaced", async || {
-        let mut object = world.api(Deployment).get("web").await.unwrap();
-        object.metadata.annotations = Some([(ALL.to_owned(), "true".to_owned())].into());
-        object.data["spec"]["template"]["metadata"].as_object_mut().unwrap().remove("annotations");
-        let replaced = world.api(Deployment).replace("web", &PostParams::default(), &object).await;
-        replaced.map(drop).map_err(|error| error.to_string())
-    })
-    .await;
+    // A repository that knows of neither annotation.
+    replace(&world, Value::Null).await;
     assert_eq!(noted(&world).await, record, "noted anew");
     seen.are(2).await;
     assert_eq!(world.stamp(Deployment, "web").await, None);
@@ -146,12 +140,13 @@ async fn an_apply_of_the_manifest_leaves_the_stamp_and_a_replacement_takes_it_wi
     seen.are(3).await;
 }
 
-/// Puts the whole object there as a repository has it: without a record, and with this stamp, which came along when it was exported.
-async fn replace(world: &World, stamp: &str) {
+/// Puts the whole object there as a repository has it: without a record, and with these annotations of its pods, of which a stamp came along when
+/// it was exported.
+async fn replace(world: &World, of_pods: Value) {
     until("it is replaced", async || {
         let mut object = world.api(Deployment).get("web").await.unwrap();
         object.metadata.annotations = Some([(ALL.to_owned(), "true".to_owned())].into());
-        object.data["spec"]["template"]["metadata"]["annotations"] = json!({ STAMP: stamp });
+        object.data["spec"]["template"]["metadata"]["annotations"] = of_pods.clone();
         let replaced = world.api(Deployment).replace("web", &PostParams::default(), &object).await;
         replaced.map(drop).map_err(|error| error.to_string())
     })
@@ -160,12 +155,7 @@ async fn replace(world: &World, stamp: &str) {
 
 #[tokio::test]
 async fn a_manifest_with_an_old_stamp_rolls_nothing_however_often_it_replaces_what_there_is() {
-    let world = World::new().await;
-    world.secret("db", "1").await;
-    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
-    let operator = world.operator(&NO_REST).await;
-    world.noted(Deployment, "web").await;
-    let seen = Changes::of(&world);
+    let (world, operator, seen) = in_step("1").await;
     world.secret("db", "2").await;
     seen.are(1).await;
     let old = world.stamp(Deployment, "web").await.unwrap();
@@ -173,13 +163,13 @@ async fn a_manifest_with_an_old_stamp_rolls_nothing_however_often_it_replaces_wh
     seen.are(2).await;
     let record = noted(&world).await;
     for _ in 0..3 {
-        replace(&world, &old).await;
+        replace(&world, json!({ STAMP: old })).await;
         assert_eq!(noted(&world).await, record, "noted anew");
     }
     // Theirs, once.
     seen.are(3).await;
     operator.stop().await;
-    replace(&world, &old).await;
+    replace(&world, json!({ STAMP: old })).await;
     let _operator = world.operator(&NO_REST).await;
     assert_eq!(noted(&world).await, record, "noted anew");
     seen.are(3).await;
@@ -189,12 +179,7 @@ async fn a_manifest_with_an_old_stamp_rolls_nothing_however_often_it_replaces_wh
 
 #[tokio::test]
 async fn who_takes_the_record_again_and_again_is_told_once_and_contradicted_less_and_less() {
-    let world = World::new().await;
-    world.secret("db", "1").await;
-    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
-    let _operator = world.operator(&NO_REST).await;
-    world.noted(Deployment, "web").await;
-    let seen = Changes::of(&world);
+    let (world, _operator, seen) = in_step("1").await;
     let take = async || {
         loop {
             if world.record(Deployment, "web").await.is_some() {
@@ -219,12 +204,7 @@ async fn who_takes_the_record_again_and_again_is_told_once_and_contradicted_less
 
 #[tokio::test]
 async fn content_that_comes_back_after_the_template_was_set_back_to_it_is_rolled() {
-    let world = World::new().await;
-    world.secret("db", "1").await;
-    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
-    let _operator = world.operator(&NO_REST).await;
-    world.noted(Deployment, "web").await;
-    let seen = Changes::of(&world);
+    let (world, _operator, seen) = in_step("1").await;
     world.secret("db", "2").await;
     seen.are(1).await;
     let old = world.stamp(Deployment, "web").await.unwrap();

@@ -13,21 +13,7 @@ use crate::world::{ALL, QUIET, SOON, World, control_plane, until};
 
 const NO_REST: [&str; 2] = ["--min-interval", "0s"];
 
-/// As much of the definition of the Secrets Store CSI driver as the API server needs.
-const CLASSES: &str = r"
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: secretproviderclasses.secrets-store.csi.x-k8s.io}
-spec:
-  group: secrets-store.csi.x-k8s.io
-  names: {kind: SecretProviderClass, plural: secretproviderclasses, singular: secretproviderclass}
-  scope: Namespaced
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
+const CLASSES: &str = include_str!("../definitions/secretproviderclasses.yaml");
 
 #[tokio::test]
 async fn only_who_asks_and_only_for_the_keys_that_are_used() {
