@@ -25,8 +25,6 @@ impl<L: Life> Crashed<L> {
         let stage = Stage::shared().await;
         let scenario = Self(life, stage, stage.another(|manifest| manifest).await.1);
         let mut test = CrashTest::new(&stage.plane, &scenario);
-        // Restart to converged.
-        test.limit = Duration::from_secs(10);
         test.quiet = Duration::from_millis(150);
         let report = test.run().await.unwrap();
         assert!(report.writes.len() >= writes, "{:?}", report.writes);

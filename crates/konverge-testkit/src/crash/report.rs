@@ -10,6 +10,10 @@ use crate::{api_request::ApiRequest, fault_proxy::JournalEntry};
 /// So many differences say enough.
 const DIFFERENCES: usize = 6;
 
+/// One run of so many may be missed by its fault. The points are those of one run, and the last writes of it may be repetitions that another run
+/// does not need.
+const MISSED_OF: usize = 4;
+
 /// How a run ended.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -46,6 +50,8 @@ pub struct Report {
     pub runs: usize,
     /// What is wrong.
     pub findings: Vec<Finding>,
+    /// What befell none of three runs, because they had fewer writes. Each ended like the run without faults.
+    pub missed: Vec<Point>,
 }
 
 /// The operator does not survive every crash.
@@ -96,10 +102,6 @@ impl Outcome {
     /// What is otherwise in another run.
     pub(super) fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
-        if !other.befallen {
-            let writes = other.arrived.len();
-            found.push(format!("the fault never befell it: it had {writes} writes instead of {}", self.arrived.len()));
-        }
         differences("the end state", &self.end_state, &other.end_state, &mut found);
         found.truncate(DIFFERENCES);
         for (what, expected, actual) in
@@ -120,17 +122,27 @@ impl Outcome {
 
 impl Report {
     pub(super) fn new(reference: &Outcome) -> Self {
-        Self { writes: reference.arrived.clone(), runs: 0, findings: Vec::new() }
+        Self { writes: reference.arrived.clone(), runs: 0, findings: Vec::new(), missed: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, finding: Option<Finding>) {
+    pub(super) fn survived(&mut self) {
         self.runs += 1;
-        self.findings.extend(finding);
     }
 
-    /// An error if anything is wrong.
+    pub(super) fn wrong(&mut self, finding: Finding) {
+        self.runs += 1;
+        self.findings.push(finding);
+    }
+
+    pub(super) fn missed(&mut self, point: Point) {
+        self.runs += 1;
+        self.missed.push(point);
+    }
+
+    /// An error if anything is wrong, or if so little was tried that it says nothing.
     pub fn verdict(self) -> Result<Self, Broken> {
-        if self.findings.is_empty() { Ok(self) } else { Err(Broken(self)) }
+        let is_tried = self.missed.len() * MISSED_OF <= self.runs;
+        if self.findings.is_empty() && is_tried { Ok(self) } else { Err(Broken(self)) }
     }
 }
 
@@ -140,6 +152,9 @@ impl fmt::Display for Report {
         write!(formatter, "{} of {runs} runs over {writes} writes went wrong", self.findings.len())?;
         for Finding { point, write, faults, plan } in &self.findings {
             write!(formatter, "\n{point} ({write}), plan {}:\n  {}", plan.display(), faults.join("\n  "))?;
+        }
+        for point in &self.missed {
+            write!(formatter, "\n{point}: no run had as many writes")?;
         }
         Ok(())
     }
@@ -214,13 +229,7 @@ mod tests {
         assert_eq!(reference.write(Point { fault: Fault::KillAfter, nth: 2 }), "delete configmaps a");
         for (other, expected) in [
             (reference.clone(), vec![]),
-            (
-                Outcome::new(state.clone(), &made[..1], false),
-                vec![
-                    "the fault never befell it: it had 1 writes instead of 3",
-                    "configmaps deleted 0 times instead of 1",
-                ],
-            ),
+            (Outcome::new(state.clone(), &made[..1], false), vec!["configmaps deleted 0 times instead of 1"]),
             (
                 Outcome::new(json!({ "configmaps": [{ "name": "c" }] }), &[&made[..], &made[..1]].concat(), true),
                 vec![
@@ -248,15 +257,30 @@ mod tests {
     fn a_report_names_the_write_and_the_plan() {
         let reference = Outcome::new(json!({}), &[write("PATCH", "a", 201)], true);
         let mut report = Report::new(&reference);
-        report.add(None);
+        report.survived();
         assert!(Report::new(&reference).verdict().is_ok());
         let point = Point { fault: Fault::KillAfter, nth: 1 };
         let faults = vec!["it is late".to_owned()];
-        report.add(Some(Finding { point, write: reference.write(point), faults, plan: "/plans/1.yaml".into() }));
+        report.wrong(Finding { point, write: reference.write(point), faults, plan: "/plans/1.yaml".into() });
         assert_eq!(
             report.verdict().unwrap_err().to_string(),
             "1 of 2 runs over 1 writes went wrong\nkilled after write 1 was committed (patch configmaps a), plan \
              /plans/1.yaml:\n  it is late"
         );
+    }
+    #[test]
+    fn what_befell_too_few_runs_shows_nothing() {
+        let reference = Outcome::new(json!({}), &[write("PATCH", "a", 201)], true);
+        let point = Point { fault: Fault::KillBefore, nth: 9 };
+        for (survived, missed, is_enough) in [(3, 1, true), (2, 1, false), (0, 1, false), (6, 2, true)] {
+            let mut report = Report::new(&reference);
+            (0..survived).for_each(|_| report.survived());
+            (0..missed).for_each(|_| report.missed(point));
+            let verdict = report.verdict();
+            assert_eq!(verdict.is_ok(), is_enough, "{survived} {missed}");
+            if let Err(broken) = verdict {
+                assert!(broken.to_string().ends_with("\nkilled before write 9: no run had as many writes"), "{broken}");
+            }
+        }
     }
 }

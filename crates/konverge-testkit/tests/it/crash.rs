@@ -120,7 +120,7 @@ async fn row_38_who_creates_before_it_writes_down_is_found_out() {
     assert!(said.contains("configmaps created 5 times instead of 4") && said.contains("fourth-<generated>"), "{said}");
 
     let plan = Plan::read(&report.findings[1].plan).unwrap();
-    let faults = test.replay(&test.reference().await.unwrap(), plan).await.unwrap();
+    let faults = test.replay(&test.reference().await.unwrap(), &plan).await.unwrap();
     assert_eq!(faults, report.findings[1].faults);
 }
 
