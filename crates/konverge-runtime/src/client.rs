@@ -85,12 +85,28 @@ pub async fn build(options: &ClientOptions, metrics: &ClientMetrics) -> Result<C
 }
 
 async fn config(options: &ClientOptions) -> Result<Config, ClientError> {
-    let Some(path) = &options.kubeconfig else {
-        return Config::infer().await.map_err(|error| ClientError::Discover(Box::new(error)));
+    let (mut config, kubeconfig) = if let Some(path) = &options.kubeconfig {
+        let named = |source| ClientError::Kubeconfig { path: path.clone(), source };
+        let kubeconfig = Kubeconfig::read_from(path).map_err(named)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default()).await;
+        (config.map_err(named)?, Some(kubeconfig))
+    } else {
+        let config = Config::infer().await.map_err(|error| ClientError::Discover(Box::new(error)))?;
+        (config, Kubeconfig::read().ok())
     };
-    let named = |source| ClientError::Kubeconfig { path: path.clone(), source };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(named)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(named)
+    // In a pod it is known already.
+    config.root_cert_file = config.root_cert_file.or_else(|| authorities(&kubeconfig?));
+    Ok(config)
+}
+
+/// The file of the authorities that the API server is known by, where the kubeconfig names one and does not hold them itself. The client
+/// reads it again once in a minute, as it does in a pod, so another authority needs no restart.
+fn authorities(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|named| named.name == *current)?.context.as_ref()?;
+    let cluster = kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()?;
+    let is_held = cluster.certificate_authority_data.is_some();
+    cluster.certificate_authority.as_ref().filter(|_| !is_held).map(PathBuf::from)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The engine against a real API server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod client;
 mod http;
 mod lease;
 mod metrics_server;
