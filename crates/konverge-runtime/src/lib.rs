@@ -2,12 +2,13 @@
 //!
 //! Read in this order: [`manager`], what a program is made of and how it starts and stops; [`watch`], where events come from;
 //! [`cache`], what is known without asking; [`queue`], which object is next; [`controller`], who works on it and what happens when
-//! that fails. Around them: [`object`], [`client`], [`lease`], [`checks`], [`metrics`], [`http_server`], [`open_files`] and
+//! that fails. Around them: [`object`], [`client`], [`container`], [`lease`], [`checks`], [`metrics`], [`http_server`], [`open_files`] and
 //! [`telemetry`].
 
 pub mod cache;
 pub mod checks;
 pub mod client;
+pub mod container;
 pub mod controller;
 pub mod http_server;
 pub mod lease;

@@ -42,7 +42,7 @@ pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
 pub use scrape::metric;
 pub use vault_server::{Certificate, VaultOptions, VaultServer, VaultServerError, VaultStorage};
-pub use wait::{NotInTime, eventually};
+pub use wait::{NotInTime, eventually, until, until_true};
 
 /// Names a kubeconfig of a cluster to use instead of starting one.
 pub const KUBECONFIG_VARIABLE: &str = environment::KUBECONFIG_VARIABLE;

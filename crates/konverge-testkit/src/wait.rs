@@ -1,11 +1,15 @@
 //! Waiting for a condition, never for time.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use tokio::time::{Instant, sleep};
+use tower::BoxError;
 
 /// How often a condition is looked at. Short, because tests measure latencies by it.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// What is not so after this time never will be, also on a busy machine.
+const NEVER: Duration = Duration::from_secs(90);
 
 /// The condition did not hold in time.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +20,7 @@ pub struct NotInTime(Duration);
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// use std::time::Duration;
+/// use std::{fmt::Display, time::Duration};
 ///
 /// let mut calls = 0;
 /// let third = konverge_testkit::eventually(Duration::from_secs(5), || {
@@ -40,4 +44,34 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(
         }
         sleep(PAUSE).await;
     }
+}
+
+/// Waits until it is so and gives what was found.
+///
+/// # Panics
+/// With `what` and with what was seen last, if it is not so within 90 seconds.
+#[expect(clippy::panic, reason = "a test that waits in vain has failed")]
+pub async fn until<T, E: Display>(what: &str, mut is_so: impl AsyncFnMut() -> Result<T, E>) -> T {
+    let deadline = Instant::now() + NEVER;
+    loop {
+        match is_so().await {
+            Ok(value) => return value,
+            Err(seen) if Instant::now() >= deadline => panic!("not within {NEVER:?}: {what}; seen last: {seen}"),
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Waits until it is so, as [`until`] does.
+///
+/// # Panics
+/// As [`until`] does, and at once if it cannot be told.
+#[expect(clippy::panic, reason = "a test that cannot ask has failed")]
+pub async fn until_true(what: &str, mut is_so: impl AsyncFnMut() -> Result<bool, BoxError>) {
+    until(what, async || match is_so().await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("it is not so"),
+        Err(error) => panic!("cannot tell whether {what}: {error}"),
+    })
+    .await;
 }

@@ -1,16 +1,13 @@
 //! What the owner of a Secret is told: the object, the cause and the next step; never a value.
 
 use konverge_apply::ApplyError;
-use konverge_core::error::Classify;
+use konverge_core::{error::Classify, names::few};
 use konverge_zopp_client::{EnvironmentName, FetchError};
 
 use crate::{
     plan::{Problem, SECRET_SIZE_LIMIT},
     reasons,
 };
-
-/// Key names beyond this many are counted, so that an event stays readable.
-const NAMES_AT_MOST: usize = 5;
 
 /// A message about a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +129,7 @@ impl Message {
                 format!(
                     "left out, because Kubernetes does not allow the name: {}. The other keys are in step; rename with \
                      letters, digits, '-', '_' and '.'",
-                    names(keys)
+                    quoted(keys)
                 ),
             ),
             Problem::Undecryptable(keys) => Self::new(
@@ -140,7 +137,7 @@ impl Message {
                 format!(
                     "cannot decrypt {}: they keep the value they have here. The other keys are in step; set them again with: \
                      zopp secret set",
-                    names(keys)
+                    quoted(keys)
                 ),
             ),
             Problem::TooLarge { size } => Self::new(
@@ -173,25 +170,14 @@ impl Message {
     }
 }
 
-/// Names as a list that stays short.
-fn names(keys: &[String]) -> String {
-    let shown: Vec<String> = keys.iter().take(NAMES_AT_MOST).map(|key| format!("{key:?}")).collect();
-    match keys.len().saturating_sub(NAMES_AT_MOST) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+/// Names between quotes, as a key may hold anything.
+fn quoted(keys: &[String]) -> String {
+    few(keys.iter().map(|key| format!("{key:?}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_lists_of_names_are_counted() {
-        let keys: Vec<String> = (0..7).map(|number| format!("K{number}")).collect();
-        assert_eq!(names(&keys[..2]), r#""K0", "K1""#);
-        assert!(names(&keys).ends_with(r#""K4" and 2 more"#));
-    }
 
     #[test]
     fn every_problem_says_what_becomes_of_the_data_or_the_next_step() {

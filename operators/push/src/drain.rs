@@ -1,7 +1,7 @@
 //! Taking the finalizer off every object, and what is noted of others, for an uninstall. Vault stays as it is.
 
 use konverge_apply::read::pick;
-use konverge_core::error::in_one_line;
+use konverge_core::{error::in_one_line, names::few};
 use kube::{
     Api, Client, ResourceExt,
     api::ListParams,
@@ -12,7 +12,6 @@ use crate::{
     annotations::{FINALIZER, STATUS},
     journal::{self, JournalError},
     ledger::{Ledger, LedgerError},
-    messages::names,
     object::{Kind, ObjectRef},
 };
 
@@ -102,7 +101,7 @@ pub(crate) async fn drain(client: &Client, namespace: Option<&str>, kinds: &[Kin
 
 /// Each of them is a line in the log.
 fn listed(left: &[Left]) -> String {
-    names(&left.iter().map(|left| in_one_line(left)).collect::<Vec<_>>())
+    few(left.iter().map(|left| in_one_line(left)))
 }
 
 /// The objects that carry the finalizer or the record.

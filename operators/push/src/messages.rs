@@ -1,6 +1,9 @@
 //! What the owner of an object is told: the cause and the next step; never a value.
 
-use konverge_core::error::{Classify, in_one_line};
+use konverge_core::{
+    error::{Classify, in_one_line},
+    names::few,
+};
 use konverge_vault::{KvVersion, Mount, PathError, VaultError};
 
 use crate::{
@@ -11,9 +14,6 @@ use crate::{
     plan::Refusal,
     reasons,
 };
-
-/// Names beyond this many are counted, so that an event stays readable.
-const NAMES_AT_MOST: usize = 5;
 
 /// A message about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Message {
 
     /// All paths hold what they should.
     pub fn synced(paths: &[String]) -> Self {
-        Self::new(Weight::Good, reasons::SYNCED, format!("in step: {}", names(paths)))
+        Self::new(Weight::Good, reasons::SYNCED, format!("in step: {}", few(paths)))
     }
 
     /// The annotations cannot be understood.
@@ -165,7 +165,7 @@ impl Message {
                 reasons::KEY_NOT_FOUND,
                 format!(
                     "key {key} not found in secret {secret}, which has {}; {location} stays as it is. Add the key, or mend {}",
-                    names(available),
+                    few(available),
                     kind.setting(annotations::SECRETS)
                 ),
             ),
@@ -203,7 +203,7 @@ impl Message {
 
     /// Values were encoded.
     pub fn encoded(location: &str, keys: &[String]) -> Self {
-        Self::notice(reasons::ENCODED, format!("no text, and therefore in base64 at {location}: {}", names(keys)))
+        Self::notice(reasons::ENCODED, format!("no text, and therefore in base64 at {location}: {}", few(keys)))
     }
 
     /// Somebody's content may be marked any moment.
@@ -237,7 +237,7 @@ impl Message {
             reasons::ADOPTED,
             format!(
                 "{location} had keys without an owner that were replaced: {}; its earlier version has them",
-                names(keys)
+                few(keys)
             ),
         )
     }
@@ -287,7 +287,7 @@ impl Message {
 
     /// Some paths are not asked for any more.
     pub fn dropped(locations: &[String]) -> Self {
-        Self::notice(reasons::CLEARED, format!("not asked for any more and deleted in Vault: {}", names(locations)))
+        Self::notice(reasons::CLEARED, format!("not asked for any more and deleted in Vault: {}", few(locations)))
     }
 
     /// What is not asked for any more may be ours and is not known to be.
@@ -297,14 +297,14 @@ impl Message {
             format!(
                 "not asked for any more, and still in Vault: {}. It carries no mark and is not what is recorded, so somebody else may have \
                  written it; delete it there if nobody needs it",
-                names(locations)
+                few(locations)
             ),
         )
     }
 
     /// What was written is gone.
     pub fn cleared(locations: &[String]) -> Self {
-        Self::new(Weight::Good, reasons::CLEARED, format!("deleted in Vault: {}", names(locations)))
+        Self::new(Weight::Good, reasons::CLEARED, format!("deleted in Vault: {}", few(locations)))
     }
 
     /// The object goes and leaves something behind, which is remembered in `orphans` if it could be.
@@ -319,7 +319,7 @@ impl Message {
                 in_one_line(error)
             ),
         };
-        let left = names(locations);
+        let left = few(locations);
         Self::problem(reasons::RELEASED, format!("let go after its deadline; still in Vault: {left}. {then}"))
     }
 
@@ -331,16 +331,6 @@ impl Message {
     /// Whether something is not as it was asked for.
     pub fn is_problem(&self) -> bool {
         self.weight == Weight::Problem
-    }
-}
-
-/// Names as a list that stays short.
-pub(crate) fn names(names: &[String]) -> String {
-    let shown: Vec<&str> = names.iter().take(NAMES_AT_MOST).map(String::as_str).collect();
-    match names.len().saturating_sub(NAMES_AT_MOST) {
-        0 if shown.is_empty() => "nothing".to_owned(),
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

@@ -1,7 +1,10 @@
 //! What the owner of an object is told: the cause and the next step; never a value.
 
 use jiff::Timestamp;
-use konverge_core::error::{Classify, in_one_line};
+use konverge_core::{
+    error::{Classify, in_one_line},
+    names::few,
+};
 use konverge_workload::TemplateOf;
 
 use crate::{
@@ -14,9 +17,6 @@ use crate::{
     wait::Back,
     waves::Turn,
 };
-
-/// Names beyond this many are counted, so that an event stays readable.
-const NAMES_AT_MOST: usize = 5;
 
 /// A message about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -196,13 +196,7 @@ impl Message {
 /// What changed, and who asked to be rolled for it.
 pub fn because<'a>(changed: impl IntoIterator<Item = (&'a SourceName, &'a Use)>) -> String {
     let all: Vec<_> = changed.into_iter().map(|(source, used)| format!("{source} changed ({})", used.rule)).collect();
-    match all.len() {
-        0 => "what it uses is not what its pods were rolled for".to_owned(),
-        count if count > NAMES_AT_MOST => {
-            format!("{} and {} more", all[..NAMES_AT_MOST].join(", "), count - NAMES_AT_MOST)
-        }
-        _ => all.join(", "),
-    }
+    if all.is_empty() { "what it uses is not what its pods were rolled for".to_owned() } else { few(all) }
 }
 
 /// What is to be done where a workload runs pods of another's template.
@@ -216,16 +210,7 @@ pub(crate) fn template_elsewhere(other: &TemplateOf) -> String {
 
 /// Why it is rolled, and which Secrets had not followed in time.
 pub(crate) fn without(why: String, late: &[String]) -> String {
-    if late.is_empty() { why } else { format!("{why}; {} had not followed in time", names(late)) }
-}
-
-/// Names, the first few of them.
-pub(crate) fn names(names: &[String]) -> String {
-    let shown = names.iter().take(NAMES_AT_MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMES_AT_MOST) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
+    if late.is_empty() { why } else { format!("{why}; {} had not followed in time", few(late)) }
 }
 
 /// To the second, and never earlier than it is.

@@ -8,14 +8,18 @@ use std::{
 use anyhow::{Context, Result};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use konverge_e2e::{followed_deployment, quoted};
+pub(crate) use konverge_testkit::until_true as until;
 use konverge_testkit::{
-    Process, ProcessSpec, VaultOptions, VaultServer, VaultServerError, eventually, free_port, http_get, metric,
+    Process, ProcessSpec, VaultOptions, VaultServer, VaultServerError, free_port, http_get, metric,
 };
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
+
+/// What [`until`] takes.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Far longer than anything here takes, on a machine that does other things, too.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
@@ -138,7 +142,7 @@ impl Scene<'_> {
     }
 
     /// Whether the Secret has this value.
-    pub(crate) async fn is_pulled(&self, value: &str) -> Result<bool> {
+    pub(crate) async fn is_pulled(&self, value: &str) -> Result<bool, BoxError> {
         let secret = Api::<Secret>::namespaced(self.client.clone(), &self.namespace).get(SECRET).await?;
         Ok(secret.data.is_some_and(|data| data.get("PASSWORD").is_some_and(|held| held.0 == value.as_bytes())))
     }
@@ -156,19 +160,19 @@ impl Scene<'_> {
         }
     }
 
-    pub(crate) async fn is_pushed(&self, value: &str) -> Result<bool> {
+    pub(crate) async fn is_pushed(&self, value: &str) -> Result<bool, BoxError> {
         Ok(self.pushed().await?.is_some_and(|(held, _)| held == json!({ "PASSWORD": value })))
     }
 
     /// Whether the pod template of the Deployment bears the mark of a rollout.
-    pub(crate) async fn is_stamped(&self) -> Result<bool> {
+    pub(crate) async fn is_stamped(&self) -> Result<bool, BoxError> {
         let spec = self.deployments().get(DEPLOYMENT).await?.spec.context("a spec")?;
         let annotations = spec.template.metadata.and_then(|metadata| metadata.annotations).unwrap_or_default();
         Ok(annotations.contains_key("roll.konverge.dev/content"))
     }
 
     /// Whether roll knows with what the pods run.
-    pub(crate) async fn is_noted(&self) -> Result<bool> {
+    pub(crate) async fn is_noted(&self) -> Result<bool, BoxError> {
         let annotations = self.deployments().get(DEPLOYMENT).await?.metadata.annotations.unwrap_or_default();
         Ok(annotations.contains_key("roll.konverge.dev/record"))
     }
@@ -195,10 +199,4 @@ impl Running {
     pub(crate) async fn metric(&self, job: &str, name: &str, label: &str) -> f64 {
         metric(&self.get(&format!("/metrics/{job}")).await.1, name, label)
     }
-}
-
-/// Waits until it is so.
-pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> Result<bool>) {
-    let found = eventually(SOON, || async { is_so().await.unwrap().then_some(()) }).await;
-    assert!(found.is_ok(), "not within {SOON:?}: {what}");
 }

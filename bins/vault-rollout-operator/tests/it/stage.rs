@@ -5,7 +5,8 @@ use std::{
     time::Duration,
 };
 
-use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, eventually, free_port, http_get, metric};
+pub(crate) use konverge_testkit::until_true as until;
+use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, free_port, http_get, metric};
 use tokio::sync::OnceCell;
 
 use crate::{kubelet, outside, view::View};
@@ -136,10 +137,4 @@ impl Running {
         self.process.start_again().unwrap();
         self.ready().await;
     }
-}
-
-/// Waits until it is so.
-pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> Result<bool>) {
-    let found = eventually(SOON, || async { is_so().await.unwrap().then_some(()) }).await;
-    assert!(found.is_ok(), "not within {SOON:?}: {what}");
 }

@@ -13,9 +13,8 @@ use k8s_openapi::api::{
 };
 use konverge_core::SecretValue;
 use konverge_push::{record::Record, vault_push::VaultPush};
-use konverge_testkit::{
-    ControlPlane, Options, Process, ProcessSpec, VaultOptions, VaultServer, eventually, free_port, http_get,
-};
+pub(crate) use konverge_testkit::until_true as until;
+use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, VaultOptions, VaultServer, free_port, http_get};
 use konverge_vault::{Content, Credential, Expected, Field, Found, Location, Login, SecretPath, Vault, VaultConfig};
 use kube::{
     Api, Client,
@@ -136,12 +135,6 @@ pub(crate) struct Running {
     pub(crate) health: String,
     /// Where it serves its metrics.
     pub(crate) metrics: String,
-}
-
-/// Waits until it is so.
-pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> Result<bool>) {
-    let found = eventually(SOON, || async { is_so().await.unwrap().then_some(()) }).await;
-    assert!(found.is_ok(), "not within {SOON:?}: {what}");
 }
 
 /// A person with a namespace and all of Vault.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::world::{World, eventually, until};
+use crate::world::{World, holds, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_come_change_and_go_and_foreign_keys_stay() {
@@ -24,7 +24,7 @@ async fn a_value_need_not_be_text() {
     let (world, scene, _operator) = World::in_step().await;
     let bytes: Vec<u8> = (0..=u8::MAX).rev().collect();
     scene.set("KEYSTORE", &bytes);
-    eventually("the bytes are there", async || {
+    until("the bytes are there", async || {
         let data = world.secrets().get("backend").await.unwrap().data.unwrap_or_default();
         let held = data.get("KEYSTORE").map(|value| value.0.clone()).unwrap_or_default();
         if held == bytes { Ok(()) } else { Err(format!("{held:?}")) }
@@ -46,7 +46,7 @@ async fn a_key_removed_while_the_operator_was_away_goes_when_it_is_back() {
     scene.set("B", "2");
     world.holds("backend", &[("A", "1"), ("B", "2")]).await;
     operator.stop().await;
-    until("no stream", || scene.streams() == 0).await;
+    holds("no stream", || scene.streams() == 0).await;
     scene.remove_silently("B");
     let _operator = world.operator(&[]).await;
     world.holds("backend", &[("A", "1")]).await;
@@ -57,7 +57,7 @@ async fn at_rest_nothing_is_written_and_a_restart_writes_nothing() {
     let (world, scene, operator) = World::in_step().await;
     let rest = world.audit_log().await.from_now().unwrap();
     let lists = scene.lists();
-    until("some polls", || scene.lists() >= lists + 2).await;
+    holds("some polls", || scene.lists() >= lists + 2).await;
     operator.stop().await;
     let operator = world.operator(&[]).await;
     operator.counts(r#"konverge_pull_syncs_total{result="unchanged"} 1"#).await;
@@ -81,7 +81,7 @@ async fn somebody_elses_edit_is_put_right() {
 async fn a_secret_made_again_is_filled_again() {
     let (world, scene, _operator) = World::in_step().await;
     world.delete("backend").await;
-    until("the stream is closed", || scene.streams() == 0).await;
+    holds("the stream is closed", || scene.streams() == 0).await;
     world.bind("backend", &scene).await;
     world.holds("backend", &[("A", "1")]).await;
     // At once, so that the operator may see both as one.
@@ -111,7 +111,7 @@ async fn one_stream_however_often_secrets_change_and_none_without_annotation() {
     for name in all {
         world.annotate(name, json!({})).await;
     }
-    until("the stream is closed", || scene.streams() == 0).await;
+    holds("the stream is closed", || scene.streams() == 0).await;
     operator.counts("konverge_pull_streams 0").await;
     scene.set("A", "3");
     world.stays("backend").await;
@@ -128,7 +128,7 @@ async fn a_secret_moved_to_another_environment_leaves_the_first() {
     other.set("B", "2");
     world.bind("backend", &other).await;
     world.holds("backend", &[("B", "2")]).await;
-    until("the first stream is closed", || scene.streams() == 0).await;
+    holds("the first stream is closed", || scene.streams() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,7 +142,7 @@ async fn two_operators_agree() {
     }
     // Each may have written the last change; after two polls each they have nothing more to say.
     let lists = scene.lists();
-    until("some polls", || scene.lists() >= lists + 4).await;
+    holds("some polls", || scene.lists() >= lists + 4).await;
     world.stays("backend").await;
 }
 
@@ -155,7 +155,7 @@ async fn a_standby_takes_over_when_the_leader_stops() {
     let leader = world.operator(&["--leader-election"]).await;
     world.holds("backend", &[("A", "1")]).await;
     let standby = world.operator(&["--leader-election"]).await;
-    until("both follow", || scene.streams() == 2).await;
+    holds("both follow", || scene.streams() == 2).await;
     scene.set("A", "2");
     world.holds("backend", &[("A", "2")]).await;
     assert_eq!(standby.count(r#"konverge_pull_syncs_total{result="changed"}"#), 0);
@@ -172,7 +172,7 @@ async fn a_burst_of_changes_becomes_few_writes() {
         scene.set(&format!("K{number}"), "v");
         tokio::task::yield_now().await;
     }
-    eventually("all keys", async || {
+    until("all keys", async || {
         let held = world.data("backend").await.len();
         if held == 201 { Ok(()) } else { Err(held) }
     })

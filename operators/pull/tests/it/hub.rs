@@ -17,7 +17,7 @@ use tonic::Status;
 
 use crate::{
     scripted::{Scene, Scripted},
-    world::until,
+    world::holds,
 };
 
 struct World {
@@ -57,7 +57,7 @@ impl World {
     /// Subscribes and waits until the stream is open and the first full look is over.
     async fn settled(&self) -> Arc<Hub> {
         let hub = self.hubs.subscribe(self.scene.name());
-        until("the stream is open and the environment is known", || {
+        holds("the stream is open and the environment is known", || {
             self.scene.streams() == 1 && hub.stated().is_some()
         })
         .await;
@@ -71,22 +71,22 @@ const NO_POLL: Duration = Duration::from_hours(1);
 async fn one_stream_serves_all_and_ends_with_the_last() {
     let world = World::new(NO_POLL).await;
     let hubs: Vec<_> = (0..50).map(|_| world.hubs.subscribe(world.scene.name())).collect();
-    until("a stream is open", || world.scene.streams() == 1).await;
+    holds("a stream is open", || world.scene.streams() == 1).await;
     for number in 0..20 {
         world.scene.set("A", number.to_string());
-        until("the hub heard of it", || hubs[0].stated().is_some_and(|stated| stated.version == number + 2)).await;
+        holds("the hub heard of it", || hubs[0].stated().is_some_and(|stated| stated.version == number + 2)).await;
         assert_eq!(world.scene.streams(), 1, "after {number} changes");
     }
     drop(hubs);
-    until("the stream is closed", || world.scene.streams() == 0).await;
-    until("the gauge agrees", || world.metrics().contains("konverge_pull_streams 0")).await;
+    holds("the stream is closed", || world.scene.streams() == 0).await;
+    holds("the gauge agrees", || world.metrics().contains("konverge_pull_streams 0")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn subscribing_again_opens_a_stream_again() {
     let world = World::new(NO_POLL).await;
     drop(world.settled().await);
-    until("the stream is closed", || world.scene.streams() == 0).await;
+    holds("the stream is closed", || world.scene.streams() == 0).await;
     let _hub = world.settled().await;
 }
 
@@ -96,7 +96,7 @@ async fn a_change_wakes_and_is_fetched_once_for_all() {
     let hub = world.settled().await;
     let (wakes, lists) = (world.wakes(), world.scene.lists());
     world.scene.set("A", "2");
-    until("woken", || world.wakes() > wakes).await;
+    holds("woken", || world.wakes() > wakes).await;
     let snapshots = futures::future::join_all((0..10).map(|_| hub.snapshot())).await;
     for snapshot in snapshots {
         assert!(snapshot.unwrap().values["A"].expose() == b"2");
@@ -111,9 +111,9 @@ async fn a_change_while_the_stream_is_away_is_found_on_reconnecting() {
     let wakes = world.wakes();
     world.scene.hang_up();
     world.scene.set_silently("A", "2");
-    until("woken", || world.wakes() > wakes).await;
+    holds("woken", || world.wakes() > wakes).await;
     assert_eq!(hub.stated().unwrap().version, 2);
-    until("the stream is open again", || world.scene.streams() == 1).await;
+    holds("the stream is open again", || world.scene.streams() == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,9 +122,9 @@ async fn the_poll_finds_and_counts_what_the_stream_did_not_tell() {
     let hub = world.settled().await;
     let wakes = world.wakes();
     world.scene.set_silently("A", "2");
-    until("woken", || world.wakes() > wakes).await;
+    holds("woken", || world.wakes() > wakes).await;
     assert_eq!(hub.stated().unwrap().version, 2);
-    until("counted", || world.metrics().contains("konverge_pull_missed_events_total 1")).await;
+    holds("counted", || world.metrics().contains("konverge_pull_missed_events_total 1")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,27 +132,27 @@ async fn a_change_during_a_poll_is_heard_at_once_and_not_missed() {
     let world = World::new(Duration::from_millis(200)).await;
     let hub = world.settled().await;
     world.scene.hang(true);
-    until("a poll is under way", || world.scene.hanging() > 0).await;
+    holds("a poll is under way", || world.scene.hanging() > 0).await;
     let wakes = world.wakes();
     world.scene.set("A", "2");
-    until("the stream is read", || world.wakes() > wakes && hub.stated().is_some_and(|stated| stated.version == 2))
+    holds("the stream is read", || world.wakes() > wakes && hub.stated().is_some_and(|stated| stated.version == 2))
         .await;
     assert_eq!(world.scene.hanging(), 1, "and the poll is still under way");
     world.scene.hang(false);
     // The next change is the first that is missed, and not before the stream has had its time.
     world.scene.set_silently("A", "3");
-    until("a poll found it", || hub.stated().is_some_and(|stated| stated.version == 3)).await;
+    holds("a poll found it", || hub.stated().is_some_and(|stated| stated.version == 3)).await;
     assert!(world.metrics().contains("konverge_pull_missed_events_total 0"), "{}", world.metrics());
-    until("counted", || world.metrics().contains("konverge_pull_missed_events_total 1")).await;
+    holds("counted", || world.metrics().contains("konverge_pull_missed_events_total 1")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polls_without_news_wake_nobody() {
     let world = World::new(Duration::from_millis(50)).await;
     let _hub = world.settled().await;
-    until("the first wake is over", || world.wakes() > 0).await;
+    holds("the first wake is over", || world.wakes() > 0).await;
     let (wakes, lists) = (world.wakes(), world.scene.lists());
-    until("some polls", || world.scene.lists() > lists + 5).await;
+    holds("some polls", || world.scene.lists() > lists + 5).await;
     assert_eq!(world.wakes(), wakes);
     assert!(world.metrics().contains("konverge_pull_missed_events_total 0"), "{}", world.metrics());
 }
@@ -163,12 +163,12 @@ async fn a_refusal_wakes_once_and_its_end_wakes_again() {
     let hub = world.settled().await;
     let wakes = world.wakes();
     world.scene.refuse(Some(Status::permission_denied("no")));
-    until("woken by the refusal", || world.wakes() > wakes).await;
+    holds("woken by the refusal", || world.wakes() > wakes).await;
     let error = hub.snapshot().await.err().expect("a refusal");
     assert!(error.to_string().contains("acme/backend/production"), "{error}");
     let refused = world.wakes();
     world.scene.refuse(None);
-    until("woken by the recovery", || world.wakes() > refused && hub.stated().is_some()).await;
+    holds("woken by the recovery", || world.wakes() > refused && hub.stated().is_some()).await;
     assert!(hub.snapshot().await.is_ok());
 }
 
@@ -178,9 +178,9 @@ async fn what_cannot_be_read_grows_stale_and_what_can_does_not() {
     assert!(world.hubs.stalest().is_none());
     let hub = world.settled().await;
     world.scene.refuse(Some(Status::unavailable("shutting down")));
-    until("stale", || world.hubs.stalest().is_some_and(|age| age > Duration::from_millis(500))).await;
+    holds("stale", || world.hubs.stalest().is_some_and(|age| age > Duration::from_millis(500))).await;
     world.scene.refuse(None);
-    until("fresh", || world.hubs.stalest().is_some_and(|age| age < Duration::from_millis(100))).await;
+    holds("fresh", || world.hubs.stalest().is_some_and(|age| age < Duration::from_millis(100))).await;
     drop(hub);
     assert!(world.hubs.stalest().is_none());
 }

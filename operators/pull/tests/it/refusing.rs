@@ -3,7 +3,7 @@
 use serde_json::json;
 use tonic::Status;
 
-use crate::world::{World, until};
+use crate::world::{World, holds};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn incomplete_annotations_are_named_and_the_data_stays() {
@@ -13,7 +13,7 @@ async fn incomplete_annotations_are_named_and_the_data_stays() {
     let text = world.told("backend", "InvalidAnnotation").await;
     assert!(text.contains("zopp.dev/project") && text.contains("zopp.dev/environment"), "{text}");
     operator.counts(r#"konverge_pull_bindings{reason="InvalidAnnotation"} 1"#).await;
-    until("the stream is closed", || scene.streams() == 0).await;
+    holds("the stream is closed", || scene.streams() == 0).await;
     scene.set("A", "2");
     world.stays("backend").await;
     world.holds("backend", &[("A", "1")]).await;
@@ -73,7 +73,7 @@ async fn one_trouble_after_another_is_told() {
     for refusal in [Status::unavailable("again"), Status::permission_denied("no")] {
         scene.refuse(Some(refusal));
         let lists = scene.asked();
-        until("it was asked", || scene.asked() > lists).await;
+        holds("it was asked", || scene.asked() > lists).await;
     }
     assert_eq!(world.events("backend").await.len(), told);
 }
@@ -185,7 +185,7 @@ async fn one_environment_that_hangs_holds_no_other_up() {
         let hanging = world.server.create(&format!("hanging-{number}"));
         hanging.hang(true);
         world.bind(&format!("hanging-{number}"), &hanging).await;
-        until("it is asked for", || hanging.lists() > 0).await;
+        holds("it is asked for", || hanging.lists() > 0).await;
     }
     let began = std::time::Instant::now();
     scene.set("A", "2");

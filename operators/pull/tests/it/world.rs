@@ -1,16 +1,13 @@
 //! An operator in this process between a real API server and a scripted zopp server.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Parser;
 use k8s_openapi::api::{core::v1::Secret, events::v1::Event};
 use konverge_pull::{config::Config, run::assemble};
 use konverge_runtime::Metrics;
-use konverge_testkit::{AuditEntry, AuditLog, ControlPlane, Options};
+pub(crate) use konverge_testkit::until;
+use konverge_testkit::{AuditEntry, AuditLog, ControlPlane, Options, until_true};
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -20,9 +17,6 @@ use tokio::{sync::OnceCell, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::scripted::{Scene, Scripted};
-
-/// Far longer than anything here takes.
-const SOON: Duration = Duration::from_mins(1);
 
 /// Two such periods without a write show that nothing oscillates.
 pub(crate) const QUIET: Duration = Duration::from_millis(700);
@@ -130,7 +124,7 @@ impl World {
     pub(crate) async fn holds(&self, name: &str, expected: &[(&str, &str)]) {
         let expected: BTreeMap<String, String> =
             expected.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
-        eventually(&format!("{name} holds {expected:?}"), async || {
+        until(&format!("{name} holds {expected:?}"), async || {
             let held = self.data(name).await;
             if held == expected { Ok(()) } else { Err(format!("{held:?}")) }
         })
@@ -139,7 +133,7 @@ impl World {
 
     /// Waits for an event with this reason on the Secret, and returns its text.
     pub(crate) async fn told(&self, name: &str, reason: &str) -> String {
-        eventually(&format!("{name} is told {reason}"), async || {
+        until(&format!("{name} is told {reason}"), async || {
             let events = self.events(name).await;
             events.iter().find(|(of, _)| of == reason).map(|(_, note)| note.clone()).ok_or(format!("{events:?}"))
         })
@@ -148,7 +142,7 @@ impl World {
 
     /// Waits for an event with this reason on the Secret that names this.
     pub(crate) async fn told_of(&self, name: &str, reason: &str, named: &str) {
-        eventually(&format!("{name} is told {reason} of {named}"), async || {
+        until(&format!("{name} is told {reason} of {named}"), async || {
             let events = self.events(name).await;
             let is_told = events.iter().any(|(of, note)| of == reason && note.contains(named));
             if is_told { Ok(()) } else { Err(format!("{events:?}")) }
@@ -209,7 +203,7 @@ impl Operator {
 
     /// Waits until the metrics have this line.
     pub(crate) async fn counts(&self, line: &str) {
-        eventually(line, async || {
+        until(line, async || {
             let text = self.metrics.encode().unwrap();
             let relevant =
                 || text.lines().filter(|line| line.starts_with("konverge_pull")).collect::<Vec<_>>().join("\n");
@@ -219,22 +213,7 @@ impl Operator {
     }
 }
 
-/// Waits for a condition; what it says while it does not hold is part of the failure.
-pub(crate) async fn eventually<T, E: std::fmt::Display>(
-    what: &str,
-    mut condition: impl AsyncFnMut() -> Result<T, E>,
-) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        match condition().await {
-            Ok(value) => return value,
-            Err(found) => assert!(Instant::now() < deadline, "not within {SOON:?}: {what}; instead: {found}"),
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 /// Waits for a condition.
-pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    eventually(what, async || if condition() { Ok(()) } else { Err("it does not hold") }).await;
+pub(crate) async fn holds(what: &str, mut condition: impl FnMut() -> bool) {
+    until_true(what, async || Ok(condition())).await;
 }

@@ -1,9 +1,9 @@
-//! The settings of an operator that runs elsewhere, from what its container is started with. Pure: this process's own variables do not
-//! count.
+//! The settings of an operator that runs elsewhere.
 
 use std::{collections::BTreeMap, ffi::OsString};
 
-use clap::{CommandFactory, FromArgMatches, parser::ValueSource};
+use clap::{CommandFactory, FromArgMatches};
+use konverge_runtime::container;
 
 use super::{Config, go_flags};
 
@@ -11,20 +11,12 @@ impl Config {
     /// The settings of an operator with these arguments and variables. An error if it would not start with them.
     pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
         let own = Self::command();
-        let blind = own.clone().mut_args(|argument| argument.env(None::<&'static str>));
-        let started = |added: Vec<OsString>| {
+        let matches = container::matches(&own, variables, |added| {
             let given = arguments.iter().map(OsString::from);
             let line = [OsString::from("vault-sync-operator")].into_iter().chain(added).chain(given);
-            blind.clone().try_get_matches_from(go_flags::normalised(&own, line))
-        };
-        let given = started(Vec::new())?;
-        // A variable counts where the flag is not given.
-        let of_variable = own.get_arguments().filter_map(|argument| {
-            let value = variables.get(argument.get_env()?.to_str()?)?;
-            let is_given = given.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
-            (!is_given).then(|| OsString::from(format!("--{}={value}", argument.get_long().unwrap_or_default())))
+            go_flags::normalised(&own, line)
         });
-        Self::from_arg_matches(&started(of_variable.collect())?)
+        Self::from_arg_matches(&matches?)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use konverge_core::error::in_one_line;
+use konverge_core::{error::in_one_line, names::few};
 use konverge_kubectl::{Cluster, Failure, Finding, Grade, Installation, Job};
 use konverge_vault::Health;
 use kube::{Api, api::ListParams, core::DynamicObject};
@@ -121,7 +121,7 @@ fn in_step(objects: &Objects) -> Vec<Finding> {
     findings.push(Finding::fine("objects", format!("{good} of {all} in step")));
     for (state, (grade, names)) in others {
         let first = names.first().cloned().unwrap_or_default();
-        let what = format!("{state}: {}", crate::messages::names(&names));
+        let what = format!("{state}: {}", few(&names));
         findings.push(match grade {
             Grade::Wrong => Finding::wrong("objects", what, format!("kubectl konverge why {first}")),
             _ => Finding::note("objects", what, Some(&format!("kubectl konverge why {first}"))),
@@ -144,10 +144,7 @@ fn deserted(objects: &Objects, installations: Option<&[Installation]>) -> Option
     }
     Some(Finding::wrong(
         "finalizers",
-        format!(
-            "no Deployment of the operator would let these go when they are deleted: {}",
-            crate::messages::names(&held)
-        ),
+        format!("no Deployment of the operator would let these go when they are deleted: {}", few(&held)),
         "install the operator, or let all go with deploy/vault-sync-operator-drain.yaml; Vault stays as it is then",
     ))
 }

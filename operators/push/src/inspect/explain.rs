@@ -1,5 +1,6 @@
 //! What an object asks for and whether it may, in words.
 
+use konverge_core::names::few;
 use konverge_kubectl::{Cluster, Fact, Failure};
 use konverge_vault::{
     Location, Mount,
@@ -80,8 +81,7 @@ fn wish(push: &Push) -> String {
         }
         Wanted::Composed(composition) => {
             let names: Vec<_> = composition.names().into_iter().map(str::to_owned).collect();
-            let names =
-                if names.is_empty() { "no Secret that fits".to_owned() } else { crate::messages::names(&names) };
+            let names = if names.is_empty() { "no Secret that fits".to_owned() } else { few(&names) };
             format!("{names}; at {path}")
         }
     }

@@ -6,6 +6,7 @@ use k8s_openapi::api::{authorization::v1::SubjectAccessReview, rbac::v1::Cluster
 use konverge_core::SecretValue;
 use konverge_push::{object::Kind, record::Record, run::assemble};
 use konverge_runtime::Metrics;
+pub(crate) use konverge_testkit::until;
 use konverge_testkit::{AuditEntry, ControlPlane, Options, VaultOptions, VaultServer, http_get};
 use konverge_vault::{
     Content, Credential, Expected, Field, Found, Limits, Location, Login, SecretPath, Vault, VaultConfig,
@@ -16,7 +17,7 @@ use kube::{
     core::DynamicObject,
 };
 use serde_json::{Value, json};
-use tokio::{sync::OnceCell, task::JoinHandle, time::Instant};
+use tokio::{sync::OnceCell, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Far longer than anything here takes.
@@ -387,17 +388,5 @@ impl World {
         log.catch_up(&self.client).await.unwrap();
         let account = format!("system:serviceaccount:{}:{ACCOUNT}", self.home);
         log.entries_of(&account).unwrap()
-    }
-}
-
-/// Waits until it is so; says what was seen last if it never is.
-pub(crate) async fn until<T>(what: &str, mut is_so: impl AsyncFnMut() -> Result<T, String>) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        match is_so().await {
-            Ok(value) => return value,
-            Err(seen) if Instant::now() >= deadline => panic!("not within {SOON:?}: {what}; seen last: {seen}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-        }
     }
 }

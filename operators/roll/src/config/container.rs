@@ -1,33 +1,20 @@
-//! The settings of a container, read by somebody else.
+//! The settings of an operator that runs elsewhere.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ffi::OsString};
 
-use clap::{ArgAction, CommandFactory, FromArgMatches, parser::ValueSource};
+use clap::{CommandFactory, FromArgMatches};
+use konverge_runtime::container;
 
 use super::Config;
 
 impl Config {
-    /// The settings that a container with these arguments and variables has. The variables of the reader's own process do not count.
+    /// The settings of an operator with these arguments and variables. An error if it would not start with them.
     pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
-        let own = Self::command();
-        let blind = own.clone().mut_args(|argument| argument.env(None::<&'static str>));
-        let started = |added: Vec<String>| {
-            let line = ["vault-rollout-operator".to_owned()].into_iter().chain(added).chain(arguments.iter().cloned());
-            blind.clone().try_get_matches_from(line)
-        };
-        let given = started(Vec::new())?;
-        // A variable counts where the flag is not given.
-        let of_variable = own.get_arguments().filter_map(|argument| {
-            let value = variables.get(argument.get_env()?.to_str()?)?;
-            let is_given = given.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
-            let flag = format!("--{}", argument.get_long()?);
-            let added = match argument.get_action() {
-                ArgAction::SetTrue => (value == "true").then_some(flag),
-                _ => Some(format!("{flag}={value}")),
-            };
-            added.filter(|_| !is_given)
+        let matches = container::matches(&Self::command(), variables, |added| {
+            let given = arguments.iter().map(OsString::from);
+            [OsString::from("vault-rollout-operator")].into_iter().chain(added).chain(given).collect()
         });
-        Self::from_arg_matches(&started(of_variable.collect())?)
+        Self::from_arg_matches(&matches?)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
+use konverge_core::names::few;
 use konverge_kubectl::{Cluster, Failure, Finding, Grade, Installation, Job, Verdict};
 use konverge_workload::WorkloadKind;
 use kube::{Api, core::DynamicObject};
@@ -12,7 +13,7 @@ use super::{
     operator::{Operator, understood},
     permissions, standing, what,
 };
-use crate::{config::Config, digest_key, messages::names, run::PROGRAM};
+use crate::{config::Config, digest_key, run::PROGRAM};
 
 /// All that is looked at, in the order in which one thing explains the next.
 pub(super) async fn findings(roll: &Roll, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
@@ -157,16 +158,13 @@ fn watched(objects: &Objects, installed: &[Operator]) -> Vec<Finding> {
     findings.push(if unseen.is_empty() {
         Finding::fine("watches", format!("secrets, configmaps, {}", kinds.join(", ")))
     } else {
-        let text = format!("nobody watches these, which ask: {}", names(&unseen));
+        let text = format!("nobody watches these, which ask: {}", few(&unseen));
         Finding::wrong("watches", text, "see --kinds, --namespace and --vault-addr of the operator")
     });
     if !unheard.is_empty() {
         findings.push(Finding::note(
             "settings",
-            format!(
-                "these ask in the words of Stakater Reloader or wave, to which nobody listens: {}",
-                names(&unheard)
-            ),
+            format!("these ask in the words of Stakater Reloader or wave, to which nobody listens: {}", few(&unheard)),
             Some("give the operator --reloader-annotations or --wave-annotations"),
         ));
     }
@@ -197,7 +195,7 @@ fn in_step(roll: &Roll, objects: &Objects) -> Vec<Finding> {
     findings.push(Finding::fine("objects", format!("{good} of {all} in step")));
     for (state, (grade, objects)) in others {
         let next = format!("kubectl konverge why {}", objects.first().cloned().unwrap_or_default());
-        let text = format!("{state}: {}", names(&objects));
+        let text = format!("{state}: {}", few(&objects));
         let verdict = if grade == Grade::Wrong { Verdict::Wrong } else { Verdict::Note };
         findings.push(Finding { about: "objects", verdict, text, next: Some(next) });
     }

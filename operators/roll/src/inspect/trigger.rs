@@ -1,6 +1,7 @@
 //! Objects that ask for rollouts of others, as a person sees them: what they ask for, and how they stand by their own word.
 
 use konverge_apply::conditions::READY;
+use konverge_core::names::few;
 use konverge_kubectl::{Cluster, Fact, Failure, Grade, Kind, Shown, Standing};
 use konverge_runtime::watch::Guarded;
 use konverge_workload::Keys;
@@ -9,7 +10,6 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     config::Config,
-    messages::names,
     reasons,
     spelling::Settings,
     status::{HELD, ROLLED_OUT},
@@ -123,7 +123,7 @@ fn asked(asks: &Asks) -> Vec<Fact> {
         .collect();
     let named: Vec<_> = asks.targets.iter().map(ToString::to_string).collect();
     if !named.is_empty() {
-        facts.push(Fact::new("rolls", names(&named)));
+        facts.push(Fact::new("rolls", few(&named)));
     }
     for choice in &asks.choices {
         let kind = choice.kind.map_or("whatever", |kind| kind.name());

@@ -1,10 +1,11 @@
 //! How each workload that an object asks for stands, in a word. Pure.
 
+use konverge_core::names::few;
 use konverge_workload::Progress;
 
 use crate::{
     index::{InStep, Outlook, Pending, State},
-    messages::{names, template_elsewhere},
+    messages::template_elsewhere,
     object::SourceName,
     reasons,
     trigger::TriggerRef,
@@ -44,7 +45,7 @@ pub(super) fn words(key: &TriggerRef, outlook: &[Outlook]) -> Vec<Option<Word>> 
                 return Some(worst);
             }
             let versions = group.iter().filter_map(|outlook| Some(what(&outlook.source, &outlook.in_step()?.version)));
-            let text = format!("the pods of {} run with {}", group[0].workload, names(&versions.collect::<Vec<_>>()));
+            let text = format!("the pods of {} run with {}", group[0].workload, few(versions));
             Some(Word { text, ..worst })
         })
         .collect()

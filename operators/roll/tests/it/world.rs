@@ -12,6 +12,7 @@ use k8s_openapi::api::{
     events::v1::Event,
 };
 use konverge_roll::run::assemble;
+pub(crate) use konverge_testkit::until;
 use konverge_testkit::{AuditEntry, ControlPlane, Options, fault_proxy::FaultProxy, http_get, metric};
 use konverge_workload::WorkloadKind;
 use kube::{
@@ -20,11 +21,7 @@ use kube::{
     core::DynamicObject,
 };
 use serde_json::{Value, json};
-use tokio::{
-    sync::OnceCell,
-    task::JoinHandle,
-    time::{Instant, sleep},
-};
+use tokio::{sync::OnceCell, task::JoinHandle, time::sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Far longer than anything here takes, on a machine that does other things, too.
@@ -325,18 +322,6 @@ impl World {
         // Argo Rollouts and the driver of classes are not installed here, and looked for from time to time.
         let apart = ["events", "rollouts", "secretproviderclasses"];
         asked.filter(|entry| !apart.contains(&&*entry.object_ref.resource) && entry.verb != "watch").collect()
-    }
-}
-
-/// Waits until it is so; says what was seen last if it never is.
-pub(crate) async fn until<T>(what: &str, mut is_so: impl AsyncFnMut() -> Result<T, String>) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        match is_so().await {
-            Ok(value) => return value,
-            Err(seen) if Instant::now() >= deadline => panic!("not within {SOON:?}: {what}; seen last: {seen}"),
-            Err(_) => sleep(Duration::from_millis(50)).await,
-        }
     }
 }
 

@@ -1,0 +1,29 @@
+//! The settings of a program that runs elsewhere, from what its container is started with. Pure: this process's own variables do not count.
+
+use std::{collections::BTreeMap, ffi::OsString};
+
+use clap::{ArgAction, ArgMatches, Command, Error, parser::ValueSource};
+
+/// What the program of this command line finds with these variables. `line` makes the whole line, beginning with the program's name, of what
+/// comes before the container's own arguments. An error if it would not start with them.
+pub fn matches(
+    command: &Command,
+    variables: &BTreeMap<String, String>,
+    line: impl Fn(Vec<OsString>) -> Vec<OsString>,
+) -> Result<ArgMatches, Error> {
+    let blind = command.clone().mut_args(|argument| argument.env(None::<&'static str>));
+    let started = |added| blind.clone().try_get_matches_from(line(added));
+    let given = started(Vec::new())?;
+    // A variable counts where the flag is not given.
+    let of_variable = command.get_arguments().filter_map(|argument| {
+        let value = variables.get(argument.get_env()?.to_str()?)?;
+        let is_given = given.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
+        let flag = format!("--{}", argument.get_long()?);
+        let added = match argument.get_action() {
+            ArgAction::SetTrue => (value == "true").then_some(flag),
+            _ => Some(format!("{flag}={value}")),
+        };
+        added.filter(|_| !is_given).map(OsString::from)
+    });
+    started(of_variable.collect())
+}
