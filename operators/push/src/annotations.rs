@@ -57,6 +57,16 @@ pub fn asked(annotations: &BTreeMap<String, String>) -> Option<Result<Asked, Inv
     value(PATH).map(|path| read(path, value))
 }
 
+/// What is to become of what was written for an object, if it says so. Nobody else's annotation has to be understood for it, not even a path be there:
+/// who writes `preserve-on-delete` and takes the path away in one go is heard.
+pub(crate) fn deletion_policy(annotations: &BTreeMap<String, String>) -> Option<DeletionPolicy> {
+    let value = |key: &str| annotations.get(key).map(String::as_str).filter(|value| !value.is_empty());
+    match value(PRESERVE) {
+        Some("true") => Some(DeletionPolicy::Keep),
+        _ => word(DELETION_POLICY, value(DELETION_POLICY)).ok().flatten(),
+    }
+}
+
 fn read<'a>(path: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<Asked, Invalid> {
     let mut notes = Vec::new();
     let selection = match value(SECRETS) {

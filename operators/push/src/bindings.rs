@@ -282,11 +282,11 @@ impl Inner {
         let secret = |name: &str| SecretRef { namespace: key.namespace.clone(), name: name.to_owned() };
         let used = match &binding.asking {
             Asking::Push(push) => push.wanted.names().into_iter().map(secret).collect(),
-            Asking::Nothing | Asking::Invalid(_) => BTreeSet::new(),
+            Asking::Nothing(_) | Asking::Invalid(..) => BTreeSet::new(),
         };
         let selector = match &binding.asking {
             Asking::Push(push) => push.wanted.selector(),
-            Asking::Nothing | Asking::Invalid(_) => None,
+            Asking::Nothing(_) | Asking::Invalid(..) => None,
         };
         let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.cluster.as_deref() };
         let recorded = binding.record.iter().flat_map(Record::locations);

@@ -143,8 +143,8 @@ impl Pusher {
     async fn bring(&self, key: &ObjectRef, binding: &Binding) -> Action {
         let outcome = match &binding.asking {
             _ if binding.deleting.is_some() => self.leave(key, binding).await,
-            Asking::Nothing => self.leave(key, binding).await,
-            Asking::Invalid(invalid) => {
+            Asking::Nothing(_) => self.leave(key, binding).await,
+            Asking::Invalid(invalid, _) => {
                 self.metrics.parse_failed(key, invalid);
                 self.conclude(key, binding, None, vec![Message::invalid(invalid)]).await.map(|()| Action::Done)
             }

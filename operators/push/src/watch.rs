@@ -21,7 +21,7 @@ use kube::{
 };
 
 use crate::{
-    annotations::{FINALIZER, STATUS, asked},
+    annotations::{FINALIZER, STATUS, asked, deletion_policy},
     asked::Asked,
     bindings::{Asking, Bindings, Push, Shown},
     desired::Wanted,
@@ -196,8 +196,8 @@ fn shown(key: &ObjectRef, metadata: ObjectMeta, wanted: impl FnOnce(&Asked, &str
     let annotations: BTreeMap<String, String> = metadata.annotations.unwrap_or_default();
     let uid = metadata.uid?;
     let asking = match asked(&annotations) {
-        None => Asking::Nothing,
-        Some(Err(invalid)) => Asking::Invalid(Arc::new(invalid)),
+        None => Asking::Nothing(deletion_policy(&annotations)),
+        Some(Err(invalid)) => Asking::Invalid(Arc::new(invalid), deletion_policy(&annotations)),
         Some(Ok(asked)) => {
             let wanted = wanted(&asked, &key.name);
             Asking::Push(Arc::new(Push { asked, wanted }))
@@ -206,7 +206,7 @@ fn shown(key: &ObjectRef, metadata: ObjectMeta, wanted: impl FnOnce(&Asked, &str
     let finalizer = metadata.finalizers.iter().flatten().any(|known| known == FINALIZER);
     // That of a copy is another object's.
     let record = annotations.get(STATUS).filter(|text| Record::read(text, &uid).is_some()).cloned();
-    if asking == Asking::Nothing && !finalizer && record.is_none() {
+    if matches!(asking, Asking::Nothing(_)) && !finalizer && record.is_none() {
         return None;
     }
     Some(Shown {

@@ -38,6 +38,22 @@ fn a_path_makes_an_object_ours() {
 }
 
 #[test]
+fn what_is_to_become_of_it_is_heard_whatever_else_it_says() {
+    for (pairs, expected) in [
+        (&[][..], None),
+        (&[(PRESERVE, "true")], Some(DeletionPolicy::Keep)),
+        (&[(PRESERVE, "True")], None),
+        (&[(DELETION_POLICY, "destroy")], Some(DeletionPolicy::Destroy)),
+        (&[(DELETION_POLICY, "destroy"), (PRESERVE, "true")], Some(DeletionPolicy::Keep)),
+        (&[(DELETION_POLICY, "destory")], None),
+        (&[(PATH, "secret/data/a"), (SECRETS, "{"), (PRESERVE, "true")], Some(DeletionPolicy::Keep)),
+    ] {
+        let annotations = pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+        assert_eq!(deletion_policy(&annotations), expected, "{pairs:?}");
+    }
+}
+
+#[test]
 fn intervals() {
     for (text, seconds, note) in [
         ("", None, ""),

@@ -13,7 +13,7 @@ use konverge_vault::{PathError, SecretPath};
 use tokio::time::Instant;
 
 use crate::{
-    asked::{Asked, Invalid},
+    asked::{Asked, DeletionPolicy, Invalid},
     desired::Wanted,
     messages::Message,
     object::ObjectRef,
@@ -24,10 +24,10 @@ use crate::{
 /// What an object asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asking {
-    /// Nothing any more, but it has our finalizer: what was written for it is to be cleared.
-    Nothing,
-    /// Something that cannot be understood.
-    Invalid(Arc<Invalid>),
+    /// Nothing any more, but it has our finalizer: what was written for it is to be cleared, in this way if it says so.
+    Nothing(Option<DeletionPolicy>),
+    /// Something that cannot be understood, and what is to become of what was written for it, if it says that.
+    Invalid(Arc<Invalid>, Option<DeletionPolicy>),
     /// A push.
     Push(Arc<Push>),
 }

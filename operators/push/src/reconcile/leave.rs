@@ -130,11 +130,12 @@ impl Pusher {
         Ok(cleared.into_iter().chain(unknown).collect())
     }
 
-    /// How the object's paths are cleared.
+    /// How the object's paths are cleared. What stands on it counts, whether or not the rest of it asks for something; where it says nothing,
+    /// what it said when something was written for it.
     fn deletion(&self, binding: &Binding, record: &Record) -> DeletionPolicy {
         match &binding.asking {
             Asking::Push(push) => push.asked.deletion.unwrap_or(self.policy.deletion),
-            Asking::Invalid(_) | Asking::Nothing => record.deletion,
+            Asking::Invalid(_, said) | Asking::Nothing(said) => said.unwrap_or(record.deletion),
         }
     }
 

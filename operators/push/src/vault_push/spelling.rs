@@ -25,8 +25,8 @@ pub(crate) fn shown(key: &ObjectRef, object: &Guarded<VaultPush>) -> Option<Show
     let status = object.0.as_ref().ok().and_then(|object| object.status.clone());
     let asking = match &object.0 {
         Ok(object) => push(key, &object.spec, object.annotations())
-            .map_or_else(|invalid| Asking::Invalid(Arc::new(invalid)), Asking::Push),
-        Err(undecodable) => Asking::Invalid(Arc::new(Invalid::Spec { cause: undecodable.error.clone() })),
+            .map_or_else(|invalid| Asking::Invalid(Arc::new(invalid), object.spec.deletion_policy), Asking::Push),
+        Err(undecodable) => Asking::Invalid(Arc::new(Invalid::Spec { cause: undecodable.error.clone() }), None),
     };
     Some(Shown {
         key: key.clone(),

@@ -137,3 +137,30 @@ async fn p19_preserve_on_delete_is_exactly_true() {
         assert_eq!(world.read(&path).await.is_some(), kept, "{name}");
     }
 }
+
+#[tokio::test]
+async fn p19_what_is_preserved_from_now_on_is_preserved_whatever_else_is_said() {
+    let world = World::new().await;
+    let _operator = world.operator(&["--default-deletion-policy", "metadata"]).await;
+    for name in ["unasked", "broken"] {
+        world.secret(name, &[("k", "v")], json!({ "vault-sync.io/path": world.path(name) })).await;
+        world.says(Kind::Secret, name, "Synced").await;
+    }
+    // In one edit with the path that goes.
+    let unasked = json!({ "vault-sync.io/path": null, "vault-sync.io/preserve-on-delete": "true" });
+    world.annotate(Kind::Secret, "unasked", unasked).await;
+    crate::world::until("it is let go", async || {
+        let finalizers = world.api(Kind::Secret).get_metadata("unasked").await.unwrap().metadata.finalizers;
+        finalizers.map_or(Ok(()), |finalizers| Err(format!("{finalizers:?}")))
+    })
+    .await;
+    // On an object whose other annotations cannot be understood.
+    world.annotate(Kind::Secret, "broken", json!({ "vault-sync.io/secrets": "[{" })).await;
+    world.says(Kind::Secret, "broken", "InvalidSecretsAnnotation").await;
+    world.annotate(Kind::Secret, "broken", json!({ "vault-sync.io/preserve-on-delete": "true" })).await;
+    world.delete(Kind::Secret, "broken").await;
+    world.gone(Kind::Secret, "broken").await;
+    for name in ["unasked", "broken"] {
+        world.holds(&world.path(name), &[("k", "v")]).await;
+    }
+}

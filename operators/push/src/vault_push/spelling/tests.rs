@@ -25,7 +25,7 @@ fn push_of(spec: &Value) -> Arc<Push> {
 
 fn cause(spec: &Value) -> (&'static str, String) {
     match shown_of(spec).asking {
-        Asking::Invalid(invalid) => (invalid.reason(), invalid.to_string()),
+        Asking::Invalid(invalid, _) => (invalid.reason(), invalid.to_string()),
         other => panic!("{other:?}"),
     }
 }
