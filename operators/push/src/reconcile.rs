@@ -146,6 +146,7 @@ impl Pusher {
             Asking::Nothing(_) => self.leave(key, binding).await,
             Asking::Invalid(invalid, _) => {
                 self.metrics.parse_failed(key, invalid);
+                self.metrics.attempted(key, false, Duration::ZERO);
                 self.conclude(key, binding, None, vec![Message::invalid(invalid)]).await.map(|()| Action::Done)
             }
             Asking::Push(push) => self.push(key, binding, push).await,
@@ -190,8 +191,9 @@ impl Pusher {
             Ok(push) => self.bring_in_step(key, binding, &push, due).await,
             Err(error) => Err(error),
         };
-        self.metrics.attempted(key, outcome.is_ok(), started.elapsed());
-        outcome
+        let is_right = outcome.as_ref().is_ok_and(|(_, is_right)| *is_right);
+        self.metrics.attempted(key, is_right, started.elapsed());
+        outcome.map(|(action, _)| action)
     }
 
     /// The push of the Secrets that there are, where it asks for those that fit a selector. Its watch tells when these are others.
@@ -219,17 +221,18 @@ impl Pusher {
         is_doubtful
     }
 
+    /// What to do next, and whether all is as it was asked for.
     async fn bring_in_step(
         &self,
         key: &ObjectRef,
         binding: &Binding,
         push: &Push,
         look: bool,
-    ) -> Result<Action, PushError> {
+    ) -> Result<(Action, bool), PushError> {
         let mut messages: Vec<Message> = push.asked.notes.iter().map(|note| Message::adjusted(note)).collect();
         let Some(prepared) = self.prepare(key, push, &mut messages).await? else {
             self.conclude(key, binding, None, messages).await?;
-            return Ok(Action::After(LOOK_AGAIN));
+            return Ok((Action::After(LOOK_AGAIN), false));
         };
         let mut portions = Portions::new(self, key, push);
         let (targets, mut glance) = tokio::join!(portions.next(), self.glance(binding, push, &prepared, look));
@@ -239,7 +242,8 @@ impl Pusher {
         done.complete = prepared.refused.is_empty();
         loop {
             let Some((record, noted)) = self.intend(key, &binding, push, &prepared, &targets).await? else {
-                return Ok(Action::Done);
+                // The object is gone.
+                return Ok((Action::Done, true));
             };
             if key.kind == Kind::Secret {
                 portions.rename(&key.name, &binding.version, &noted.version);
@@ -287,12 +291,13 @@ impl Pusher {
                 self.metrics.propagated(changed.elapsed());
             }
         });
+        let is_right = !done.messages.iter().any(Message::is_problem);
         if next.is_some() {
             self.conclude_in_step(key, &binding, done.record, done.messages);
         } else {
             self.conclude(key, &binding, Some(done.record), done.messages).await?;
         }
-        Ok(match (done.refused, next) {
+        let action = match (done.refused, next) {
             (Some(error), _) => Action::After(match error.class() {
                 ErrorClass::Permanent => look_again(push),
                 // Its other paths are looked at as often as it asks.
@@ -300,7 +305,8 @@ impl Pusher {
             }),
             (None, Some(next)) => next,
             (None, None) => Action::After(done.soon.unwrap_or_else(|| look_again(push))),
-        })
+        };
+        Ok((action, is_right))
     }
 
     /// Sets finalizer and record before the first write to any path, if they do not say all of it yet, or has the journal say it. Nothing

@@ -141,6 +141,12 @@ impl Store {
         recorded(&self.vault, location).await
     }
 
+    /// What is there, at the beginning of a write. If that cannot be told, the write has failed: the original had no look before it, and whoever watches
+    /// for failing writes is to hear of it.
+    pub async fn look(&self, location: &Location) -> Result<Found, VaultError> {
+        self.read(location).await.inspect_err(|error| self.metrics.write_failed(error, &location.to_string()))
+    }
+
     /// What is there.
     pub async fn read(&self, location: &Location) -> Result<Found, VaultError> {
         self.metrics.read();

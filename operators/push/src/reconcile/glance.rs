@@ -44,6 +44,6 @@ impl Pusher {
         if !is_wanted {
             return None;
         }
-        Some(Glance { location: location.clone(), found: self.store.read(location).await })
+        Some(Glance { location: location.clone(), found: self.store.look(location).await })
     }
 }

@@ -43,7 +43,7 @@ impl Pusher {
                 seen.extend(before.map(|before| (text.clone(), before)));
                 continue;
             }
-            let Found::Live(secret) = self.store.read(&location).await? else { return Ok(false) };
+            let Found::Live(secret) = self.store.look(&location).await? else { return Ok(false) };
             if written.keys.is_some() {
                 self.tell_sharers(key, &location, &secret, begun).await?;
             }

@@ -48,7 +48,7 @@ impl Pusher {
         let existing = push.asked.existing.unwrap_or(self.policy.existing);
         let mut attempt = 1;
         let (merge, version) = loop {
-            let found = self.store.read(location).await?;
+            let found = self.store.look(location).await?;
             let there = super::paths::found_version(&found);
             let merge = match merge(own, found, owner, &recorded, existing) {
                 Ok(merge) => merge,

@@ -199,7 +199,7 @@ impl Pusher {
         }
         let found = match found {
             Some(found) => found?,
-            None => self.store.read(location).await?,
+            None => self.store.look(location).await?,
         };
         let existing = push.asked.existing.unwrap_or(self.policy.existing);
         let claim = Claim::of(push.asked.update, known_before);

@@ -101,6 +101,10 @@ async fn w16_a_sealed_vault_stops_nothing_but_readiness_and_what_changed_meanwhi
         if record.contains("is sealed") { Ok(()) } else { Err(record) }
     })
     .await;
+    assert!(
+        operator.metric("vault_sync_operator_vault_write_errors_total", "connection_failed") > 0.5,
+        "also of the look before it"
+    );
     server.unseal().await.unwrap();
     world.holds(&path, &[("n", "2")]).await;
     world.says(Kind::Secret, "db", "Synced").await;
@@ -239,12 +243,21 @@ async fn a_path_that_is_denied_says_so_and_delays_no_other() {
     );
     server.policy("some", &rules).await.unwrap();
     let token = server.token(&["some", "default"], json!({ "ttl": "1h" })).await.unwrap();
-    let _operator = world.operator_with(Vault::new(&vault_config(&server, &token)), &[]).await;
+    let operator = world.operator_with(Vault::new(&vault_config(&server, &token)), &[]).await;
     world.secret("open", &[("n", "1")], json!({ "vault-sync.io/path": format!("{allowed}/a") })).await;
     world.secret("closed", &[("n", "1")], json!({ "vault-sync.io/path": world.path("closed") })).await;
     world.holds(&format!("{allowed}/a"), &[("n", "1")]).await;
     let told = world.says(Kind::Secret, "closed", "PermissionDenied").await;
     assert!(told.contains("policy") && told.contains(&world.path("closed")), "{told}");
+    let attempts = |resource: &str, result: &str| {
+        let label = format!("resource=\"{resource}\",result=\"{result}\"");
+        operator.metric("vault_sync_operator_sync_attempts_total", &label) > 0.5
+    };
+    assert!(
+        attempts("closed", "failed") && !attempts("closed", "success"),
+        "a run that did not bring it in step is no success"
+    );
+    assert!(operator.metric("vault_sync_operator_vault_write_errors_total", "permission_denied") > 0.5);
     // Marks need more than this policy gives; what is written is in step without.
     world.says(Kind::Secret, "open", "Synced").await;
     let told = world.event("open", "OwnerNotMarked").await;
