@@ -2,7 +2,17 @@
 
 use std::process::ExitCode;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    konverge_push::run(konverge_push::config::arguments(std::env::args_os())).await
+use konverge_push::runtime_info::RuntimeInfo;
+use tokio::runtime::Builder;
+
+fn main() -> ExitCode {
+    let config = konverge_push::config::arguments(std::env::args_os());
+    let workers = RuntimeInfo::detect().workers();
+    match Builder::new_multi_thread().worker_threads(workers).enable_all().build() {
+        Ok(runtime) => runtime.block_on(konverge_push::run(config)),
+        Err(error) => {
+            eprintln!("vault-sync-operator: cannot start {workers} threads: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -257,8 +257,8 @@ impl Metrics {
     }
 
     /// The settings of the process; to be told once.
-    pub fn runtime(&self, info: &RuntimeInfo) {
-        for (setting, value) in info.settings() {
+    pub fn runtime(&self, info: &RuntimeInfo, workers: usize) {
+        for (setting, value) in info.settings(workers) {
             self.runtime.get_or_create(&Setting { setting, value }).set(1);
         }
     }

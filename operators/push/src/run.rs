@@ -22,6 +22,7 @@ use konverge_vault::{
 };
 use konverge_workload::Workload;
 use kube::{Client, core::PartialObjectMeta};
+use tokio::runtime::Handle;
 
 use crate::{
     ahead::ReadAhead,
@@ -150,8 +151,12 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let (logins, gauge) = (vault.clone(), counts.clone());
     metrics.before_scrape(move || gauge.logins(logins.login_counts()));
     let info = RuntimeInfo::detect();
-    tracing::info!(%info, "what the process may use");
-    counts.runtime(&info);
+    let workers = Handle::current().metrics().num_workers();
+    tracing::info!(%info, workers, "what the process may use");
+    for note in &info.notes {
+        tracing::warn!("{note}");
+    }
+    counts.runtime(&info, workers);
     let (events, publish) = EventSink::new(kubernetes.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
     metrics.register(|registry| events.register(registry));
     manager.stopping_task("events", publish);

@@ -1,7 +1,7 @@
 //! What the process may use of the machine: processors and memory, by its cgroup.
 //!
-//! The original is told by `GOMAXPROCS` and `GOMEMLIMIT`, which its manifests set. They are taken and reported, and processors
-//! that they grant are not exceeded; the limits that hold are those of the cgroup.
+//! The original is told by `GOMAXPROCS` and `GOMEMLIMIT`, which its manifests set. The first says how many threads the program starts, the second is
+//! reported and no more; the limits that hold are those of the cgroup.
 
 use std::{fmt, fs, path::Path};
 
@@ -80,11 +80,11 @@ impl RuntimeInfo {
         count.clamp(1, MOST_WORKERS)
     }
 
-    /// As the original's metric names them.
-    pub(crate) fn settings(&self) -> [(&'static str, String); 4] {
+    /// As the original's metric names them, of a process with so many threads that work.
+    pub(crate) fn settings(&self, workers: usize) -> [(&'static str, String); 4] {
         let bytes = self.go_mem_limit.or(self.memory_limit);
         [
-            ("gomaxprocs", self.workers().to_string()),
+            ("gomaxprocs", workers.to_string()),
             ("numcpu", self.processors.to_string()),
             ("gomemlimit_bytes", bytes.map_or("none".to_owned(), |bytes| bytes.to_string())),
             // There is no garbage to collect.
@@ -99,7 +99,7 @@ impl fmt::Display for RuntimeInfo {
         fn shown(value: Option<impl fmt::Display>) -> String {
             value.map_or("none".to_owned(), |value| value.to_string())
         }
-        write!(formatter, "workers={} processors={} ", self.workers(), self.processors)?;
+        write!(formatter, "processors={} ", self.processors)?;
         write!(formatter, "cpu-limit={} memory-limit={} ", shown(self.cpu_limit), shown(self.memory_limit))?;
         write!(formatter, "GOMAXPROCS={} GOMEMLIMIT={}", shown(self.go_max_procs), shown(self.go_mem_limit))
     }
@@ -193,10 +193,10 @@ mod tests {
     #[test]
     fn what_the_metric_says() {
         let info = read(4, &[("cpu.max", "200000 100000"), ("memory.max", "1024")], &[]);
-        let settings = info.settings().map(|(setting, value)| format!("{setting}={value}"));
+        let settings = info.settings(2).map(|(setting, value)| format!("{setting}={value}"));
         assert_eq!(settings, ["gomaxprocs=2", "numcpu=4", "gomemlimit_bytes=1024", "gogc=off"]);
         let told = read(4, &[("memory.max", "1024")], &[("GOMEMLIMIT", "512")]);
-        assert_eq!(told.settings()[2].1, "512");
+        assert_eq!(told.settings(1)[2].1, "512");
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn the_originals_metrics_have_its_names_and_labels() {
         let denied = VaultError::Denied { what: String::new(), capability: "update", cause: String::new() };
         metrics.write_failed(&denied, "secret/data/web");
         metrics.logins(LoginCounts { succeeded: 3, failed: 1, renewed: 7 });
-        metrics.runtime(&RuntimeInfo { processors: 4, ..RuntimeInfo::default() });
+        metrics.runtime(&RuntimeInfo { processors: 4, ..RuntimeInfo::default() }, 2);
     });
     let resource = r#"namespace="team-a",resource="web""#;
     assert_has(
@@ -60,6 +60,7 @@ fn the_originals_metrics_have_its_names_and_labels() {
             r#"vault_sync_operator_auth_attempts_total{result="success"} 3"#,
             r#"vault_sync_operator_auth_attempts_total{result="failed"} 1"#,
             r#"vault_sync_operator_runtime_info{setting="numcpu",value="4"} 1"#,
+            r#"vault_sync_operator_runtime_info{setting="gomaxprocs",value="2"} 1"#,
             "konverge_push_token_renewals_total 7",
         ],
     );
