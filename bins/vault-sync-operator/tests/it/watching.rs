@@ -1,6 +1,6 @@
 //! Watches that fail or fall silent, and an API server that wants to be asked less (F04, F06, F11): each change is one version in Vault.
 
-use std::{future::ready, path::Path, time::Instant};
+use std::{future::ready, path::Path, time::Duration};
 
 use futures::{StreamExt, stream};
 use konverge_testkit::{
@@ -8,6 +8,8 @@ use konverge_testkit::{
     fault_proxy::{FaultProxy, Plan},
     http_get,
 };
+
+use tokio::time::sleep;
 
 use crate::stage::{SOON, Stage, View, until};
 
@@ -178,25 +180,28 @@ async fn f06_while_one_watch_says_nothing_the_others_are_heard_and_what_it_misse
     scene.end();
 }
 
+/// So long it is refused, and so many requests that may be: a list and a watch of each of eight kinds as connections end, then one a second, and
+/// a few for the objects.
+const FOR: Duration = Duration::from_secs(4);
+const AT_MOST: usize = 64;
+
 /// No faster than it is told, whatever is refused; and what was to be done is done once.
 #[tokio::test(flavor = "multi_thread")]
 async fn f11_it_slows_down_when_told_to_and_writes_each_change_once() {
     let mut scene = Scene::set("throttled").await;
-    for (what, rule, per_second) in [
-        ("writes", "- { when: { mutating: true }, then: { status: { code: 429, retry_after: 1 } } }", 4.0),
-        // A watch of each of eight kinds, beside that.
-        ("everything", "- { when: {}, then: { status: { code: 429, retry_after: 1 } } }", 12.0),
+    for (what, rule) in [
+        ("writes", "- { when: { mutating: true }, then: { status: { code: 429, retry_after: 1 } } }"),
+        ("everything", "- { when: {}, then: { status: { code: 429, retry_after: 1 } } }"),
     ] {
         scene.befalls(rule);
         scene.proxy.end_connections();
         let begun = scene.proxy.mark();
         scene.change().await;
-        let since = Instant::now();
-        scene.fired(&[10]).await;
-        let asked = u32::try_from(scene.proxy.mark() - begun).unwrap();
-        // The first ones come at once.
-        let most = 24.0 + per_second * since.elapsed().as_secs_f64();
-        assert!(f64::from(asked) <= most, "{what}: {asked} requests in {:?}", since.elapsed());
+        scene.fired(&[1]).await;
+        sleep(FOR).await;
+        let asked = scene.proxy.mark() - begun;
+        println!("{what}: {asked} requests");
+        assert!(asked <= AT_MOST, "{what}: {asked} requests in {FOR:?}");
         scene.proxy.clear();
         scene.has_arrived(what).await;
     }
