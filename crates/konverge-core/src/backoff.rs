@@ -31,7 +31,8 @@ impl Backoff {
     /// Never above [`Backoff::cap`], and never below a tenth of the limit. A `jitter` outside 0 to 1 is clamped.
     pub fn delay(&self, attempt: u32, jitter: f64) -> Duration {
         let limit = self.limit(attempt);
-        limit.mul_f64(Self::FLOOR + (1.0 - Self::FLOOR) * jitter.clamp(0.0, 1.0)).min(self.cap)
+        let part = Self::FLOOR + (1.0 - Self::FLOOR) * jitter.clamp(0.0, 1.0);
+        Duration::try_from_secs_f64(limit.as_secs_f64() * part).map_or(self.cap, |delay| delay.min(self.cap))
     }
 
     fn limit(&self, attempt: u32) -> Duration {
@@ -51,6 +52,8 @@ mod tests {
     fn the_limit_doubles_up_to_the_cap() {
         let seconds = |attempt| Backoff::default().delay(attempt, 1.0).as_secs();
         assert_eq!([1, 2, 3, 9, 10, 1000, u32::MAX].map(seconds), [1, 2, 4, 256, 300, 300, 300]);
+        let for_ever = Backoff { cap: Duration::MAX, ..Backoff::default() };
+        assert_eq!(for_ever.delay(u32::MAX, 1.0), Duration::MAX, "no overflow");
     }
 
     proptest! {

@@ -1,12 +1,13 @@
 //! What every job shares and nobody needs IO for.
 //!
 //! Read in this order: [`SecretValue`], the one type that carries a secret; [`digest`], how change is noticed without keeping
-//! values; [`error`], what a failure means for the next attempt, and [`reasons`], how it is called; [`backoff`], how long to wait for it;
-//! [`names`], how many are told.
+//! values; [`error`], what a failure means for the next attempt, and [`reasons`], how it is called; [`backoff`], how long to wait for it, and
+//! [`contest`], how long where somebody undoes what is written; [`names`], how many are told.
 //!
 //! This crate imports no runtime, no client and no clock; randomness is handed in.
 
 pub mod backoff;
+pub mod contest;
 pub mod digest;
 pub mod error;
 pub mod names;

@@ -6,6 +6,7 @@ mod claims;
 mod looks;
 mod selections;
 mod shares;
+mod undone;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},

@@ -261,6 +261,20 @@ impl Message {
         )
     }
 
+    /// Somebody takes its record away, again and again.
+    pub fn record_taken(kind: Kind) -> Self {
+        let what = if kind == Kind::VaultPush { "the status" } else { annotations::STATUS };
+        Self::new(
+            Weight::Loud,
+            reasons::RECORD_TAKEN,
+            format!(
+                "somebody takes {what} away or sets it back, again and again, so it is written later and later. What changes still reaches \
+                 Vault, but what was written may be left there if the operator is stopped or the object deleted meanwhile; find out who \
+                 does it: metadata.managedFields name them"
+            ),
+        )
+    }
+
     /// Something about the annotations was put right.
     pub fn adjusted(note: &str) -> Self {
         Self::notice(reasons::ADJUSTED, note.to_owned())

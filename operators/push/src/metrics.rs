@@ -118,7 +118,7 @@ impl Metrics {
         self.attempts.register(registry, "sync_attempts", "Runs for an object that asks for a push, by result");
         self.durations.register(registry, "sync_duration_seconds", "How long a run took");
         self.discovered.register(registry, "secrets_discovered", "Paths that an object asks for");
-        let help = "Secrets that were asked for and were not there";
+        let help = "Secrets that were asked for and were not there, or could not be read";
         self.secrets_missing.register(registry, "secret_not_found_errors", help);
         let help = "Keys that were asked for and were not in their Secret";
         self.keys_missing.register(registry, "secret_key_missing_errors", help);
@@ -206,7 +206,7 @@ impl Metrics {
         self.keys_missing.series(labels).inc();
     }
 
-    /// A Secret that was asked for, and that its users cannot do without, is not there.
+    /// A Secret that was asked for could not be read, or is not there and its users cannot do without. The original does not tell these apart.
     pub fn secret_not_found(&self, namespace: &str, secret: &str) {
         self.secrets_missing.series(Missing { namespace: namespace.to_owned(), secret_name: secret.to_owned() }).inc();
     }

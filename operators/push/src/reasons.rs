@@ -43,6 +43,8 @@ pub const NEEDS_VERSION_TWO: &str = "NeedsVersionTwo";
 pub const ADJUSTED: &str = "AnnotationAdjusted";
 /// The owner cannot be noted in Vault.
 pub const UNMARKED: &str = "OwnerNotMarked";
+/// Somebody takes the record away or sets it back, again and again.
+pub const RECORD_TAKEN: &str = "RecordTakenAway";
 /// It is paused.
 pub const PAUSED: &str = "Paused";
 /// What was written was deleted.

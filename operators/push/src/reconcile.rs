@@ -117,6 +117,7 @@ impl Reconciler for Pusher {
         };
         let binding = self.take_over(key, binding, &intentions);
         let action = self.bring(key, &binding).await;
+        let action = self.contest(key, action);
         if !self.journal.speaks_of(key) {
             return Ok(action);
         }
@@ -179,7 +180,7 @@ impl Pusher {
                 || verified.marked
                     && self.is_still_there(key, binding, push).await.map_err(|error| error.when(Doing::Look))?)
         {
-            if let Some(record) = binding.unrecorded() {
+            if let Some(record) = binding.unrecorded().filter(|_| binding.left_until().is_none()) {
                 self.note(key, binding, record).await?;
                 self.say(key, binding, binding.unsaid.clone());
             }
@@ -330,10 +331,12 @@ impl Pusher {
                 (Some(Target::Keep(_)) | None, _) => {}
             }
         }
-        let is_recorded = binding.record.as_ref().is_some_and(|before| {
-            before.deletion == record.deletion && before.paths == record.paths && binding.bears(before)
-        });
-        if is_recorded && (binding.finalizer || record.paths.is_empty()) {
+        let known = binding.record.as_ref();
+        let known = known.filter(|before| before.deletion == record.deletion && before.paths == record.paths);
+        let is_recorded = known.is_some_and(|before| binding.bears(before));
+        let is_held = binding.finalizer || record.paths.is_empty();
+        // What was on the object once is not put there for each write, if somebody takes it away for each.
+        if is_recorded && is_held || known.is_some() && binding.left_until().is_some() {
             return Ok(Some((record, binding.clone())));
         }
         if record.generation != binding.generation {

@@ -138,6 +138,25 @@ impl Record {
         self
     }
 
+    /// Whether this tells more than what somebody has put in its place, which would be written again as it was. When something was is not
+    /// counted: another replica may have looked since.
+    pub fn tells_more_than(&self, shown: Option<&Self>) -> bool {
+        shown.is_none_or(|shown| {
+            let more = |(path, known): (&String, &Written)| {
+                shown.paths.get(path).is_none_or(|found| known.tells_more_than(found))
+            };
+            self.state != shown.state
+                || self.message != shown.message
+                || self.deletion != shown.deletion
+                || self.paths.iter().any(more)
+        })
+    }
+
+    /// Whether there are paths in it that the other one does not know.
+    pub fn names_more_than(&self, other: &Self) -> bool {
+        self.paths.keys().any(|path| !other.paths.contains_key(path))
+    }
+
     /// Whether the object has to stay until something was cleared.
     pub fn needs_finalizer(&self) -> bool {
         !self.paths.is_empty()
@@ -180,6 +199,15 @@ impl Written {
         let written = self.keys.get_or_insert_default();
         let new = keys.filter(|key| !written.contains(*key)).map(str::to_owned);
         self.pending.extend(new.collect::<Vec<_>>());
+    }
+
+    fn tells_more_than(&self, shown: &Self) -> bool {
+        let lost = |keys: &BTreeSet<String>| !shown.keys.as_ref().is_some_and(|shown| keys.is_subset(shown));
+        self.mount != shown.mount
+            || self.kv != shown.kv
+            || self.written && !shown.written
+            || self.version > shown.version
+            || self.keys.as_ref().is_some_and(lost)
     }
 
     /// The same as an intention, because it is not known whether it still counts.
@@ -243,6 +271,51 @@ mod tests {
         assert_eq!((record.since, record.message.as_deref()), (two, Some("b")));
         record.say(SYNCED, None, three);
         assert_eq!((record.since, record.message), (three, None));
+    }
+
+    #[test]
+    fn what_was_taken_away_or_set_back_is_told_from_what_another_has_added() {
+        let mount = Mount::new("secret", KvVersion::Two);
+        let [location, other] =
+            ["secret/data/a", "secret/data/b"].map(|path| mount.location(&SecretPath::parse(path).unwrap()).unwrap());
+        let keys = |keys: &[&str]| Some(keys.iter().map(|key| (*key).to_owned()).collect());
+        let written = Written { written: true, version: Some(3), keys: keys(&["k"]), ..Written::intended(&location) };
+        let record = |written: &Written| {
+            let mut record = Record::new("1", Timestamp::UNIX_EPOCH);
+            record.paths.insert(location.to_string(), written.clone());
+            record.say(SYNCED, None, Timestamp::UNIX_EPOCH);
+            record
+        };
+        let known = record(&written);
+        let mut with_another = known.clone();
+        with_another.paths.insert(other.to_string(), Written::untried(&other));
+        let mut said_otherwise = known.clone();
+        said_otherwise.say(SYNCED, Some("all is well".to_owned()), Timestamp::UNIX_EPOCH);
+        let later = Some(Timestamp::MAX);
+        for (what, shown, undone, more) in [
+            ("taken away", None, true, false),
+            ("begun anew", Some(Record::new("1", Timestamp::UNIX_EPOCH)), true, false),
+            ("an older version", Some(record(&Written { version: Some(2), ..written.clone() })), true, false),
+            ("an intention", Some(record(&Written { written: false, ..written.clone() })), true, false),
+            ("other keys", Some(record(&Written { keys: keys(&["l"]), ..written.clone() })), true, false),
+            ("all of it instead of keys", Some(record(&Written { keys: None, ..written.clone() })), true, false),
+            ("another engine", Some(record(&Written { kv: 1, ..written.clone() })), true, false),
+            ("other words", Some(said_otherwise), true, false),
+            ("another deletion", Some(Record { deletion: DeletionPolicy::Keep, ..known.clone() }), true, false),
+            ("the same", Some(known.clone()), false, false),
+            ("looked at since", Some(Record { verified: later, ..known.clone() }), false, false),
+            (
+                "written by another replica",
+                Some(record(&Written { version: Some(4), ..written.clone() })),
+                false,
+                false,
+            ),
+            ("one more key", Some(record(&Written { keys: keys(&["k", "l"]), ..written.clone() })), false, false),
+            ("one more path", Some(with_another), false, true),
+        ] {
+            assert_eq!(known.tells_more_than(shown.as_ref()), undone, "{what}");
+            assert_eq!(shown.is_some_and(|shown| shown.names_more_than(&known)), more, "{what}");
+        }
     }
 
     #[test]

@@ -1,10 +1,28 @@
 //! What somebody makes large on purpose: it takes no memory that others need, and says why it is not written.
 
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::FutureExt;
 use konverge_push::desired::LARGEST;
+use konverge_testkit::{
+    Process,
+    fault_proxy::{FaultProxy, Plan},
+};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use tokio::{sync::mpsc, time::sleep};
 
-use crate::stage::{Stage, View, until};
+use crate::{
+    front::{self, Asked, Fate},
+    parting,
+    stage::{SOON, Stage, View, until},
+};
 
 /// Nearly what a Secret holds at most.
 const LARGE: usize = 900 << 10;
@@ -63,17 +81,33 @@ async fn what_is_multiplied_in_templates_and_lists_is_not_made_and_a_neighbour_n
     assert!(more < ROOM, "{more} bytes more than {before}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn large_secrets_with_paths_of_their_own_are_written_one_after_another() {
-    const SECRETS: usize = 12;
-    let stage = Stage::shared().await;
-    let namespace = stage.plane.namespace("large").await.unwrap();
-    let view = stage.view(&namespace).await;
+/// Secrets that are too much to be read at once.
+const SECRETS: usize = 12;
+
+/// So many of them are surely made at once.
+const PORTION: usize = 4;
+
+/// The names of large Secrets, which are made.
+async fn large_secrets(view: &View) -> Vec<String> {
     let names: Vec<String> = (0..SECRETS).map(|number| format!("s-{number:02}")).collect();
     for name in &names {
         view.secret(name, &[("k", &"x".repeat(LARGE)), ("n", name)], None).await.unwrap();
     }
-    let operator = stage.start(&namespace, |spec| spec).await;
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_secrets_with_paths_of_their_own_are_written_one_after_another() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("large").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let names = large_secrets(&view).await;
+    let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
+    let operator = parting::start(stage, &namespace, &proxy, stage.server.address()).await;
+    // What cannot be read yet holds up nothing that is written before it is.
+    let last = &names[SECRETS - 1];
+    let refused = format!("rules: [{{ when: {{ verbs: [get], name: {last} }}, then: {{ status: {{ code: 403 }} }} }}]");
+    proxy.set(Plan::parse(&refused).unwrap()).unwrap();
     let before = operator.process.resident().unwrap();
     push(&view, "all", json!({ "secrets": { "names": names }, "path": view.path("all/{secret}") })).await;
     push(
@@ -84,6 +118,17 @@ async fn large_secrets_with_paths_of_their_own_are_written_one_after_another() {
     .await;
     let paths: Vec<String> = names.iter().map(|name| view.path(&format!("all/{name}"))).collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    until("the first ones are written", async || {
+        for path in &paths[..PORTION] {
+            if view.read(path).await?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })
+    .await;
+    until("the last one is refused", async || Ok(proxy.fired()[0] > 0)).await;
+    proxy.clear();
     until("all are in step", async || view.is_synced("VaultPush", "all", &paths).await).await;
     for (name, path) in names.iter().zip(&paths) {
         assert_eq!(view.read(path).await.unwrap().unwrap()["n"], *name);
@@ -100,6 +145,93 @@ async fn large_secrets_with_paths_of_their_own_are_written_one_after_another() {
     .await;
     let more = operator.process.resident().unwrap() - before;
     assert!(more < ROOM, "{more} bytes more than {before}");
+}
+
+/// So many objects that are made of much may be worked on at the same time.
+const FEW: usize = 2;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_large_objects_few_are_worked_on_at_once_and_small_ones_wait_for_none() {
+    const OBJECTS: usize = 6;
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("few").await.unwrap();
+    let view = stage.view(&namespace).await;
+    // How many writes of large ones are on their way, and how many were at most. They wait until a small one has passed.
+    let (now, most, passed) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = [Arc::clone(&now), Arc::clone(&most), Arc::clone(&passed)];
+    let decide = move |asked: Asked| {
+        let [now, most, passed] = counts.clone();
+        async move {
+            let is_data = asked.is_write() && asked.path.contains("/data/");
+            if is_data && asked.path.contains("/big-") {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                while passed.load(Ordering::SeqCst) == 0 {
+                    sleep(Duration::from_millis(20)).await;
+                }
+                // Others that may be written come meanwhile.
+                sleep(Duration::from_millis(300)).await;
+                now.fetch_sub(1, Ordering::SeqCst);
+            } else if is_data {
+                passed.fetch_add(1, Ordering::SeqCst);
+            }
+            Fate::Passes
+        }
+        .boxed()
+    };
+    let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
+    let _operator = stage.start_at(&namespace, &vault, |spec| spec).await;
+    let names: Vec<String> = (0..OBJECTS).map(|number| format!("big-{number}")).collect();
+    for name in &names {
+        view.secret(name, &[("k", &"x".repeat(LARGE))], Some(&view.path(name))).await.unwrap();
+    }
+    until("as many are on their way as may be", async || Ok(now.load(Ordering::SeqCst) == FEW)).await;
+    view.secret("small", &[("k", "v")], Some(&view.path("small"))).await.unwrap();
+    for name in names.iter().map(String::as_str).chain(["small"]) {
+        let path = view.path(name);
+        until(&format!("{name} is in step"), async || view.is_synced("Secret", name, &[&path]).await).await;
+        assert_eq!(view.versions(&path).await.unwrap(), (1, true), "{path}");
+    }
+    assert_eq!(most.load(Ordering::SeqCst), FEW);
+}
+
+/// Version 1 of the engine tells nothing of who has written a path and when, so what was begun there is known by its content alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_begun_of_a_large_object_is_cleared_with_it_also_if_that_was_one_of_its_last_paths() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("begun").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let names = large_secrets(&view).await;
+    let paths: Vec<String> = names.iter().map(|name| format!("old/{namespace}/{name}")).collect();
+    // Killed when the last but one is written, and before it knows.
+    let last = paths[SECRETS - 2].clone();
+    let (befallen, mut told) = mpsc::unbounded_channel();
+    let process = Arc::new(Mutex::new(None::<Process>));
+    let killed = Arc::clone(&process);
+    let decide = move |asked: Asked| {
+        let (killed, befallen) = (Arc::clone(&killed), befallen.clone());
+        let kill = move || {
+            killed.lock().unwrap().as_mut().unwrap().kill();
+            befallen.send(()).unwrap();
+        };
+        let is_it = asked.is_write() && asked.method != "DELETE" && asked.path == last;
+        let fate = if is_it { Fate::AnswerVanishes(Box::new(kill)) } else { Fate::Passes };
+        std::future::ready(fate).boxed()
+    };
+    let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
+    let (spec, ..) = stage.operator(stage.kubeconfig(), &namespace, &vault);
+    *process.lock().unwrap() = Some(Process::start(stage.plane.run_directory(), spec).unwrap());
+    let spec = json!({ "secrets": { "names": names }, "path": format!("old/{namespace}/{{secret}}") });
+    push(&view, "all", spec).await;
+    tokio::time::timeout(SOON, told.recv()).await.unwrap().unwrap();
+    assert!(view.read(&paths[SECRETS - 2]).await.unwrap().is_some(), "it is written");
+    view.delete("VaultPush", "all").await.unwrap();
+    process.lock().unwrap().as_mut().unwrap().start_again().unwrap();
+    until("it is gone", async || view.is_gone("VaultPush", "all").await).await;
+    drop(process.lock().unwrap().take());
+    for path in &paths {
+        assert_eq!(view.read(path).await.unwrap(), None, "{path}");
+    }
 }
 
 async fn push(view: &View, name: &str, spec: Value) {

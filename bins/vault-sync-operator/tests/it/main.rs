@@ -27,3 +27,4 @@ mod shipped;
 mod stage;
 mod uninstalling;
 mod vault_crashing;
+mod watching;

@@ -12,6 +12,7 @@ use konverge_core::digest::ContentDigest;
 use konverge_vault::{PathError, SecretPath};
 use tokio::time::Instant;
 
+use super::undone::Undone;
 use crate::{
     asked::{Asked, DeletionPolicy, Invalid},
     desired::Wanted,
@@ -108,6 +109,8 @@ pub struct Binding {
     pub emptied: Option<Instant>,
     /// When a Secret of its changed, if that is not in Vault yet.
     pub changed: Option<Instant>,
+    /// That somebody took the record away or set it back, since it was last let be.
+    undone: Option<Undone>,
     /// How often somebody else changed the record.
     edits: u64,
     /// The resource version that was seen last.
@@ -154,6 +157,7 @@ impl Binding {
             refusals: 0,
             emptied: None,
             changed: None,
+            undone: None,
             edits: 0,
             texts: VecDeque::from([shown.record]),
         }
@@ -182,14 +186,23 @@ impl Binding {
             self.verified = None;
             self.said.clear();
             self.refusals = 0;
+            self.undone = None;
         }
         if recorded_otherwise {
-            // What is known is not forgotten because somebody changed the annotation or took it away; it is written again.
-            if let Some(record) = shown.record.as_deref().and_then(|text| Record::read(text, &self.uid)) {
-                self.record = Some(record.with_intended(self.record.take()));
+            let found = shown.record.as_deref().and_then(|text| Record::read(text, &self.uid));
+            let known = self.record.as_ref();
+            if !asks_otherwise && known.is_some_and(|known| known.tells_more_than(found.as_ref())) {
+                self.undone = Some(Undone::again(self.undone.take(), &self.asking));
             }
-            self.verified = None;
-            self.held.clear();
+            let adds = found.as_ref().is_some_and(|found| known.is_none_or(|known| found.names_more_than(known)));
+            if adds || self.undone.as_ref().is_none_or(|undone| !undone.is_fought()) {
+                // What is known is not forgotten because somebody changed the annotation or took it away; it is written again.
+                if let Some(found) = found {
+                    self.record = Some(found.with_intended(self.record.take()));
+                }
+                self.verified = None;
+                self.held.clear();
+            }
             self.edits += 1;
         }
         match seen {
@@ -293,6 +306,17 @@ impl Binding {
             Some(verified) => Some(verified.looked.elapsed()),
             None => recorded().map(|then| Duration::try_from(now.duration_since(then)).unwrap_or_default()),
         }
+    }
+
+    /// Until when the object is left without its record, because somebody takes that away again and again.
+    pub fn left_until(&self) -> Option<Instant> {
+        let until = self.undone.as_ref()?.until().filter(|until| *until > Instant::now());
+        until.filter(|_| self.unrecorded().is_some())
+    }
+
+    /// Whether it is to be told that somebody takes the record away again and again: once, until he has let it be.
+    pub fn tell_of_undoing(&mut self) -> bool {
+        self.undone.as_mut().is_some_and(Undone::tell)
     }
 
     /// Whether there is a record and the object bears it.

@@ -99,6 +99,44 @@ fn the_echo_of_our_own_record_is_no_work_and_somebody_elses_edit_is() {
     assert!(bindings.get(&key("a")).unwrap().record.is_some(), "and not forgotten");
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_takes_the_record_again_and_again_is_contradicted_later_and_later() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    let binding = || bindings.get(&key("a")).unwrap();
+    let mut record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
+    record.say(SYNCED, None, Timestamp::UNIX_EPOCH);
+    let bear = || {
+        bindings.on_object(&key("a"), "uid-a", |now| write(now, record.clone(), "2".to_owned()));
+        bindings.show(Shown { version: "2".to_owned(), record: Some(record.text()), ..shown("a", &["db"]) });
+        bindings.settle(&key("a"), &binding(), |now| now.verify(&now.clone(), BTreeMap::new(), Some(verified(&[]))));
+    };
+    let tell = || {
+        let mut told = false;
+        bindings.on_object(&key("a"), "uid-a", |now| told = now.tell_of_undoing());
+        told
+    };
+    for (turn, (pause, told)) in
+        [(None, false), (None, false), (None, false), (Some(1), true), (Some(2), false), (Some(4), false)]
+            .into_iter()
+            .enumerate()
+    {
+        bear();
+        assert_eq!(binding().left_until(), None, "{turn}: it is there");
+        assert!(bindings.show(shown("a", &["db"])), "{turn}: taken away");
+        let rest = binding().left_until().map(|until| until - Instant::now());
+        assert_eq!((rest, tell()), (pause.map(Duration::from_secs), told), "{turn}");
+        assert_eq!(binding().record.as_ref(), Some(&record), "{turn}: it holds");
+        assert_eq!(binding().verified.is_some(), pause.is_some(), "{turn}: who goes on says nothing of Vault");
+        tokio::time::advance(rest.unwrap_or_default()).await;
+        assert_eq!(binding().left_until(), None, "{turn}: its turn");
+    }
+    // A longer pause than any: it is over.
+    tokio::time::advance(Duration::from_mins(6)).await;
+    bear();
+    assert!(bindings.show(shown("a", &["db"])) && binding().left_until().is_none() && !tell());
+}
+
 #[test]
 fn when_it_was_looked_at_is_noted_with_what_is_written_anyway_and_asks_for_no_write() {
     let bindings = Bindings::default();

@@ -10,11 +10,7 @@ use konverge_vault::{Content, Location, Owner};
 use kube::Api;
 use tokio::time::timeout;
 
-use super::{
-    Doing, PushError, Pusher, cluster_prefix,
-    sources::{Place, Portions},
-    vault_deletion,
-};
+use super::{Doing, Locations, PushError, Pusher, cluster_prefix, paths::Prepared, sources::Portions, vault_deletion};
 use crate::{
     asked::DeletionPolicy,
     bindings::{Asking, Binding, Push},
@@ -97,32 +93,48 @@ impl Pusher {
             self.unmark_all(key, binding, record, &owner).await?;
             return Ok(Vec::new());
         }
-        let (made, _place) = match &binding.asking {
-            Asking::Push(push)
-                if record.paths.values().any(|written| !written.written || !written.pending.is_empty()) =>
-            {
-                self.would_have_made(key, push).await?
-            }
-            _ => (BTreeMap::new(), None),
-        };
-        let (mut cleared, mut unknown) = (Vec::new(), Vec::new());
         let limit = self.policy.deadline.min(self.policy.namespace_deadline);
+        let mut left = Vec::new();
         for (location, written) in record.locations() {
             let recorded = self.store.recorded(&location);
-            let Some(location) = within(limit, &location.to_string(), recorded).await?? else { continue };
-            let claim = self.claim(key, &location, written);
-            let text = location.to_string();
-            let unfinished = made.get(&text).filter(|_| !written.left).map_or(Unfinished::Unknown, Unfinished::Made);
-            let leaving = Leaving { location: &location, owner: &owner, written, claim, unfinished, gone: false };
-            let deleted = within(limit, &text, self.store.clear(&leaving, deletion)).await??;
-            self.warn_sharers(key, &text, written, deleted);
-            match deleted {
-                Cleared::Deleted => {
-                    tracing::info!(object = %key, path = text, "deleted");
-                    cleared.push(text);
+            let location = within(limit, &location.to_string(), recorded).await??;
+            left.extend(location.map(|location| (location, written)));
+        }
+        let is_unfinished = |written: &Written| !written.written || !written.pending.is_empty();
+        let push = match &binding.asking {
+            Asking::Push(push) if record.paths.values().any(is_unfinished) => Some(self.pinned(key, push).await?),
+            _ => None,
+        };
+        let mut begun = match push.as_deref() {
+            Some(push) => self.begun(key, push).await?,
+            None => None,
+        };
+        let (mut cleared, mut unknown) = (Vec::new(), Vec::new());
+        while !left.is_empty() {
+            let made = match &mut begun {
+                Some(begun) => begun.next().await?,
+                None => None,
+            };
+            // What comes with no portion comes last.
+            let of_this = |(location, _): &(Location, &Written)| {
+                made.as_ref().is_none_or(|made| made.contains_key(&location.to_string()))
+            };
+            for (location, written) in left.extract_if(.., |path| of_this(path)) {
+                let claim = self.claim(key, &location, written);
+                let text = location.to_string();
+                let content = made.as_ref().and_then(|made| made.get(&text)).filter(|_| !written.left);
+                let unfinished = content.map_or(Unfinished::Unknown, Unfinished::Made);
+                let leaving = Leaving { location: &location, owner: &owner, written, claim, unfinished, gone: false };
+                let deleted = within(limit, &text, self.store.clear(&leaving, deletion)).await??;
+                self.warn_sharers(key, &text, written, deleted);
+                match deleted {
+                    Cleared::Deleted => {
+                        tracing::info!(object = %key, path = text, "deleted");
+                        cleared.push(text);
+                    }
+                    Cleared::Unknown => unknown.push(text),
+                    Cleared::Nothing => {}
                 }
-                Cleared::Unknown => unknown.push(text),
-                Cleared::Nothing => {}
             }
         }
         let cleared = (!cleared.is_empty()).then(|| Message::cleared(&cleared));
@@ -166,27 +178,11 @@ impl Pusher {
         }
     }
 
-    /// What a write that was begun would have made, and the place that is kept as long as it is held.
-    async fn would_have_made(
-        &self,
-        key: &ObjectRef,
-        push: &Push,
-    ) -> Result<(BTreeMap<String, Content>, Option<Place<'_>>), PushError> {
-        let push = &*self.pinned(key, push).await?;
-        let Some(prepared) = self.prepare(key, push, &mut Vec::new()).await? else {
-            return Ok((BTreeMap::new(), None));
-        };
-        // Of what is more than a portion the rest is not known, and stays where it bears no mark.
-        let mut portions = Portions::new(self, key, push);
-        let targets = portions.next().await?;
-        let place = portions.into_place();
-        let located = |(beneath, target): (String, Target)| match target {
-            Target::Content(made) => {
-                prepared.locations.get(&beneath).map(Location::to_string).map(|text| (text, made.content))
-            }
-            Target::Keep(_) => None,
-        };
-        Ok((targets.into_iter().filter_map(located).collect(), place))
+    /// What writes that were begun would have made; nothing if the paths cannot be ones.
+    async fn begun<'a, 'b>(&'a self, key: &'b ObjectRef, push: &'b Push) -> Result<Option<Begun<'a, 'b>>, PushError> {
+        let prepared = self.prepare(key, push, &mut Vec::new()).await?;
+        let portions = Portions::new(self, key, push);
+        Ok(prepared.map(|Prepared { locations, .. }| Begun { portions, locations, is_first: true }))
     }
 
     /// Whether the object has waited as long as the platform lets it.
@@ -246,6 +242,29 @@ impl Pusher {
             }
             added => Ok(added.map(|()| true)?),
         }
+    }
+}
+
+/// What writes that were begun would have made, portion by portion.
+struct Begun<'a, 'b> {
+    portions: Portions<'a, 'b>,
+    locations: Locations,
+    is_first: bool,
+}
+
+impl Begun<'_, '_> {
+    /// The content of the next paths; nothing if that was all.
+    async fn next(&mut self) -> Result<Option<BTreeMap<String, Content>>, PushError> {
+        if self.portions.is_over() && !std::mem::take(&mut self.is_first) {
+            return Ok(None);
+        }
+        self.is_first = false;
+        let targets = self.portions.next().await?;
+        let located = |(beneath, target): (String, Target)| match target {
+            Target::Content(made) => Some((self.locations.get(&beneath)?.to_string(), made.content)),
+            Target::Keep(_) => None,
+        };
+        Ok(Some(targets.into_iter().filter_map(located).collect()))
     }
 }
 

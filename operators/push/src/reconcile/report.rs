@@ -5,8 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use konverge_apply::events::Notice;
 use konverge_core::error::{Classify, in_one_line};
-use konverge_runtime::Priority;
+use konverge_runtime::{Action, Priority};
 use kube::runtime::events::EventType;
+use tokio::time::Instant;
 
 use super::{PushError, Pusher, TELL_AFTER, pause};
 use crate::{
@@ -38,10 +39,28 @@ impl Pusher {
         let record = record.unwrap_or_else(|| binding.new_record(Timestamp::now()));
         let (record, messages) = stand(binding, record, messages);
         self.say(key, binding, messages);
-        if !binding.bears(&record) {
+        if binding.left_until().is_some() {
+            self.bindings.settle(key, binding, |now| now.intend(binding, record, Vec::new()));
+        } else if !binding.bears(&record) {
             self.note(key, binding, &record).await?;
         }
         Ok(())
+    }
+
+    /// Tells once of who takes the record away again and again. `action`, or earlier if the record is to be written before.
+    pub(super) fn contest(&self, key: &ObjectRef, action: Action) -> Action {
+        let Some(binding) = self.bindings.get(key) else { return action };
+        let Some(until) = binding.left_until() else { return action };
+        let mut is_new = false;
+        self.bindings.on_object(key, &binding.uid, |now| is_new = now.tell_of_undoing());
+        if is_new {
+            self.announce(key, &binding.uid, &Message::record_taken(key.kind));
+        }
+        let rest = until.saturating_duration_since(Instant::now());
+        match action {
+            Action::After(pause) => Action::After(pause.min(rest)),
+            Action::Done => Action::After(rest),
+        }
     }
 
     /// The same for what is in step: it is noted on the object, and said, when all those have had their turn that are not.
@@ -63,18 +82,7 @@ impl Pusher {
     pub(super) fn say(&self, key: &ObjectRef, binding: &Binding, messages: Vec<Message>) {
         let unsaid = binding.unsaid.iter().filter(|message| !messages.contains(message));
         for message in unsaid.chain(&messages).filter(|message| !binding.said.contains(message)) {
-            if message.is_loud() {
-                tracing::warn!(object = %key, reason = message.reason, "{}", message.text);
-            } else {
-                tracing::info!(object = %key, reason = message.reason, "{}", message.text);
-            }
-            self.events.send(Notice {
-                regarding: key.reference(&binding.uid),
-                kind: if message.is_loud() { EventType::Warning } else { EventType::Normal },
-                reason: message.reason,
-                action: ACTION,
-                note: message.text.clone(),
-            });
+            self.announce(key, &binding.uid, message);
         }
         let word = summary(&messages).0;
         // One that went meanwhile is counted no more.
@@ -82,6 +90,21 @@ impl Pusher {
             self.metrics.said(key, word);
             binding.said = messages;
             binding.unsaid.clear();
+        });
+    }
+
+    fn announce(&self, key: &ObjectRef, uid: &str, message: &Message) {
+        if message.is_loud() {
+            tracing::warn!(object = %key, reason = message.reason, "{}", message.text);
+        } else {
+            tracing::info!(object = %key, reason = message.reason, "{}", message.text);
+        }
+        self.events.send(Notice {
+            regarding: key.reference(uid),
+            kind: if message.is_loud() { EventType::Warning } else { EventType::Normal },
+            reason: message.reason,
+            action: ACTION,
+            note: message.text.clone(),
         });
     }
 

@@ -40,9 +40,6 @@ impl Default for Room {
     }
 }
 
-/// A place among the few that may hold much.
-pub(super) type Place<'a> = SemaphorePermit<'a>;
-
 /// What should be at the paths of an object, portion by portion.
 pub(super) struct Portions<'a, 'b> {
     pusher: &'a Pusher,
@@ -53,7 +50,7 @@ pub(super) struct Portions<'a, 'b> {
     /// In which versions the others were.
     versions: BTreeMap<String, Option<String>>,
     /// Its place among the few.
-    place: Option<Place<'a>>,
+    place: Option<SemaphorePermit<'a>>,
 }
 
 impl<'a, 'b> Portions<'a, 'b> {
@@ -89,11 +86,6 @@ impl<'a, 'b> Portions<'a, 'b> {
     /// In which version each of them was.
     pub(super) fn versions(self) -> BTreeMap<String, Option<String>> {
         self.versions
-    }
-
-    /// Its place, for as long as what was made is held.
-    pub(super) fn into_place(self) -> Option<Place<'a>> {
-        self.place
     }
 
     async fn apart(&mut self) -> Result<Targets, PushError> {
@@ -133,7 +125,12 @@ impl<'a, 'b> Portions<'a, 'b> {
 
     async fn read(&mut self, name: &str) -> Result<Option<Data>, PushError> {
         let secret = of(self.key, name);
-        let (version, data) = self.pusher.read(&secret).await?;
+        let read = self.pusher.read(&secret).await;
+        if read.is_err() {
+            // That it is not there, and needed, is counted with the path that lacks it.
+            self.pusher.metrics.secret_not_found(&secret.namespace, name);
+        }
+        let (version, data) = read?;
         self.pusher.bindings.secret_was(&secret, version.as_deref());
         self.versions.insert(secret.name, version);
         Ok(data)

@@ -109,3 +109,114 @@ async fn the_cluster_name_is_a_prefix_and_version_one_is_written_flat() {
     plain.gone(Kind::Secret, "db").await;
     assert_eq!(plain.read(&path).await, None);
 }
+
+#[tokio::test]
+async fn a_list_may_name_a_secret_more_than_once_and_of_equal_keys_the_later_counts() {
+    let world = World::new().await;
+    let _operator = world.operator(&FLAGS).await;
+    world.secret("db", &[("user", "u"), ("password", "p")], json!({})).await;
+    world.secret("first", &[("shared", "first")], json!({})).await;
+    world.secret("second", &[("shared", "second")], json!({})).await;
+    // As Go reads it: names of fields in any case, what is unknown passed over, and without keys nothing is taken.
+    let list = r#"[
+        { "name": "db", "keys": ["user", "password"], "prefix": "DB_" },
+        { "name": "db", "keys": ["user"], "prefix": "REPLICA_" },
+        { "Name": "first", "KEYS": ["shared"], "comment": "the other one counts" },
+        { "name": "second", "keys": ["shared"], "prefix": "" },
+        { "name": "first" }
+    ]"#;
+    let path = world.path("app");
+    let annotations = json!({ "vault-sync.io/path": path, "vault-sync.io/secrets": list });
+    world.workload(Kind::Deployment, "app", &[], annotations).await;
+    world.holds(&path, &[("DB_user", "u"), ("DB_password", "p"), ("REPLICA_user", "u"), ("shared", "second")]).await;
+    world.says(Kind::Deployment, "app", "Synced").await;
+}
+
+#[tokio::test]
+async fn what_a_deployment_has_written_is_cleared_with_it_unless_it_is_to_be_preserved() {
+    let world = World::new().await;
+    let _operator = world.operator(&FLAGS).await;
+    world.secret("db", &[("user", "u")], json!({})).await;
+    let list = r#"[{ "name": "db", "keys": ["user"] }]"#;
+    for (name, preserve, list, at) in [
+        ("kept", Some("true"), None, "kept/db"),
+        ("kept-list", Some("true"), Some(list), "kept-list"),
+        ("cleared", None, None, "cleared/db"),
+        ("cleared-list", Some("false"), Some(list), "cleared-list"),
+    ] {
+        let annotations = json!({
+            "vault-sync.io/path": world.path(name),
+            "vault-sync.io/preserve-on-delete": preserve,
+            "vault-sync.io/secrets": list,
+        });
+        let annotations = annotations.as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
+        let annotations = annotations.map(|(name, value)| (name.clone(), value.clone())).collect();
+        world.workload(Kind::Deployment, name, &["db"], annotations).await;
+        world.holds(&world.path(at), &[("user", "u")]).await;
+        world.says(Kind::Deployment, name, "Synced").await;
+        world.delete(Kind::Deployment, name).await;
+        world.gone(Kind::Deployment, name).await;
+        assert_eq!(world.read(&world.path(at)).await.is_some(), preserve == Some("true"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_interval_and_a_check_may_have_each_form_that_is_documented() {
+    let world = World::new().await;
+    let _operator = world.operator(&FLAGS).await;
+    for (number, (annotation, value)) in [
+        ("reconcile", "30s"),
+        ("reconcile", "5m"),
+        ("reconcile", "1h30m"),
+        ("reconcile", "1.5h"),
+        ("reconcile", "off"),
+        ("reconcile", ""),
+        ("rotation-check", "enabled"),
+        ("rotation-check", "disabled"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("db-{number}");
+        let path = world.path(&name);
+        let annotation = format!("vault-sync.io/{annotation}");
+        world.secret(&name, &[("k", "v")], json!({ "vault-sync.io/path": path, &annotation: value })).await;
+        world.holds(&path, &[("k", "v")]).await;
+        world.says(Kind::Secret, &name, "Synced").await;
+        let notes = world.notes(&name).await;
+        assert!(
+            !notes.iter().any(|note| note.contains(&annotation)),
+            "{annotation}: {value:?} is as it should be: {notes:?}"
+        );
+    }
+    // Less than 30 s is raised to that, and told.
+    let path = world.path("often");
+    world.secret("often", &[("k", "v")], json!({ "vault-sync.io/path": path, "vault-sync.io/reconcile": "10s" })).await;
+    world.holds(&path, &[("k", "v")]).await;
+    let told = world.event("often", "AnnotationAdjusted").await;
+    assert!(told.contains("counts as 30s"), "{told}");
+}
+
+#[tokio::test]
+async fn without_a_path_or_with_an_empty_one_nothing_is_done() {
+    let world = World::new().await;
+    let _operator = world.operator(&FLAGS).await;
+    let list = r#"[{ "name": "db", "keys": ["k"] }]"#;
+    world.secret("off", &[("k", "v")], json!({ "vault-sync.io/path": "", "vault-sync.io/reconcile": "30s" })).await;
+    world.secret("none", &[("k", "v")], json!({ "vault-sync.io/secrets": list })).await;
+    world.workload(Kind::Deployment, "off", &["off"], json!({ "vault-sync.io/path": "" })).await;
+    // What comes after them is done.
+    let path = world.path("on");
+    world.secret("on", &[("k", "v")], json!({ "vault-sync.io/path": path })).await;
+    world.holds(&path, &[("k", "v")]).await;
+    world.says(Kind::Secret, "on", "Synced").await;
+    tokio::time::sleep(QUIET).await;
+    for (kind, name) in [(Kind::Secret, "off"), (Kind::Secret, "none"), (Kind::Deployment, "off")] {
+        let object = world.api(kind).get_metadata(name).await.unwrap().metadata;
+        assert_eq!(object.finalizers, None, "{name}");
+        assert_eq!(world.record(kind, name).await, None, "{name}");
+    }
+    // Switched off, it lets go of what it had.
+    world.annotate(Kind::Secret, "on", json!({ "vault-sync.io/path": "" })).await;
+    world.is_deleted(&path).await;
+}

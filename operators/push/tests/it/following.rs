@@ -280,6 +280,13 @@ async fn a_secret_that_is_missing_is_counted_once_with_each_run_that_needs_it() 
     world.secret("late", &[("a", "b")], json!({})).await;
     world.says(Kind::Deployment, "app", "Synced").await;
     are(2.0).await;
+    // Nor does the original tell that one is not there from that it may not be read.
+    world.may_not_get_secrets().await;
+    world.rotate("late", &[("a", "c")]).await;
+    until("what may not be read is counted", async || {
+        if counted("late") > 2.5 { Ok(()) } else { Err(counted("late").to_string()) }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -16,5 +16,6 @@ mod left_behind;
 mod outages;
 mod owning;
 mod switching;
+mod undoing;
 mod vault_push;
 mod world;
