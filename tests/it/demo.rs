@@ -121,8 +121,12 @@ async fn the_demo_tells_what_happened_and_leaves_nothing_behind() {
     assert!(said.contains("roll.konverge.dev/on-change: "), "the manifest is shown: {said}");
     let rollouts: Vec<_> =
         said.lines().filter(|line| line.contains("rollout, ") || line.ends_with(" rollout")).collect();
-    let expected =
-        ["password changed     one rollout, ", "the same once more   no rollout", "operator started     one rollout"];
+    let expected = [
+        "password changed     one rollout, ",
+        "the same once more   no rollout",
+        "operator started     one rollout",
+        "version 2 in Vault   one rollout, ",
+    ];
     let are_those = rollouts.iter().zip(expected).all(|(line, begins)| line.trim().starts_with(begins));
     assert!(rollouts.len() == expected.len() && are_those, "{said}");
     nothing_is_left(temporary.path()).await;

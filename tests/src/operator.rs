@@ -51,7 +51,7 @@ impl Operator {
     ) -> Result<Self> {
         let [address, metrics] = [free_port()?, free_port()?].map(|port| format!("127.0.0.1:{port}"));
         let name = "vault-sync-operator";
-        let mut spec = ProcessSpec::new(name, binary(name)?)
+        let spec = ProcessSpec::new(name, binary(name)?)
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .args(["--vault-addr", vault, "--vault-auth-method", "token"])
@@ -60,13 +60,7 @@ impl Operator {
             .args(["--health-probe-bind-address", &address, "--metrics-bind-address", &metrics])
             .arg("--enable-metrics-auth=false")
             .args(arguments.iter().copied());
-        // Those of the user are about another Vault.
-        for (variable, _) in std::env::vars_os() {
-            if variable.to_string_lossy().starts_with("VAULT_") {
-                spec = spec.env_remove(variable);
-            }
-        }
-        Ok(Self { process: Process::start(run, spec)?, address, metrics })
+        Ok(Self { process: Process::start(run, without_vault_of_user(spec))?, address, metrics })
     }
 
     /// Starts a vault-rollout-operator; it need not be able to reach anything.
@@ -78,7 +72,7 @@ impl Operator {
             .arg(kubeconfig)
             .args(["--bind-address", &address])
             .args(arguments.iter().copied());
-        Ok(Self { process: Process::start(run, spec)?, metrics: address.clone(), address })
+        Ok(Self { process: Process::start(run, without_vault_of_user(spec))?, metrics: address.clone(), address })
     }
 
     /// Waits until `/readyz` answers 200.
@@ -115,4 +109,11 @@ impl Operator {
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
+}
+
+/// The variables of the user are about another Vault.
+fn without_vault_of_user(spec: ProcessSpec) -> ProcessSpec {
+    let variables = std::env::vars_os().map(|(variable, _)| variable);
+    let about_vault = variables.filter(|variable| variable.to_string_lossy().starts_with("VAULT_"));
+    about_vault.fold(spec, ProcessSpec::env_remove)
 }

@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use konverge_core::SecretValue;
 use konverge_testkit::{ControlPlane, Process, VaultOptions, VaultServer, VaultStorage};
 use konverge_vault::{
-    Credential, Found, KvVersion, Limits, Location, Login, Mount, SecretPath, VaultConfig, VersionState,
+    Content, Credential, Expected, Found, KvVersion, Limits, Location, Login, Mount, SecretPath, VaultConfig,
+    VersionState,
 };
 use serde_json::json;
 
@@ -20,6 +21,12 @@ const POLICY: &str = include_str!("../../deploy/vault-policy.hcl");
 
 /// What Vault calls it.
 const POLICY_NAME: &str = "vault-sync-operator";
+
+/// What the page of roll asks for: to see which versions there are, and no value.
+const FOLLOWER: &str = r#"path "+/metadata/*" { capabilities = ["read", "list"] }"#;
+
+/// What Vault calls that.
+const FOLLOWER_NAME: &str = "vault-rollout-operator";
 
 /// Where the policy expects an engine of version 2.
 const MOUNT: &str = "secret";
@@ -57,7 +64,7 @@ impl PushStage {
         let vault = VaultServer::start(VaultOptions { storage, ..VaultOptions::default() }).await?;
         vault.mount_kv(MOUNT, 2).await?;
         vault.policy(POLICY_NAME, POLICY).await?;
-        let token = token_file(&vault).await?;
+        let token = token_file(&vault, POLICY_NAME).await?;
         let client = control_plane.admin_client().await?;
         let home = control_plane.namespace("vault-sync-operator-system").await?;
         rbac::create(&client, &rbac::PUSH, &home).await?;
@@ -104,6 +111,12 @@ impl PushStage {
         &self.vault
     }
 
+    /// A file with a token for somebody who follows which versions there are.
+    pub async fn follower(&self) -> Result<PathBuf> {
+        self.vault.policy(FOLLOWER_NAME, FOLLOWER).await?;
+        token_file(&self.vault, FOLLOWER_NAME).await
+    }
+
     /// A client of an administrator of Vault, without a limit of its own but `concurrency`.
     pub fn vault(&self, concurrency: usize) -> Result<Vault> {
         self.client(self.vault.root_token().to_owned(), concurrency)
@@ -112,7 +125,7 @@ impl PushStage {
     /// The same for somebody with the operator's policy and nothing more. Vault looks that up for each request, which takes it longer than
     /// the request itself.
     pub async fn peer(&self, concurrency: usize) -> Result<Vault> {
-        self.client(token(&self.vault).await?, concurrency)
+        self.client(token(&self.vault, POLICY_NAME).await?, concurrency)
     }
 
     fn client(&self, token: String, concurrency: usize) -> Result<Vault> {
@@ -158,15 +171,22 @@ impl Vault {
         Ok(Some(Held { fields, version }))
     }
 
+    /// Writes a version with this alone.
+    pub async fn write(&self, path: &str, key: &str, value: &str) -> Result<()> {
+        let content = Content::from_iter([(key.to_owned(), SecretValue::from(value.to_owned()))]);
+        self.0.write(&Self::location(path)?, &content, Expected::Any).await?;
+        Ok(())
+    }
+
     /// All that Vault can be asked.
     pub fn client(&self) -> &konverge_vault::Vault {
         &self.0
     }
 }
 
-/// A file with a token of the policy, for this user alone, as long as Vault's folder is there.
-async fn token_file(vault: &VaultServer) -> Result<PathBuf> {
-    private_file(vault, "operator-token", &token(vault).await?)
+/// A file with a token of a policy, for this user alone, as long as Vault's folder is there.
+async fn token_file(vault: &VaultServer, policy: &str) -> Result<PathBuf> {
+    private_file(vault, &format!("{policy}-token"), &token(vault, policy).await?)
 }
 
 fn private_file(vault: &VaultServer, name: &str, content: &str) -> Result<PathBuf> {
@@ -175,7 +195,7 @@ fn private_file(vault: &VaultServer, name: &str, content: &str) -> Result<PathBu
     Ok(path)
 }
 
-/// A token of the policy.
-async fn token(vault: &VaultServer) -> Result<String> {
-    Ok(vault.token(&[POLICY_NAME], json!({ "period": "24h" })).await?)
+/// A token of a policy.
+async fn token(vault: &VaultServer, policy: &str) -> Result<String> {
+    Ok(vault.token(&[policy], json!({ "period": "24h" })).await?)
 }

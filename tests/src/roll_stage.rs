@@ -1,20 +1,17 @@
 //! The operator that rolls what uses a changed Secret.
 
-use std::{process::ExitStatus, time::Duration};
+use std::process::ExitStatus;
 
 use anyhow::Result;
 use konverge_testkit::ControlPlane;
 
 use crate::{Operator, rbac};
 
-/// Longer than it takes for its own end.
-const END_WITHIN: Duration = Duration::from_secs(40);
-
-/// An operator with the role that we ship, which can be stopped for a while. It ends with this; what it made in the cluster is
+/// An operator with the role that we ship, which can be killed for a while. It ends with this; what it made in the cluster is
 /// labelled as that of a [`Stage`](crate::Stage).
 pub struct RollStage {
     operator: Operator,
-    is_stopped: bool,
+    is_killed: bool,
 }
 
 impl RollStage {
@@ -27,7 +24,7 @@ impl RollStage {
         let arguments = [&["--namespace", namespace], arguments].concat();
         let mut operator = Operator::start_roll(control_plane.run_directory(), &kubeconfig, &arguments)?;
         operator.ready().await?;
-        Ok(Self { operator, is_stopped: false })
+        Ok(Self { operator, is_killed: false })
     }
 
     /// Where its metrics are.
@@ -35,30 +32,29 @@ impl RollStage {
         self.operator.address()
     }
 
-    /// Stops it, and does not count that as an end that is to be mended.
-    pub async fn stop(&mut self) -> Result<()> {
-        self.is_stopped = true;
-        self.operator.process().terminate(END_WITHIN).await?;
-        Ok(())
+    /// Kills it as nothing else does, with no moment left for a last word, and does not count that as an end that is to be mended.
+    pub fn kill(&mut self) {
+        self.is_killed = true;
+        self.operator.process().kill();
     }
 
     /// Starts it again, and waits until it is ready.
     pub async fn start(&mut self) -> Result<()> {
         self.operator.process().start_again()?;
-        self.is_stopped = false;
+        self.is_killed = false;
         self.operator.ready().await
     }
 
-    /// How it has ended, if nobody stopped it.
+    /// How it has ended, if it was not killed here.
     pub fn ended(&mut self) -> Option<(String, ExitStatus)> {
         let process = self.operator.process();
-        let status = process.status().filter(|_| !self.is_stopped)?;
+        let status = process.status().filter(|_| !self.is_killed)?;
         Some((process.name().to_owned(), status))
     }
 
-    /// Starts it again if it has ended, unless somebody stopped it.
+    /// Starts it again if it has ended, unless it was killed here.
     pub async fn start_ended(&mut self) -> Result<()> {
-        if self.is_stopped {
+        if self.is_killed {
             return Ok(());
         }
         self.operator.process().start_again()?;

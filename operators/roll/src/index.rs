@@ -12,6 +12,7 @@ mod sources;
 mod standing;
 mod taken;
 mod triggers;
+mod turns;
 mod users;
 mod view;
 mod waiting;
@@ -32,7 +33,9 @@ use crate::{
     object::{SourceName, SourceRef, WorkloadRef},
     record::Record,
     trigger::{Shown, TriggerKind, TriggerRef},
+    unheard::{Outcome, Unheard},
     uses::{self, Use},
+    waves::Line,
 };
 pub use classes::ClassRef;
 use members::Members;
@@ -93,6 +96,8 @@ struct Ours {
     record: Option<String>,
     /// Whether that was since the workload was last shown.
     since: bool,
+    /// A rollout of which the answer was lost.
+    unheard: Option<Box<Unheard>>,
 }
 
 /// What is known of a workload.
@@ -154,10 +159,14 @@ struct Inner {
     users: HashMap<SourceRef, Members<WorkloadRef>>,
     /// The classes of the Secrets Store CSI driver that have it make Secrets, by namespace and name.
     classes: BTreeMap<ClassRef, BTreeSet<SourceName>>,
+    /// Who mounts a class, whether it is there or not.
+    mounting: HashMap<ClassRef, Members<WorkloadRef>>,
     /// The sources that choose by labels.
     choosing: BTreeMap<String, BTreeSet<SourceName>>,
     /// Which Rollouts run pods of a Deployment's template.
     lent: HashMap<WorkloadRef, Members<WorkloadRef>>,
+    /// By namespace, source and wave: those of earlier waves that use it, for all that wait for their turn.
+    lines: HashMap<String, BTreeMap<(SourceName, i32), Line<WorkloadRef>>>,
     /// Who waits for its turn, and after whom.
     waiting: BTreeMap<WorkloadRef, WorkloadRef>,
     /// Objects that ask for rollouts of others.
@@ -250,6 +259,7 @@ impl Index {
                 known.keep_record(before, now);
             }
             known.ours.record = before.ours.record.take();
+            known.ours.unheard = before.ours.unheard.take();
             known.undecided = before.undecided;
             if before.asks != known.asks {
                 known.said.clear();
@@ -286,8 +296,10 @@ impl Index {
 
     /// Notes something down, unless the workload is another one by now.
     fn note(&self, key: &WorkloadRef, uid: &str, note: impl FnOnce(&mut Known)) {
-        if let Some(known) = self.lock().workloads.get_mut(key).filter(|known| known.uid == uid) {
+        let mut inner = self.lock();
+        if let Some(known) = inner.workloads.get_mut(key).filter(|known| known.uid == uid) {
             note(known);
+            inner.stirred(key);
         }
     }
 
@@ -333,6 +345,9 @@ impl Index {
         rolled: Option<(String, Timestamp)>,
     ) {
         self.note(key, uid, |known| {
+            if rolled.is_some() {
+                known.ours.unheard = None;
+            }
             if is_older(version, &known.version) {
                 return;
             }
@@ -352,6 +367,25 @@ impl Index {
         });
     }
 
+    /// The answer to a rollout was lost.
+    pub fn unheard(&self, key: &WorkloadRef, uid: &str, unheard: Unheard) {
+        self.note(key, uid, |known| known.ours.unheard = Some(Box::new(unheard)));
+    }
+
+    /// A rollout of which the answer was lost, and which was done after all. That is told once.
+    pub fn heard(&self, key: &WorkloadRef, uid: &str) -> Option<Unheard> {
+        let mut inner = self.lock();
+        let known = inner.workloads.get_mut(key).filter(|known| known.uid == uid)?;
+        match known.ours.unheard.as_ref()?.outcome(&known.version, known.stamp.as_deref()) {
+            Outcome::Unknown => None,
+            Outcome::Done => known.ours.unheard.take().map(|unheard| *unheard),
+            Outcome::Undone => {
+                known.ours.unheard = None;
+                None
+            }
+        }
+    }
+
     /// The stamp of a workload that was rolled by us, when that was, and how far it is.
     pub fn rollout(&self, key: &WorkloadRef) -> Option<(String, Timestamp, Progress)> {
         let inner = self.lock();
@@ -369,6 +403,7 @@ impl Index {
             known.pending = None;
             known.troubled = None;
             known.said.clear();
+            inner.stirred(key);
         }
     }
 

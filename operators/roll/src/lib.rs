@@ -51,6 +51,7 @@ pub mod spelling;
 pub mod status;
 pub mod teller;
 pub mod trigger;
+pub mod unheard;
 pub mod uses;
 pub mod vault;
 pub mod vault_rollout;

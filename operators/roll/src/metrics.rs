@@ -42,6 +42,7 @@ pub struct Metrics {
     oldest: Gauge,
     workloads: Gauge,
     sources: Gauge,
+    runaway: Gauge,
     vault_questions: Counter,
     count_questions: Arc<OnceLock<Count>>,
     vault_failing: Gauge,
@@ -62,6 +63,7 @@ impl Metrics {
             oldest: Gauge::default(),
             workloads: Gauge::default(),
             sources: Gauge::default(),
+            runaway: Gauge::default(),
             vault_questions: Counter::default(),
             count_questions: Arc::default(),
             vault_failing: Gauge::default(),
@@ -85,6 +87,8 @@ impl Metrics {
             "Secrets and ConfigMaps, and secrets in Vault, that they are rolled for",
             metrics.sources.clone(),
         );
+        let help = "Those of them that are not followed because they change again and again";
+        registry.register("runaway_sources", help, metrics.runaway.clone());
         let help = "Questions to Vault for versions since the start";
         registry.register("vault_questions", help, metrics.vault_questions.clone());
         let help = "Secrets in Vault that somebody is rolled for and that Vault does not tell of";
@@ -101,6 +105,7 @@ impl Metrics {
         set(&self.pending, pending);
         set(&self.workloads, workloads);
         set(&self.sources, sources);
+        set(&self.runaway, index.ran_away(now));
         let (triggers, failing) = index.trigger_counts();
         set(&self.triggers, triggers);
         set(&self.vault_failing, failing);

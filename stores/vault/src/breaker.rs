@@ -22,6 +22,8 @@ pub(crate) enum Outcome {
     Served,
     /// There was none.
     Failed(Arc<str>),
+    /// There was none in time. If others have been answered meanwhile, that tells of what was asked for and not of the server.
+    Late(Arc<str>),
     /// It says itself that it serves nobody.
     Closed(Arc<str>),
     /// It says itself when to come back.
@@ -39,6 +41,8 @@ pub(crate) struct Refusal {
 enum State {
     Closed {
         failures: u32,
+        /// When there was an answer last.
+        served: Option<Instant>,
     },
     Open {
         until: Instant,
@@ -48,10 +52,7 @@ enum State {
         told: bool,
     },
     /// One request is under way to see whether it serves again.
-    Probing {
-        pauses: u32,
-        cause: Arc<str>,
-    },
+    Probing { pauses: u32, cause: Arc<str> },
 }
 
 /// Shared by all requests to one Vault.
@@ -61,20 +62,21 @@ pub(crate) struct Breaker(Mutex<State>);
 #[must_use]
 pub(crate) struct Pass<'a> {
     breaker: &'a Breaker,
+    begun: Instant,
     probe: bool,
     reported: bool,
 }
 
 impl Breaker {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(State::Closed { failures: 0 }))
+        Self(Mutex::new(State::Closed { failures: 0, served: None }))
     }
 
     /// Asks whether a request may be sent.
     pub(crate) fn pass(&self, now: Instant) -> Result<Pass<'_>, Refusal> {
         let mut state = self.state();
         let probe = state.admit(now)?;
-        Ok(Pass { breaker: self, probe, reported: false })
+        Ok(Pass { breaker: self, begun: now, probe, reported: false })
     }
 
     /// The server says that it serves: the next request finds out whether it does. A pause that it asked for itself is kept to.
@@ -90,7 +92,7 @@ impl Breaker {
 impl Pass<'_> {
     pub(crate) fn report(mut self, outcome: Outcome, now: Instant, jitter: f64) {
         self.reported = true;
-        self.breaker.state().learn(outcome, now, jitter);
+        self.breaker.state().learn(outcome, (self.begun, now), jitter);
     }
 }
 
@@ -116,10 +118,10 @@ impl State {
         }
     }
 
-    fn learn(&mut self, outcome: Outcome, now: Instant, jitter: f64) {
-        let (failures, pauses) = match self {
-            Self::Closed { failures } => (*failures, 0),
-            Self::Open { pauses, .. } | Self::Probing { pauses, .. } => (FAILURES, *pauses),
+    fn learn(&mut self, outcome: Outcome, (begun, now): (Instant, Instant), jitter: f64) {
+        let (failures, served, pauses) = match self {
+            Self::Closed { failures, served } => (*failures, *served, 0),
+            Self::Open { pauses, .. } | Self::Probing { pauses, .. } => (FAILURES, None, *pauses),
         };
         let open =
             |cause, pauses: u32| Self::Open { until: now + PAUSES.delay(pauses, jitter), pauses, cause, told: false };
@@ -127,10 +129,11 @@ impl State {
             Outcome::Limited(cause, pause) => Self::Open { until: now + pause, pauses, cause, told: true },
             // What was under way when it was opened says nothing new, be it good or bad.
             _ if matches!(self, Self::Open { .. }) => return,
-            Outcome::Served => Self::Closed { failures: 0 },
+            Outcome::Served => Self::Closed { failures: 0, served: Some(now) },
+            Outcome::Late(_) if served.is_some_and(|served| served > begun) => return,
             Outcome::Closed(cause) => open(cause, pauses + 1),
-            Outcome::Failed(cause) if failures + 1 >= FAILURES => open(cause, pauses + 1),
-            Outcome::Failed(_) => Self::Closed { failures: failures + 1 },
+            Outcome::Failed(cause) | Outcome::Late(cause) if failures + 1 >= FAILURES => open(cause, pauses + 1),
+            Outcome::Failed(_) | Outcome::Late(_) => Self::Closed { failures: failures + 1, served },
         };
     }
 
@@ -179,6 +182,29 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         report(&breaker, Outcome::Served);
         assert!(breaker.pass(Instant::now()).is_ok());
+    }
+
+    /// Many paths hang, and one is asked for now and then.
+    #[tokio::test(start_paused = true)]
+    async fn paths_that_hang_are_no_outage_while_another_is_answered() {
+        let breaker = Breaker::new();
+        let late = || Outcome::Late("it does not answer in time".into());
+        for (what, is_answered, is_outage) in [("another is answered", true, false), ("nobody is", false, true)] {
+            let hanging: Vec<_> = (0..2 * FAILURES).map(|_| breaker.pass(Instant::now()).unwrap()).collect();
+            tokio::time::advance(Duration::from_secs(1)).await;
+            if is_answered {
+                report(&breaker, Outcome::Served);
+            }
+            tokio::time::advance(Duration::from_secs(29)).await;
+            for pass in hanging {
+                pass.report(late(), Instant::now(), 1.0);
+            }
+            assert_eq!(breaker.pass(Instant::now()).is_err(), is_outage, "{what}");
+        }
+        // Whoever finds out whether it serves again finds that it does not.
+        tokio::time::advance(PAUSES.base).await;
+        report(&breaker, late());
+        assert!(breaker.pass(Instant::now()).is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -130,7 +130,7 @@ impl Transport {
                 self.clients.doubt();
                 Outcome::Failed(cause.as_str().into())
             }
-            Err(VaultError::Deadline { .. }) => Outcome::Failed("it does not answer in time".into()),
+            Err(VaultError::Deadline { .. }) => Outcome::Late("it does not answer in time".into()),
             Err(_) => Outcome::Served,
         };
         pass.report(learned, Instant::now(), rand::random());

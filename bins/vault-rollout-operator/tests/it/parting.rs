@@ -3,55 +3,22 @@
 use std::time::Duration;
 
 use konverge_testkit::{
-    fault_proxy::{FaultProxy, Plan, UNSTEADY},
+    fault_proxy::{Plan, UNSTEADY},
     http_get,
 };
 
 use crate::{
-    stage::{Result, Running, Stage, until},
-    view::View,
+    stage::Stage,
+    way::{OBJECTS, all_are_rolled, are_rolled, rotate, set},
 };
-
-const OBJECTS: usize = 5;
 
 /// Each Secret is changed so often while the way is bad.
 const ROUNDS: usize = 4;
 
-async fn set(stage: &Stage, name: &str) -> (View, FaultProxy, Running) {
-    let view = stage.view(name).await;
-    for number in 0..OBJECTS {
-        view.deployment(&format!("web-{number}"), &format!("db-{number}")).await.unwrap();
-    }
-    rotate(&view, 0).await;
-    let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
-    let operator = stage.start_through(proxy.kubeconfig(), &view.namespace, &[]).await;
-    are_rolled(&view, 0).await;
-    (view, proxy, operator)
-}
-
-async fn rotate(view: &View, round: usize) {
-    for number in 0..OBJECTS {
-        view.secret(&format!("db-{number}"), &round.to_string()).await.unwrap();
-    }
-}
-
-async fn are_rolled(view: &View, times: usize) {
-    until(&format!("all are rolled {times} times"), async || all_are_rolled(view, times).await).await;
-}
-
-async fn all_are_rolled(view: &View, times: usize) -> Result<bool> {
-    for number in 0..OBJECTS {
-        if !view.is_rolled(&format!("web-{number}"), times).await? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn f12_on_an_unsteady_way_each_change_is_one_rollout() {
     let stage = Stage::shared().await;
-    let (view, proxy, mut operator) = set(stage, "unsteady").await;
+    let (view, proxy, mut operator) = set(stage, "unsteady", &[]).await;
     proxy.set(Plan::parse(UNSTEADY).unwrap()).unwrap();
     for round in 1..=ROUNDS {
         rotate(&view, round).await;
@@ -70,7 +37,7 @@ const A_WHILE: Duration = Duration::from_secs(3);
 #[tokio::test(flavor = "multi_thread")]
 async fn f03_what_changes_while_the_api_server_is_out_of_reach_is_rolled_once_after() {
     let stage = Stage::shared().await;
-    let (view, proxy, mut operator) = set(stage, "apart").await;
+    let (view, proxy, mut operator) = set(stage, "apart", &[]).await;
     proxy.down_until_cleared();
     for round in 1..=3 {
         rotate(&view, round).await;

@@ -23,6 +23,9 @@ const ROLE: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.
 /// In the clear and as the API server would show it.
 const VALUES: [&str; 4] = ["hunter-one-3141", "aHVudGVyLW9uZS0zMTQx", "hunter-two-2718", "aHVudGVyLXR3by0yNzE4"];
 
+/// What all values in Vault contain, in the clear and as what carries bytes would show it.
+const IN_VAULT: [&str; 2] = ["canary-1618", "Y2FuYXJ5LTE2MTg"];
+
 /// With group and version, and the plural.
 const KINDS: [(&str, &str, &str); 5] = [
     ("Deployment", "apps/v1", "deployments"),
@@ -133,10 +136,34 @@ impl View {
         self.apply(object).await;
     }
 
-    /// Whether it is told how it stands.
-    async fn is_told(&self) -> bool {
-        let object = self.api("VaultRollout", "konverge.dev/v1alpha1").get("app").await.unwrap();
-        object.data["status"]["conditions"][0]["reason"] == "InSync"
+    /// One for what secrets hold in engines of both versions.
+    async fn of_content(&self) {
+        let secrets = json!([
+            { "mount": "secret", "path": "content", "mode": "content" }, { "mount": "old", "path": "content", "engineVersion": 1 },
+        ]);
+        let spec = json!({ "secrets": secrets, "targets": [{ "kind": "Deployment", "name": "app" }] });
+        let object = json!({
+            "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultRollout", "metadata": { "name": "content" }, "spec": spec,
+        });
+        self.apply(object).await;
+    }
+
+    /// Whether it is told how each of them stands.
+    async fn are_told(&self) -> bool {
+        let is_told = async |name| {
+            let object = self.api("VaultRollout", "konverge.dev/v1alpha1").get(name).await.unwrap();
+            object.data["status"]["conditions"][0]["reason"] == "InSync"
+        };
+        is_told("app").await && is_told("content").await
+    }
+
+    /// Whether the Deployment was rolled for what this secret holds.
+    async fn is_rolled_for(&self, source: &str) -> bool {
+        let rolled = format!("{source} changed");
+        self.events().await.iter().any(|event| {
+            event.reason.as_deref() == Some("RolledOut")
+                && event.note.as_deref().is_some_and(|note| note.contains(&rolled))
+        })
     }
 
     /// Whether the finalizer is gone and how it stands was told.
@@ -165,6 +192,13 @@ impl View {
         join_all(KINDS.map(is_noted)).await.into_iter().all(|is_noted| is_noted)
     }
 
+    /// The objects that ask for rollouts, as they are.
+    async fn askers(&self) -> String {
+        let ours = self.api("VaultRollout", "konverge.dev/v1alpha1").list(&ListParams::default()).await.unwrap();
+        let of_original = self.vault_sync_status().list(&ListParams::default()).await.unwrap();
+        serde_json::to_string(&(ours, of_original)).unwrap()
+    }
+
     async fn events(&self) -> Vec<Event> {
         let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
         events.list(&ListParams::default()).await.unwrap().items
@@ -186,11 +220,26 @@ impl View {
 /// A token that may do what the page of roll says, with something to read.
 async fn vault_token(vault: &VaultServer) -> String {
     vault.mount_kv("secret", 2).await.unwrap();
+    vault.mount_kv("old", 1).await.unwrap();
     let secret = json!({ "data": { "k": VALUES[0] } });
     vault.request("POST", "secret/data/app", &secret).await.unwrap();
-    let rules = "path \"+/metadata/*\" { capabilities = [\"read\", \"list\"] }";
+    write_content(vault, 0).await;
+    let rules = r#"
+path "+/metadata/*" { capabilities = ["read", "list"] }
+path "secret/data/content" { capabilities = ["read"] }
+path "old/content" { capabilities = ["read"] }
+"#;
     vault.policy("rollout", rules).await.unwrap();
     vault.token(&["rollout"], json!({})).await.unwrap()
+}
+
+/// Writes what nobody is to see in both engines.
+async fn write_content(vault: &VaultServer, round: usize) {
+    // So that what it begins with stays what it is in every spelling.
+    let value = format!("{}-{round}", IN_VAULT[0]);
+    let fields = json!({ "text": value, "nested": { "list": [value] } });
+    vault.request("POST", "secret/data/content", &json!({ "data": fields })).await.unwrap();
+    vault.request("POST", "old/content", &fields).await.unwrap();
 }
 
 /// The rules of what is shipped.
@@ -223,11 +272,13 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     view.of_original().await;
     plane.apply(OWN_DEFINITION).await.unwrap();
     view.of_ours().await;
+    view.of_content().await;
     let address = format!("127.0.0.1:{}", free_port().unwrap());
     let spec = ProcessSpec::new(ACCOUNT, env!("CARGO_BIN_EXE_vault-rollout-operator"))
         .arg("--kubeconfig")
         .arg(installed.kubeconfig())
         .args(["--namespace", &view.namespace, "--bind-address", &address, "--min-interval", "0s", "--leader-elect"])
+        .args(["--vault-interval", "1s"])
         .args(["--runaway-changes", "0", "--vault-url", &format!("{}/v1/", vault.address()), "--vault-token-file"])
         .arg(&token_file)
         .env("RUST_LOG", "trace");
@@ -242,7 +293,7 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     eventually(SOON, async || view.are_noted().await.then_some(())).await.unwrap();
 
     eventually(SOON, async || view.is_taken_over().await.then_some(())).await.unwrap();
-    eventually(SOON, async || view.is_told().await.then_some(())).await.unwrap();
+    eventually(SOON, async || view.are_told().await.then_some(())).await.unwrap();
 
     // Each kind has to be found changed at a moment when it is decided upon, and is read again then.
     let log = plane.audit_log().unwrap();
@@ -259,10 +310,13 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     let mut rounds = 0;
     // And something has to be told twice.
     let is_told_again = async || view.events().await.iter().any(|event| event.series.is_some());
-    while rounds < 2 || !are_read_again().await || !is_told_again().await {
+    let is_rolled_for_vault = async || {
+        view.is_rolled_for("VaultContent/secret:content").await && view.is_rolled_for("VaultV1/old:content").await
+    };
+    while rounds < 2 || !are_read_again().await || !is_told_again().await || !is_rolled_for_vault().await {
         rounds += 1;
         assert!(rounds < 60, "not every kind was found changed, or nothing was told again");
-        tokio::join!(view.values(values.next().unwrap()), view.meddle());
+        tokio::join!(view.values(values.next().unwrap()), view.meddle(), write_content(&vault, rounds));
         let rolled = async || {
             let now = view.stamps().await;
             now.iter().zip(&before).all(|(now, before)| now.is_some() && now != before).then_some(now)
@@ -279,6 +333,7 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
         ("readiness", http_get(&address, "/readyz?verbose").await.unwrap().1),
         ("events", serde_json::to_string(&view.events().await).unwrap()),
         ("workloads", join_all(objects).await.concat()),
+        ("objects", view.askers().await),
         ("arguments", fs::read_to_string(format!("/proc/{}/cmdline", process.pid().unwrap())).unwrap()),
     ];
     process.terminate(Duration::from_secs(40)).await.unwrap();
@@ -286,7 +341,7 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     assert!(said.contains("TRACE") && said.contains("konverge_roll"), "it says all it can");
     for (place, text) in places.iter().map(|(place, text)| (*place, text)).chain([("log", &said)]) {
         assert!(!text.is_empty(), "{place} says nothing at all");
-        for value in VALUES.iter().copied().chain([&*token]) {
+        for value in VALUES.iter().copied().chain(IN_VAULT).chain([&*token]) {
             assert!(!text.contains(value), "{place} shows {value}");
         }
     }

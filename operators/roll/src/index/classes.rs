@@ -8,7 +8,7 @@ use std::{
 use konverge_workload::{SecretProviderClass, Usage};
 use litemap::LiteMap;
 
-use super::{Index, Inner, Known, Work};
+use super::{Index, Inner, Known, Work, remove};
 use crate::{
     object::{SourceName, WorkloadRef},
     uses::MADE,
@@ -57,9 +57,7 @@ impl Inner {
         if self.classes.get(key).map_or(secrets.is_empty(), |known| *known == secrets) {
             return work;
         }
-        let (namespace, name) = key;
-        let mount = |(of, known): &(&WorkloadRef, &Known)| of.namespace == *namespace && known.classes.contains(name);
-        let users: Vec<_> = self.workloads.iter().filter(mount).map(|(user, _)| user.clone()).collect();
+        let users: Vec<_> = self.mounting.get(key).into_iter().flatten().cloned().collect();
         let before: Vec<_> = users.iter().map(|user| self.named_by(user)).collect();
         if secrets.is_empty() {
             self.classes.remove(key);
@@ -71,6 +69,24 @@ impl Inner {
             self.index(user, &mut work);
         }
         work
+    }
+
+    /// Keeps by class who mounts it. `before` are those that a workload mounted until now.
+    pub(super) fn keep_mounted(&mut self, key: &WorkloadRef, before: &BTreeSet<String>) {
+        let nothing = BTreeSet::new();
+        let after = self.workloads.get(key).map_or(&nothing, |known| &known.classes);
+        let class = |name: &String| (key.namespace.clone(), name.clone());
+        for name in before.difference(after) {
+            remove(&mut self.mounting, &class(name), key);
+        }
+        for name in after.difference(before) {
+            self.mounting.entry(class(name)).or_default().insert(key.clone());
+        }
+    }
+
+    /// The classes that a workload mounts.
+    pub(super) fn mounted_by(&self, key: &WorkloadRef) -> BTreeSet<String> {
+        self.workloads.get(key).map(|known| known.classes.clone()).unwrap_or_default()
     }
 
     /// All that the pods of a workload use: what they name, and what the driver makes for them.

@@ -22,10 +22,12 @@ impl Inner {
         let now = self.workloads.get(key).and_then(|known| Self::lender(key, known));
         if let Some(before) = before.filter(|before| now.as_ref() != Some(before)) {
             remove(&mut self.lent, &before, key);
+            self.stirred(&before);
             work.workloads.insert(before);
         }
         if let Some(lender) = now {
             self.lent.entry(lender.clone()).or_default().insert(key.clone());
+            self.stirred(&lender);
             work.workloads.insert(lender);
         }
     }

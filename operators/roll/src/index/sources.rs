@@ -130,12 +130,12 @@ impl Index {
     /// A source may not be read. What is known of it stays. Returns whom it concerns, if they do not know that yet.
     pub fn refuse(&self, source: &SourceRef, why: Message) -> BTreeSet<WorkloadRef> {
         let mut inner = self.lock();
-        let users = inner.users_of(source);
         match inner.sources.get_mut(source) {
             Some(known) if known.refused.as_ref() != Some(&why) => known.refused = Some(why),
             _ => return BTreeSet::new(),
         }
-        users
+        inner.users_stirred(source);
+        inner.users_of(source)
     }
 
     /// A source is gone.
@@ -176,6 +176,13 @@ impl Index {
         self.lock().users.contains_key(source)
     }
 
+    /// How many sources are not followed until they are quiet.
+    pub fn ran_away(&self, now: Timestamp) -> usize {
+        let inner = self.lock();
+        let used = inner.sources.iter().filter(|(source, _)| inner.users.contains_key(*source));
+        used.filter(|(_, known)| known.breaker.open_until(now).is_some()).count()
+    }
+
     /// How many workloads take part, and how many sources they are rolled for.
     pub fn counts(&self) -> (usize, usize) {
         let inner = self.lock();
@@ -191,7 +198,7 @@ impl Source {
 }
 
 impl Inner {
-    fn users_of(&self, source: &SourceRef) -> BTreeSet<WorkloadRef> {
+    pub(super) fn users_of(&self, source: &SourceRef) -> BTreeSet<WorkloadRef> {
         self.users.get(source).into_iter().flatten().cloned().collect()
     }
 
@@ -204,6 +211,7 @@ impl Inner {
         now: Timestamp,
     ) -> Learned {
         let users = self.users_of(source);
+        self.users_stirred(source);
         let Some(known) = self.sources.get_mut(source).filter(|_| !users.is_empty()) else {
             return Learned::default();
         };

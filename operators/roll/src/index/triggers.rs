@@ -37,6 +37,7 @@ impl Index {
         });
         if is_same {
             inner.triggers.insert(key.clone(), shown);
+            inner.concerned_stirred(&key);
         } else {
             let mut concerned = inner.unaim(&key, &mut work);
             inner.triggers.insert(key.clone(), shown);
@@ -65,7 +66,11 @@ impl Index {
         for key in gone {
             work.add(self.forget_trigger(&key));
         }
-        self.lock().triggers_seen.insert(kind);
+        let mut inner = self.lock();
+        inner.triggers_seen.insert(kind);
+        // What is recorded for their sake counts from now on as it is.
+        inner.lines.clear();
+        drop(inner);
         work
     }
 
@@ -76,8 +81,10 @@ impl Index {
 
     /// Its status is this version of it now.
     pub fn told(&self, key: &TriggerRef, uid: &str, note: impl FnOnce(&mut Shown)) {
-        if let Some(shown) = self.lock().triggers.get_mut(key).filter(|shown| shown.uid == uid) {
+        let mut inner = self.lock();
+        if let Some(shown) = inner.triggers.get_mut(key).filter(|shown| shown.uid == uid) {
             note(shown);
+            inner.concerned_stirred(key);
         }
     }
 
@@ -115,6 +122,7 @@ impl Index {
         let Some(known) = inner.sources.get_mut(source) else { return Default::default() };
         let is_new = known.standing != standing;
         known.standing.clone_from(&standing);
+        inner.users_stirred(source);
         let telling = inner.asked.get(source).filter(|_| is_new).into_iter().flatten().cloned().collect();
         let Some(content) = content else { return (Learned::default(), telling) };
         let in_vault = match standing {
@@ -172,6 +180,14 @@ impl Inner {
     /// Whom it concerns what somebody asks for.
     fn concerned(&self, asks: &Asks) -> BTreeSet<WorkloadRef> {
         self.chosen(asks).map(|(key, _)| key).chain(&asks.targets).cloned().collect()
+    }
+
+    /// What an object notes of those whom it concerns may be otherwise.
+    fn concerned_stirred(&mut self, key: &TriggerRef) {
+        let asks = self.triggers.get(key).and_then(Shown::asks).filter(|_| !self.lines.is_empty()).cloned();
+        for workload in asks.iter().flat_map(|asks| self.concerned(asks)).collect::<Vec<_>>() {
+            self.stirred(&workload);
+        }
     }
 
     /// Those that have labels that are asked for.

@@ -21,8 +21,9 @@ impl Inner {
         if chose.is_some() || before.is_none_or(|before| before.stands_otherwise(&known)) {
             work.triggers.extend(self.asking(key, &known.labels).cloned());
         }
-        let (before, lender) = (self.named_by(key), self.lender_of(key));
+        let (before, mounted, lender) = (self.named_by(key), self.mounted_by(key), self.lender_of(key));
         self.workloads.insert(key.clone(), known);
+        self.keep_mounted(key, &mounted);
         self.keep_named(key, &before);
         self.lend(key, lender, work);
         self.index(key, work);
@@ -49,6 +50,7 @@ impl Inner {
 
     /// Finds out anew what a workload is rolled for.
     pub(super) fn index(&mut self, key: &WorkloadRef, work: &mut Work) {
+        self.stirred(key);
         let Some(known) = self.workloads.get(key) else { return };
         let of_source = |name: &SourceName| self.sources.get(&name.of(&key.namespace)).map(|source| &source.asks);
         let chooses = |name: &&SourceName| {
@@ -90,6 +92,7 @@ impl Inner {
             // What is known of Vault has its time with it.
             if !name.kind.is_in_vault() {
                 self.sources.entry(source.clone()).and_modify(Source::doubt);
+                self.users_stirred(&source);
             }
             self.users.entry(source).or_default().insert(key.clone());
         }
@@ -120,10 +123,12 @@ impl Inner {
     /// Forgets a workload.
     pub(super) fn drop_workload(&mut self, key: &WorkloadRef, work: &mut Work) {
         self.use_only(key, BTreeMap::new(), work);
+        self.stirred(key);
         self.waiting.remove(key);
         let (named, lender) = (self.named_by(key), self.lender_of(key));
         if let Some(known) = self.workloads.remove(key) {
             work.triggers.extend(self.asking(key, &known.labels).cloned());
+            self.keep_mounted(key, &known.classes);
             self.keep_named(key, &named);
             self.lend(key, lender, work);
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use konverge_workload::{Need, Rollout, TemplateOf};
 use litemap::LiteMap;
 
@@ -21,7 +21,6 @@ use crate::{
     trigger::TriggerKind,
     uses::Use,
     wait::{self, Back},
-    waves::{self, Peer, Turn},
 };
 
 /// What is known of a workload that takes part.
@@ -124,25 +123,6 @@ impl Index {
         }
         Some(view)
     }
-
-    /// Whether it is its turn, of those that use one of these sources; who has to wait is woken by whom it waits for. `longest` is how long one
-    /// may take to become ready.
-    pub fn turn(
-        &self,
-        key: &WorkloadRef,
-        wave: i32,
-        sources: &[SourceName],
-        digester: &Digester,
-        (now, longest): (Timestamp, SignedDuration),
-    ) -> Turn<WorkloadRef> {
-        let mut inner = self.lock();
-        let turn = waves::turn(wave, inner.peers(key, wave, sources, digester, (now, longest)));
-        match turn.after() {
-            Some(after) => drop(inner.waiting.insert(key.clone(), after.clone())),
-            None => drop(inner.waiting.remove(key)),
-        }
-        turn
-    }
 }
 
 /// Whether content is another than is recorded, and none that is older.
@@ -151,47 +131,6 @@ fn differs(before: &Entry, now: &Entry) -> bool {
 }
 
 impl Inner {
-    /// Those of earlier waves that use one of these sources.
-    pub(super) fn peers(
-        &self,
-        key: &WorkloadRef,
-        wave: i32,
-        sources: &[SourceName],
-        digester: &Digester,
-        (now, longest): (Timestamp, SignedDuration),
-    ) -> Vec<Peer<WorkloadRef>> {
-        let users = sources.iter().filter_map(|name| self.users.get(&name.of(&key.namespace))).flatten();
-        let mut peers: BTreeMap<&WorkloadRef, Peer<WorkloadRef>> = BTreeMap::new();
-        // What is in Vault may have users everywhere, but nobody has a say in the order of another namespace.
-        for user in users.filter(|user| *user != key && user.namespace == key.namespace) {
-            let Some(known) = self.workloads.get(user).filter(|known| known.wave() < wave && !known.deleting) else {
-                continue;
-            };
-            peers.entry(user).or_insert_with(|| {
-                let Judged { verdict, back, .. } = self.judge(user, known, digester, now);
-                let waits = back.values().any(Back::is_waited_for);
-                let in_step = !waits && !matches!(verdict, None | Some(Verdict::Roll { .. }));
-                let runner = self.runner(user, known);
-                let rolled = || known.record(digester).and_then(|record| record.rolled);
-                // What is held back for a while, as by a pause or the budget, is told of there and is no trouble.
-                let since = if in_step {
-                    // Pods that went long after a rollout have their own time to come back.
-                    rolled().max(runner.unready)
-                } else {
-                    [known.undecided, known.troubled].into_iter().flatten().min()
-                };
-                Peer {
-                    key: user.clone(),
-                    wave: known.wave(),
-                    in_step,
-                    progress: runner.rollout.progress,
-                    overdue: since.is_some_and(|since| now.duration_since(since) > longest),
-                }
-            });
-        }
-        peers.into_values().collect()
-    }
-
     /// What another has rolled a workload for is not rolled back for the sake of what we have read before.
     fn doubt(&mut self, key: &WorkloadRef, doubted: bool, view: &mut View, now: Timestamp) {
         let changed = match view.verdict.as_ref().filter(|_| doubted) {
@@ -204,6 +143,7 @@ impl Inner {
         view.doubted = again.collect();
         for source in &view.doubted {
             self.sources.entry(source.clone()).and_modify(Source::doubt);
+            self.users_stirred(source);
         }
         if !view.doubted.is_empty() {
             view.verdict = None;
@@ -212,7 +152,9 @@ impl Inner {
         known.doubted &= view.verdict.is_none() && view.doubted.is_empty();
         let undecided = view.verdict.is_none().then(|| known.undecided.unwrap_or(now));
         view.is_decided_now = undecided.is_none() && known.undecided.is_some();
-        known.undecided = undecided;
+        if std::mem::replace(&mut known.undecided, undecided) != undecided {
+            self.stirred(key);
+        }
     }
 }
 
@@ -221,7 +163,7 @@ impl Known {
         self.uses.get(secret).is_some_and(|used| used.awaited.is_some())
     }
 
-    fn wave(&self) -> i32 {
+    pub(super) fn wave(&self) -> i32 {
         self.asks.as_ref().map_or(0, |asks| asks.wave)
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     messages::{Message, because, without},
     object::{SourceName, WorkloadRef},
     record::{Entry, Record},
+    unheard::Unheard,
     wait::{Back, late_secret_of},
     writer::{Decided, WriteError, Written},
 };
@@ -49,6 +50,9 @@ impl Run<'_> {
         let Self { roller, key, view, now, .. } = self;
         if view.is_decided_now {
             roller.tell(key);
+        }
+        if let Some(Unheard { why, changed, seen, .. }) = roller.index.heard(key, &view.uid) {
+            self.tell(&changed, &why, seen);
         }
         if view.deleting {
             roller.leave(key);
@@ -189,19 +193,31 @@ impl Run<'_> {
                 if other.as_ref().err().is_none_or(WriteError::is_refused) {
                     let next = roller.budget().give_back(key);
                     roller.wake(next);
+                } else {
+                    let (version, why, changed) = (view.version.clone(), why.to_owned(), changed.to_vec());
+                    let unheard = Unheard { version, stamp, why, changed, seen: view.changed };
+                    roller.index.unheard(key, &view.uid, unheard);
                 }
                 roller.metrics.rolled(key.kind, if other.is_ok() { "outdated" } else { "failed" });
                 return Ok(if other? == Written::Outdated { Attempt::Outdated } else { DONE });
             }
         };
         roller.index.wrote(key, &view.uid, &version, record, Some((stamp, *now)));
+        self.settled(Vec::new());
+        self.tell(changed, why, view.changed);
+        Ok(DONE)
+    }
+
+    /// Tells that it was rolled, why, and for which sources, of which the last changed when it was `seen` to.
+    fn tell(&self, changed: &[SourceName], why: &str, seen: Option<Timestamp>) {
+        let Self { roller, key, .. } = self;
         roller.metrics.rolled(key.kind, "rolled");
-        if let Some(changed) = view.changed {
-            roller.metrics.delayed(Timestamp::now().duration_since(changed).as_secs_f64());
+        if let Some(seen) = seen {
+            roller.metrics.delayed(Timestamp::now().duration_since(seen).as_secs_f64());
         }
         // Each is news, also if the one before was for the same.
-        self.settled(Vec::new());
-        self.settled(vec![Message::rolled(why)]);
+        self.say(Vec::new());
+        self.say(vec![Message::rolled(why)]);
         for name in changed {
             let source = name.of(&key.namespace);
             let Some(uid) = roller.index.source_uid(&source) else { continue };
@@ -209,7 +225,6 @@ impl Run<'_> {
             let regarding = source.reference(&uid);
             roller.events.send(Notice { regarding, kind: EventType::Normal, reason, action: ACTION, note: text });
         }
-        Ok(DONE)
     }
 
     /// The Secrets that have not followed and are not waited for any longer.

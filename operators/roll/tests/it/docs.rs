@@ -115,6 +115,10 @@ fn metrics_are_those_of_the_page() {
         section("## What you see").lines().filter_map(|line| line.strip_prefix("| `konverge_")?.split('`').next());
     let rows: BTreeSet<_> = rows.map(|name| format!("konverge_{name}")).collect();
     assert_eq!(rows, known);
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    for named in words(PAGE, is_letter, |word| word.starts_with("konverge_roll_")) {
+        assert!(known.contains(named), "there is no {named}");
+    }
 }
 
 static FLAGS: LazyLock<Vec<Arg>> = LazyLock::new(|| {

@@ -13,10 +13,11 @@ async fn a_change_rolls_once_in_two_requests_and_the_same_value_again_rolls_noth
     let world = World::new().await;
     world.secret("db", "one").await;
     world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     world.noted(Deployment, "web").await;
     world.ready("web").await;
     assert_eq!(world.stamp(Deployment, "web").await, None, "first sight rolls nothing");
+    world.at_rest(&operator).await;
 
     let asked = world.requests_during(async {
         world.secret("db", "two").await;

@@ -1,11 +1,13 @@
 //! What is put off is done in the end, once.
 
+use std::collections::BTreeSet;
+
 use konverge_testkit::fault_proxy::Plan;
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{ALL, QUIET, World, until};
+use crate::world::{ALL, Operator, QUIET, World, until};
 
 const NO_REST: [&str; 2] = ["--min-interval", "0s"];
 
@@ -196,25 +198,92 @@ async fn waves_go_in_order_and_halt() {
     assert_eq!(world.templates("second").await, 2);
 }
 
+/// While new pods of two of them cannot become ready, nobody else is rolled.
 #[tokio::test]
 async fn at_most_so_many_at_once() {
     let world = World::new().await;
     world.secret("db", "1").await;
-    let names = ["a", "b", "c"];
+    let names = ["a", "b", "c", "d"];
     for name in names {
         world.workload(Deployment, name, &["db"], json!({ ALL: "true" })).await;
     }
-    let _operator = world.operator(&["--min-interval", "0s", "--at-once", "1"]).await;
+    let _operator = world.operator(&["--min-interval", "0s", "--at-once", "2"]).await;
     for name in names {
         world.noted(Deployment, name).await;
         world.ready(name).await;
     }
+    world.hold_pods();
     world.secret("db", "2").await;
+    let rolled = async || {
+        let mut rolled = BTreeSet::new();
+        for name in names {
+            if world.templates(name).await == 2 {
+                rolled.insert(name);
+            }
+        }
+        rolled
+    };
+    let first = until("two are rolled, and the others wait", async || {
+        let rolled = rolled().await;
+        for name in names.into_iter().filter(|name| !rolled.contains(name)) {
+            let events = world.events(name).await;
+            if !events.iter().any(|(reason, _)| reason == "WaitingForOthers") {
+                return Err(format!("{rolled:?}; {name}: {events:?}"));
+            }
+        }
+        if rolled.len() == 2 { Ok(rolled) } else { Err(format!("{rolled:?}")) }
+    })
+    .await;
+    sleep(QUIET).await;
+    assert_eq!(rolled().await, first, "no more than two at once");
+    world.let_pods_go();
     for name in names {
         world.rolled(name, 1).await;
     }
-    let waited = async |name| world.events(name).await.iter().any(|(reason, _)| reason == "WaitingForOthers");
-    assert!(waited("a").await || waited("b").await || waited("c").await, "nobody waited");
+}
+
+/// A Deployment that uses `db` and `api`, and an operator that waits so long for more changes.
+async fn debounced(span: &str) -> (World, Operator) {
+    let world = World::new().await;
+    for name in ["db", "api"] {
+        world.secret(name, "0").await;
+    }
+    world.workload(Deployment, "web", &["db", "api"], json!({ ALL: "true" })).await;
+    let arguments = ["--min-interval", "0s", "--runaway-changes", "0", "--debounce", span];
+    let operator = world.operator(&arguments).await;
+    world.noted(Deployment, "web").await;
+    (world, operator)
+}
+
+#[tokio::test]
+async fn changes_within_the_window_are_one_rollout() {
+    let (world, _operator) = debounced("10s").await;
+    for value in ["1", "2"] {
+        for name in ["db", "api"] {
+            world.secret(name, value).await;
+        }
+    }
+    let told = world.event("web", "WaitingForInterval").await;
+    assert!(told.contains("more changes may come until"), "{told}");
+    world.rolled("web", 1).await;
+    let told = world.event("web", "RolledOut").await;
+    assert!(told.contains("Secret/api changed") && told.contains("Secret/db changed"), "{told}");
+    sleep(QUIET).await;
+    assert_eq!(world.templates("web").await, 2, "all four were one");
+}
+
+#[tokio::test]
+async fn changes_that_do_not_end_are_not_waited_out() {
+    // No pause between two of them is as long.
+    let (world, _operator) = debounced("2s").await;
+    let mut value = 0;
+    until("it is rolled", async || {
+        value += 1;
+        world.secret("db", &value.to_string()).await;
+        let templates = world.templates("web").await;
+        if templates > 1 { Ok(()) } else { Err(format!("not after {value} changes")) }
+    })
+    .await;
 }
 
 #[tokio::test]

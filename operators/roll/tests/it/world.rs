@@ -21,7 +21,11 @@ use kube::{
     core::DynamicObject,
 };
 use serde_json::{Value, json};
-use tokio::{sync::OnceCell, task::JoinHandle, time::sleep};
+use tokio::{
+    sync::{OnceCell, watch},
+    task::JoinHandle,
+    time::sleep,
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Far longer than anything here takes, on a machine that does other things, too.
@@ -69,6 +73,8 @@ pub(crate) struct World {
     pub(crate) client: Client,
     kubeconfig: PathBuf,
     account: String,
+    /// Whether pods may become ready.
+    pods_go: watch::Sender<bool>,
     _kubelet: DropGuard,
 }
 
@@ -116,13 +122,25 @@ impl World {
         let installed = control_plane.install(ACCOUNT, &home, &manifest).await.unwrap();
         let client = control_plane.admin_client().await.unwrap();
         let stop = CancellationToken::new();
-        let kubelet = start_pods(client.clone(), namespace.clone());
+        let (pods_go, may_go) = watch::channel(true);
+        let kubelet = start_pods(client.clone(), namespace.clone(), may_go);
         tokio::spawn({
             let stop = stop.clone();
             async move { stop.run_until_cancelled(kubelet).await }
         });
         let account = format!("system:serviceaccount:{home}:{ACCOUNT}");
-        Self { namespace, client, kubeconfig: installed.kubeconfig().to_owned(), account, _kubelet: stop.drop_guard() }
+        let kubeconfig = installed.kubeconfig().to_owned();
+        Self { namespace, client, kubeconfig, account, pods_go, _kubelet: stop.drop_guard() }
+    }
+
+    /// From now on no pod becomes ready.
+    pub(crate) fn hold_pods(&self) {
+        self.pods_go.send_replace(false);
+    }
+
+    /// They do again.
+    pub(crate) fn let_pods_go(&self) {
+        self.pods_go.send_replace(true);
     }
 
     /// Starts an operator for this world's namespace, which may do what the role that we ship lets it, and no more.
@@ -310,6 +328,19 @@ impl World {
         about.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect()
     }
 
+    /// Waits until the operator has nothing more to read. What is shown while a Secret is read for the first time may have it read once more, half a
+    /// second later at the earliest.
+    pub(crate) async fn at_rest(&self, operator: &Operator) {
+        let reads = async || operator.metric("konverge_roll_checks_total", "").await;
+        until("it reads nothing more", async || {
+            let before = reads().await;
+            sleep(QUIET / 2).await;
+            let now = reads().await;
+            if now > before { Err(format!("{before} reads have become {now}")) } else { Ok(()) }
+        })
+        .await;
+    }
+
     /// What the operator asks of the API server while `during` is done, events and watches apart.
     pub(crate) async fn requests_during(&self, during: impl Future<Output = ()>) -> Vec<AuditEntry> {
         let log = control_plane().await.audit_log().unwrap();
@@ -326,9 +357,12 @@ impl World {
 }
 
 /// In the place of a kubelet: says that pods are ready. Those of an image `example.com/broken` never are.
-async fn start_pods(client: Client, namespace: String) {
+async fn start_pods(client: Client, namespace: String, mut may_go: watch::Receiver<bool>) {
     let pods: Api<Pod> = Api::namespaced(client, &namespace);
     loop {
+        if may_go.wait_for(|may_go| *may_go).await.is_err() {
+            return;
+        }
         for pod in pods.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default() {
             let is_broken = pod
                 .spec

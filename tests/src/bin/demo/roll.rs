@@ -1,4 +1,4 @@
-//! Roll: what uses a changed Secret restarts once, and only then.
+//! Roll: what uses a changed Secret, or a changed secret in Vault, restarts once, and only then.
 
 use std::{
     pin::pin,
@@ -8,14 +8,15 @@ use std::{
 use anyhow::{Context, Result};
 use futures::StreamExt;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
-use konverge_e2e::{Cast, RollStage, followed_deployment, quoted, yaml};
+use konverge_e2e::{Cast, RollStage, Vault, followed_deployment, quoted, yaml};
 use konverge_testkit::{eventually, http_get, metric};
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    core::GroupVersionKind,
     runtime::{WatchStreamExt, watcher},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{LIMIT, LIMIT_AGAIN, told};
@@ -28,16 +29,31 @@ const SECRET: &str = "queue";
 /// Here nobody waits for the minute between two rollouts, nor for pods, which a cluster without nodes never has.
 const SETTINGS: [&str; 4] = ["--min-interval", "0s", "--longest", "0s"];
 
+/// The kind that the original brought.
+const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultsyncstatus.yaml");
+
 /// Shows it, with an operator that joins the others.
 pub(crate) async fn show(cast: &mut Cast, namespace: &str) -> Result<()> {
     println!("\nAnd who restarts when a Secret has changed.");
     let began = Instant::now();
-    let stage = RollStage::set(&cast.stage().control_plane, namespace, &SETTINGS).await?;
+    let plane = &cast.stage().control_plane;
+    let push = cast.push().context("there is no Vault")?;
+    // Nobody's cluster gets a definition for a demo.
+    let follows_vault = plane.is_ours();
+    if follows_vault {
+        plane.apply(DEFINITION).await?;
+    }
+    let (address, token) = (push.server().address().to_owned(), push.follower().await?);
+    let token = token.to_str().context("the path of the token is no text")?;
+    let of_vault = ["--vault-addr", &address, "--vault-auth-method", "token", "--vault-token-file", token];
+    let settings = [&SETTINGS, of_vault.as_slice(), &["--vault-interval", "1s"]].concat();
+    let vault = push.vault(1)?;
+    let stage = RollStage::set(plane, namespace, &settings).await?;
     told(began, "vault-rollout-operator is ready, under its own service account");
     let address = stage.address().to_owned();
     let client = cast.stage().client().clone();
     let observer = Observer::begin(Api::namespaced(client.clone(), namespace));
-    let scene = Scene { client, namespace: namespace.to_owned(), address, observer };
+    let scene = Scene { client, vault, namespace: namespace.to_owned(), address, observer };
     cast.follow(stage);
 
     println!("\nA Deployment asks to be rolled when the content of what its pods use changes:\n");
@@ -48,11 +64,24 @@ pub(crate) async fn show(cast: &mut Cast, namespace: &str) -> Result<()> {
     cast.perform(async |again| scene.begin(again).await).await?;
     cast.perform(async |again| scene.change("password changed", "two", 1, again).await).await?;
     cast.perform(async |again| scene.repeat("two", 1, again).await).await?;
-    cast.roll().context("there is no operator to stop")?.stop().await?;
+    cast.roll().context("there is no operator to kill")?.kill();
     cast.perform(async |_| scene.fill("three").await).await?;
-    println!("  operator stopped, and the password changed meanwhile");
+    println!("  operator killed with SIGKILL, and the password changed meanwhile");
     cast.roll().context("there is no operator to start")?.start().await?;
     cast.perform(async |again| scene.rolled("operator started", 2, again, None).await).await?;
+    if !follows_vault {
+        println!(
+            "\nThat it follows a secret in Vault is not shown: your cluster would have to get the definition of VaultSyncStatus."
+        );
+        return Ok(());
+    }
+    println!("\nA VaultSyncStatus, as the original has it, asks for the same Deployment and a secret in Vault:\n");
+    for line in yaml(&scene.vault_sync_status())?.lines() {
+        println!("    {line}");
+    }
+    println!();
+    cast.perform(async |again| scene.follow(again).await).await?;
+    cast.perform(async |again| scene.write(2, 3, again).await).await?;
     Ok(())
 }
 
@@ -66,6 +95,7 @@ pub(crate) fn explain(namespace: &str) {
 /// Where the changes are made and seen.
 struct Scene {
     client: Client,
+    vault: Vault,
     namespace: String,
     /// Where the operator tells what it has done.
     address: String,
@@ -168,6 +198,60 @@ impl Scene {
         self.are(rollouts)?;
         println!("  {:20} no rollout", "the same once more");
         Ok(())
+    }
+
+    /// Where in Vault the secret is.
+    fn path(&self) -> String {
+        format!("{}/{DEPLOYMENT}", self.namespace)
+    }
+
+    fn vault_sync_status(&self) -> Value {
+        json!({
+            "apiVersion": "stable.example.com/v1",
+            "kind": "VaultSyncStatus",
+            "metadata": { "name": DEPLOYMENT },
+            "spec": {
+                "deployName": DEPLOYMENT,
+                "deployNamespace": self.namespace,
+                "secretEngine": "secret",
+                "secretPath": self.path(),
+            },
+        })
+    }
+
+    /// Writes this version of the secret, unless it is there.
+    async fn put(&self, version: u64) -> Result<()> {
+        let path = format!("secret/data/{}", self.path());
+        let there = self.vault.read(&path).await?.map_or(0, |held| held.version.number);
+        if there < version {
+            self.vault.write(&path, "password", &format!("number {version}")).await?;
+        }
+        Ok(())
+    }
+
+    /// The object is there, and says that the pods run with the first version.
+    async fn follow(&self, again: bool) -> Result<()> {
+        self.put(1).await?;
+        let kind = GroupVersionKind::gvk("stable.example.com", "v1", "VaultSyncStatus");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "vaultsyncstatus");
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        let manifest = Patch::Apply(self.vault_sync_status());
+        let applied = api.patch(DEPLOYMENT, &PatchParams::apply("user"), &manifest).await;
+        applied.context("cannot apply the VaultSyncStatus")?;
+        let is_in_sync = async || {
+            let object = api.get(DEPLOYMENT).await.ok()?;
+            (object.data["status"]["vault_sync"]["SyncStatus"] == "Already in Sync").then_some(())
+        };
+        eventually(limit(again), is_in_sync).await.context("the VaultSyncStatus does not say that all is in step")?;
+        println!("  {:20} first sight rolls nothing", "it is applied");
+        Ok(())
+    }
+
+    /// Writes a version in Vault, and waits until there have been so many rollouts.
+    async fn write(&self, version: u64, rollouts: u32, again: bool) -> Result<()> {
+        let began = Instant::now();
+        self.put(version).await?;
+        self.rolled(&format!("version {version} in Vault"), rollouts, again, Some(began)).await
     }
 
     fn are(&self, rollouts: u32) -> Result<()> {

@@ -59,5 +59,6 @@ fn what_the_driver_makes_may_ask_for_its_users_and_leaves_no_trace_when_it_goes(
     assert_eq!(used(&index, "web"), [""; 0]);
     index.forget(&key("web"));
     let inner = index.lock();
-    assert!(inner.named.is_empty() && inner.users.is_empty() && inner.classes.is_empty(), "{:?}", inner.named);
+    assert!(inner.named.is_empty() && inner.users.is_empty(), "{:?}", inner.named);
+    assert!(inner.classes.is_empty() && inner.mounting.is_empty(), "{:?}", inner.mounting);
 }

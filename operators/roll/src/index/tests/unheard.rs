@@ -1,0 +1,37 @@
+use super::*;
+
+#[test]
+fn a_rollout_whose_answer_was_lost_is_told_once_when_it_is_shown() {
+    let index = index();
+    let shown = |version: u64, stamp: Option<&str>| {
+        let mut object = workload("web", version, &json!({ ON_CHANGE: "true" }), &["db"]);
+        // As it comes from the API server.
+        object
+            .template_annotations
+            .extend(stamp.map(|stamp| (crate::declarations::STAMP.to_owned(), stamp.to_owned())));
+        index.show(WorkloadKind::Deployment, object, now());
+    };
+    let heard = || index.heard(&key("web"), "uid of web").map(|unheard| unheard.why);
+    let lost = |version: &str, why: &str| {
+        let (version, stamp, why) = (version.to_owned(), "stamp".to_owned(), why.to_owned());
+        let unheard = Unheard { version, stamp, why, changed: Vec::new(), seen: None };
+        index.unheard(&key("web"), "uid of web", unheard);
+    };
+    shown(1, None);
+    lost("1", "lost");
+    assert_eq!(heard(), None, "it is not shown yet");
+    shown(2, Some("stamp"));
+    assert_eq!((heard(), heard()), (Some("lost".to_owned()), None), "once");
+
+    // It was never done, and the next one is answered.
+    shown(3, None);
+    lost("3", "never done");
+    shown(4, None);
+    assert_eq!(heard(), None);
+    shown(5, Some("stamp"));
+    assert_eq!(heard(), None, "that one has been told of by who was answered");
+    shown(6, None);
+    lost("6", "done at the second attempt");
+    index.wrote(&key("web"), "uid of web", "7", String::new(), Some(("stamp".to_owned(), now())));
+    assert_eq!(heard(), None, "as that was");
+}
