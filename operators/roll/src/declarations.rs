@@ -71,9 +71,9 @@ pub struct WorkloadAsks {
     pub all: BTreeMap<SourceKind, Rule>,
     /// These, whether its pods use them or not; with the keys that are named.
     pub named: BTreeMap<SourceName, Named>,
-    /// All that its pods use and that says so itself.
-    pub matching: Option<Rule>,
-    /// None of these, unless it is named.
+    /// All of a kind that its pods use and that says so itself.
+    pub matching: BTreeMap<SourceKind, Rule>,
+    /// None of these, unless it is named by words of ours or of wave.
     pub except: BTreeSet<SourceName>,
     /// The least time between two rollouts; that of the platform if there is none.
     pub min_interval: Option<SignedDuration>,
@@ -132,7 +132,7 @@ impl WorkloadAsks {
         asks.wave = own.get(WAVE).map_or(Ok(0), |text| values::whole_number(WAVE, text))?;
         asks.paused = values::boolean(own, PAUSE)? == Some(true);
         // Any other word is nothing to zopp.
-        if own.get(ZOPP_RELOAD).is_some_and(|word| word == "true") {
+        if values::is_true(own, ZOPP_RELOAD) {
             asks.zopp = true;
             asks.all.entry(SourceKind::Secret).or_insert(ZOPP_RELOAD);
         }
@@ -154,7 +154,7 @@ impl WorkloadAsks {
 
     /// Whether it asks to be rolled for anything.
     pub fn asks(&self) -> bool {
-        !self.never && (!self.all.is_empty() || !self.named.is_empty() || self.matching.is_some())
+        !self.never && (!self.all.is_empty() || !self.named.is_empty() || !self.matching.is_empty())
     }
 
     fn on_change(&mut self, text: &str) -> Result<(), Invalid> {
@@ -186,8 +186,8 @@ impl SourceAsks {
             ignored: values::boolean(own, IGNORE)? == Some(true),
         };
         if others.reloader {
-            asks.matches = values::boolean(own, others::RELOADER_MATCH)? == Some(true);
-            asks.ignored |= values::boolean(own, others::RELOADER_IGNORE)? == Some(true);
+            asks.matches = values::is_true(own, others::RELOADER_MATCH);
+            asks.ignored |= values::is_true(own, others::RELOADER_IGNORE);
         }
         Ok(asks)
     }

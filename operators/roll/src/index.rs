@@ -391,7 +391,7 @@ impl Index {
         let inner = self.lock();
         let known = inner.workloads.get(key)?;
         // Whoever's it is: at worst a place in the budget is taken for some time.
-        let rolled = serde_json::from_str::<Record>(known.record.as_deref()?).ok()?.rolled?;
+        let rolled = Record::of_any(known.record.as_deref()?)?.rolled?;
         Some((known.stamp.clone()?, rolled, known.rollout.progress))
     }
 

@@ -65,7 +65,8 @@ pub fn uses<'a>(
         let of_source = asks_of(source);
         let except = asks.except.contains(source);
         let rule = asks.all.get(&source.kind).copied().filter(|_| !except);
-        let matching = asks.matching.filter(|_| !except && of_source.is_some_and(|asks| asks.matches));
+        let matching =
+            asks.matching.get(&source.kind).copied().filter(|_| !except && of_source.is_some_and(|asks| asks.matches));
         let users = of_source.filter(|asks| asks.users).map(|_| ROLL_USERS);
         if let Some(rule) = rule.or(matching).or(users) {
             add(&mut found, source, usage.clone(), rule);

@@ -75,12 +75,7 @@ pub enum Standing {
 impl Standing {
     /// What an error says of it.
     pub fn failing(error: &VaultError) -> Self {
-        match error {
-            VaultError::NoMount { .. } | VaultError::UnknownMount { .. } | VaultError::NotKv { .. } => {
-                Self::Failing { reason: reasons::SECRET_MISSING, text: in_one_line(error).into() }
-            }
-            _ => Self::Failing { reason: reason(error), text: in_one_line(error).into() },
-        }
+        Self::Failing { reason: reason(error), text: in_one_line(error).into() }
     }
 }
 

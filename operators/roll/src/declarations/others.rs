@@ -10,7 +10,7 @@ const RELOADER_AUTO_CONFIG_MAP: &str = "configmap.reloader.stakater.com/auto";
 /// For named ones, whether the pods use them or not.
 const RELOADER_SECRETS: &str = "secret.reloader.stakater.com/reload";
 const RELOADER_CONFIG_MAPS: &str = "configmap.reloader.stakater.com/reload";
-/// None of these for `auto`.
+/// None of these, whether for `auto`, `search` or by name.
 const RELOADER_EXCEPT_SECRETS: &str = "secrets.exclude.reloader.stakater.com/reload";
 const RELOADER_EXCEPT_CONFIG_MAPS: &str = "configmaps.exclude.reloader.stakater.com/reload";
 /// For what the pods use and what has [`RELOADER_MATCH`].
@@ -28,37 +28,28 @@ const WAVE_UPDATE: &str = "wave.pusher.com/update-on-config-change";
 const WAVE_CONFIG_MAPS: &str = "wave.pusher.com/extra-configmaps";
 const WAVE_SECRETS: &str = "wave.pusher.com/extra-secrets";
 
-/// Adds what Reloader would do. It looks at the pods' annotations for what the workload does not say.
+/// Adds what Reloader would do, which reads words in ways of its own: what is neither yes nor no is no, and a name may be missing in a list.
 pub(super) fn reloader(asks: &mut WorkloadAsks, own: &Annotations, of_pods: &Annotations) -> Result<(), Invalid> {
-    let all = |annotation| match values::boolean(own, annotation)? {
-        Some(said) => Ok(said),
-        None => values::boolean(of_pods, annotation).map(|said| said == Some(true)),
-    };
-    let list = |annotation: &'static str| {
-        let text = own.get(annotation).or_else(|| of_pods.get(annotation)).filter(|text| !text.trim().is_empty());
-        text.map_or(Ok(Vec::new()), |text| values::names(annotation, text))
-    };
-    for (annotation, kinds) in [
-        (RELOADER_AUTO, [SourceKind::Secret, SourceKind::ConfigMap].as_slice()),
-        (RELOADER_AUTO_SECRET, &[SourceKind::Secret]),
-        (RELOADER_AUTO_CONFIG_MAP, &[SourceKind::ConfigMap]),
+    for (kind, auto, named, except) in [
+        (SourceKind::Secret, RELOADER_AUTO_SECRET, RELOADER_SECRETS, RELOADER_EXCEPT_SECRETS),
+        (SourceKind::ConfigMap, RELOADER_AUTO_CONFIG_MAP, RELOADER_CONFIG_MAPS, RELOADER_EXCEPT_CONFIG_MAPS),
     ] {
-        if all(annotation)? {
-            for kind in kinds {
-                asks.all.entry(*kind).or_insert(annotation);
+        // The pods' count for a kind of which the workload says nothing at all. What is left out is said by the workload alone.
+        let says = [RELOADER_AUTO, auto, named, RELOADER_SEARCH].iter().any(|annotation| own.contains_key(*annotation));
+        let words = if says { own } else { of_pods };
+        asks.except.extend(names(own, except)?.into_iter().map(|name| SourceName { kind, name }));
+        if let Some(rule) = [RELOADER_AUTO, auto].into_iter().find(|rule| words.get(*rule).is_some_and(is_yes)) {
+            asks.all.entry(kind).or_insert(rule);
+        }
+        for name in names(words, named)? {
+            let source = SourceName { kind, name };
+            if !asks.except.contains(&source) {
+                add(asks, source, named);
             }
         }
-    }
-    for (annotation, kind) in [(RELOADER_SECRETS, SourceKind::Secret), (RELOADER_CONFIG_MAPS, SourceKind::ConfigMap)] {
-        list(annotation)?.into_iter().for_each(|name| add(asks, SourceName { kind, name }, annotation));
-    }
-    for (annotation, kind) in
-        [(RELOADER_EXCEPT_SECRETS, SourceKind::Secret), (RELOADER_EXCEPT_CONFIG_MAPS, SourceKind::ConfigMap)]
-    {
-        asks.except.extend(list(annotation)?.into_iter().map(|name| SourceName { kind, name }));
-    }
-    if all(RELOADER_SEARCH)? {
-        asks.matching = Some(RELOADER_SEARCH);
+        if values::is_true(words, RELOADER_SEARCH) {
+            asks.matching.insert(kind, RELOADER_SEARCH);
+        }
     }
     let period =
         own.get(RELOADER_PAUSE_PERIOD).map(|text| values::duration(RELOADER_PAUSE_PERIOD, text)).transpose()?;
@@ -68,15 +59,15 @@ pub(super) fn reloader(asks: &mut WorkloadAsks, own: &Annotations, of_pods: &Ann
 
 /// Adds what wave would do.
 pub(super) fn wave(asks: &mut WorkloadAsks, own: &Annotations, namespace: &str) -> Result<(), Invalid> {
-    if values::boolean(own, WAVE_UPDATE)? != Some(true) {
+    if !values::is_true(own, WAVE_UPDATE) {
         return Ok(());
     }
     for kind in [SourceKind::Secret, SourceKind::ConfigMap] {
         asks.all.entry(kind).or_insert(WAVE_UPDATE);
     }
     for (annotation, kind) in [(WAVE_SECRETS, SourceKind::Secret), (WAVE_CONFIG_MAPS, SourceKind::ConfigMap)] {
-        let Some(text) = own.get(annotation).filter(|text| !text.trim().is_empty()) else { continue };
-        for item in text.split(',').map(str::trim) {
+        let Some(text) = own.get(annotation) else { continue };
+        for item in items(text) {
             let (of, name) = item.split_once('/').unwrap_or((namespace, item));
             if of != namespace {
                 let cause = format!("{item:?} is in another namespace, where this one has no say");
@@ -87,6 +78,23 @@ pub(super) fn wave(asks: &mut WorkloadAsks, own: &Annotations, namespace: &str) 
         }
     }
     Ok(())
+}
+
+/// Whether it means yes to Go's `strconv.ParseBool`.
+fn is_yes(word: &String) -> bool {
+    ["1", "t", "T", "TRUE", "true", "True"].contains(&word.as_str())
+}
+
+/// What stands in a list.
+fn items(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|item| !item.is_empty())
+}
+
+/// The names in a list.
+fn names(annotations: &Annotations, annotation: &'static str) -> Result<Vec<String>, Invalid> {
+    let Some(text) = annotations.get(annotation) else { return Ok(Vec::new()) };
+    let name = |item| values::object_name(item).map_err(|cause| values::invalid(annotation, text, cause));
+    items(text).map(name).collect()
 }
 
 fn add(asks: &mut WorkloadAsks, source: SourceName, rule: Rule) {

@@ -57,7 +57,7 @@ fn the_words_of_others_count_when_the_platform_says_so() {
     let names: Vec<_> = asks.named.keys().map(ToString::to_string).collect();
     assert_eq!(names, ["Secret/a", "Secret/b", "ConfigMap/c"]);
     assert_eq!(asks.except, BTreeSet::from([SourceName::config_map("d")]));
-    assert!(asks.matching.is_some());
+    assert_eq!(asks.matching.len(), 2);
     assert_eq!(asks.min_interval, Some(SignedDuration::from_mins(5)));
 
     let only = |annotation| workload(&[(annotation, "true")], EVERYBODY).unwrap().all.into_keys().collect::<Vec<_>>();
@@ -77,6 +77,68 @@ fn the_words_of_others_count_when_the_platform_says_so() {
     ];
     let names: Vec<_> = workload(&wave, EVERYBODY).unwrap().named.keys().map(ToString::to_string).collect();
     assert_eq!(names, ["Secret/a", "Secret/b", "ConfigMap/c"]);
+}
+
+/// What is written here, and what Reloader or wave makes of it.
+#[test]
+fn the_words_of_others_are_read_as_they_read_them() {
+    let all = |annotation, word| workload(&[(annotation, word)], EVERYBODY).map(|asks| asks.all.len());
+    for (words, expected) in [
+        (["1", "t", "T", "TRUE", "true", "True"].as_slice(), 2),
+        (&["0", "f", "F", "FALSE", "false", "False", "", "yes", "tRUE", " true"], 0),
+    ] {
+        for word in words {
+            assert_eq!(all("reloader.stakater.com/auto", word), Ok(expected), "auto: {word:?}");
+        }
+    }
+    for (word, expected) in [("true", true), ("True", false), ("1", false), ("yes", false), ("", false)] {
+        let found = all("wave.pusher.com/update-on-config-change", word);
+        assert_eq!(found, Ok(if expected { 2 } else { 0 }), "wave: {word:?}");
+        let search = workload(&[("reloader.stakater.com/search", word)], EVERYBODY).unwrap();
+        assert_eq!(search.asks(), expected, "search: {word:?}");
+        for annotation in ["reloader.stakater.com/match", "reloader.stakater.com/ignore"] {
+            let source = SourceAsks::read(&annotations(&[(annotation, word)]), EVERYBODY).unwrap();
+            assert_eq!(source.matches || source.ignored, expected, "{annotation}: {word:?}");
+        }
+    }
+
+    let (reload, except) = ("secret.reloader.stakater.com/reload", "secrets.exclude.reloader.stakater.com/reload");
+    let named = |pairs: &[(&str, &str)]| {
+        let asks = workload(pairs, EVERYBODY).unwrap();
+        asks.named.keys().map(|source| source.name.clone()).collect::<Vec<_>>().join(" ")
+    };
+    for (pairs, expected) in [
+        ([(reload, "a,"), (except, "")], "a"),
+        ([(reload, ", b ,,a"), (except, ",")], "a b"),
+        ([(reload, "a,b"), (except, "b,")], "a"),
+        ([(ON_CHANGE, "secret/b"), (except, "b")], "b"),
+    ] {
+        assert_eq!(named(&pairs), expected, "{pairs:?}");
+    }
+    let update = ("wave.pusher.com/update-on-config-change", "true");
+    assert_eq!(named(&[update, ("wave.pusher.com/extra-secrets", "a,,shop/b,")]), "a b");
+}
+
+#[test]
+fn reloaders_words_on_the_pods_count_for_a_kind_of_which_the_workload_says_nothing() {
+    use SourceKind::{ConfigMap, Secret};
+    let pods = annotations(&[
+        ("reloader.stakater.com/auto", "true"),
+        ("reloader.stakater.com/search", "true"),
+        ("secrets.exclude.reloader.stakater.com/reload", "never"),
+    ]);
+    for (own, expected) in [
+        ([].as_slice(), [Secret, ConfigMap].as_slice()),
+        (&[("secret.reloader.stakater.com/reload", "a")], &[ConfigMap]),
+        (&[("configmap.reloader.stakater.com/auto", "false")], &[Secret]),
+        (&[("reloader.stakater.com/search", "no")], &[]),
+        (&[("configmaps.exclude.reloader.stakater.com/reload", "a")], &[Secret, ConfigMap]),
+    ] {
+        let asks = WorkloadAsks::read(&annotations(own), &pods, "shop", EVERYBODY).unwrap();
+        assert_eq!(asks.all.keys().copied().collect::<Vec<_>>(), expected, "auto beside {own:?}");
+        assert_eq!(asks.matching.keys().copied().collect::<Vec<_>>(), expected, "search beside {own:?}");
+        assert!(!asks.except.contains(&SourceName::secret("never")), "only the workload leaves out");
+    }
 }
 
 #[test]
@@ -108,8 +170,8 @@ fn bad_input_is_named() {
         (MIN_INTERVAL, "-5m", "span of time"),
         (WAVE, "first", "whole number"),
         (PAUSE, "yes", "\"true\" or \"false\""),
-        ("reloader.stakater.com/auto", "yes", "\"true\" or \"false\""),
         ("secret.reloader.stakater.com/reload", "db-.*", "patterns are not understood"),
+        ("configmaps.exclude.reloader.stakater.com/reload", "a,App", "\"App\" is no name"),
     ] {
         let told = workload(&[(annotation, value)], EVERYBODY).unwrap_err().to_string();
         assert!(told.contains(annotation) && told.contains(part), "{annotation}={value}: {told}");

@@ -34,6 +34,11 @@ pub(super) fn boolean(annotations: &Annotations, annotation: &'static str) -> Re
     }
 }
 
+/// Whether it is exactly this word, as others want it; any other says nothing to them.
+pub(super) fn is_true(annotations: &Annotations, annotation: &str) -> bool {
+    annotations.get(annotation).is_some_and(|word| word == "true")
+}
+
 pub(super) fn whole_number(annotation: &'static str, text: &str) -> Result<i32, Invalid> {
     text.trim().parse().map_err(|_| invalid(annotation, text, "write a whole number, such as 0, 1 or -1"))
 }
@@ -67,7 +72,7 @@ fn source(item: &str) -> Result<(SourceName, Option<String>), String> {
 }
 
 /// A list of names.
-pub(super) fn names(annotation: &'static str, text: &str) -> Result<Vec<String>, Invalid> {
+fn names(annotation: &'static str, text: &str) -> Result<Vec<String>, Invalid> {
     text.split(',').map(|name| object_name(name.trim()).map_err(|cause| invalid(annotation, text, cause))).collect()
 }
 

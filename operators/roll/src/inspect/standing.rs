@@ -16,7 +16,7 @@ const ALL: Others = Others { reloader: true, wave: true };
 
 /// What is recorded on an object, whoever wrote it there. Only the key of digests tells whether it is its own.
 pub(super) fn recorded(annotations: &Annotations) -> Option<Record> {
-    serde_json::from_str(annotations.get(RECORD)?).ok()
+    Record::of_any(annotations.get(RECORD)?)
 }
 
 /// Whether a workload asks in others' words alone, which the operator may have been told to understand.

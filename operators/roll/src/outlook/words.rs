@@ -67,7 +67,10 @@ fn word(key: &TriggerRef, outlook: &Outlook) -> Option<Word> {
         State::NoWorkload => Word::new(
             How::Waiting,
             reasons::WORKLOAD_MISSING,
-            format!("there is no {workload}; it is waited for, and what is in Vault when it comes rolls nothing"),
+            format!(
+                "{workload} is not there, or not watched: its name may be wrong, or --kinds and --namespace leave it out. It is waited for, and what \
+                 is in Vault when it comes rolls nothing"
+            ),
         ),
         State::NotAllowed => Word::new(
             How::Stalled,

@@ -283,6 +283,34 @@ fn what_a_list_shows_of_those_that_ask_is_so_also_if_it_is_older() {
 }
 
 #[test]
+fn f07_one_that_was_replaced_unseen_by_another_of_its_name_is_that_other_one() {
+    for replaced in [trigger("shop"), ours("shop")] {
+        let index = index();
+        let every = || index.interval(&source().of("")).unwrap().as_secs();
+        let of = |uid: &str, version, every| Shown { uid: uid.to_owned(), ..asking(version, every) };
+        show(&index, "web", &json!({}), &[]);
+        index.show_trigger(replaced.clone(), of("one", 1000, 60));
+        learn_vault(&index, 1);
+        note(&index);
+        // Versions of two objects say nothing of which is newer, and neither does the event that is missing.
+        let work = index.show_trigger(replaced.clone(), of("two", 500, 60));
+        assert!(work.sources.contains(&source().of("")), "{replaced}: what it asks for is followed for its own sake");
+        assert_eq!(index.trigger(&replaced).unwrap().uid, "two", "{replaced}");
+        assert_eq!(verdict(&index), Some(Verdict::Nothing), "{replaced}: the record is the workload's");
+        index.show_trigger(replaced.clone(), of("three", 400, 5));
+        assert_eq!(every(), 5, "{replaced}: it asks for something else");
+        index.show_trigger(replaced.clone(), of("three", 300, 60));
+        assert_eq!(every(), 5, "{replaced}: a late event of its own");
+        for (uid, expected) in [("two", "400"), ("three", "401")] {
+            index.told(&replaced, uid, |shown| "401".clone_into(&mut shown.version));
+            assert_eq!(index.trigger(&replaced).unwrap().version, expected, "{replaced}: an answer to {uid}");
+        }
+        learn_vault(&index, 2);
+        assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })), "{replaced}");
+    }
+}
+
+#[test]
 fn a_change_that_waits_is_not_settled_by_another_mode() {
     for (before, after) in
         [(SourceKind::Vault, SourceKind::VaultContent), (SourceKind::VaultContent, SourceKind::Vault)]
