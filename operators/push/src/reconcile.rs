@@ -182,7 +182,7 @@ impl Pusher {
         {
             if let Some(record) = binding.unrecorded().filter(|_| binding.left_until().is_none()) {
                 self.note(key, binding, record).await?;
-                self.say(key, binding, binding.unsaid.clone());
+                self.say(key, binding, None, binding.unsaid.clone());
             }
             return Ok(next_look(key, push, verified));
         }

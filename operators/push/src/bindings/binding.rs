@@ -99,6 +99,8 @@ pub struct Binding {
     pub held: BTreeMap<String, ContentDigest>,
     /// What was last said of it.
     pub said: Vec<Message>,
+    /// Whether it asks for the same as when this process first saw it.
+    pub asks_as_found: bool,
     /// What is to be said of it when its record is noted.
     pub unsaid: Vec<Message>,
     /// How often in a row it could not be brought in step because Vault or the API server did not do their part.
@@ -152,6 +154,7 @@ impl Binding {
             verified: None,
             held: BTreeMap::new(),
             said: Vec::new(),
+            asks_as_found: true,
             unsaid: Vec::new(),
             failures: 0,
             refusals: 0,
@@ -185,6 +188,7 @@ impl Binding {
         if asks_otherwise {
             self.verified = None;
             self.said.clear();
+            self.asks_as_found = false;
             self.refusals = 0;
             self.undone = None;
         }

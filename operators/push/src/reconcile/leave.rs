@@ -55,7 +55,7 @@ impl Pusher {
             Err(error) => return Err(error),
         };
         if !messages.is_empty() {
-            self.say(key, binding, messages);
+            self.say(key, binding, None, messages);
         }
         self.ledger.erase(key, &binding.uid).await?;
         self.journal.resolve(key);

@@ -38,7 +38,7 @@ impl Pusher {
         let record = record.or_else(known).or_else(|| binding.record.clone());
         let record = record.unwrap_or_else(|| binding.new_record(Timestamp::now()));
         let (record, messages) = stand(binding, record, messages);
-        self.say(key, binding, messages);
+        self.say(key, binding, Some(&record), messages);
         if binding.left_until().is_some() {
             self.bindings.settle(key, binding, |now| now.intend(binding, record, Vec::new()));
         } else if !binding.bears(&record) {
@@ -67,7 +67,7 @@ impl Pusher {
     pub(super) fn conclude_in_step(&self, key: &ObjectRef, binding: &Binding, record: Record, messages: Vec<Message>) {
         let (record, messages) = stand(binding, record, messages);
         if binding.bears(&record) {
-            self.say(key, binding, messages);
+            self.say(key, binding, Some(&record), messages);
         } else {
             let word = summary(&messages).0;
             self.bindings.on_object(key, &binding.uid, |now| {
@@ -78,10 +78,15 @@ impl Pusher {
         }
     }
 
-    /// Says each of these once, until something else is said.
-    pub(super) fn say(&self, key: &ObjectRef, binding: &Binding, messages: Vec<Message>) {
+    /// Says each of these once, until something else is said. `record` is what the object is to bear with that.
+    ///
+    /// If it bears that already, and this process has not said anything of it, another life of it has: then only what is loud is said again.
+    pub(super) fn say(&self, key: &ObjectRef, binding: &Binding, record: Option<&Record>, messages: Vec<Message>) {
+        let is_found = binding.said.is_empty() && binding.asks_as_found;
+        let was_said = is_found && record.is_some_and(|record| binding.bears(record));
+        let is_said = |message: &Message| was_said && !message.is_loud() || binding.said.contains(message);
         let unsaid = binding.unsaid.iter().filter(|message| !messages.contains(message));
-        for message in unsaid.chain(&messages).filter(|message| !binding.said.contains(message)) {
+        for message in unsaid.chain(&messages).filter(|message| !is_said(message)) {
             self.announce(key, &binding.uid, message);
         }
         let word = summary(&messages).0;

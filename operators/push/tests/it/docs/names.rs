@@ -152,7 +152,7 @@ fn metrics() -> BTreeSet<String> {
     metrics.parse_failed(&web, &Invalid::Spec { cause: String::new() });
     metrics.write_failed(&VaultError::NoMount { what: String::new() }, "x");
     metrics.logins(LoginCounts { succeeded: 1, failed: 1, renewed: 1 });
-    metrics.runtime(&RuntimeInfo::default());
+    metrics.runtime(&RuntimeInfo::default(), 1);
     metrics.said(&web, "Synced");
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
