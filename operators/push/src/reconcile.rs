@@ -47,9 +47,9 @@ pub(crate) use paths::{cluster_prefix, vault_deletion};
 use sources::Portions;
 pub use sources::Room;
 
-/// That no Secret fits a selector any more is believed of a second list, which is asked for so much later: one answer may be wrong, and would
-/// clear all that was written.
-const EMPTY_FOR: Duration = Duration::from_secs(5);
+/// That fewer Secrets fit a selector is believed of a second list, which is asked for so much later: one answer may be wrong, and would clear what
+/// was written.
+const FEWER_FOR: Duration = Duration::from_secs(5);
 
 /// What an outage is told about on the objects only after it has lasted so many attempts: by then it is no passing one.
 const TELL_AFTER: u32 = 2;
@@ -188,7 +188,7 @@ impl Pusher {
         }
         let started = Instant::now();
         let outcome = match self.pinned(key, push).await {
-            Ok(push) if self.is_doubtful(key, binding, &push) => return Ok(Action::After(EMPTY_FOR)),
+            Ok(push) if self.is_doubtful(key, binding, &push) => return Ok(Action::After(FEWER_FOR)),
             Ok(push) => self.bring_in_step(key, binding, &push, due).await,
             Err(error) => Err(error),
         };
@@ -210,16 +210,21 @@ impl Pusher {
     /// Whether an empty list alone says that nothing is wanted any more of an object that has something in Vault.
     fn is_doubtful(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> bool {
         // One that names its Secrets names at least one.
-        let is_empty = matches!(push.wanted, Wanted::Composed(_))
+        matches!(push.wanted, Wanted::Composed(_))
             && push.wanted.names().is_empty()
-            && binding.record.as_ref().is_some_and(|record| !record.paths.is_empty());
-        let since = binding.emptied.filter(|_| is_empty).or_else(|| is_empty.then(Instant::now));
-        self.bindings.settle(key, binding, |now| now.emptied = since);
-        let is_doubtful = since.is_some_and(|since| since.elapsed() < EMPTY_FOR);
-        if is_doubtful {
-            tracing::info!(object = %key, "no Secret fits its selector any more; that is asked again before anything is cleared");
+            && binding.record.as_ref().is_some_and(|record| !record.paths.is_empty())
+            && !self.is_asked_twice(key, binding)
+    }
+
+    /// Whether fewer Secrets than before have been found to fit its selector for so long that they were asked for twice.
+    fn is_asked_twice(&self, key: &ObjectRef, binding: &Binding) -> bool {
+        let since = binding.fewer.unwrap_or_else(Instant::now);
+        self.bindings.settle(key, binding, |now| now.fewer = Some(since));
+        let is_asked_twice = since.elapsed() >= FEWER_FOR;
+        if !is_asked_twice {
+            tracing::info!(object = %key, "fewer Secrets fit its selector than are in Vault; that is asked again before anything is cleared");
         }
-        is_doubtful
+        is_asked_twice
     }
 
     /// What to do next, and whether all is as it was asked for.

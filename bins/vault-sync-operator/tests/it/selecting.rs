@@ -12,18 +12,20 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_empty_list_clears_nothing_and_a_second_one_does() {
+async fn one_list_that_lacks_a_secret_clears_nothing_and_a_second_one_does() {
     let stage = Stage::shared().await;
     let namespace = stage.plane.namespace("emptied").await.unwrap();
     let view = stage.view(&namespace).await;
     let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
     let _operator = start(stage, &namespace, &proxy, stage.server.address()).await;
-    let label = async |tier: serde_json::Value| {
+    let label = async |name: &str, tier: serde_json::Value| {
         let labels = Patch::Merge(json!({ "metadata": { "labels": { "tier": tier } } }));
-        view.api("Secret").patch("db", &PatchParams::default(), &labels).await.unwrap();
+        view.api("Secret").patch(name, &PatchParams::default(), &labels).await.unwrap();
     };
-    view.secret("db", &[("n", "1")], None).await.unwrap();
-    label("gold".into()).await;
+    for name in ["db", "api"] {
+        view.secret(name, &[("n", "1")], None).await.unwrap();
+        label(name, "gold".into()).await;
+    }
     let spec = json!({
         "secrets": { "selector": { "matchLabels": { "tier": "gold" } } }, "path": "secret/data/{namespace}/{secret}",
         "deletionPolicy": "metadata",
@@ -33,8 +35,8 @@ async fn one_empty_list_clears_nothing_and_a_second_one_does() {
     });
     let parameters = PatchParams::apply("user").force();
     view.api("VaultPush").patch("tiers", &parameters, &Patch::Apply(&object)).await.unwrap();
-    let path = view.path("db");
-    until("it is in step", async || view.is_synced("VaultPush", "tiers", &[&path]).await).await;
+    let [path, other] = ["db", "api"].map(|name| view.path(name));
+    until("it is in step", async || view.is_synced("VaultPush", "tiers", &[&other, &path]).await).await;
     let plan = format!(
         "rules: [{{ when: {{ verbs: [list], resources: [secrets], namespace: {namespace}, query: {{ labelSelector: 'tier*' }}, times: 1 }}, \
          then: empty }}]"
@@ -46,11 +48,14 @@ async fn one_empty_list_clears_nothing_and_a_second_one_does() {
     })
     .await;
     assert_eq!(proxy.fired(), [1], "the list was empty once");
-    assert!(view.is_synced("VaultPush", "tiers", &[&path]).await.unwrap());
+    assert!(view.is_synced("VaultPush", "tiers", &[&other, &path]).await.unwrap());
     // All versions would have gone with it.
     assert_eq!(view.versions(&path).await.unwrap(), (1, true));
-    label(json!(null)).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(view.holds(&path, "n", "1").await.unwrap(), "it was asked for once");
-    until("what fits no more is cleared", async || Ok(view.versions(&path).await? == (0, false))).await;
+    // First one of two, then the last one.
+    for (name, path) in [("api", &other), ("db", &path)] {
+        label(name, json!(null)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(view.holds(path, "n", "1").await.unwrap(), "it was asked for once");
+        until("what fits no more is cleared", async || Ok(view.versions(path).await? == (0, false))).await;
+    }
 }

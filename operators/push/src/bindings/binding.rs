@@ -107,8 +107,8 @@ pub struct Binding {
     pub failures: u32,
     /// How often in a row something was refused to it that nobody tells us of when it is allowed, since it or a Secret of its changed.
     pub refusals: u32,
-    /// Since when no Secret fits its selector, though paths of it are recorded.
-    pub emptied: Option<Instant>,
+    /// Since when fewer Secrets fit its selector than are recorded.
+    pub fewer: Option<Instant>,
     /// When a Secret of its changed, if that is not in Vault yet.
     pub changed: Option<Instant>,
     /// That somebody took the record away or set it back, since it was last let be.
@@ -158,7 +158,7 @@ impl Binding {
             unsaid: Vec::new(),
             failures: 0,
             refusals: 0,
-            emptied: None,
+            fewer: None,
             changed: None,
             undone: None,
             edits: 0,

@@ -12,10 +12,10 @@ use konverge_vault::{
 };
 use tokio::time::Instant;
 
-use super::{Doing, Locations, PushError, Pusher, Targets, glance::Glance};
+use super::{Doing, FEWER_FOR, Locations, PushError, Pusher, Targets, glance::Glance};
 use crate::{
     asked::{DeletionPolicy, UpdatePolicy},
-    bindings::{Binding, Push, Share, key_of},
+    bindings::{Asking, Binding, Push, Share, key_of},
     desired::{Lack, Made, Target},
     digest::digest,
     messages::Message,
@@ -310,16 +310,25 @@ impl Pusher {
     ///
     /// Not while nothing of what it names is in Vault because of some trouble: what it had there may be all that there is.
     pub(super) async fn clear_dropped(&self, run: &Run<'_>, done: &mut Done) -> Result<(), PushError> {
-        if done.digests.is_empty() && (!done.complete || done.messages.iter().any(Message::is_problem)) {
-            return Ok(());
-        }
-        let Run { key, prepared, .. } = run;
+        let Run { key, binding, prepared, .. } = run;
         let dropped: Vec<_> = done
             .record
             .locations()
             .map(|(location, written)| (location, written.clone()))
             .filter(|(location, _)| !prepared.named.contains(&location.to_string()))
             .collect();
+        if dropped.is_empty() {
+            self.bindings.settle(key, binding, |now| now.fewer = None);
+            return Ok(());
+        }
+        if done.digests.is_empty() && (!done.complete || done.messages.iter().any(Message::is_problem)) {
+            return Ok(());
+        }
+        let by_selector = matches!(&binding.asking, Asking::Push(asked) if asked.wanted.selector().is_some());
+        if by_selector && !self.is_asked_twice(key, binding) {
+            done.look_soon(FEWER_FOR);
+            return Ok(());
+        }
         let (mut cleared, mut unknown) = (Vec::new(), Vec::new());
         for (location, written) in dropped {
             let text = location.to_string();
