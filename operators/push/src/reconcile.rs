@@ -219,8 +219,8 @@ impl Pusher {
     /// Whether fewer Secrets than before have been found to fit its selector for so long that they were asked for twice.
     fn is_asked_twice(&self, key: &ObjectRef, binding: &Binding) -> bool {
         let since = binding.fewer.unwrap_or_else(Instant::now);
-        self.bindings.settle(key, binding, |now| now.fewer = Some(since));
         let is_asked_twice = since.elapsed() >= FEWER_FOR;
+        self.bindings.settle(key, binding, |now| now.fewer = (!is_asked_twice).then_some(since));
         if !is_asked_twice {
             tracing::info!(object = %key, "fewer Secrets fit its selector than are in Vault; that is asked again before anything is cleared");
         }
