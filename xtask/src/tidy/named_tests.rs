@@ -37,6 +37,7 @@ const OF_PUSH: Short = &[
 ];
 
 const OF_ROLL: Short = &[
+    ("client/", "stores/vault/src/"),
     ("demo/", "tests/it/"),
     ("plugin/", "bins/kubectl-konverge/tests/it/"),
     ("program/", "bins/vault-rollout-operator/tests/it/"),

@@ -161,10 +161,12 @@ async fn f02_a_rollout_whose_answer_was_lost_is_told_once() {
     // Whatever has more to tell has told it by the time that the next change was rolled.
     rotate(&view, 2).await;
     are_rolled(&view, 2).await;
-    let counted = || operator.metric("konverge_roll_rollouts_total", "result=\"rolled\"");
-    until("all are counted", async || Ok(counted().await >= 2.0 * OBJECTS as f64)).await;
-    assert_eq!(counted().await, 2.0 * OBJECTS as f64);
-    assert_eq!(operator.metric("konverge_roll_rollouts_total", "result=\"failed\"").await, 3.0);
+    let counted =
+        async |result: &str| operator.metric("konverge_roll_rollouts_total", &format!("result=\"{result}\"")).await;
+    let all = f64::from(2 * u32::try_from(OBJECTS).unwrap());
+    until("all are counted", async || Ok(counted("rolled").await > all - 0.5)).await;
+    assert!(counted("rolled").await < all + 0.5, "each once: {}", counted("rolled").await);
+    assert!(counted("failed").await > 2.5, "no answer was lost: {}", counted("failed").await);
     for number in 0..OBJECTS {
         let name = format!("web-{number}");
         let because = format!("rolled: Secret/db-{number} changed (roll.konverge.dev/on-change)");

@@ -30,7 +30,7 @@ impl Index {
             let line = (key.namespace.as_str(), source, wave);
             let turn = inner.turn_in_line(line, digester, (now, longest));
             #[cfg(test)]
-            assert_eq!(turn, inner.turn_anew(line, digester, (now, longest)), "{key} would not be told what is so");
+            inner.is_so(&turn, line, digester, (now, longest));
             turn
         });
         let turn = turns.fold(Turn::Now, Turn::and);
@@ -62,15 +62,18 @@ impl Inner {
         Line::of(users.filter(|user| user.namespace == namespace).cloned())
     }
 
+    /// Whatever a test does, a line that was kept tells what a new one does.
     #[cfg(test)]
-    fn turn_anew(
+    fn is_so(
         &self,
+        turn: &Turn<WorkloadRef>,
         (namespace, source, wave): (&str, &SourceName, i32),
         digester: &Digester,
         (now, longest): (Timestamp, SignedDuration),
-    ) -> Turn<WorkloadRef> {
+    ) {
         let mut line = self.new_line(namespace, source);
-        line.turn(now, |user| self.peer(user, (source, wave), digester, (now, longest)))
+        let new = line.turn(now, |user| self.peer(user, (source, wave), digester, (now, longest)));
+        assert_eq!(*turn, new, "of wave {wave}, for {source}");
     }
 
     /// How one stands that uses a source and is of an earlier wave.

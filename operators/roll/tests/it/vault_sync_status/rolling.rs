@@ -37,6 +37,27 @@ async fn a1_a2_first_sight_rolls_nothing_and_a_new_version_once() {
     assert_eq!(world.world.templates("web").await, 2);
 }
 
+/// The row R4 of what the Vault Secrets Operator is tested for.
+#[tokio::test]
+async fn ten_looks_at_what_does_not_change_roll_nothing_and_write_nothing() {
+    let (world, operator) = settled(&[]).await;
+    world.is("vss", "Already in Sync").await;
+    let versions = async || {
+        let web = world.world.api(Deployment).get_metadata("web").await.unwrap();
+        let object = world.api().get_metadata("vss").await.unwrap();
+        // That of a Deployment counts its annotations, too, and not what controllers say of its pods.
+        (web.metadata.generation, object.metadata.resource_version)
+    };
+    let (before, asked) = (versions().await, operator.metric("konverge_roll_vault_questions_total", "").await);
+    until("it has been asked for ten times", async || {
+        let now = operator.metric("konverge_roll_vault_questions_total", "").await;
+        if now >= asked + 10.0 { Ok(()) } else { Err(format!("{asked} questions have become {now}")) }
+    })
+    .await;
+    assert_eq!(versions().await, before, "somebody has written");
+    assert_eq!(world.world.templates("web").await, 1);
+}
+
 /// On the pods, where the original wrote a local time in words of its own. Whoever is rolled for what is in the cluster has it not.
 #[tokio::test]
 async fn r19_the_time_is_left_as_kubectl_writes_it() {
