@@ -150,7 +150,7 @@ fn the_table_of_flags_is_what_the_program_says_of_itself() {
 #[test]
 fn every_flag_that_the_page_names_is_one() {
     // Those of other programs.
-    let others = ["release", "field-selector", "sync-after-restart", "auto-reload-all"];
+    let others = ["release", "field-selector", "sync-after-restart", "auto-reload-all", "from-file"];
     let letter = |letter: char| letter.is_ascii_lowercase() || letter == '-';
     let named = PAGE.split("--").skip(1).map(|rest| rest.split(|next| !letter(next)).next().unwrap_or_default());
     for flag in named.filter(|flag| flag.starts_with(|first: char| first.is_ascii_lowercase())) {
