@@ -22,6 +22,9 @@ pub struct Record {
     /// Why then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
+    /// What else it was rolled for, which that does not name: it names a few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
 }
 
 /// What the pods run with of one source.
@@ -59,6 +62,13 @@ impl Record {
     /// Reads the annotation of whatever object, made with whatever key.
     pub fn of_any(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
+    }
+
+    /// Whether it was last rolled for the sake of this source, perhaps among others.
+    pub fn is_for(&self, source: &str) -> bool {
+        // With a blank, as one name may be the beginning of another.
+        let is_named = |because: &String| because.contains(&format!("{source} "));
+        self.because.as_ref().is_some_and(is_named) || self.also.iter().any(|also| also == source)
     }
 
     /// The text of the annotation.
@@ -133,6 +143,7 @@ mod tests {
             ]),
             rolled: Some(Timestamp::UNIX_EPOCH),
             because: None,
+            also: Vec::new(),
         };
         let text = record.text();
         let expected = r#"{"tag":"t","content":{"ConfigMap/app":"a1.absent","Secret/db":"a1.0f","Vault/secret:a":"a1.1e@3@2026-01-01T00:00:00.5Z"},"rolled":"1970-01-01T00:00:00Z"}"#;
@@ -141,6 +152,25 @@ mod tests {
         assert_eq!(Record::read(&text, "u"), None, "a copy");
         for text in ["", "{}", "null", r#"{"tag":"t","content":{"a":"b"}}"#, r#"{"tag":"t","content":{"a":"b.c@d"}}"#] {
             assert_eq!(Record::read(text, "t"), None, "{text}");
+        }
+    }
+    #[test]
+    fn it_is_for_each_that_changed_however_many_there_were() {
+        let record = Record {
+            tag: "t".to_owned(),
+            content: BTreeMap::new(),
+            rolled: Some(Timestamp::UNIX_EPOCH),
+            because: Some("Secret/db-two changed (x), Secret/api changed (y) and 1 more".to_owned()),
+            also: vec!["Vault/secret:a".to_owned()],
+        };
+        for (source, expected) in [
+            ("Secret/db-two", true),
+            ("Secret/api", true),
+            ("Vault/secret:a", true),
+            ("Secret/db", false),
+            ("Vault/secret", false),
+        ] {
+            assert_eq!(record.is_for(source), expected, "{source}");
         }
     }
 }

@@ -241,6 +241,8 @@ impl Shown {
         match (noted, self.asks().map(|asks| asks.before)) {
             // One that was made anew has read what there was then.
             (Some(noted), _) => noted.uid == uid && (noted.version, &noted.created) != (now.number, &now.created),
+            // What the spec says is of a time before anybody had looked. Another target or path is seen for the first time.
+            (None, _) if !self.status.baseline.is_empty() => false,
             (None, None | Some(Before::Adopted)) => false,
             (None, Some(Before::Other)) => true,
             (None, Some(Before::Time(time))) => now.created.parse::<Timestamp>().is_ok_and(|created| created > time),

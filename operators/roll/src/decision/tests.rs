@@ -19,7 +19,7 @@ fn now(sources: &[(&str, &str, Option<&str>, Need)]) -> BTreeMap<String, Now> {
 
 fn record(sources: &[(&str, &str, Option<&str>)]) -> Record {
     let content = sources.iter().map(|(name, selection, content)| ((*name).to_owned(), entry(selection, *content)));
-    Record { tag: TAG.to_owned(), content: content.collect(), rolled: None, because: None }
+    Record { tag: TAG.to_owned(), content: content.collect(), rolled: None, because: None, also: Vec::new() }
 }
 
 fn decided(record: Option<&Record>, is_stamped: bool, now: &BTreeMap<String, Now>) -> Verdict {
@@ -183,13 +183,13 @@ proptest! {
                     Verdict::Note(content) => {
                         prop_assert!((!differs || restarted) && look == 0);
                         is_noted = true;
-                        kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None });
+                        kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None, also: Vec::new() });
                     }
                     Verdict::Roll { content, .. } => {
                         prop_assert!(look == 0 && (differs || restarted));
                         for source in 0..2 { pods[source] = there[source].or(pods[source]); }
                         (is_noted, is_stamped) = (true, true);
-                        kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None });
+                        kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None, also: Vec::new() });
                     }
                 }
                 restarted &= pods != there;

@@ -80,6 +80,8 @@ pub struct InStep {
     pub rolled: Option<Timestamp>,
     /// Why then, and who had asked for that.
     pub because: Option<String>,
+    /// Why it was rolled since for something else. Its pods are the same that run with this version, however they stand.
+    pub since: Option<String>,
     /// How its pods stand since.
     pub progress: Progress,
 }
@@ -151,14 +153,16 @@ impl Inner {
             Some(_) if is_back => State::Pending(known.held()),
             None | Some(Verdict::Note(_)) => State::NotYet,
             Some(Verdict::Roll { .. } | Verdict::Nothing) => {
-                let named = format!("{text} ");
-                let is_for_it = |because: &String| because.contains(&named);
-                let record = record.filter(|record| record.because.as_ref().is_some_and(is_for_it));
+                let (own, other) = match record {
+                    Some(record) if record.is_for(&text) => (Some(record), None),
+                    other => (None, other),
+                };
                 State::InStep(InStep {
                     uid: known.uid.clone(),
                     version,
-                    rolled: record.as_ref().and_then(|record| record.rolled),
-                    because: record.and_then(|record| record.because),
+                    rolled: own.as_ref().and_then(|record| record.rolled),
+                    because: own.and_then(|record| record.because),
+                    since: other.and_then(|record| record.because),
                     progress: pods.progress,
                 })
             }

@@ -139,7 +139,14 @@ mod tests {
     #[test]
     fn what_tells_less_is_behind() {
         let record = |tag: &str, rolled: Option<i64>| {
-            Record { tag: tag.to_owned(), content: BTreeMap::new(), rolled: rolled.map(at), because: None }.text()
+            Record {
+                tag: tag.to_owned(),
+                content: BTreeMap::new(),
+                rolled: rolled.map(at),
+                because: None,
+                also: Vec::new(),
+            }
+            .text()
         };
         let stood = record("t", Some(100));
         for (what, shown, expected) in [

@@ -174,7 +174,7 @@ fn record_of(value: &str) -> String {
     learn(&elsewhere, "db", "1", value);
     let view = elsewhere.view(&key("web"), &digester(), now()).unwrap();
     let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
-    Record { tag: digester().tag(&view.uid), content, rolled: None, because: None }.text()
+    Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() }.text()
 }
 
 #[test]

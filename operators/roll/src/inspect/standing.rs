@@ -128,7 +128,7 @@ mod tests {
         };
         let because = rolled.map(|_| "Secret/db changed (x)".to_owned());
         let content = [("Secret/db".to_owned(), entry)].into();
-        Record { tag: "t".to_owned(), content, rolled, because }.text()
+        Record { tag: "t".to_owned(), content, rolled, because, also: Vec::new() }.text()
     }
 
     #[test]

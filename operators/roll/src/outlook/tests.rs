@@ -58,6 +58,7 @@ fn in_step(number: u64, rolled: Option<i64>, progress: Progress) -> State {
         version,
         rolled: rolled.map(at),
         because: rolled.map(|_| "why".to_owned()),
+        since: None,
         progress,
     })
 }
@@ -104,6 +105,23 @@ fn each_state_has_its_word() {
         assert_eq!(said(&told), (ready.to_owned(), reason.to_owned(), word, events), "{state:?}");
     }
     assert_eq!(tell(&key(), &shown(Status::default()), &outlook(State::NotYet), at(100)), None);
+}
+
+#[test]
+fn rolled_for_something_else_since_it_is_as_well_as_its_pods_are() {
+    for (progress, expected) in [
+        (Progress::Ready, ("True", reasons::IN_SYNC)),
+        (Progress::Running, ("True", reasons::IN_SYNC)),
+        (Progress::Failed, ("False", reasons::ROLLOUT_FAILED)),
+    ] {
+        let mut state = in_step(2, None, progress);
+        let State::InStep(in_step) = &mut state else { panic!("{state:?}") };
+        in_step.since = Some("Secret/db changed (all)".to_owned());
+        let told = tell(&key(), &shown(Status::default()), &outlook(state), at(100)).unwrap();
+        let ready = told.status.conditions.get(READY).unwrap();
+        assert_eq!((&*ready.status, &*ready.reason), expected, "{progress:?}");
+        assert_eq!(ready.message.contains("Secret/db"), progress == Progress::Failed, "{}", ready.message);
+    }
 }
 
 #[test]

@@ -127,18 +127,26 @@ fn word(key: &TriggerRef, outlook: &Outlook) -> Option<Word> {
         State::Pending(Pending { said: Some(said), .. }) => {
             Word::new(How::Going, reasons::ROLLOUT_PENDING, format!("{workload}: {}", said.text))
         }
-        State::InStep(InStep { version, rolled, progress, .. }) => {
+        State::InStep(InStep { version, rolled, since, progress, .. }) => {
             let what = what(source, version);
-            match (rolled, progress) {
-                (Some(_), Progress::Running | Progress::Unready) => Word::new(
+            match (rolled, since, progress) {
+                (Some(_), _, Progress::Running | Progress::Unready) => Word::new(
                     How::Going,
                     reasons::ROLLOUT_RUNNING,
                     format!("{workload} was rolled for {what}, and its new pods are not all there yet"),
                 ),
-                (Some(_), Progress::Failed) => Word::new(
+                (Some(_), _, Progress::Failed) => Word::new(
                     How::Going,
                     reasons::ROLLOUT_FAILED,
                     format!("{workload} was rolled for {what}, and its new pods do not become ready"),
+                ),
+                // A rollout for something else that goes on is told by that. One that failed keeps this version from the pods, too.
+                (None, Some(since), Progress::Failed) => Word::new(
+                    How::Going,
+                    reasons::ROLLOUT_FAILED,
+                    format!(
+                        "the pods of {workload} that are to run with {what} do not become ready; it was rolled since: {since}"
+                    ),
                 ),
                 _ => Word::new(How::Ready, reasons::IN_SYNC, format!("the pods of {workload} run with {what}")),
             }

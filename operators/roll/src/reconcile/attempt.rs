@@ -175,12 +175,14 @@ impl Run<'_> {
             self.hold(Message::spent(&spent, why), Some(until));
             return Ok(Attempt::Ended(self.at(until)));
         }
-        let record = Record {
+        let mut record = Record {
             tag: digester.tag(&view.uid),
             content: content.clone(),
             rolled: Some(*now),
             because: Some(why.to_owned()),
+            also: Vec::new(),
         };
+        record.also = changed.iter().map(ToString::to_string).filter(|source| !record.is_for(source)).collect();
         let record = record.text();
         roller.index.writing(key, &view.uid, &record);
         // To the second, as those write it whose annotations these are.
@@ -243,6 +245,7 @@ impl Run<'_> {
             content: content.clone(),
             rolled: before.and_then(|record| record.rolled),
             because: before.and_then(|record| record.because.clone()),
+            also: before.map(|record| record.also.clone()).unwrap_or_default(),
         };
         let record = record.text();
         roller.index.writing(key, &view.uid, &record);

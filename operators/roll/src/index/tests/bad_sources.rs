@@ -17,7 +17,7 @@ fn with_two_sources(record: bool) -> Index {
         learn(&index, "bad", "1", "0");
         let view = index.view(&key("web"), &digester(), now()).unwrap();
         let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
-        let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None };
+        let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() };
         index.wrote(&key("web"), &view.uid, "2", record.text(), None);
     }
     index
@@ -47,7 +47,7 @@ fn a_source_that_runs_away_keeps_no_other_back() {
     assert_eq!((changed(&view(now())), &view(now()).back), (strings(&["Secret/good"]), &back));
     // What it is rolled with says nothing of a change of the other.
     let Some(Verdict::Roll { content, .. }) = view(now()).verdict else { panic!() };
-    let record = Record { tag: digester().tag("uid of web"), content, rolled: None, because: None };
+    let record = Record { tag: digester().tag("uid of web"), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), "uid of web", "3", record.text(), None);
     assert_eq!((changed(&view(now())), &view(now()).back), (vec![], &back));
     assert_eq!(changed(&view(until)), ["Secret/bad"], "it is quiet");
@@ -68,7 +68,8 @@ fn a_source_that_may_not_be_read_keeps_no_other_back() {
         if !is_recorded {
             let Some(Verdict::Note(content)) = view().verdict else { panic!("{:?}", view().verdict) };
             assert_eq!(content.keys().collect::<Vec<_>>(), ["Secret/good"]);
-            let record = Record { tag: digester().tag("uid of web"), content, rolled: None, because: None };
+            let record =
+                Record { tag: digester().tag("uid of web"), content, rolled: None, because: None, also: Vec::new() };
             index.wrote(&key("web"), "uid of web", "3", record.text(), None);
         }
         assert_eq!(changed(&view()), [""; 0]);

@@ -8,7 +8,7 @@ fn what_we_wrote_is_not_undone_by_an_older_event() {
     learn(&index, "db", "1", "x");
     let view = index.view(&key("web"), &digester(), now()).unwrap();
     let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
-    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None };
+    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), &view.uid, "3", record.text(), None);
     assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().verdict, Some(Verdict::Nothing));
     index.show(WorkloadKind::Deployment, workload("web", 2, &all, &["db"]), now());
@@ -85,7 +85,8 @@ fn a_change_that_waits_is_not_settled_by_another_choice_of_keys() {
         asks(&index, 1, before, "");
         learn_pair(&index, "1", "x");
         let Verdict::Note(content) = verdict(&index) else { panic!("{before}") };
-        let record = Record { tag: digester().tag("uid of web"), content, rolled: None, because: None }.text();
+        let record =
+            Record { tag: digester().tag("uid of web"), content, rolled: None, because: None, also: Vec::new() }.text();
         asks(&index, 2, before, &record);
         learn_pair(&index, "1", "x");
         asks(&index, 3, after, &record);

@@ -17,7 +17,7 @@ fn a_deleted_source_changes_nothing_until_it_is_back() {
     learn(&index, "db", "1", "x");
     let view = index.view(&key("web"), &digester(), now()).unwrap();
     let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
-    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None };
+    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), &view.uid, "2", record.text(), None);
     let verdict = || index.view(&key("web"), &digester(), now()).unwrap().verdict.unwrap();
     index.forget_source(&secret("db"), now());

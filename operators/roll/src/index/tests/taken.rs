@@ -18,6 +18,7 @@ fn record_of(value: &str, rolled: Option<i64>) -> String {
         content: [("Secret/db".to_owned(), entry)].into(),
         rolled: rolled.map(|second| Timestamp::from_second(second).unwrap()),
         because: None,
+        also: Vec::new(),
     }
     .text()
 }

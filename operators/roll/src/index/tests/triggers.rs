@@ -60,7 +60,7 @@ pub(super) fn note(index: &Index) -> Vec<String> {
         panic!("{:?}", view.verdict)
     };
     let sources = content.keys().cloned().collect();
-    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None };
+    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), &view.uid, "9", record.text(), None);
     sources
 }

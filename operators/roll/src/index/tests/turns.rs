@@ -43,7 +43,13 @@ fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
         let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.verdict else {
             panic!("{:?}", view.verdict)
         };
-        let record = Record { tag: digester().tag(&view.uid), content, rolled: stamped.then(now), because: None };
+        let record = Record {
+            tag: digester().tag(&view.uid),
+            content,
+            rolled: stamped.then(now),
+            because: None,
+            also: Vec::new(),
+        };
         index.wrote(&key("web"), &view.uid, version, record.text(), stamped.then(|| ("stamp".to_owned(), now())));
     };
     write("2", false);
@@ -212,8 +218,13 @@ fn happens(index: &Index, what: usize, name: &str, number: u64, at: Timestamp) {
             let Some(view) = index.view(&key(name), &digester(), at) else { return };
             let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.verdict else { return };
             let is_rolled = lot < 4;
-            let record =
-                Record { tag: digester().tag(&view.uid), content, rolled: is_rolled.then_some(at), because: None };
+            let record = Record {
+                tag: digester().tag(&view.uid),
+                content,
+                rolled: is_rolled.then_some(at),
+                because: None,
+                also: Vec::new(),
+            };
             let stamp = is_rolled.then(|| (number.to_string(), at));
             index.wrote(&key(name), &view.uid, &version().to_string(), record.text(), stamp);
         }

@@ -94,7 +94,7 @@ fn r17_a_change_of_the_secret_that_nothing_in_vault_goes_with_counts_no_more() {
     assert!(matches!(seen(&index, 1120).0, Some(Verdict::Note(_))));
     let view = index.view(&key("web"), &digester(), at(1120)).unwrap();
     let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
-    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None };
+    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), &view.uid, "9", record.text(), None);
     learn_vault(&index, 2);
     assert_eq!(seen(&index, 1120).1, Some(awaited(1000 + TIMEOUT)));
@@ -110,7 +110,7 @@ fn r17_after_the_deadline_it_rolls_and_once_more_when_the_secret_follows() {
     let Some(Verdict::Roll { changed: for_what, content }) = view.verdict else { panic!("{:?}", view.verdict) };
     assert_eq!(for_what, [VAULT]);
     assert_eq!(content.keys().collect::<Vec<_>>(), ["Late/db", VAULT]);
-    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None };
+    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), &view.uid, "9", record.text(), None);
     assert_eq!(seen(&index, end), (Some(Verdict::Nothing), None));
     learn(&index, "db", "2", "two");

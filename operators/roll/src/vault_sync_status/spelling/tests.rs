@@ -130,6 +130,8 @@ fn a17_what_pods_are_taken_to_run_with() {
     };
     let first_seen = Settings { restart_on_first_seen: true, ..SETTINGS };
     let same = noted(3, "2026-01-02T00:00:00.5Z", "w");
+    let mut of_other = same.clone();
+    of_other[0]["workload"] = json!("Deployment shop/before");
     for (what, time, baseline, settings, expected) in [
         ("the dummy", "0000-00-00T00:00:00.000000000Z", None, SETTINGS, false),
         ("the dummy, as with the original", "0000-00-00T00:00:00.000000000Z", None, first_seen, true),
@@ -143,6 +145,8 @@ fn a17_what_pods_are_taken_to_run_with() {
         ("noted, and changed", "", Some(noted(2, "2026-01-01T00:00:00Z", "w")), SETTINGS, true),
         ("made again as the same number", "", Some(noted(3, "2026-01-01T00:00:00Z", "w")), SETTINGS, true),
         ("noted of another workload", "", Some(noted(2, "2026-01-01T00:00:00Z", "x")), first_seen, false),
+        ("an old time, and another target since", "2026-01-01T00:00:00Z", Some(of_other.clone()), SETTINGS, false),
+        ("another target since, as with the original", "", Some(of_other), first_seen, false),
     ] {
         let mut object = object(&with("timeStamp", json!(time)));
         if let Some(baseline) = baseline {
