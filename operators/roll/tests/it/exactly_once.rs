@@ -1,6 +1,8 @@
 //! What changed is rolled exactly once, and what did not change is not.
 
+use k8s_openapi::api::{apps::v1::ControllerRevision, batch::v1::Job};
 use konverge_workload::WorkloadKind::{self, Deployment};
+use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -109,11 +111,30 @@ async fn every_kind_is_rolled_and_a_cron_job_with_its_next_run() {
         generations.push(world.api(kind).get_metadata("app").await.unwrap().metadata.generation.unwrap());
     }
     world.secret("db", "two").await;
-    for (kind, before) in kinds.into_iter().zip(generations) {
+    for kind in kinds {
         until(&format!("{kind:?} is rolled"), async || world.stamp(kind, "app").await.ok_or_else(String::new)).await;
+    }
+    sleep(QUIET).await;
+    for (kind, before) in kinds.into_iter().zip(generations) {
         let now = world.api(kind).get_metadata("app").await.unwrap().metadata.generation.unwrap();
         assert_eq!(now, before + 1, "{kind:?}");
     }
+    // What the controllers have made of it: a revision for each template, and the next Job.
+    let revisions = Api::<ControllerRevision>::namespaced(world.client.clone(), &world.namespace);
+    for kind in ["StatefulSet", "DaemonSet"] {
+        let all = revisions.list(&ListParams::default()).await.unwrap();
+        let owned = all.iter().filter(|revision| revision.owner_references().iter().any(|owner| owner.kind == kind));
+        assert_eq!(owned.count(), 2, "{kind}");
+    }
+    let due = json!({ "spec": { "schedule": "* * * * *", "suspend": false } });
+    world.merge(WorkloadKind::CronJob, "app", due).await;
+    let stamp = world.stamp(WorkloadKind::CronJob, "app").await.unwrap();
+    let jobs = Api::<Job>::namespaced(world.client.clone(), &world.namespace);
+    let job = until("its next run is made", async || {
+        jobs.list(&ListParams::default()).await.unwrap().items.pop().ok_or("there is no Job")
+    });
+    let template = job.await.spec.unwrap().template.metadata.unwrap();
+    assert_eq!(template.annotations.unwrap().get("roll.konverge.dev/content"), Some(&stamp));
 }
 
 #[tokio::test]
