@@ -150,6 +150,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
             key: key.clone(),
             workloads: workloads.clone(),
             triggers: triggers.clone(),
+            events: events.clone(),
             metrics: counts.clone(),
         })
     });

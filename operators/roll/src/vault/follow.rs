@@ -7,9 +7,11 @@ use std::{
 };
 
 use jiff::Timestamp;
+use konverge_apply::events::{EventSink, Notice};
 use konverge_core::{backoff::Backoff, digest::DigestKey};
 use konverge_runtime::{Priority, Queue};
 use konverge_vault::{Found, Known, KvVersion, Location, Seen, Vault, VaultError, Watches};
+use kube::runtime::events::EventType;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until},
@@ -25,6 +27,7 @@ use crate::{
     metrics::Metrics,
     object::{SourceKind, SourceRef, WorkloadRef},
     reader::SOURCE,
+    reconcile::ACTION,
     trigger::TriggerRef,
 };
 
@@ -44,6 +47,8 @@ pub struct VaultSourceParts {
     pub workloads: Queue<WorkloadRef>,
     /// Wakes those that tell how it stands.
     pub triggers: Queue<TriggerRef>,
+    /// Where those who ask for what runs away are told.
+    pub events: EventSink,
     /// What is counted.
     pub metrics: Metrics,
 }
@@ -234,6 +239,12 @@ impl Follower {
         if learned.ran_away.is_some() {
             let Message { reason, text, .. } = Message::vault_ran_away();
             tracing::warn!(%source, reason, "{text}");
+            // A secret in Vault is no object that events could be about.
+            for (trigger, shown) in triggers.iter().filter_map(|key| Some((key, parts.index.trigger(key)?))) {
+                let regarding = trigger.reference(&shown.uid);
+                let note = format!("{}: {text}", source.name);
+                parts.events.send(Notice { regarding, kind: EventType::Warning, reason, action: ACTION, note });
+            }
         }
         for user in learned.users {
             parts.workloads.add(user, Priority::High, SOURCE);

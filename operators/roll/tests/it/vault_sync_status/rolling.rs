@@ -147,6 +147,22 @@ async fn a12_r11_deletions_roll_nothing_and_a_secret_made_again_does() {
 }
 
 #[tokio::test]
+async fn f25_a_secret_that_is_written_again_and_again_is_told_on_who_asks_for_it_and_not_followed() {
+    let (world, _operator) =
+        settled(&["--min-interval", "0s", "--runaway-changes", "3", "--runaway-quiet", "1h"]).await;
+    for value in 2..12 {
+        world.write("app", &value.to_string()).await;
+    }
+    let told = world.world.event("vss", "RunawaySource").await;
+    assert!(told.contains(&world.path("app")) && told.contains("until it is quiet"), "{told}");
+    let templates = world.world.templates("web").await;
+    assert!(templates <= 4, "{templates}");
+    world.write("app", "once more").await;
+    sleep(QUIET).await;
+    assert_eq!(world.world.templates("web").await, templates);
+}
+
+#[tokio::test]
 async fn a14_r12_the_same_content_again_rolls_by_version_and_not_by_content() {
     let (world, operator) = settled(&[]).await;
     operator.stop().await;
