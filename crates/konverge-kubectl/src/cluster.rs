@@ -4,9 +4,11 @@ use std::{fmt, time::Duration};
 
 use futures::{StreamExt, future::ready, stream::BoxStream};
 use konverge_core::error::in_one_line;
+use konverge_runtime::client::DeadlineLayer;
 use kube::{
     Api, Client, Config,
     api::{ListParams, Patch, PatchParams},
+    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
     core::{DynamicObject, PartialObjectMeta, TypeMeta},
     runtime::watcher,
@@ -21,7 +23,7 @@ const PAGE: u32 = 500;
 /// For connecting, so that a cluster that is away is told soon.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// For one answer that is no watch.
+/// For one answer to begin, whoever asks.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// Who writes the annotations.
@@ -30,7 +32,7 @@ const FIELD_MANAGER: &str = "kubectl-konverge";
 /// A cluster, and the namespace that is meant where none is named.
 #[derive(Clone)]
 pub struct Cluster {
-    /// The client.
+    /// The client. An answer that has not begun within half a minute is an error.
     pub client: Client,
     /// The namespace.
     pub namespace: String,
@@ -58,7 +60,8 @@ impl Cluster {
         config.connect_timeout = Some(CONNECT_WITHIN);
         config.default_retry = false;
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config).map_err(|error| failed(&error))?;
+        let builder = ClientBuilder::try_from(config).map_err(|error| failed(&error))?;
+        let client = builder.with_layer(&DeadlineLayer(ANSWER_WITHIN)).build();
         Ok(Self { client, namespace })
     }
 
@@ -82,7 +85,7 @@ impl Cluster {
                 Shown::Whole => api.get_opt(&one.name).await,
             }
         };
-        let found = within(format!("get {one} in namespace {}", self.namespace), found).await?;
+        let found = asked(format!("get {one} in namespace {}", self.namespace), found).await?;
         found.ok_or_else(|| {
             Failure::Failed(format!("there is no {one} in namespace {}; name another one with -n", self.namespace))
         })
@@ -104,8 +107,7 @@ impl Cluster {
                     Shown::Whole => api.list(&parameters).await.map(|page| (page.items, page.metadata.continue_)),
                 }
             };
-            let page = within_raw(page).await;
-            match page {
+            match page.await {
                 Err(kube::Error::Api(status)) if status.code == 404 && found.is_empty() => return Ok(found),
                 Err(error) => {
                     return Err(Failure::of(
@@ -130,7 +132,7 @@ impl Cluster {
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let api = self.api(&one.kind, Some(&self.namespace));
         let patched = async { api.patch_metadata(&one.name, &parameters, &Patch::Merge(&patch)).await };
-        within(format!("annotate {one} in namespace {}", self.namespace), patched).await.map(drop)
+        asked(format!("annotate {one} in namespace {}", self.namespace), patched).await.map(drop)
     }
 
     /// The object as it is and as it becomes; nothing when it is gone. What cannot go on ends it with an error.
@@ -171,17 +173,10 @@ fn with_metadata(kind: &Kind, object: PartialObjectMeta<DynamicObject>) -> Dynam
     DynamicObject { types: Some(types), metadata: object.metadata, data: Value::Null }
 }
 
-/// What the API server says to an act, or that it says nothing.
-pub(crate) async fn within<T>(
+/// What the API server says to an act.
+pub(crate) async fn asked<T>(
     act: impl fmt::Display,
     call: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Failure> {
-    within_raw(call).await.map_err(|error| Failure::of(&act.to_string(), &error))
-}
-
-async fn within_raw<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
-    tokio::time::timeout(ANSWER_WITHIN, call).await.unwrap_or_else(|_| {
-        let cause = format!("no answer within {} seconds", ANSWER_WITHIN.as_secs());
-        Err(kube::Error::Service(cause.into()))
-    })
+    call.await.map_err(|error| Failure::of(&act.to_string(), &error))
 }

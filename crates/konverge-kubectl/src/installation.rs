@@ -8,7 +8,7 @@ use kube::{Api, api::ListParams};
 
 use crate::{
     Cluster, Failure, Job,
-    cluster::{of_namespace, within},
+    cluster::{asked, of_namespace},
 };
 
 /// The label of the program that runs several jobs.
@@ -62,7 +62,7 @@ impl Cluster {
                 None => Api::all(self.client.clone()),
             };
             let act = format!("list deployments{}", of_namespace(namespace));
-            within(act, async { api.list(&parameters).await }).await
+            asked(act, async { api.list(&parameters).await }).await
         };
         let found = match list(None).await {
             Err(Failure::Forbidden(_)) => list(Some(&self.namespace)).await?,
@@ -75,7 +75,7 @@ impl Cluster {
     pub async fn leaders(&self, lease: &str, now: Timestamp) -> Result<Vec<Leader>, Failure> {
         let parameters = ListParams::default().fields(&format!("metadata.name={lease}"));
         let api = Api::<Lease>::all(self.client.clone());
-        let found = within("list leases", async { api.list(&parameters).await }).await?;
+        let found = asked("list leases", async { api.list(&parameters).await }).await?;
         Ok(found.items.into_iter().map(|lease| Leader::of(lease, now)).collect())
     }
 }

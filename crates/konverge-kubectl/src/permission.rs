@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::{Api, api::PostParams};
 
-use crate::{Cluster, Failure, Finding, Installation, cluster::of_namespace, cluster::within};
+use crate::{Cluster, Failure, Finding, Installation, cluster::asked, cluster::of_namespace};
 
 /// Questions at the same time.
 const AT_ONCE: usize = 8;
@@ -129,7 +129,7 @@ impl Cluster {
         let api = Api::<SubjectAccessReview>::all(self.client.clone());
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let act = format!("ask what {user} may do");
-        let answer = within(act, async { api.create(&PostParams::default(), &review).await }).await?;
+        let answer = asked(act, async { api.create(&PostParams::default(), &review).await }).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 }

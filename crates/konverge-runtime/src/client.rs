@@ -15,7 +15,7 @@ use kube::{
 };
 
 use crate::{metrics::ClientMetrics, open_files};
-use deadline::DeadlineLayer;
+pub use deadline::{Deadline, DeadlineLayer};
 use places::PlacesLayer;
 
 /// Which API server, and how patiently.

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use konverge_testkit::fault_proxy::{FaultProxy, Plan};
 use serde_json::json;
 
 use crate::stage::{Stage, VALUES, World, ran};
@@ -197,4 +198,23 @@ async fn diff_takes_a_cluster_that_it_cannot_tell_for_no_other() {
     world.stage.plane.apply(&deployment.to_string()).await.unwrap();
     let theirs = world.run("diff secret/db").await.ends(1);
     theirs.says(&["would stay as it is", "is kept for", "Secret/db"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_is_never_answered_ends_and_says_so() {
+    let stage = Stage::shared().await;
+    let world = stage.world().await;
+    world.secret("db", &[("password", VALUES[0])], json!({ "vault-sync.io/path": world.path("db") })).await;
+    let proxy = FaultProxy::start(stage.plane.run_directory(), stage.plane.kubeconfig()).await.unwrap();
+    // Not the first one, by which the object itself is looked for, but that of what is to be compared.
+    let plan = format!(
+        "rules: [{{ when: {{ verbs: [get], resources: [secrets], namespace: {}, nth: 2 }}, then: {{ delay: 10m }} }}]",
+        world.namespace
+    );
+    proxy.set(Plan::parse(&plan).unwrap()).unwrap();
+    let mut command = world.plugin();
+    command.env("KUBECONFIG", proxy.kubeconfig()).args(["-n", &world.namespace, "diff", "secret/db"]);
+    let ran = ran(&mut command).await.ends(1);
+    assert_eq!(proxy.fired(), [1]);
+    ran.says(&["no answer within 30s"]);
 }

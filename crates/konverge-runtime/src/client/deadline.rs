@@ -8,13 +8,13 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use tower::{BoxError, Layer, Service};
 
-/// Ends a call whose answer has not begun in time.
-#[derive(Clone, Copy)]
-pub(super) struct DeadlineLayer(pub(super) Duration);
+/// Ends a call whose answer has not begun in time. The body of an answer, such as a watch's, may take for ever.
+#[derive(Debug, Clone, Copy)]
+pub struct DeadlineLayer(pub Duration);
 
 /// The service of [`DeadlineLayer`].
-#[derive(Clone)]
-pub(super) struct Deadline<S> {
+#[derive(Debug, Clone)]
+pub struct Deadline<S> {
     inner: S,
     limit: Duration,
 }
