@@ -38,7 +38,9 @@ pub(super) fn reloader(asks: &mut WorkloadAsks, own: &Annotations, of_pods: &Ann
         let says = [RELOADER_AUTO, auto, named, RELOADER_SEARCH].iter().any(|annotation| own.contains_key(*annotation));
         let words = if says { own } else { of_pods };
         asks.except.extend(names(own, except)?.into_iter().map(|name| SourceName { kind, name }));
-        if let Some(rule) = [RELOADER_AUTO, auto].into_iter().find(|rule| words.get(*rule).is_some_and(is_yes)) {
+        if let Some(rule) =
+            [RELOADER_AUTO, auto].into_iter().find(|rule| words.get(*rule).is_some_and(|word| is_yes(word)))
+        {
             asks.all.entry(kind).or_insert(rule);
         }
         for name in names(words, named)? {
@@ -81,8 +83,8 @@ pub(super) fn wave(asks: &mut WorkloadAsks, own: &Annotations, namespace: &str) 
 }
 
 /// Whether it means yes to Go's `strconv.ParseBool`.
-fn is_yes(word: &String) -> bool {
-    ["1", "t", "T", "TRUE", "true", "True"].contains(&word.as_str())
+fn is_yes(word: &str) -> bool {
+    ["1", "t", "T", "TRUE", "true", "True"].contains(&word)
 }
 
 /// What stands in a list.
