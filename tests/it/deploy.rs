@@ -16,9 +16,10 @@ fn deployment() -> Deployment {
 }
 
 #[tokio::test]
-async fn the_api_server_takes_the_deployment_as_it_is_written() {
+async fn the_api_server_takes_the_deployment_as_it_is_written_and_its_pods_where_they_are_restricted() {
     let control_plane = ControlPlane::start(Options::default()).await.unwrap();
     control_plane.would_take(DEPLOYMENT, "konverge-system").await.unwrap();
+    control_plane.would_run_restricted(DEPLOYMENT).await.unwrap();
 }
 
 #[tokio::test]

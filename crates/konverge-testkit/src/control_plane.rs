@@ -5,6 +5,7 @@ pub(crate) mod credentials;
 mod installed;
 mod manifest;
 mod options;
+mod restricted;
 mod role_use;
 mod servers;
 mod services;

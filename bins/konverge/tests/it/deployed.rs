@@ -85,7 +85,8 @@ fn flags_port_and_account_are_those_of_the_program() {
 }
 
 #[tokio::test]
-async fn the_api_server_takes_the_manifests_as_they_are_written() {
+async fn the_api_server_takes_the_manifests_as_they_are_written_and_its_pods_where_they_are_restricted() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     plane.would_take(&[ROLE, DEPLOYMENT].join("\n---\n"), HOME).await.unwrap();
+    plane.would_run_restricted(DEPLOYMENT).await.unwrap();
 }

@@ -50,9 +50,6 @@ fn container(stage: &Stage) -> (Vec<String>, BTreeMap<String, String>, String) {
     let ports = [(":8080", format!("127.0.0.1:{}", free_port().unwrap())), (":8081", health.clone())];
     let arguments = container["args"].as_array().unwrap().iter().map(|argument| {
         let mut argument = text(argument);
-        for (name, value) in &variables {
-            argument = argument.replace(&format!("$({name})"), value);
-        }
         for (shipped, ours) in &ports {
             argument = argument.replace(&format!("bind-address={shipped}"), &format!("bind-address={ours}"));
         }

@@ -47,6 +47,21 @@ pub enum ManifestError {
         /// Its namespace.
         namespace: String,
     },
+    /// There is no workload in it whose pods could be looked at.
+    #[error("the manifest has no workload with a pod template")]
+    NoPods,
+    /// Pods would be refused where the standard `restricted` is enforced.
+    #[error("the pods of {object} are refused where the Pod Security Standard restricted is enforced")]
+    NotRestricted {
+        /// Kind and name.
+        object: String,
+        /// Which fields are in the way.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The cluster enforces no standard, so nothing can be said of pods.
+    #[error("the API server does not enforce the Pod Security Standard restricted in a namespace that asks for it")]
+    NotEnforced(#[source] Option<Box<kube::Error>>),
     /// A custom resource definition did not become usable.
     #[error("the API server does not serve {0} after a minute")]
     NotEstablished(String),
@@ -125,7 +140,7 @@ impl Kinds {
     }
 }
 
-fn documents(manifest: &str) -> Result<Vec<DynamicObject>, ManifestError> {
+pub(super) fn documents(manifest: &str) -> Result<Vec<DynamicObject>, ManifestError> {
     let texts = manifest.split("\n---\n").filter(|text| !text.trim().is_empty());
     texts
         .enumerate()
@@ -141,7 +156,7 @@ fn kind(document: &DynamicObject) -> &str {
 }
 
 /// Kind and name.
-fn called(document: &DynamicObject) -> String {
+pub(super) fn called(document: &DynamicObject) -> String {
     format!("{} {}", kind(document), document.metadata.name.as_deref().unwrap_or_default())
 }
 

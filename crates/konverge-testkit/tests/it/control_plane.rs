@@ -5,12 +5,13 @@ use k8s_openapi::api::{
     rbac::v1::ClusterRole,
 };
 use konverge_testkit::{
-    Cluster, ControlPlane, Options, RUN_LABEL, client_for, create_for_run, eventually, take_away_run,
+    Cluster, ControlPlane, ManifestError, Options, RUN_LABEL, client_for, create_for_run, eventually, take_away_run,
 };
 use kube::{
     Api,
     api::{ListParams, ObjectMeta, PostParams},
 };
+use serde_json::json;
 
 const SOON: Duration = Duration::from_mins(1);
 
@@ -127,6 +128,27 @@ async fn what_a_run_made_is_taken_away_and_nothing_else() {
         assert!(roles.get_opt(name).await.unwrap().is_some(), "{name}");
         assert!(namespaces.get(name).await.unwrap().metadata.deletion_timestamp.is_none(), "{name}");
     }
+}
+
+#[tokio::test]
+async fn pods_that_break_the_strictest_standard_are_told_with_the_field() {
+    let control_plane = ControlPlane::start(Options::default()).await.unwrap();
+    let manifest = |is_root_refused: bool| {
+        let container = json!({
+            "name": "one", "image": "one",
+            "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
+        });
+        let security = json!({ "runAsNonRoot": is_root_refused, "seccompProfile": { "type": "RuntimeDefault" } });
+        let pod = json!({ "serviceAccountName": "absent", "securityContext": security, "containers": [container] });
+        let job = json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "one" }, "spec": { "template": { "spec": pod } } });
+        format!("apiVersion: v1\nkind: Service\nmetadata: {{name: one}}\n---\n{job}")
+    };
+    control_plane.would_run_restricted(&manifest(true)).await.unwrap();
+    let refused = control_plane.would_run_restricted(&manifest(false)).await.unwrap_err();
+    let ManifestError::NotRestricted { object, source } = &refused else { panic!("{refused}") };
+    assert!(object == "Job one" && source.to_string().contains("runAsNonRoot"), "{refused}: {source}");
+    let nothing = control_plane.would_run_restricted("apiVersion: v1\nkind: Service\nmetadata: {name: one}\n").await;
+    assert!(matches!(nothing, Err(ManifestError::NoPods)), "{nothing:?}");
 }
 
 #[tokio::test]

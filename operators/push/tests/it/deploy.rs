@@ -1,8 +1,5 @@
 //! The manifests that users apply.
 
-use std::ffi::OsString;
-
-use clap::Parser;
 use konverge_push::config::{Bind, Config, Task};
 use serde_json::Value;
 
@@ -24,19 +21,14 @@ fn pod(kind: &str) -> Value {
     documents.iter().find(|document| document["kind"] == kind).unwrap()["spec"]["template"]["spec"].clone()
 }
 
-/// What the program makes of the first container's arguments.
+/// What the program makes of the first container's arguments and variables.
 fn settings(pod: &Value) -> Config {
     let container = &pod["containers"][0];
-    let variables = container["env"].as_array().cloned().unwrap_or_default();
-    let arguments = container["args"].as_array().unwrap().iter().map(|argument| {
-        let mut argument = argument.as_str().unwrap().to_owned();
-        for variable in &variables {
-            let name = format!("$({})", variable["name"].as_str().unwrap());
-            argument = argument.replace(&name, variable["value"].as_str().unwrap());
-        }
-        OsString::from(argument)
-    });
-    Config::try_parse_from(["x".into()].into_iter().chain(arguments)).unwrap()
+    let arguments: Vec<String> = serde_json::from_value(container["args"].clone()).unwrap();
+    let variables = container["env"].as_array().into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let variables = variables.map(|variable| (text(&variable["name"]), text(&variable["value"]))).collect();
+    Config::of_container(&arguments, &variables).unwrap()
 }
 
 #[tokio::test]
@@ -45,12 +37,22 @@ async fn the_api_server_takes_the_manifests_as_they_are_written() {
     crate::world::control_plane().await.would_take(&manifest, NAMESPACE).await.unwrap();
 }
 
+#[tokio::test]
+async fn its_pods_keep_to_the_strictest_standard() {
+    let manifest = [DEPLOYMENT, DRAIN].join("\n---\n");
+    crate::world::control_plane().await.would_run_restricted(&manifest).await.unwrap();
+}
+
 #[test]
 fn flags_ports_and_account_are_those_of_the_program() {
     let pod = pod("Deployment");
     let config = settings(&pod);
     assert_eq!((config.task, config.leader_elect, config.allow_path.len()), (Task::Run, true, 1));
     assert_eq!(config.vault_addr, "https://vault.example.com:8200");
+    assert_eq!(
+        (config.vault_role.as_str(), config.vault_auth_path.as_deref()),
+        ("vault-sync-operator", Some("kubernetes"))
+    );
     let port = |bind: Bind| u64::from(bind.0.unwrap().port());
     let ports = &pod["containers"][0]["ports"];
     assert_eq!(ports[0]["containerPort"], port(config.metrics_bind_address));

@@ -3,10 +3,6 @@
 use konverge_roll::config::{Config, KINDS};
 use konverge_runtime::http_server::Listen;
 use konverge_workload::WorkloadKind::Deployment;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
 use serde_json::{Value, json};
 
 use crate::world::{ALL, HOME, ROLE, World, control_plane};
@@ -23,35 +19,47 @@ fn pod() -> Value {
     documents.iter().find(|document| document["kind"] == "Deployment").unwrap()["spec"]["template"]["spec"].clone()
 }
 
+/// With what is commented out for who comes from the `VaultSyncStatus` handler.
+fn deployment_with_vault() -> String {
+    let lines = DEPLOYMENT.lines().map(|line| {
+        let text = line.trim_start();
+        // What is for readers begins with a capital letter, or is less indented than any field.
+        match text.strip_prefix("# ").filter(|text| line.starts_with("  ") && !text.starts_with(char::is_uppercase)) {
+            Some(field) if field.contains(':') => format!("{}{field}\n", &line[..line.len() - text.len()]),
+            _ => format!("{line}\n"),
+        }
+    });
+    lines.collect()
+}
+
 #[tokio::test]
 async fn the_api_server_takes_the_manifests_as_they_are_written() {
-    // Pods that do not keep to the strictest of the standards would be warned of here, and refused where it is enforced.
-    control_plane().await.would_take(&[ROLE, DEPLOYMENT].join("\n---\n"), HOME).await.unwrap();
+    for deployment in [DEPLOYMENT, &deployment_with_vault()] {
+        control_plane().await.would_take(&[ROLE, deployment].join("\n---\n"), HOME).await.unwrap();
+    }
 }
 
 #[tokio::test]
 async fn its_pods_keep_to_the_strictest_standard() {
-    let control_plane = control_plane().await;
-    let client = control_plane.admin_client().await.unwrap();
-    let namespace = control_plane.namespace("restricted").await.unwrap();
-    let label = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
-    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
-    namespaces.patch(&namespace, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
-    let account =
-        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "vault-rollout-operator" } });
-    let accounts = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(client.clone(), &namespace);
-    accounts.patch("vault-rollout-operator", &PatchParams::apply("user"), &Patch::Apply(account)).await.unwrap();
-    let pods = Api::<k8s_openapi::api::core::v1::Pod>::namespaced(client, &namespace);
-    let apply = async |name: &str, spec: Value| {
-        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name }, "spec": spec });
-        pods.patch(name, &PatchParams { dry_run: true, ..PatchParams::apply("user") }, &Patch::Apply(pod)).await
-    };
-    apply("ours", pod()).await.unwrap();
-    let mut loose = pod();
-    loose["securityContext"]["runAsNonRoot"] = false.into();
-    let refused = apply("loose", loose).await.unwrap_err().to_string();
-    assert!(refused.contains("runAsNonRoot"), "{refused}");
+    for deployment in [DEPLOYMENT, &deployment_with_vault()] {
+        control_plane().await.would_run_restricted(deployment).await.unwrap();
+    }
     assert_eq!(pod()["containers"][0]["securityContext"]["readOnlyRootFilesystem"], true);
+}
+
+#[test]
+fn what_is_commented_out_is_what_the_original_has() {
+    let text = deployment_with_vault();
+    let deployment: Value = serde_saphyr::from_str(text.split("\n---\n").next().unwrap()).unwrap();
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let (name, value) = (container["env"][0]["name"].as_str().unwrap(), container["env"][0]["value"].as_str().unwrap());
+    let config = Config::of_container(&[], &[(name.to_owned(), value.to_owned())].into()).unwrap();
+    let vault = config.vault.flags().unwrap();
+    assert_eq!((vault.address.as_str(), config.vault.namespace_of_url()), ("https://vault.example.com:8200", None));
+    assert_eq!(container["volumeMounts"][0]["mountPath"], "/etc/config");
+    assert_eq!(container["volumeMounts"][0]["name"], pod["volumes"][0]["name"]);
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], "vault-token-config");
 }
 
 #[test]
