@@ -5,6 +5,15 @@ use jiff::Timestamp;
 use crate::{Cluster, Finding, Installation, words::age};
 
 impl Installation {
+    /// That it would not start with its arguments, and why.
+    pub fn does_not_start(&self, error: &clap::Error) -> Finding {
+        let Self { namespace, name, .. } = self;
+        // What follows tells how to get help, of a program that is elsewhere.
+        let cause = error.to_string();
+        let cause = cause.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        Finding::wrong("settings", cause, format!("kubectl edit deployment/{name} -n {namespace}"))
+    }
+
     /// Whether its processes are ready.
     pub fn finding(&self) -> Finding {
         let Self { namespace, name, wanted, ready, .. } = self;

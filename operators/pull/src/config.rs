@@ -1,9 +1,10 @@
 //! The operator's settings: flags, each with a variable of its own.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, fmt, path::PathBuf, time::Duration};
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use konverge_runtime::{
+    container,
     http_server::Listen,
     telemetry::LogFormat,
     watch::{label_selector, namespace},
@@ -63,6 +64,15 @@ pub struct Config {
 }
 
 impl Config {
+    /// The settings of an operator that runs elsewhere with these arguments and variables. An error if it would not start with them.
+    pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
+        let matches = container::matches(&Self::command(), variables, |added| {
+            let given = arguments.iter().map(OsString::from);
+            [OsString::from("zopp-operator")].into_iter().chain(added).chain(given).collect()
+        });
+        Self::from_arg_matches(&matches?)
+    }
+
     /// How to reach the zopp server.
     pub fn client(&self) -> ClientConfig {
         ClientConfig { ca_certificate: self.tls_ca_cert.clone(), ..ClientConfig::new(&self.server) }
@@ -127,6 +137,20 @@ mod tests {
 
     fn parse(arguments: &[&str]) -> Result<Config, clap::Error> {
         Config::try_parse_from([&["zopp-operator"], arguments].concat())
+    }
+
+    #[test]
+    fn those_of_a_container_are_its_own_flags_before_its_variables() {
+        let variables = [("ZOPP_LEADER_ELECTION", "true"), ("ZOPP_NAMESPACE", "team-a"), ("ZOPP_POLL_INTERVAL", "5m")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let of = |line: &str| {
+            let arguments: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            Config::of_container(&arguments, &variables)
+        };
+        let config = of("--namespace shop --allow=shop=acme/*/*").unwrap();
+        assert_eq!((config.leader_election, config.namespace.as_deref()), (true, Some("shop")));
+        assert_eq!(config.poll_interval, Duration::from_mins(5));
+        assert!(of("--no-such-flag").is_err());
     }
 
     #[test]

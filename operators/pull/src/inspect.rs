@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::{
     annotations::{Declaration, ENVIRONMENT, PROJECT, SYNC, WORKSPACE, declaration},
+    config::Config,
     messages::Message,
     reconcile::FIELD_MANAGER,
     run::PROGRAM,
@@ -111,12 +112,14 @@ impl Job for Pull {
             Ok(found) => {
                 for installation in found {
                     findings.push(installation.finding());
-                    findings.push(permissions(cluster, installation).await);
+                    match settings(installation) {
+                        Ok(config) => findings.push(permissions(cluster, installation, &config).await),
+                        Err(error) => findings.push(installation.does_not_start(&error)),
+                    }
                 }
             }
         }
-        let elects =
-            |installation: &Installation| installation.arguments.iter().any(|argument| argument == "--leader-election");
+        let elects = |installation: &Installation| settings(installation).is_ok_and(|config| config.leader_election);
         findings.push(cluster.leader_finding(PROGRAM, installations.iter().flatten().any(elects)).await);
         if let Err(failure) = &objects {
             findings.push(Finding::unknown("objects", failure));
@@ -133,9 +136,14 @@ impl Job for Pull {
     }
 }
 
-async fn permissions(cluster: &Cluster, installation: &Installation) -> Finding {
+/// What it is started with, or why it would not start.
+fn settings(installation: &Installation) -> Result<Config, clap::Error> {
+    Config::of_container(&installation.arguments, &installation.variables)
+}
+
+async fn permissions(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
     // One that is confined to a namespace lacks what only the whole cluster would give.
-    let only = installation.arguments.iter().find_map(|argument| argument.strip_prefix("--namespace="));
+    let only = config.namespace.as_deref();
     let needed = NEEDED.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(only));
     let next = format!("apply {}", installation.role("deploy/rbac/zopp-operator.yaml"));
     cluster.permissions_finding(installation, needed.into(), next).await

@@ -63,14 +63,12 @@ async fn objects(roll: &Roll, cluster: &Cluster, namespace: Option<&str>) -> Obj
 }
 
 async fn of_operator(cluster: &Cluster, installation: &Installation) -> Vec<Finding> {
-    let Installation { namespace, name, wanted, .. } = installation;
+    let Installation { wanted, .. } = installation;
     let mut findings = vec![installation.finding()];
     let config = match Config::of_container(&installation.arguments, &installation.variables) {
         Ok(config) => config,
         Err(error) => {
-            let cause = error.to_string();
-            let cause = cause.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            findings.push(Finding::wrong("settings", cause, format!("kubectl edit deployment/{name} -n {namespace}")));
+            findings.push(installation.does_not_start(&error));
             return findings;
         }
     };
