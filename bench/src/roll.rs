@@ -3,6 +3,7 @@
 //! There is no controller of Deployments, so that nobody but those who patch has the machine, and the operator waits for no rollout to
 //! end; what is counted are changes of pod templates that an outside watcher sees. Each figure has a namespace and an operator of its own.
 
+mod failover;
 mod fan_out;
 mod field;
 mod latency;
@@ -45,7 +46,10 @@ pub(crate) async fn measure(scale: &RollScale, changes: usize, report: &mut Repo
         .await?;
     fan_out::measure(&mut set(scale.workloads / 2, 1).await?, report).await?;
     let missed = scale.missed.min(scale.workloads);
-    restart::measure(&mut set(scale.workloads, scale.workloads).await?, &control_plane, missed, report).await?;
+    let mut all = set(scale.workloads, scale.workloads).await?;
+    restart::measure(&mut all, &control_plane, missed, report).await?;
+    failover::measure(&mut all, &control_plane, &kubeconfig, report).await?;
+    drop(all);
     eprintln!("roll: from here on no time is measured");
     runaway::measure(&mut set(1, 1).await?, scale.runaway_seconds, report).await?;
     vault::measure(&mut set(vault::PATHS, vault::PATHS).await?, &control_plane, report).await?;

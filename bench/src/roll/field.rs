@@ -32,6 +32,9 @@ pub(crate) const CONCURRENCY: usize = 16;
 /// Nothing is held back: a loop does not wait either.
 pub(crate) const AT_ONCE: [&str; 4] = ["--min-interval", "0s", "--longest", "0s"];
 
+/// One of several leads.
+pub(crate) const ELECTED: [&str; 1] = ["--leader-elect"];
+
 /// Far beyond what anything here takes.
 pub(crate) const LIMIT: Duration = Duration::from_mins(5);
 
@@ -72,11 +75,7 @@ impl Field {
         let namespace = control_plane.namespace("roll").await?;
         let client = control_plane.admin_client().await?;
         let address = format!("127.0.0.1:{}", free_port()?);
-        let spec = ProcessSpec::new(format!("{ACCOUNT}-{namespace}"), binary(ACCOUNT)?)
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(["--namespace", &namespace, "--bind-address", &address]);
-        let mut process = Process::start(control_plane.run_directory(), spec)?;
+        let mut process = Process::start(control_plane.run_directory(), spec(kubeconfig, &namespace, &address)?)?;
         process.kill();
         let outside = Outside::start(client.clone(), &namespace);
         let field = Self { client, namespace, outside, workloads, secrets, process, address };
@@ -140,6 +139,17 @@ impl Field {
         Ok(self.process.ready("become ready", LIMIT, is_ready).await?)
     }
 
+    /// Another one beside it, which stands by; it is ready when this returns.
+    pub(crate) async fn standby(&self, control_plane: &ControlPlane, kubeconfig: &Path) -> Result<Process> {
+        let address = format!("127.0.0.1:{}", free_port()?);
+        let mut spec = spec(kubeconfig, &self.namespace, &address)?.args(ELECTED);
+        spec.name.push_str("-standby");
+        let mut standby = Process::start(control_plane.run_directory(), spec)?;
+        let is_ready = || async { http_get(&address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+        standby.ready("become ready", LIMIT, is_ready).await?;
+        Ok(standby)
+    }
+
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
@@ -166,6 +176,11 @@ impl Field {
         sleep(SETTLE).await;
         Ok(())
     }
+}
+
+fn spec(kubeconfig: &Path, namespace: &str, address: &str) -> Result<ProcessSpec> {
+    let spec = ProcessSpec::new(format!("{ACCOUNT}-{namespace}"), binary(ACCOUNT)?).arg("--kubeconfig").arg(kubeconfig);
+    Ok(spec.args(["--namespace", namespace, "--bind-address", address]))
 }
 
 /// The name of a Deployment.

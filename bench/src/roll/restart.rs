@@ -22,6 +22,11 @@ const KINDS: u16 = 10;
 /// Its resident set when it knows all of them.
 const MEMORY: f64 = 30.0 * 1024.0 * 1024.0;
 
+/// How many pages of lists show so many workloads, each with a Secret of its own.
+pub(crate) fn pages(workloads: u16) -> f64 {
+    f64::from(2 * workloads.div_ceil(PAGE) + KINDS)
+}
+
 pub(crate) async fn measure(
     field: &mut Field,
     control_plane: &ControlPlane,
@@ -56,8 +61,7 @@ pub(crate) async fn measure(
 
     let workloads = field.workloads;
     let against = || format!("{workloads} workloads");
-    // As many Secrets as workloads.
-    let pages = f64::from(2 * workloads.div_ceil(PAGE) + KINDS);
+    let pages = pages(workloads);
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     let [rolled, written, caught, lists] = [rollouts, writes, caught_up, lists].map(|count| count as f64);
     for (subject, figure, against, ratio, bound) in [
