@@ -16,6 +16,10 @@ use crate::{
     tools::{self, Tool},
 };
 
+/// Tests of one program at the same time, unless `RUST_TEST_THREADS` says otherwise. Most of them wait for servers most of the time, so that as many as there are
+/// processors leave a small machine idle.
+const TESTS_AT_ONCE: usize = 4;
+
 const READ_ABOVE: &str = "What failed, and why, is above.";
 
 pub(crate) fn demo(kubeconfig: Option<&Path>, keep: bool) -> Result<()> {
@@ -56,6 +60,10 @@ fn tests(cluster: Option<&Named>, filter: Option<&str>) -> Result<()> {
     ] {
         step(what, "The logs of the servers are where the failed test says.", || {
             again::tests(arguments, filter, |command| {
+                if std::env::var_os("RUST_TEST_THREADS").is_none() {
+                    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+                    command.env("RUST_TEST_THREADS", processors.max(TESTS_AT_ONCE).to_string());
+                }
                 if let Some(cluster) = cluster {
                     cluster.tell(command);
                 }

@@ -101,7 +101,8 @@ pub enum VaultError {
     },
     /// The login was refused.
     #[error(
-        "Vault refuses it ({status}): {cause}; do the method and the role exist, and is the role bound to this identity?"
+        "Vault refuses it ({status}): {cause}; do the method and the role exist, is the role bound to this identity, and may whoever Vault asks \
+         the API server as create tokenreviews there?"
     )]
     LoginRefused {
         /// The status.

@@ -21,7 +21,7 @@ use crate::{
     desired::Wanted,
     object::{Kind, ObjectRef},
     reconcile::cluster_prefix,
-    record::Record,
+    record::{Record, SYNCED},
 };
 
 /// Facts about an object.
@@ -43,11 +43,9 @@ pub(super) async fn facts(cluster: &Cluster, key: &ObjectRef, object: &DynamicOb
         UpdatePolicy::IfNotExists => facts.push(Fact::new("written", "where nothing is, and then no more".to_owned())),
     }
     facts.push(Fact::new("compared", compared(key.kind, &asked)));
-    if let Some(verified) = Record::of(object).and_then(|record| record.verified) {
-        facts.push(Fact::new(
-            "in Vault",
-            format!("all of it at {verified}, as was known at the last note on the object"),
-        ));
+    if let Some(Record { state, verified: Some(verified), .. }) = Record::of(object) {
+        let what = if state == SYNCED { "all of it" } else { "what is not wrong with it was looked at and there" };
+        facts.push(Fact::new("in Vault", format!("{what} at {verified}, as was known at the last note on the object")));
     }
     facts.push(Fact::new("in the end", farewell(&asked, operator.as_ref().ok().and_then(Option::as_ref))));
     facts.push(Fact::new(
@@ -144,6 +142,11 @@ fn compared(kind: Kind, asked: &Asked) -> String {
 fn farewell(asked: &Asked, operator: Option<&Operator>) -> String {
     let policy = asked.deletion.or(operator.map(|operator| operator.config.default_deletion_policy));
     let text = match policy {
+        Some(DeletionPolicy::Soft | DeletionPolicy::Destroy | DeletionPolicy::Metadata)
+            if asked.update == UpdatePolicy::Merge =>
+        {
+            "its own keys are taken out of the path; where they are all that is there, the path goes"
+        }
         Some(DeletionPolicy::Soft) => {
             "the newest version is deleted in Vault; older ones stay readable by their number"
         }

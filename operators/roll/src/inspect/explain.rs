@@ -82,6 +82,10 @@ fn word_of(trigger: &TriggerRef, shown: &Shown) -> String {
     format!("{trigger}, which says {said}")
 }
 
+fn is_ready(shown: &Shown) -> bool {
+    shown.status.conditions.get(READY).is_some_and(|ready| ready.status == "True")
+}
+
 /// A source, what counts of it, and who asked.
 fn wish(source: &SourceName, used: &Use) -> String {
     let keys = match &used.keys {
@@ -119,7 +123,13 @@ fn now(view: &View, look: &Look) -> String {
     }
     match &view.verdict {
         None => "not compared with what is recorded".to_owned(),
-        Some(Verdict::Nothing) => "its pods run with what there is".to_owned(),
+        Some(Verdict::Nothing) => match look.asking.iter().find(|(_, shown)| !is_ready(shown)) {
+            // What is in Vault is known from those who ask, and not read here.
+            Some((trigger, _)) => format!(
+                "its pods run with what is known; {trigger} does not know what it asks for, or waits: see above"
+            ),
+            None => "its pods run with what there is".to_owned(),
+        },
         Some(Verdict::Note(_)) => "what there is is still to be noted, and rolls nothing".to_owned(),
         Some(Verdict::Roll { .. }) if view.rollout.empty => {
             "there are no pods: what changed is still to be noted, and those that start read what there is".to_owned()

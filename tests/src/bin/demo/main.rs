@@ -6,7 +6,8 @@ mod push;
 mod roll;
 
 use std::{
-    panic::AssertUnwindSafe,
+    any::Any,
+    panic::{self, AssertUnwindSafe},
     path::Path,
     process::ExitCode,
     time::{Duration, Instant},
@@ -36,6 +37,12 @@ struct Cli {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |about| {
+        if !nobody_reads(about.payload()) {
+            usual(about);
+        }
+    }));
     match demo(Cli::parse().keep).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -43,6 +50,11 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// `println!` panics where its reader has gone, as `head` has after some lines. Nothing is wrong then, and nobody would read of it.
+fn nobody_reads(panic: &(dyn Any + Send)) -> bool {
+    panic.downcast_ref::<String>().is_some_and(|text| text.starts_with("failed printing to stdout"))
 }
 
 /// Whichever way it ends — done, failed, interrupted or in panic, such as when nobody reads what it prints — what it set up is
@@ -57,6 +69,7 @@ async fn demo(keep: bool) -> Result<()> {
     let taken_down = take_down().await;
     match played {
         Some(Ok(played)) => played.and(taken_down)?,
+        Some(Err(panic)) if nobody_reads(&*panic) => return taken_down,
         Some(Err(_)) => return taken_down.and(Err(anyhow!("the demo broke off; the reason is above"))),
         None => {
             taken_down?;
