@@ -142,7 +142,7 @@ impl Field {
     /// Another one beside it, which stands by; it is ready when this returns.
     pub(crate) async fn standby(&self, control_plane: &ControlPlane, kubeconfig: &Path) -> Result<Process> {
         let address = format!("127.0.0.1:{}", free_port()?);
-        let mut spec = spec(kubeconfig, &self.namespace, &address)?.args(ELECTED);
+        let mut spec = spec(kubeconfig, &self.namespace, &address)?.args(AT_ONCE).args(ELECTED);
         spec.name.push_str("-standby");
         let mut standby = Process::start(control_plane.run_directory(), spec)?;
         let is_ready = || async { http_get(&address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
