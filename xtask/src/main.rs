@@ -77,7 +77,7 @@ enum Command {
     },
     /// Clippy with warnings denied, and the docs
     Lint,
-    /// Walls between the rooms, and file sizes
+    /// Walls between the rooms, mains without logic, and tests that docs name
     Tidy,
     /// Licences, bans and sources of what we depend on
     Deny,

@@ -1,4 +1,4 @@
-//! The size of files, and mains without logic.
+//! Mains without logic.
 
 use std::{
     fs,
@@ -8,9 +8,6 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::graph::Graph;
-
-/// Beyond this many lines a file surely holds more than one idea.
-const LINES_AT_MOST: usize = 700;
 
 /// A main calls a library; beyond this many lines it does something itself.
 const MAIN_LINES_AT_MOST: usize = 40;
@@ -33,18 +30,6 @@ pub(super) fn logic_in_mains(graph: &Graph) -> Result<Vec<String>> {
                     found.push(format!("{} is logic of a bin; it belongs into a library", other.display()));
                 }
             }
-        }
-    }
-    Ok(found)
-}
-
-/// Files that hold more than one idea.
-pub(super) fn too_long(root: &Path) -> Result<Vec<String>> {
-    let mut found = Vec::new();
-    for path in sources(root)? {
-        let lines = lines(&path)?;
-        if lines > LINES_AT_MOST {
-            found.push(format!("{} has {lines} lines; split it by idea", path.display()));
         }
     }
     Ok(found)
