@@ -18,6 +18,9 @@ pub(crate) fn apply_configuration<Key: AsRef<str>, Content: Borrow<SecretValue>>
     data: &BTreeMap<Key, Content>,
 ) -> Bytes {
     let mut metadata = json!({ "name": target.name, "namespace": target.namespace, "uid": target.uid });
+    if let Some(version) = target.resource_version {
+        metadata["resourceVersion"] = json!(version);
+    }
     if !annotations.is_empty() {
         metadata["annotations"] = json!(annotations);
     }

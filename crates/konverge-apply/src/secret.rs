@@ -29,14 +29,14 @@ pub struct SecretTarget<'a> {
     pub name: &'a str,
     /// Its uid: another object that has the name by now is never touched.
     pub uid: &'a str,
-    /// The resource version the caller saw last; tells [`Outcome::Unchanged`] from [`Outcome::Changed`].
+    /// The resource version that the caller saw last. Every write has it as a precondition; `None` writes whatever the state is.
     pub resource_version: Option<&'a str>,
 }
 
 /// What a write did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The object is not in the state that the caller saw: this write changed it, or somebody else did before.
+    /// The write changed the object; if the caller named no version, somebody else may have changed it before.
     Changed {
         /// Its resource version now.
         resource_version: String,
@@ -54,7 +54,8 @@ pub enum Outcome {
 ///
 /// Guarantees: after a successful [`apply`](Self::apply) the manager owns exactly the given keys of `data`; keys that it owned
 /// before and that nobody else owns are removed; keys of others stay. It never creates an object. Repeating a write changes
-/// nothing, not even the resource version. Values go into one buffer that is wiped after the request, and none comes back.
+/// nothing, not even the resource version. A write that was decided for another version than the object has is refused with
+/// [`ApplyError::OutOfDate`], however late it arrives. Values go into one buffer that is wiped after the request, and none comes back.
 ///
 /// Cannot wipe: what the HTTP and TLS layers copy on the way.
 #[derive(Clone)]
@@ -129,6 +130,9 @@ impl SecretApplier {
                 if is_gone(&self.client, &object, &requests(target), target.uid).await? =>
             {
                 Ok(Outcome::Gone)
+            }
+            StatusCode::CONFLICT if target.resource_version.is_some() => {
+                Err(ApplyError::OutOfDate { object: Box::new(object) })
             }
             _ => Ok(outcome(target, &answer.success(&object)?.decode(&object)?)),
         }

@@ -99,6 +99,11 @@ impl Binding {
         self.uid == other.uid && self.source.is_same(&other.source)
     }
 
+    /// The newest resource version whose content is known: the one that this process wrote or read last.
+    pub fn newest_known(&self) -> Option<&str> {
+        self.known.last().map(String::as_str)
+    }
+
     /// The content of these resource versions is known now. `seen_before` is what the watch had shown when the work began: if it
     /// shows the same still, or one of these, then nobody else wrote.
     pub fn knows(&mut self, resource_versions: Vec<String>, seen_before: &str) {

@@ -15,6 +15,7 @@ use std::{
 };
 
 use konverge_zopp_client::{Client, EnvironmentName, EnvironmentReader, FetchError, Snapshot};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::fetch::Fetcher;
@@ -84,12 +85,11 @@ impl Hub {
     /// The environment, at least as new as every change that the hub heard of before this call. Callers at the same time share
     /// one fetch. After an error the hub itself tries again, and wakes everybody when it succeeds.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, Arc<FetchError>> {
-        self.fetcher.snapshot().await
+        self.fetcher.snapshot(None).await
     }
 
-    /// Like [`Hub::snapshot`], by a call of its own that began after this one did.
-    pub async fn second_look(&self) -> Result<Arc<Snapshot>, Arc<FetchError>> {
-        self.fetcher.outdate();
-        self.fetcher.snapshot().await
+    /// Like [`Hub::snapshot`], from a call to the server that began no earlier than `since`. Callers at the same time share one.
+    pub async fn snapshot_since(&self, since: Instant) -> Result<Arc<Snapshot>, Arc<FetchError>> {
+        self.fetcher.snapshot(Some(since)).await
     }
 }

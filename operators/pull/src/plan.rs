@@ -190,6 +190,13 @@ fn carry_forward<'a>(
 }
 
 impl Contents {
+    /// Whether our keys hold what this process last saw in them, or none is there. Other content is from another writer, which may know
+    /// a newer state of the environment.
+    pub fn is_as_verified(&self, verified: Option<&Verified>, key: &DigestKey) -> bool {
+        let ours = self.owned.iter().filter_map(|name| Some((name.as_str(), self.data.get(name)?.expose())));
+        self.owned.is_empty() || verified.is_some_and(|verified| verified.digest == key.digest(ours))
+    }
+
     /// Whether our keys are exactly these, and hold these values.
     fn hold_exactly(&self, desired: &BTreeMap<&str, &SecretValue>) -> bool {
         self.owned.iter().map(String::as_str).eq(desired.keys().copied())

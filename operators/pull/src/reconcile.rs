@@ -12,6 +12,7 @@ use konverge_core::{
     error::{Classify, ErrorClass},
 };
 use konverge_runtime::{Action as Next, Reconciler, Request};
+use konverge_zopp_client::{FetchError, Snapshot};
 use kube::Client;
 use tokio::{
     sync::Semaphore,
@@ -106,53 +107,63 @@ impl Pull {
             sleep(wait).await;
         }
         let confirming = binding.empty_since.is_some_and(|since| since.elapsed() >= CONFIRM_AFTER);
-        let fetched = if confirming { hub.second_look().await } else { hub.snapshot().await };
-        let snapshot = match fetched {
+        let fetched = if confirming { hub.snapshot_since(Instant::now()).await } else { hub.snapshot().await };
+        let mut snapshot = match fetched {
             Ok(snapshot) => snapshot,
-            Err(error) => {
-                self.metrics.synced("failed");
-                let message = Message::fetch_failed(&self.principal, &error);
-                if !binding.said.iter().any(|said| said.says_more_than(&message)) {
-                    self.say(key, binding, vec![message]);
-                }
-                return Ok(Next::Done);
-            }
+            Err(error) => return Ok(self.fetch_failed(key, binding, &error)),
         };
         // The semaphore is never closed; without it, the work would only be less orderly.
         let _permit = self.permits.acquire().await.ok();
-        let upstream = Upstream {
-            environment_id: &snapshot.environment_id,
-            version: snapshot.version,
-            values: &snapshot.values,
-            failed: &snapshot.failed,
-        };
         if !binding.touched
             && let Some(verified) = &binding.verified
         {
-            let plan = plan(&upstream, &Observed::Unchanged(verified), &self.digest_key, confirming);
+            let plan = plan(&upstream(&snapshot), &Observed::Unchanged(verified), &self.digest_key, confirming);
             if !matches!(plan.action, Action::ReadFirst) {
-                return self.carry_out(key, binding, hub, plan, None).await;
+                let seen = Seen { version: binding.newest_known().map(ToOwned::to_owned), was_read: false };
+                match self.carry_out(key, binding, hub, plan, seen).await {
+                    // Another writer was faster than the watch.
+                    Err(PullError::Apply(ApplyError::OutOfDate { .. })) => {}
+                    done => return done,
+                }
             }
         }
         let Some(read) = observe::read(&self.client, &self.applier, key, binding).await? else {
             self.metrics.synced("gone");
             return Ok(Next::Done);
         };
+        if !read.contents.is_as_verified(binding.verified.as_ref(), &self.digest_key) {
+            // Another writer may have put in what this snapshot does not have yet. What is fetched after the Secret was read has it.
+            snapshot = match hub.snapshot_since(Instant::now()).await {
+                Ok(snapshot) => snapshot,
+                Err(error) => return Ok(self.fetch_failed(key, binding, &error)),
+            };
+        }
         let observed = Observed::Read(&read.contents, binding.verified.as_ref());
-        let plan = plan(&upstream, &observed, &self.digest_key, confirming);
-        self.carry_out(key, binding, hub, plan, Some(read.resource_version.clone())).await
+        let plan = plan(&upstream(&snapshot), &observed, &self.digest_key, confirming);
+        let seen = Seen { version: Some(read.resource_version.clone()), was_read: true };
+        self.carry_out(key, binding, hub, plan, seen).await
     }
 
-    /// Applies and reports. `read` is the resource version that the plan was made for, if the Secret was read.
+    /// Reports that the environment could not be read. The hub tries again, and wakes the binding.
+    fn fetch_failed(&self, key: &SecretRef, binding: &Binding, error: &FetchError) -> Next {
+        self.metrics.synced("failed");
+        let message = Message::fetch_failed(&self.principal, error);
+        if !binding.said.iter().any(|said| said.says_more_than(&message)) {
+            self.say(key, binding, vec![message]);
+        }
+        Next::Done
+    }
+
+    /// Applies and reports. The write has the version that was seen as its precondition.
     async fn carry_out(
         &self,
         key: &SecretRef,
         binding: &Binding,
         hub: &Hub,
         plan: Plan<'_>,
-        read: Option<String>,
+        seen: Seen,
     ) -> Result<Next, PullError> {
-        let mut known: Vec<String> = read.clone().into_iter().collect();
+        let mut known: Vec<String> = seen.version.clone().filter(|_| seen.was_read).into_iter().collect();
         let desired = match plan.action {
             Action::Apply(desired) => desired,
             Action::ConfirmEmpty => {
@@ -183,10 +194,14 @@ impl Pull {
             return Ok(Next::Done);
         }
         let keys = desired.len();
-        let Some(resource_version) =
-            apply::apply(&self.applier, key, binding, read.as_deref(), &desired).await.inspect_err(|error| {
-                self.metrics.synced("failed");
-                self.say(key, binding, vec![Message::apply_failed(error)]);
+        let Some(resource_version) = apply::apply(&self.applier, key, binding, seen.version.as_deref(), &desired)
+            .await
+            .inspect_err(|error| {
+                // That another writer was faster is no failure: the Secret is read, and decided upon anew.
+                if !matches!(error, ApplyError::OutOfDate { .. }) {
+                    self.metrics.synced("failed");
+                    self.say(key, binding, vec![Message::apply_failed(error)]);
+                }
             })?
         else {
             self.metrics.synced("gone");
@@ -210,6 +225,23 @@ impl Pull {
         });
         self.report(key, binding, &plan.problems, Some(keys), version);
         Ok(Next::Done)
+    }
+}
+
+/// The state of the Secret that a plan was made for.
+struct Seen {
+    /// Its resource version.
+    version: Option<String>,
+    /// Whether it was read, rather than known from what this process wrote.
+    was_read: bool,
+}
+
+fn upstream(snapshot: &Snapshot) -> Upstream<'_> {
+    Upstream {
+        environment_id: &snapshot.environment_id,
+        version: snapshot.version,
+        values: &snapshot.values,
+        failed: &snapshot.failed,
     }
 }
 

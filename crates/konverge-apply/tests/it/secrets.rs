@@ -66,10 +66,26 @@ async fn drift_is_mended() {
     let target = SecretTarget { namespace: &namespace, name: "db", uid: &uid, resource_version: Some(&seen) };
     changed(applier.apply(target, &no_annotations(), &values(&[("a", "1")])).await.unwrap());
     let by_hand = serde_json::json!({"data": {"a": "Mg=="}});
-    api.patch("db", &PatchParams::apply("kubectl-edit"), &Patch::Merge(&by_hand)).await.unwrap();
+    let edited = api.patch("db", &PatchParams::apply("kubectl-edit"), &Patch::Merge(&by_hand)).await.unwrap();
     assert_eq!(stored(&api, "db").await, pairs(&[("a", "2")]));
+    let edited = version(&edited);
+    let target = SecretTarget { resource_version: Some(&edited), ..target };
     changed(applier.apply(target, &no_annotations(), &values(&[("a", "1")])).await.unwrap());
     assert_eq!(stored(&api, "db").await, pairs(&[("a", "1")]));
+}
+
+#[tokio::test]
+async fn a_write_decided_for_an_older_version_is_refused() {
+    let (client, namespace) = namespace().await;
+    let api: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    let object = api.create(&PostParams::default(), &secret("db", &[])).await.unwrap();
+    let applier = SecretApplier::new(client, "ours");
+    let (uid, seen) = (object.uid().unwrap(), version(&object));
+    let target = SecretTarget { namespace: &namespace, name: "db", uid: &uid, resource_version: Some(&seen) };
+    changed(applier.apply(target, &no_annotations(), &values(&[("a", "191")])).await.unwrap());
+    let late = applier.apply(target, &no_annotations(), &values(&[("a", "190")])).await.expect_err("a late write");
+    assert!(matches!(late, ApplyError::OutOfDate { .. }), "{late}");
+    assert_eq!(stored(&api, "db").await, pairs(&[("a", "191")]));
 }
 
 #[tokio::test]

@@ -57,10 +57,24 @@ struct State {
     trouble: Option<&'static str>,
     /// The last failure, for all who ask before the hub tries again.
     failure: Option<(u64, Arc<FetchError>)>,
-    /// The call under way and its era. Weak, so that its answer goes with the last who waits for it.
-    under_way: Option<(u64, WeakShared<BoxFuture<'static, Answer>>)>,
-    /// The last answer while somebody still uses it.
-    last: Option<(u64, Weak<Snapshot>)>,
+    /// The call under way. Weak, so that its answer goes with the last caller that waits for it.
+    under_way: Option<Begun<WeakShared<BoxFuture<'static, Answer>>>>,
+    /// The last answer while a caller still uses it.
+    last: Option<Begun<Weak<Snapshot>>>,
+}
+
+/// A call to the server, or its answer, with the era and the moment in which it began.
+struct Begun<T> {
+    era: u64,
+    at: Instant,
+    what: T,
+}
+
+impl<T> Begun<T> {
+    /// Whether it began in this era and not before `since`.
+    fn is_new_enough(&self, era: u64, since: Option<Instant>) -> bool {
+        self.era == era && since.is_none_or(|since| since <= self.at)
+    }
 }
 
 impl Fetcher {
@@ -110,13 +124,17 @@ impl Fetcher {
         }
     }
 
-    pub(super) async fn snapshot(self: &Arc<Self>) -> Answer {
+    /// The answer of a call that belongs to the current era and, with `since`, began no earlier than that. Callers share calls.
+    pub(super) async fn snapshot(self: &Arc<Self>, since: Option<Instant>) -> Answer {
         let fetch = {
             let mut state = self.state();
+            // Of two calls in one era, the older one could answer last and be taken for the newer.
+            if state.under_way.as_ref().is_some_and(|fetch| fetch.era == state.era && since > Some(fetch.at)) {
+                state.era += 1;
+            }
             let era = state.era;
-            if let Some((of, last)) = &state.last
-                && *of == era
-                && let Some(snapshot) = last.upgrade()
+            if let Some(last) = state.last.as_ref().filter(|last| last.is_new_enough(era, since))
+                && let Some(snapshot) = last.what.upgrade()
             {
                 return Ok(snapshot);
             }
@@ -125,17 +143,18 @@ impl Fetcher {
             {
                 return Err(Arc::clone(failure));
             }
-            let under_way = state.under_way.as_ref().filter(|(of, _)| *of == era);
-            under_way.and_then(|(_, fetch)| fetch.upgrade()).unwrap_or_else(|| {
-                let fetch: Fetch = Arc::clone(self).fetch(era).boxed().shared();
-                state.under_way = fetch.downgrade().map(|weak| (era, weak));
+            let under_way = state.under_way.as_ref().filter(|fetch| fetch.is_new_enough(era, since));
+            under_way.and_then(|fetch| fetch.what.upgrade()).unwrap_or_else(|| {
+                let at = Instant::now();
+                let fetch: Fetch = Arc::clone(self).fetch(era, at).boxed().shared();
+                state.under_way = fetch.downgrade().map(|what| Begun { era, at, what });
                 fetch
             })
         };
         fetch.await
     }
 
-    async fn fetch(self: Arc<Self>, era: u64) -> Answer {
+    async fn fetch(self: Arc<Self>, era: u64, at: Instant) -> Answer {
         match self.reader.fetch().await {
             Ok(snapshot) => {
                 let snapshot = Arc::new(snapshot);
@@ -145,7 +164,7 @@ impl Fetcher {
                 state.answered = Instant::now();
                 // A change that was heard of meanwhile knows better.
                 if state.era == era {
-                    state.last = Some((era, Arc::downgrade(&snapshot)));
+                    state.last = Some(Begun { era, at, what: Arc::downgrade(&snapshot) });
                     state.learn(&snapshot);
                 }
                 Ok(snapshot)

@@ -131,7 +131,7 @@ impl Follow {
     async fn look(&self) -> Option<Stated> {
         let (before, trouble_before) = (self.fetcher.stated(), self.fetcher.trouble());
         self.fetcher.outdate();
-        let answer = self.fetcher.snapshot().await;
+        let answer = self.fetcher.snapshot(None).await;
         let after = self.fetcher.stated();
         let same = match (&before, &after) {
             (Some(before), Some(after)) => before.agrees_with(after),

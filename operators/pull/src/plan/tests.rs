@@ -62,6 +62,20 @@ fn decide(
 }
 
 #[test]
+fn content_of_another_writer_is_told_from_what_was_verified() {
+    let verified = verified(190, &[("A", "190")]);
+    for (contents, verified, expected) in [
+        (contents(&[("A", "191")], &[]), None, true),
+        (contents(&[("A", "190")], &["A"]), None, false),
+        (contents(&[("A", "190"), ("FOREIGN", "x")], &["A"]), Some(&verified), true),
+        (contents(&[("A", "191")], &["A"]), Some(&verified), false),
+        (contents(&[("A", "190"), ("B", "2")], &["A", "B"]), Some(&verified), false),
+    ] {
+        assert_eq!(contents.is_as_verified(verified, &digest_key()), expected, "{:?} {verified:?}", contents.owned);
+    }
+}
+
+#[test]
 fn a_secret_that_was_read_is_made_to_hold_exactly_the_environment() {
     for (name, data, owned, upstream, expected) in [
         ("new", &[][..], &[][..], &[("A", "1")][..], apply(&[("A", "1")])),

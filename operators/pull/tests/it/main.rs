@@ -4,6 +4,7 @@
 
 mod following;
 mod hub;
+mod late;
 mod refusing;
 mod scripted;
 mod world;

@@ -1,6 +1,6 @@
 //! An operator in this process between a real API server and a scripted zopp server.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use clap::Parser;
 use k8s_openapi::api::{core::v1::Secret, events::v1::Event};
@@ -63,7 +63,12 @@ impl World {
 
     /// Starts an operator that polls every second, for this world's namespace.
     pub(crate) async fn operator(&self, arguments: &[&str]) -> Operator {
-        let kubeconfig = control_plane().await.kubeconfig().to_str().unwrap();
+        self.operator_by(control_plane().await.kubeconfig(), arguments).await
+    }
+
+    /// Starts an operator that reaches the API server as this kubeconfig says.
+    pub(crate) async fn operator_by(&self, kubeconfig: &Path, arguments: &[&str]) -> Operator {
+        let kubeconfig = kubeconfig.to_str().unwrap();
         let common = ["zopp-operator", "--health-addr", "127.0.0.1:0", "--namespace", &self.namespace];
         let rest = ["--poll-interval", "1s", "--kubeconfig", kubeconfig];
         let config = Config::try_parse_from([&common, rest.as_slice(), arguments].concat()).unwrap();
