@@ -185,6 +185,14 @@ impl Caches {
         cache
     }
 
+    /// Runs the watches for as long as the future is polled, where no manager runs them, such as in a test of one reconcile.
+    pub fn run(self) -> impl Future<Output = ()> + Send {
+        let watches = futures::future::join_all(self.watches.into_iter().map(|watch| watch.run));
+        async move {
+            watches.await;
+        }
+    }
+
     /// Lets the manager run the watches, and makes it unready while one of them is not complete or fails.
     pub fn install(self, manager: &mut Manager) {
         for Watch { name, health, run } in self.watches {

@@ -4,7 +4,7 @@ mod metrics;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, Command, FromArgMatches, builder::Resettable};
 use konverge_runtime::{
     LeaseOptions,
     client::ClientOptions,
@@ -75,6 +75,15 @@ pub struct Options {
     #[cfg(feature = "admission")]
     #[command(flatten)]
     pub webhook: crate::webhooks::WebhookOptions,
+}
+
+impl Default for Options {
+    /// The settings of a program that is given no flag, whatever variables the environment has.
+    fn default() -> Self {
+        let command = Self::augment_args(Command::new("konverge")).mut_args(|argument| argument.env(Resettable::Reset));
+        let matches = command.get_matches_from(["konverge"]);
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
 }
 
 impl Options {
@@ -158,6 +167,12 @@ mod tests {
         for argument in Program::command().get_arguments() {
             assert!(argument.get_env().is_some(), "{}", argument.get_id());
         }
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_a_program_without_flags() {
+        let parsed = Program::parse_from(["test"]).options;
+        assert_eq!(Options::default().to_string(), parsed.to_string());
     }
 
     #[test]

@@ -5,7 +5,10 @@ mod told;
 
 use std::{any::TypeId, collections::HashMap, sync::Arc};
 
-use futures::{StreamExt, future::join_all};
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, join_all},
+};
 use k8s_openapi::jiff::Timestamp;
 use konverge_apply::{ApplyError, StatusWriter, Writable, conditions::Moment};
 use konverge_core::reasons;
@@ -34,11 +37,42 @@ pub const PAUSED: &str = "konverge.dev/paused";
 /// Annotation: each new value makes the object be looked at at once.
 pub const RECONCILE_AT: &str = "konverge.dev/reconcile-at";
 
+/// A controller whose caches and queue are made, before anything runs.
+pub(crate) struct Prepared<K: Object, R> {
+    pub(crate) engine: Engine<K, R>,
+    queue: Queue<ObjectKey>,
+    /// Ends when all its caches are complete.
+    pub(crate) synced: BoxFuture<'static, ()>,
+    how: How,
+}
+
 /// Puts a controller into a program.
 pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     controller: Controller<K, R>,
     setup: &mut Setup,
 ) -> Result<(), StartError> {
+    let Prepared { engine, queue, synced, how } = prepare(controller, setup)?;
+    let How { workers, time_limit, backoff, rate, resync, .. } = how;
+    let shared = Arc::clone(&engine.shared);
+    let again = resync::turns(shared.cache.store.clone(), resync, engine.only.clone(), queue.clone());
+    setup.manager.task(format!("resync {}", shared.name), again);
+    let mut controller = controller::Controller::new(Arc::new(engine), queue, setup.metrics.controllers())
+        .workers(workers)
+        .time_limit(time_limit)
+        .backoff(backoff)
+        .ready(synced);
+    if let Some(rate) = rate {
+        controller = controller.rate(rate);
+    }
+    setup.manager.controller(shared.name.clone(), controller);
+    Ok(())
+}
+
+/// Makes the caches, the queue and the engine of a controller.
+pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
+    controller: Controller<K, R>,
+    setup: &mut Setup,
+) -> Result<Prepared<K, R>, StartError> {
     let Controller { reconciler, kind, name, selection, predicate, only, finalizer, report, children, .. } = controller;
     let (watches, triggers, caching, how) =
         (controller.watches, controller.triggers, controller.caching, controller.how);
@@ -80,7 +114,7 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     let mut kinds = HashMap::new();
     let mut synced = vec![{
         let cache = cache.clone();
-        Box::pin(async move { cache.synced().await }) as futures::future::BoxFuture<'static, ()>
+        async move { cache.synced().await }.boxed()
     }];
     for child in children {
         let everywhere = konverge_runtime::cache::Selection::default();
@@ -128,22 +162,8 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
         stores: read_too,
     });
     crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
-    let How { workers, time_limit, backoff, rate, resync, .. } = how;
-    let again = resync::turns(shared.cache.store.clone(), resync, only.clone(), queue.clone());
-    setup.manager.task(format!("resync {name}"), again);
-    let engine = Engine { shared, reconciler, only, finalizer, told: Told::default() };
-    let mut controller = controller::Controller::new(Arc::new(engine), queue, setup.metrics.controllers())
-        .workers(workers)
-        .time_limit(time_limit)
-        .backoff(backoff)
-        .ready(async move {
-            join_all(synced).await;
-        });
-    if let Some(rate) = rate {
-        controller = controller.rate(rate);
-    }
-    setup.manager.controller(name, controller);
-    Ok(())
+    let synced = join_all(synced).map(|_all| ()).boxed();
+    Ok(Prepared { engine: Engine { shared, reconciler, only, finalizer, told: Told::default() }, queue, synced, how })
 }
 
 /// Whether a change is any business of the controller: the object is or was one of those it is about, or still has our finalizer.
@@ -168,7 +188,7 @@ fn meaning<K: Resource>(change: &Change<K>) -> (Priority, &'static str, bool) {
 }
 
 /// What surrounds the author's code.
-struct Engine<K: Object, R> {
+pub(crate) struct Engine<K: Object, R> {
     shared: Arc<Shared<K>>,
     reconciler: R,
     only: Option<Only<K>>,

@@ -88,6 +88,32 @@ pub enum StartError {
 }
 
 impl Setup {
+    pub(crate) fn new(
+        program: &'static str,
+        manager: Manager,
+        client: Client,
+        events: EventSink,
+        options: Options,
+    ) -> Self {
+        let metrics = manager.metrics().clone();
+        metrics.register(|registry| events.register(registry));
+        let object_metrics = metrics.register(ObjectMetrics::register);
+        Self {
+            caches: Caches::new(client.clone(), program, metrics.caches()),
+            applier: Applier::new(client.clone(), program).with_dry_run(options.dry_run),
+            manager,
+            client,
+            events,
+            metrics,
+            program,
+            object_metrics,
+            #[cfg(feature = "external")]
+            outside: None,
+            options,
+            queues: Vec::new(),
+        }
+    }
+
     /// What is left of a selection in a program that was told to look at some namespaces and labels only; for what it works on.
     pub fn narrowed(&self, selection: Selection) -> Selection {
         let label_selector = both(selection.label_selector.as_deref(), self.options.selector.as_deref());
@@ -141,17 +167,39 @@ impl Operator {
 
     /// The program, ready to run. Nothing is sent before it runs. Logging is left to the caller.
     pub async fn assemble(self, options: Options) -> Result<Manager, StartError> {
-        let Self { program, version, .. } = self;
-        let metrics = Metrics::new(program, version);
-        let grace = Duration::from_secs(options.grace_period);
-        let mut manager = Manager::bind(options.address, metrics.clone()).await?.grace(grace);
+        let metrics = Metrics::new(self.program, self.version);
+        let manager = Manager::bind(options.address, metrics.clone()).await?;
         let client = client::build(&options.client(), metrics.client()).await?;
+        let lease_client = if elects(&options) {
+            Some(client::build(&options.client().impatient(), metrics.client()).await?)
+        } else {
+            None
+        };
+        self.assemble_on(manager, client, lease_client, options).await
+    }
+
+    /// [`assemble`](Self::assemble) with a client of the caller's, such as one of a model of an API server or one that is shared with
+    /// the rest of a program. The settings about how to reach the API server have no effect, and requests are not counted in metrics.
+    pub async fn assemble_with(self, client: Client, options: Options) -> Result<Manager, StartError> {
+        let metrics = Metrics::new(self.program, self.version);
+        let manager = Manager::bind(options.address, metrics).await?;
+        let lease_client = elects(&options).then(|| client.clone());
+        self.assemble_on(manager, client, lease_client, options).await
+    }
+
+    async fn assemble_on(
+        self,
+        manager: Manager,
+        client: Client,
+        lease_client: Option<Client>,
+        options: Options,
+    ) -> Result<Manager, StartError> {
+        let program = self.program;
+        let mut manager = manager.grace(Duration::from_secs(options.grace_period));
         options.metrics.serve(&mut manager, &client).await?;
-        // A dry run writes nothing, not even a lease, and so takes the work away from nobody.
-        if options.leader_election && !options.dry_run {
-            let impatient = client::build(&options.client().impatient(), metrics.client()).await?;
-            let lease = options.lease(program, impatient.default_namespace())?;
-            manager = manager.leader_election(Elector::new(impatient, lease));
+        if let Some(lease_client) = lease_client {
+            let lease = options.lease(program, lease_client.default_namespace())?;
+            manager = manager.leader_election(Elector::new(lease_client, lease));
         }
         let stop = manager.stop_tasks().cancelled_owned();
         let events = if options.dry_run {
@@ -163,22 +211,7 @@ impl Operator {
             manager.stopping_task("events", publish);
             events
         };
-        metrics.register(|registry| events.register(registry));
-        let object_metrics = metrics.register(ObjectMetrics::register);
-        let mut setup = Setup {
-            caches: Caches::new(client.clone(), program, metrics.caches()),
-            applier: Applier::new(client.clone(), program).with_dry_run(options.dry_run),
-            manager,
-            client,
-            events,
-            metrics,
-            program,
-            object_metrics,
-            #[cfg(feature = "external")]
-            outside: None,
-            options,
-            queues: Vec::new(),
-        };
+        let mut setup = Setup::new(program, manager, client, events, options);
         if setup.options.install_crds {
             crds::install(self.crds(setup.namespace()), &setup.applier, &mut setup.manager);
         }
@@ -196,6 +229,11 @@ impl Operator {
         }
         Ok(manager)
     }
+}
+
+/// Whether replicas elect a leader. A dry run writes nothing, not even a lease, and so takes the work away from nobody.
+fn elects(options: &Options) -> bool {
+    options.leader_election && !options.dry_run
 }
 
 /// What both of two label selectors choose. An empty one, such as that of an empty variable, chooses everything.
