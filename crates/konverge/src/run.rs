@@ -143,11 +143,16 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
             std::future::ready(())
         });
         // A stream that ends has nothing more to say, which is no reason for the program to end.
-        setup.manager.task(name, async move {
+        let task = async move {
             run.await;
             tracing::warn!(trigger = name, "the trigger's stream has ended");
             std::future::pending::<()>().await;
-        });
+        };
+        if trigger.on_standbys {
+            setup.manager.task(name, task);
+        } else {
+            setup.manager.leader_task(name, task);
+        }
     }
 
     let applier = setup.applier.clone().with_witness(Arc::new(stores));

@@ -232,7 +232,7 @@ impl Operator {
 }
 
 /// Whether replicas elect a leader. A dry run writes nothing, not even a lease, and so takes the work away from nobody.
-fn elects(options: &Options) -> bool {
+pub(crate) fn elects(options: &Options) -> bool {
     options.leader_election && !options.dry_run
 }
 
