@@ -213,7 +213,9 @@ impl Operator {
         };
         let mut setup = Setup::new(program, manager, client, events, options);
         if setup.options.install_crds {
-            crds::install(self.crds(setup.namespace()), &setup.applier, &mut setup.manager);
+            let definitions = self.crds(setup.namespace());
+            let may_stand_by = elects(&setup.options);
+            crds::install(definitions, self.version, may_stand_by, &setup.applier, &mut setup.manager);
         }
         for part in self.parts {
             part.install(&mut setup).await?;
