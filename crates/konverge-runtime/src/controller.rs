@@ -66,13 +66,18 @@ pub enum Dropped {
     Panicked(String),
 }
 
-/// When to look at an object again that is as it should be.
+/// When to run again for an object after a successful run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// When something changes.
+    /// Runs again when something changes.
     Done,
-    /// When something changes, but no later than after this long.
+    /// Runs again when something changes, or after this long at low priority: a poll, a safety repetition.
+    ///
+    /// Each pause is up to a tenth longer at random, and at most ten minutes longer, so objects that were listed together spread out.
     After(Duration),
+    /// Runs again when something changes, or after this long at the priority of the run that ends: something that was begun because of a
+    /// change is still under way. The pause is stretched as that of [`After`](Self::After) is.
+    AfterAtSamePriority(Duration),
 }
 
 /// The time limits after which a run counts as stuck. A machine under load may be late with one, hardly with three.
@@ -220,7 +225,12 @@ impl<R: Reconciler> Controller<R> {
         let ended = tokio::time::timeout(self.time_limit, run).await;
         let (completion, result) = match ended {
             Ok(Ok(Ok(Action::Done))) => (Completion::Done, RunResult::Success),
-            Ok(Ok(Ok(Action::After(pause)))) => (Completion::DoneUntil(pause), RunResult::RequeueAfter),
+            Ok(Ok(Ok(Action::After(pause)))) => {
+                (Completion::DoneUntil(stretched(pause, rand::random())), RunResult::RequeueAfter)
+            }
+            Ok(Ok(Ok(Action::AfterAtSamePriority(pause)))) => {
+                (Completion::Again(stretched(pause, rand::random())), RunResult::RequeueAfter)
+            }
             Ok(Ok(Err(error))) => self.failed(&error, attempt),
             Ok(Err(panic)) => {
                 let pause = self.pause(attempt);
@@ -266,6 +276,16 @@ impl<R: Reconciler> Controller<R> {
     fn pause(&self, attempt: u32) -> Duration {
         self.backoff.delay(attempt, rand::random())
     }
+}
+
+/// By how much of a pause [`Action::After`] may be late.
+const JITTER: f64 = 0.1;
+/// By how much it may be late at most: an object that asks for a run in sixty days means that day.
+const LATEST: Duration = Duration::from_mins(10);
+
+/// The pause, longer by a part that `random`, a number from 0 to 1, chooses.
+fn stretched(pause: Duration, random: f64) -> Duration {
+    pause.saturating_add(pause.mul_f64(JITTER * random.clamp(0.0, 1.0)).min(LATEST))
 }
 
 /// What a panic said, where it said it in words.

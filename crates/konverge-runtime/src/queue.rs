@@ -2,7 +2,11 @@
 //!
 //! A key waits once however often it is added, and one worker has it at a time; added while it runs, it runs again after.
 //! Repetitions after failures wait as the caller says, but a new event never waits for them. Adding never blocks.
+//!
+//! No key starves: a lower priority gets at least every tenth run, and within a priority the namespaces take turns. The key of an object
+//! that is gone leaves the queue, so the queue of a standby, which no worker empties, is never longer than the list of its objects.
 
+mod lane;
 mod metrics;
 mod reasons;
 mod state;
@@ -56,6 +60,14 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     #[must_use]
     pub fn with_rest(self, rest: Duration) -> Self {
         self.state().rest(rest);
+        self
+    }
+
+    /// Lets the namespaces take turns within a priority, so the flood of one does not delay the keys of another. `namespace` returns the
+    /// namespace of a key; without it, all keys count as of one namespace.
+    #[must_use]
+    pub fn with_namespaces(self, namespace: fn(&K) -> &str) -> Self {
+        self.state().namespaces(namespace);
         self
     }
 
@@ -128,6 +140,26 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         self.state().forget_failures(key);
     }
 
+    /// Drops what was requested for a key, because its object is gone and nothing is left to do for it. A run in flight goes on; its end
+    /// requests no other run. Adding the key again, such as for a new object of that name, counts as usual.
+    pub fn remove(&self, key: &K) {
+        self.state().remove(key, Instant::now());
+    }
+
+    /// [`remove`](Self::remove)s a key unless its object exists. `exists` is called while the queue is locked, so a key that is added for a
+    /// new object after that is kept. `exists` must be quick and must not use this queue.
+    pub fn remove_unless(&self, key: &K, exists: impl FnOnce() -> bool) {
+        let mut state = self.state();
+        if !exists() {
+            state.remove(key, Instant::now());
+        }
+    }
+
+    /// [`remove_unless`](Self::remove_unless) for each key that waits.
+    pub fn retain(&self, exists: impl FnMut(&K) -> bool) {
+        self.state().retain(exists, Instant::now());
+    }
+
     /// Cancelled when the queue is closed.
     pub(crate) fn closed(&self) -> &CancellationToken {
         &self.0.closed
@@ -145,8 +177,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         Priority::ALL.iter().map(|priority| state.depth(now, *priority)).sum()
     }
 
-    /// Whether at least so many keys are due or worked on that cannot wait (those of [`Priority::Low`] can). The time it takes grows with
-    /// `many`.
+    /// Whether at least `many` keys of more than [`Priority::Low`] are due or worked on.
     pub fn is_crowded(&self, many: usize) -> bool {
         self.state().is_crowded(Instant::now(), many)
     }
@@ -182,7 +213,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         true
     }
 
-    /// No code that could panic runs under this lock, and none waits.
+    /// No code runs under this lock that could panic or that waits for long.
     fn state(&self) -> MutexGuard<'_, State<K>> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -72,8 +72,6 @@ pub(crate) struct Watched {
 pub(crate) struct Trigger<K> {
     pub(crate) name: &'static str,
     pub(crate) stream: Box<Begin<K>>,
-    /// Also on replicas that do not lead.
-    pub(crate) on_standbys: bool,
     /// Adds the series that it will have.
     pub(crate) describe: fn(&mut Registry),
 }
@@ -271,8 +269,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     where
         S: futures::Stream<Item = ObjectKey> + Send + 'static,
     {
-        let stream: Box<Begin<K>> = Box::new(move |_, store| stream(store).boxed());
-        self.triggers.push(Trigger { name, stream, on_standbys: true, describe: |_| () });
+        self.triggers.push(Trigger { name, stream: Box::new(move |_, store| stream(store).boxed()), describe: |_| () });
         self
     }
 

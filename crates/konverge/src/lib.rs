@@ -72,12 +72,9 @@ pub use konverge_core as core;
 #[cfg(feature = "external")]
 pub use konverge_external as external;
 pub use konverge_gen as generate;
-pub use konverge_macros::{resource, schema};
 #[cfg(feature = "otlp")]
 pub use konverge_otlp as otlp;
 pub use konverge_runtime as runtime;
-
-pub use {clap, k8s_openapi, kube, prometheus_client, schemars, serde, serde_json};
 
 pub use konverge_runtime::{object::Object, telemetry::LogFormat};
 

@@ -17,12 +17,12 @@ use konverge_runtime::{
 use kube::Resource;
 use tokio::time::{Instant, sleep};
 
-use crate::controller::Only;
+use crate::{controller::Only, run::exists};
 
 /// Into so many steps a period is divided, each of which looks at the names of all objects.
 const STEPS: u32 = 100;
 
-/// Asks for a run of each object that the controller is about, once in each period. For ever.
+/// Requests a run of each object that the controller is about, once in each period, and drops keys without an object. Never ends.
 pub(crate) async fn turns<K: Object>(
     store: Store<K>,
     period: Duration,
@@ -44,6 +44,8 @@ pub(crate) async fn turns<K: Object>(
             }
         }
         past = now;
+        // An object that went while something else woke it left its key behind.
+        queue.retain(|key| exists(&store, key));
     }
 }
 

@@ -14,7 +14,7 @@ use konverge_apply::{ApplyError, StatusWriter, Writable, conditions::Moment};
 use konverge_core::reasons;
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
-    cache::Change,
+    cache::{Change, Store},
     controller::{self, Dropped},
     object::{Object, ObjectKey},
 };
@@ -82,18 +82,32 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
     }
     let selection = setup.narrowed(selection);
     let cache = setup.caches.cache_as::<K>(&kind, &selection, &caching);
-    let queue = Queue::new(&name, setup.metrics.queues()).with_rest(how.rest);
+    let queue = Queue::new(&name, setup.metrics.queues())
+        .with_rest(how.rest)
+        .with_namespaces(|key: &ObjectKey| key.namespace.as_deref().unwrap_or_default());
     setup.show_queue(&queue);
 
+    let is_there = {
+        let store = cache.store.clone();
+        move |key: &ObjectKey| exists(&store, key)
+    };
+    // Others may name objects that do not exist. A key without an object would stay in the queue of a standby, which no worker empties.
     let wake = {
-        let (queue, debounce) = (queue.clone(), how.debounce);
-        Arc::new(move |key: ObjectKey, priority, reason| queue.add_after(key, debounce, priority, reason))
+        let (queue, debounce, is_there) = (queue.clone(), how.debounce, is_there.clone());
+        Arc::new(move |key: ObjectKey, priority, reason| {
+            if is_there(&key) {
+                queue.add_after(key, debounce, priority, reason);
+            }
+        })
     };
     let mut stores = Stores::default();
     let subscriber = {
         let (queue, wake, only) = (queue.clone(), Arc::clone(&wake), only.clone());
         cache.store.subscribe(move |key, change| {
-            if predicate.admits(change) && concerns(only.as_ref(), finalizer, change) {
+            if change.new.is_none() {
+                // What is gone needs nothing more: its children go by their owner references, or went before the finalizer did.
+                queue.remove_unless(key, || is_there(key));
+            } else if predicate.admits(change) && concerns(only.as_ref(), finalizer, change) {
                 let (priority, reason, is_new_wish) = meaning(change);
                 if is_new_wish {
                     queue.forget_failures(key);
@@ -143,16 +157,11 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
             std::future::ready(())
         });
         // A stream that ends has nothing more to say, which is no reason for the program to end.
-        let task = async move {
+        setup.manager.task(name, async move {
             run.await;
             tracing::warn!(trigger = name, "the trigger's stream has ended");
             std::future::pending::<()>().await;
-        };
-        if trigger.on_standbys {
-            setup.manager.task(name, task);
-        } else {
-            setup.manager.leader_task(name, task);
-        }
+        });
     }
 
     let applier = setup.applier.clone().with_witness(Arc::new(stores));
@@ -169,6 +178,11 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
     crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
     let synced = join_all(synced).map(|_all| ()).boxed();
     Ok(Prepared { engine: Engine { shared, reconciler, only, finalizer, told: Told::default() }, queue, synced, how })
+}
+
+/// Whether the API server has the object, as far as the cache knows, be it understood or not.
+pub(crate) fn exists<K: Object>(store: &Store<K>, key: &ObjectKey) -> bool {
+    store.get(key).is_some() || store.why_undecodable(key).is_some()
 }
 
 /// Whether a change is any business of the controller: the object is or was one of those it is about, or still has our finalizer.

@@ -18,7 +18,7 @@ use konverge_zopp_client::{Client, ConfigError, Connection, CredentialsError, Id
 use kube::core::PartialObjectMeta;
 
 use crate::{
-    bindings::Bindings,
+    bindings::{Bindings, SecretRef},
     config::Config,
     hub::Hubs,
     metrics::Metrics,
@@ -100,7 +100,7 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     manager.task("reachability", reachability.run(zopp.connection().clone()));
 
     let bindings = Arc::new(Bindings::new(counts.clone()));
-    let queue = Queue::new("pull", metrics.queues());
+    let queue = Queue::new("pull", metrics.queues()).with_namespaces(|key: &SecretRef| &key.namespace);
     let principal = zopp.identity().principal_id().to_owned();
     let wake = wake(&bindings, queue.clone());
     let hubs = Arc::new(Hubs::new(zopp, config.poll_interval, wake, counts.clone()));

@@ -54,17 +54,26 @@ impl Feed {
             match event {
                 Event::Init => shown.clear(),
                 Event::InitApply(object) => shown.extend(self.show(object)),
-                Event::InitDone => self.bindings.retain(&std::mem::take(&mut shown)),
+                Event::InitDone => {
+                    self.bindings.retain(&std::mem::take(&mut shown));
+                    self.queue.retain(|key| self.bindings.get(key).is_some());
+                }
                 Event::Apply(object) => {
                     self.show(object);
                 }
                 Event::Delete(object) => {
                     if let Some(key) = key(&object) {
-                        self.bindings.remove(&key);
+                        self.forget(&key);
                     }
                 }
             }
         }
+    }
+
+    /// The Secret is gone or not bound any more: nothing is left to do for it, and a standby keeps no key of it.
+    fn forget(&self, key: &SecretRef) {
+        self.bindings.remove(key);
+        self.queue.remove(key);
     }
 
     /// Returns which Secret it is if it is one of ours.
@@ -72,7 +81,7 @@ impl Feed {
         let key = key(&object)?;
         let source = match declaration(&object.metadata.annotations.unwrap_or_default()) {
             Declaration::NotOurs => {
-                self.bindings.remove(&key);
+                self.forget(&key);
                 return None;
             }
             Declaration::Incomplete { missing } => Source::Incomplete(missing),

@@ -33,7 +33,7 @@ use crate::{
     journal::Journal,
     ledger::Ledger,
     metrics::Metrics,
-    object::Kind,
+    object::{Kind, ObjectRef},
     orphans::{Clearing, Orphans},
     reachability::Reachability,
     reconcile::{Policy, Pusher, Room, run_limit},
@@ -165,7 +165,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let bindings = Arc::new(Bindings::within(config.allow_path.clone(), cluster.clone()));
     let (looks, gauge) = (Arc::clone(&bindings), counts.clone());
     metrics.before_scrape(move || gauge.oldest_look(looks.oldest_look()));
-    let queue = Queue::new("push", metrics.queues());
+    let queue = Queue::new("push", metrics.queues()).with_namespaces(|key: &ObjectRef| &key.namespace);
     let reachability = Reachability::default();
     let reachable = reachability.clone();
     manager.checks().readiness("vault", move || reachable.check());

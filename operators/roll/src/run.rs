@@ -41,7 +41,7 @@ use crate::{
     index::Index,
     kinds_seen::{self, Kind},
     metrics::Metrics,
-    object::SourceKind,
+    object::{SourceKind, SourceRef, WorkloadRef},
     reader::Reader,
     reconcile::{Policy, Roller},
     teller::Teller,
@@ -129,9 +129,12 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         at_once: Some(config.at_once).filter(|most| *most > 0),
         longest: config.longest,
     })));
-    let workloads = Queue::new("roll", metrics.queues());
-    let sources = Queue::new("roll-sources", metrics.queues()).with_rest(REST);
-    let triggers = Queue::new("roll-triggers", metrics.queues()).with_rest(REST);
+    let workloads = Queue::new("roll", metrics.queues()).with_namespaces(|key: &WorkloadRef| &key.namespace);
+    let sources =
+        Queue::new("roll-sources", metrics.queues()).with_rest(REST).with_namespaces(|key: &SourceRef| &key.namespace);
+    let triggers = Queue::new("roll-triggers", metrics.queues())
+        .with_rest(REST)
+        .with_namespaces(|key: &TriggerRef| &key.namespace);
     let feed = Feed {
         index: Arc::clone(&index),
         budget: Arc::clone(&budget),

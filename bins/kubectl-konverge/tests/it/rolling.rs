@@ -8,8 +8,7 @@ use k8s_openapi::api::{
     rbac::v1::ClusterRole,
 };
 use konverge_roll::run::assemble;
-use konverge_testkit::{ControlPlane, Options, eventually};
-use konverge_testkit_stores::{VaultOptions, VaultServer};
+use konverge_testkit::{ControlPlane, Options, VaultOptions, VaultServer, eventually};
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},

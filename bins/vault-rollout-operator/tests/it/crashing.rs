@@ -8,10 +8,9 @@ use std::{
 
 use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
 use konverge_testkit::{
-    ControlPlane, ProcessSpec,
+    ControlPlane, ProcessSpec, VaultOptions,
     crash::{CrashTest, Scenario},
 };
-use konverge_testkit_stores::VaultOptions;
 use kube::{
     Client,
     api::{Patch, PatchParams},

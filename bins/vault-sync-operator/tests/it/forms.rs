@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use konverge_testkit_stores::VaultServer;
+use konverge_testkit::VaultServer;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 

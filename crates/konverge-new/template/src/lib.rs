@@ -5,7 +5,8 @@
 use konverge::prelude::*;
 
 /// What a user asks for.
-#[konverge::resource(
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(
     group = "example.io",
     version = "v1alpha1",
     kind = "Greeting",
@@ -21,8 +22,7 @@ pub struct GreetingSpec {
 }
 
 /// How it stands.
-#[konverge::schema]
-#[derive(Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct GreetingStatus {
     /// Name of the `ConfigMap`, once it has been made.
     #[serde(default, skip_serializing_if = "Option::is_none")]

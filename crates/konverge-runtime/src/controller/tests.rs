@@ -111,6 +111,74 @@ async fn each_ending_has_its_repetition() {
     }
 }
 
+#[test]
+fn a_pause_is_stretched_by_a_tenth_at_most_and_by_ten_minutes_at_most() {
+    let seconds = Duration::from_secs;
+    for (pause, random, expected) in [
+        (seconds(100), 0.0, seconds(100)),
+        (seconds(100), 0.5, seconds(105)),
+        (seconds(100), 1.0, seconds(110)),
+        (seconds(100), 7.0, seconds(110)),
+        (seconds(24 * 3600), 1.0, seconds(24 * 3600 + 600)),
+        (Duration::ZERO, 1.0, Duration::ZERO),
+        (Duration::MAX, 1.0, Duration::MAX),
+    ] {
+        assert_eq!(stretched(pause, random), expected, "{pause:?} {random}");
+    }
+}
+
+/// Asks for a run of each object after one hour, at the same priority or at low priority, and notes when which one ran.
+struct Polls(Mutex<Vec<(u32, Instant)>>);
+
+impl Reconciler for Polls {
+    type Key = u32;
+    type Error = Failure;
+
+    async fn reconcile(&self, request: Request<u32>) -> Result<Action, Failure> {
+        self.0.lock().expect("not poisoned").push((request.key, Instant::now()));
+        Ok(if request.key == 0 {
+            Action::AfterAtSamePriority(Duration::from_hours(1))
+        } else {
+            Action::After(Duration::from_hours(1))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_were_listed_together_do_not_come_back_together() {
+    let metrics = Metrics::new("test", "0");
+    let queue = Queue::new("polls", metrics.queues());
+    let polls = Arc::new(Polls(Mutex::default()));
+    let begun = Instant::now();
+    (0..1000).for_each(|key| queue.add(key, Priority::Low, "listed"));
+    tokio::spawn(Controller::new(Arc::clone(&polls), queue, metrics.controllers()).run());
+    tokio::time::sleep(Duration::from_mins(70)).await;
+    let runs = polls.0.lock().expect("not poisoned").clone();
+    let again: Vec<_> = runs.iter().skip(1000).map(|(_, at)| at.duration_since(begun)).collect();
+    assert_eq!(again.len(), 1000);
+    let minutes = |minutes| Duration::from_mins(minutes);
+    assert!(again.iter().all(|at| (minutes(60)..=minutes(66) + Duration::from_secs(1)).contains(at)), "{again:?}");
+    for minute in 60..66 {
+        let share = again.iter().filter(|at| (minutes(minute)..minutes(minute + 1)).contains(*at)).count();
+        assert!((100..250).contains(&share), "{share} in minute {minute}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_under_way_keeps_its_priority_and_a_poll_has_a_low_one() {
+    let metrics = Metrics::new("test", "0");
+    let queue = Queue::new("polls", metrics.queues());
+    let polls = Arc::new(Polls(Mutex::default()));
+    queue.add(0, Priority::High, "changed");
+    queue.add(1, Priority::High, "changed");
+    let controller = Controller::new(Arc::clone(&polls), queue.clone(), metrics.controllers()).workers(1);
+    tokio::spawn(controller.run());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let waiting = queue.snapshot();
+    let of = |key| waiting.iter().find(|queued| queued.key == key).expect("it waits");
+    assert_eq!((of(0).priority, of(1).priority), (Some(Priority::High), Some(Priority::Low)));
+}
+
 #[tokio::test]
 async fn a_run_that_takes_too_long_is_dropped_and_repeated() {
     let bench = bench(1);
@@ -184,7 +252,7 @@ async fn many_workers_empty_a_burst_without_losing_a_key() {
     for key in 0..1000 {
         queue.add(key, Priority::Normal, "test");
     }
-    queue.add(u32::MAX, Priority::Low, "the last");
+    queue.add(u32::MAX, Priority::Normal, "the last");
     let mut seen: Vec<u32> = workers.join_all().await.concat();
     seen.sort_unstable();
     assert_eq!(seen, (0..1000).chain([u32::MAX]).collect::<Vec<_>>());

@@ -2,7 +2,6 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use crate::tls::Certificate;
 use axum::{
     Router,
     extract::State,
@@ -10,6 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use konverge_tls::Certificate;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;

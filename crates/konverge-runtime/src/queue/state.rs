@@ -9,9 +9,12 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::reasons::Reasons;
+use super::{lane::Lane, reasons::Reasons};
 
-/// What is worked on first. Within one priority, first come, first served.
+/// Which keys are worked on first.
+///
+/// Within one priority the namespaces take turns, and the oldest key of a namespace goes first. A lower priority is never starved: it gets
+/// at least every tenth run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Can wait: the initial list, safety repetitions.
@@ -23,8 +26,16 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// All of them, for metrics.
+    /// All priorities, the lowest first.
     pub(super) const ALL: [Self; 3] = [Self::Low, Self::Normal, Self::High];
+
+    fn lane(self) -> usize {
+        match self {
+            Self::Low => 0,
+            Self::Normal => 1,
+            Self::High => 2,
+        }
+    }
 }
 
 /// A key that is to be reconciled, handed to exactly one worker at a time.
@@ -45,13 +56,15 @@ pub enum Completion {
     Done,
     /// All is as it should be; look again after this long, at low priority.
     DoneUntil(Duration),
+    /// Something is still under way; look again after this long, at the priority of the run that ends here.
+    Again(Duration),
     /// It failed; try again after this long.
     Retry(Duration),
 }
 
 /// The reason given to repetitions after a failure.
 pub const RETRY: &str = "retry";
-/// The reason given to repetitions asked for with [`Completion::DoneUntil`].
+/// The reason given to repetitions requested with [`Completion::DoneUntil`] or [`Completion::Again`].
 pub const PERIODIC: &str = "periodic";
 
 /// How a key stands.
@@ -65,6 +78,8 @@ pub struct QueuedKey<K> {
     pub in_flight_for: Option<Duration>,
     /// How long until its next run may begin, if one is wanted.
     pub due_in: Option<Duration>,
+    /// How urgent that run is.
+    pub priority: Option<Priority>,
     /// Why the next run is wanted.
     pub reasons: BTreeSet<&'static str>,
 }
@@ -85,10 +100,6 @@ impl Wish {
         self.priority = self.priority.max(other.priority);
         self.reasons.merge(other.reasons);
     }
-
-    fn ready_place(&self) -> (std::cmp::Reverse<Priority>, u64) {
-        (std::cmp::Reverse(self.priority), self.arrival)
-    }
 }
 
 #[derive(Debug, Default)]
@@ -99,11 +110,15 @@ struct Entry {
     is_ready: bool,
     /// Since when a worker has it.
     in_flight: Option<Instant>,
-    /// Whether that run is of more than low priority.
-    is_urgent: bool,
+    /// The priority of that run.
+    priority: Option<Priority>,
     failures: u32,
     /// The next run begins no earlier.
     rests_until: Option<Instant>,
+    /// Whether `resting` knows of that.
+    is_resting: bool,
+    /// Whether the object went while a worker has its key, so the end of that run requests no other run.
+    is_gone: bool,
     /// Whether the run in flight began before what made the earlier ones fail has changed.
     is_outdated: bool,
 }
@@ -112,7 +127,12 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct State<K> {
     entries: HashMap<Arc<K>, Entry>,
-    ready: BTreeMap<(std::cmp::Reverse<Priority>, u64), Arc<K>>,
+    /// Ready keys, by priority.
+    ready: [Lane<K>; 3],
+    /// How many runs in a row each priority has had to let pass.
+    passed_over: [u32; 3],
+    /// The namespace of a key.
+    namespace: fn(&K) -> &str,
     delayed: BTreeMap<(Instant, u64), Arc<K>>,
     /// Keys that are only remembered because of the rest they need, by its end.
     resting: BTreeMap<(Instant, u64), Arc<K>>,
@@ -124,6 +144,9 @@ pub(super) struct State<K> {
 
 /// Once this many keys were there and none is left, their places are given back: a queue is long after a start, and seldom again.
 const MANY: usize = 1000;
+
+/// So many runs of higher priorities go before those that wait in a lower one; then it is the turn of the lower one.
+pub(super) const PASSED_OVER_AT_MOST: u32 = 8;
 
 /// What [`State::take`] found.
 #[derive(Debug, PartialEq, Eq)]
@@ -140,7 +163,9 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn new() -> Self {
         Self {
             entries: HashMap::new(),
-            ready: BTreeMap::new(),
+            ready: Default::default(),
+            passed_over: [0; 3],
+            namespace: |_| "",
             delayed: BTreeMap::new(),
             resting: BTreeMap::new(),
             urgent: 0,
@@ -154,11 +179,17 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.rest = rest;
     }
 
+    /// Lets the namespaces take turns that this function tells.
+    pub(super) fn namespaces(&mut self, namespace: fn(&K) -> &str) {
+        self.namespace = namespace;
+    }
+
     /// Wishes for a run of `key` at `due`.
     pub(super) fn add(&mut self, key: K, due: Instant, priority: Priority, reason: &'static str) {
         self.arrivals += 1;
         let key = self.entries.get_key_value(&key).map_or_else(|| Arc::new(key), |(known, _)| Arc::clone(known));
         let entry = self.entries.entry(Arc::clone(&key)).or_default();
+        entry.is_gone = false;
         let due = entry.rests_until.map_or(due, |end| due.max(end));
         let wish = Wish { due, priority, reasons: Reasons::One(reason), arrival: self.arrivals };
         if entry.in_flight.is_some() {
@@ -175,9 +206,12 @@ impl<K: Clone + Eq + Hash> State<K> {
             return;
         };
         if entry.is_ready {
-            self.ready.remove(&waiting.ready_place());
+            let (namespace, before) = ((self.namespace)(&key), waiting.priority);
             waiting.merge(wish);
-            self.ready.insert(waiting.ready_place(), key);
+            if waiting.priority != before {
+                self.ready[before.lane()].remove(namespace, waiting.arrival);
+                self.ready[waiting.priority.lane()].insert(namespace, waiting.arrival, Arc::clone(&key));
+            }
         } else {
             self.delayed.remove(&(waiting.due, waiting.arrival));
             waiting.merge(wish);
@@ -186,16 +220,83 @@ impl<K: Clone + Eq + Hash> State<K> {
         entry.wish = Some(waiting);
     }
 
-    /// Hands out the most urgent key that is due.
+    /// Drops the request for a run of a key whose object is gone.
+    ///
+    /// A run in flight goes on, and the key is forgotten when it ends, unless it is added again before that.
+    pub(super) fn remove(&mut self, key: &K, now: Instant) {
+        let Some((shared, _)) = self.entries.get_key_value(key) else { return };
+        let shared = Arc::clone(shared);
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        entry.failures = 0;
+        let wish = entry.wish.take();
+        if entry.in_flight.is_some() {
+            entry.is_outdated = true;
+            entry.is_gone = true;
+            return;
+        }
+        match wish {
+            Some(wish) if entry.is_ready => {
+                self.ready[wish.priority.lane()].remove((self.namespace)(key), wish.arrival);
+            }
+            Some(wish) => drop(self.delayed.remove(&(wish.due, wish.arrival))),
+            None => {}
+        }
+        self.lay_down(shared, now);
+    }
+
+    /// Drops the requests for keys that wait and whose objects do not exist.
+    pub(super) fn retain(&mut self, mut exists: impl FnMut(&K) -> bool, now: Instant) {
+        let waits = |entry: &Entry| entry.wish.is_some() && entry.in_flight.is_none();
+        let waiting = self.entries.iter().filter(|(_, entry)| waits(entry)).map(|(key, _)| key);
+        let gone: Vec<_> = waiting.filter(|key| !exists(key)).map(Arc::clone).collect();
+        for key in gone {
+            self.remove(&key, now);
+        }
+    }
+
+    /// Forgets a key that no worker has and nothing is wanted for, as soon as it has rested.
+    fn lay_down(&mut self, key: Arc<K>, now: Instant) {
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        match entry.rests_until.filter(|end| *end > now) {
+            Some(_) if entry.is_resting => {}
+            Some(end) => {
+                entry.is_resting = true;
+                self.arrivals += 1;
+                self.resting.insert((end, self.arrivals), key);
+            }
+            None => self.forget(&key),
+        }
+    }
+
+    /// The priority to serve next: the highest that has ready keys, unless a lower one has been passed over long enough.
+    fn next_priority(&self) -> Option<Priority> {
+        let has_ready = |priority: &Priority| !self.ready[priority.lane()].is_empty();
+        let passed_over = |priority: &Priority| self.passed_over[priority.lane()];
+        let overdue = Priority::ALL.into_iter().filter(|it| has_ready(it) && passed_over(it) >= PASSED_OVER_AT_MOST);
+        overdue.max_by_key(passed_over).or_else(|| Priority::ALL.into_iter().rfind(has_ready))
+    }
+
+    fn pop(&mut self) -> Option<Arc<K>> {
+        let next = self.next_priority()?;
+        for priority in Priority::ALL {
+            let waits = priority != next && !self.ready[priority.lane()].is_empty();
+            let passed_over = &mut self.passed_over[priority.lane()];
+            *passed_over = if waits { passed_over.saturating_add(1) } else { 0 };
+        }
+        self.ready[next.lane()].pop()
+    }
+
+    /// Hands out the key whose turn it is.
     pub(super) fn take(&mut self, now: Instant) -> Taken<K> {
         self.promote(now);
-        if let Some((_, key)) = self.ready.pop_first()
+        if let Some(key) = self.pop()
             && let Some(entry) = self.entries.get_mut(&key)
             && let Some(wish) = entry.wish.take()
         {
             entry.in_flight = Some(now);
-            entry.is_urgent = wish.priority > Priority::Low;
-            self.urgent += usize::from(entry.is_urgent);
+            entry.priority = Some(wish.priority);
+            self.urgent += usize::from(wish.priority > Priority::Low);
+            entry.is_resting = false;
             entry.rests_until = (!self.rest.is_zero()).then(|| now + self.rest);
             let reasons = wish.reasons.into_set();
             let request = Request { key: K::clone(&key), reasons, attempt: entry.failures.saturating_add(1) };
@@ -209,27 +310,25 @@ impl<K: Clone + Eq + Hash> State<K> {
         let shared = Arc::clone(self.entries.get_key_value(key)?.0);
         let entry = self.entries.get_mut(key)?;
         let started = entry.in_flight.take()?;
-        self.urgent -= usize::from(entry.is_urgent);
+        let priority = entry.priority.take().unwrap_or(Priority::Normal);
+        self.urgent -= usize::from(priority > Priority::Low);
+        // There is no object any more to look at again.
+        let completion = if std::mem::take(&mut entry.is_gone) { Completion::Done } else { completion };
         entry.failures = match completion {
             _ if std::mem::take(&mut entry.is_outdated) => 0,
             Completion::Retry(_) => entry.failures.saturating_add(1),
-            Completion::Done | Completion::DoneUntil(_) => 0,
+            Completion::Done | Completion::DoneUntil(_) | Completion::Again(_) => 0,
         };
         entry.is_ready = false;
         if let Some(wish) = &entry.wish {
             self.delayed.insert((wish.due, wish.arrival), shared);
         } else if completion == Completion::Done {
-            match entry.rests_until.filter(|end| *end > now) {
-                Some(end) => {
-                    self.arrivals += 1;
-                    self.resting.insert((end, self.arrivals), shared);
-                }
-                None => self.forget(key),
-            }
+            self.lay_down(shared, now);
         }
         match completion {
             Completion::Done => {}
             Completion::DoneUntil(delay) => self.add(key.clone(), now + delay, Priority::Low, PERIODIC),
+            Completion::Again(delay) => self.add(key.clone(), now + delay, priority, PERIODIC),
             Completion::Retry(delay) => self.add(key.clone(), now + delay, Priority::Normal, RETRY),
         }
         Some(now.saturating_duration_since(started))
@@ -250,6 +349,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             failures: entry.failures,
             in_flight_for: entry.in_flight.map(|since| now.saturating_duration_since(since)),
             due_in: entry.wish.as_ref().map(|wish| wish.due.saturating_duration_since(now)),
+            priority: entry.wish.as_ref().map(|wish| wish.priority),
             reasons: entry.wish.as_ref().map(|wish| wish.reasons.clone().into_set()).unwrap_or_default(),
         };
         let is_wanted = |(_, entry): &(&Arc<K>, &Entry)| entry.in_flight.is_some() || entry.wish.is_some();
@@ -259,14 +359,14 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// Keys due at `now` that no worker has, by priority.
     pub(super) fn depth(&mut self, now: Instant, priority: Priority) -> usize {
         self.promote(now);
-        self.ready.keys().filter(|(std::cmp::Reverse(of), _)| *of == priority).count()
+        self.ready[priority.lane()].len()
     }
 
     /// Whether at least so many keys of more than low priority are ready or in flight.
     pub(super) fn is_crowded(&mut self, now: Instant, many: usize) -> bool {
         self.promote(now);
-        let last = many.saturating_sub(self.urgent).checked_sub(1).map(|last| self.ready.keys().nth(last));
-        last.is_none_or(|place| place.is_some_and(|(std::cmp::Reverse(priority), _)| *priority > Priority::Low))
+        let ready = [Priority::Normal, Priority::High].map(|priority| self.ready[priority.lane()].len());
+        self.urgent + ready.iter().sum::<usize>() >= many
     }
 
     /// Since when workers have had the keys that are in flight.
@@ -276,7 +376,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Whether more is ready, so that another worker is worth waking.
     pub(super) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        self.ready.iter().any(|lane| !lane.is_empty())
     }
 
     fn forget(&mut self, key: &K) {
@@ -290,7 +390,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         while let Some(first) = self.resting.first_entry()
             && first.key().0 <= now
         {
-            let key = first.remove();
+            let ((end, _), key) = first.remove_entry();
+            if let Some(entry) = self.entries.get_mut(&key)
+                && entry.rests_until == Some(end)
+            {
+                entry.is_resting = false;
+            }
             let is_idle = |entry: &Entry| {
                 entry.wish.is_none()
                     && entry.in_flight.is_none()
@@ -309,7 +414,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                 && let Some(wish) = &entry.wish
             {
                 entry.is_ready = true;
-                self.ready.insert(wish.ready_place(), key);
+                self.ready[wish.priority.lane()].insert((self.namespace)(&key), wish.arrival, Arc::clone(&key));
             }
         }
     }

@@ -19,6 +19,7 @@ pub(super) fn shown(queue: &Queue<ObjectKey>) -> Shown {
                     "failures": queued.failures,
                     "inFlightSeconds": queued.in_flight_for.map(|time| time.as_secs_f64()),
                     "dueInSeconds": queued.due_in.map(|time| time.as_secs_f64()),
+                    "priority": queued.priority.map(|priority| format!("{priority:?}").to_lowercase()),
                     "reasons": queued.reasons,
                 })
             })

@@ -213,9 +213,7 @@ impl Operator {
         };
         let mut setup = Setup::new(program, manager, client, events, options);
         if setup.options.install_crds {
-            let definitions = self.crds(setup.namespace());
-            let may_stand_by = elects(&setup.options);
-            crds::install(definitions, self.version, may_stand_by, &setup.applier, &mut setup.manager);
+            crds::install(self.crds(setup.namespace()), &setup.applier, &mut setup.manager);
         }
         for part in self.parts {
             part.install(&mut setup).await?;
@@ -234,7 +232,7 @@ impl Operator {
 }
 
 /// Whether replicas elect a leader. A dry run writes nothing, not even a lease, and so takes the work away from nobody.
-pub(crate) fn elects(options: &Options) -> bool {
+fn elects(options: &Options) -> bool {
     options.leader_election && !options.dry_run
 }
 

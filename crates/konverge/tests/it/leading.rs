@@ -9,10 +9,10 @@ use k8s_openapi::{
 };
 use konverge::{Operator, prelude::*};
 use konverge_testkit::eventually;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
-use crate::stage::{Echoer, LIMIT, Place, Prober, Running, Runs};
+use crate::stage::{Echoer, LIMIT, Place, Probe, Prober, Running, Runs};
 
 const NAME: &str = "konverge-leading-leader";
 
@@ -112,4 +112,29 @@ async fn row_11_the_clock_of_the_holder_decides_nothing() {
         assert!(waited > Duration::from_millis(3900) && waited < Duration::from_secs(12), "{name}: {waited:?}");
         running.end().await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_queue_of_a_standby_forgets_objects_that_are_gone() {
+    let place = Place::new().await;
+    let (_leader, runs) = candidate(&place, &[]).await;
+    place.create_probe("first", "ok").await;
+    runs.reach("first", 1).await;
+    let (standby, standby_runs) = candidate(&place, &["--debug-queues"]).await;
+    // Objects come and go, as runs and jobs do.
+    for number in 0..20 {
+        let name = format!("passing-{number}");
+        place.create_probe(&name, "ok").await;
+        place.api::<Probe>().delete(&name, &DeleteParams::default()).await.unwrap();
+    }
+    place.create_probe("last", "ok").await;
+    let queued = eventually(LIMIT, || async {
+        let (_, text) = standby.get("/debug/queues").await;
+        text.contains("/last").then_some(text)
+    });
+    let queued: serde_json::Value = serde_json::from_str(&queued.await.unwrap()).unwrap();
+    let probes = queued.as_array().unwrap().iter().find(|queue| queue["queue"] == "probes").unwrap();
+    let names: Vec<_> = probes["objects"].as_array().unwrap().iter().map(|queued| &queued["object"]).collect();
+    assert_eq!(names, [&format!("{}/first", place.namespace), &format!("{}/last", place.namespace)]);
+    assert_eq!(standby_runs.counts().len(), 0);
 }

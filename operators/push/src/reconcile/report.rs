@@ -58,7 +58,7 @@ impl Pusher {
         }
         let rest = until.saturating_duration_since(Instant::now());
         match action {
-            Action::After(pause) => Action::After(pause.min(rest)),
+            Action::After(pause) | Action::AfterAtSamePriority(pause) => Action::After(pause.min(rest)),
             Action::Done => Action::After(rest),
         }
     }

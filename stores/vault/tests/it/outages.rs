@@ -1,8 +1,7 @@
 //! Sealed, gone, and back.
 
 use konverge_core::error::{Classify, ErrorClass};
-use konverge_testkit::eventually;
-use konverge_testkit_stores::{VaultOptions, VaultServer, VaultStorage};
+use konverge_testkit::{VaultOptions, VaultServer, VaultStorage, eventually};
 use konverge_vault::{Expected, VaultError};
 
 use crate::support::{SOON, administrator, content, live, locate, text};

@@ -1,8 +1,9 @@
 use proptest::prelude::*;
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::*;
 
-fn taken(state: &mut State<u8>, now: Instant) -> Request<u8> {
+fn taken<K: Clone + Eq + Hash + std::fmt::Debug>(state: &mut State<K>, now: Instant) -> Request<K> {
     match state.take(now) {
         Taken::Request(request, _) => request,
         other => panic!("nothing to take: {other:?}"),
@@ -83,12 +84,19 @@ fn a_look_inside_tells_how_each_key_stands() {
     state.add(2, now + second, Priority::Normal, "late");
     let mut keys = state.snapshot(now + second / 2);
     keys.sort_by_key(|queued| queued.key);
-    let running =
-        QueuedKey { key: 1, failures: 0, in_flight_for: Some(second / 2), due_in: None, reasons: BTreeSet::new() };
+    let running = QueuedKey {
+        key: 1,
+        failures: 0,
+        in_flight_for: Some(second / 2),
+        due_in: None,
+        priority: None,
+        reasons: BTreeSet::new(),
+    };
     let waiting = QueuedKey {
         key: 2,
         in_flight_for: None,
         due_in: Some(second / 2),
+        priority: Some(Priority::Normal),
         reasons: BTreeSet::from(["late"]),
         ..running.clone()
     };
@@ -142,9 +150,136 @@ fn completing_what_is_not_in_flight_does_nothing() {
     assert_eq!(taken(&mut state, now).key, 1);
 }
 
+#[test]
+fn the_key_of_an_object_that_is_gone_leaves_the_queue_unless_it_is_added_again() {
+    let (mut state, now) = (State::new(), Instant::now());
+    let second = Duration::from_secs(1);
+    // Ready, delayed after a failure, and in flight.
+    for key in [1, 2, 3] {
+        state.add(key, now, Priority::Normal, "created");
+    }
+    taken(&mut state, now);
+    state.complete(&1, Completion::Retry(second), now);
+    assert_eq!(taken(&mut state, now).key, 2);
+    for key in [1, 2, 3, 4] {
+        state.remove(&key, now);
+    }
+    assert_eq!(state.take(now), Taken::Nothing);
+    assert_eq!(state.entries.len(), 1, "the run in flight is all that is left");
+    state.complete(&2, Completion::Retry(second), now);
+    assert!(state.entries.is_empty() && state.delayed.is_empty());
+
+    // A new object of that name, before the run of the old one has ended: the failures of the old one are not its own.
+    state.add(1, now, Priority::Normal, "created");
+    taken(&mut state, now);
+    state.remove(&1, now);
+    state.add(1, now, Priority::High, "created");
+    state.complete(&1, Completion::Retry(second), now);
+    assert_eq!(taken(&mut state, now), Request { key: 1, reasons: BTreeSet::from([RETRY, "created"]), attempt: 1 });
+    state.complete(&1, Completion::Done, now);
+    assert!(state.entries.is_empty());
+}
+
+#[test]
+fn of_the_keys_that_wait_those_without_an_object_leave() {
+    let (mut state, now) = (State::new(), Instant::now());
+    for key in 1..6 {
+        state.add(key, now, Priority::Normal, "created");
+    }
+    assert_eq!(taken(&mut state, now).key, 1);
+    state.retain(|key| [2, 4].contains(key), now);
+    let left: BTreeSet<_> = state.snapshot(now).into_iter().map(|queued| queued.key).collect();
+    assert_eq!(left, BTreeSet::from([1, 2, 4]), "a run in flight goes on");
+}
+
+#[test]
+fn a_key_that_is_gone_still_rests_and_is_remembered_once() {
+    let (mut state, now) = (State::new(), Instant::now());
+    let second = Duration::from_secs(1);
+    state.rest(10 * second);
+    state.add(1, now, Priority::Normal, "created");
+    taken(&mut state, now);
+    state.complete(&1, Completion::Done, now + second);
+    for _ in 0..100 {
+        state.add(1, now + second, Priority::Normal, "created");
+        state.remove(&1, now + second);
+    }
+    assert_eq!((state.entries.len(), state.resting.len()), (1, 1));
+    state.add(1, now + second, Priority::Normal, "created");
+    assert_eq!(state.take(now + second), Taken::NothingUntil(now + 10 * second));
+    state.remove(&1, now + second);
+    assert_eq!(state.take(now + 10 * second), Taken::Nothing);
+    assert!(state.entries.is_empty() && state.resting.is_empty());
+}
+
+#[test]
+fn a_queue_without_workers_is_no_longer_than_the_list_of_its_objects() {
+    let (mut state, now) = (State::new(), Instant::now());
+    for key in 0..50_000_u32 {
+        state.add(key, now, Priority::Normal, "created");
+        state.remove(&key.saturating_sub(10), now);
+        assert!(state.entries.len() <= 11 && state.delayed.len() <= 11, "{}", state.entries.len());
+    }
+    assert!(state.entries.capacity() < 100);
+}
+
+#[test]
+fn a_stream_of_urgent_keys_does_not_stop_the_others() {
+    let (mut state, now) = (State::new(), Instant::now());
+    state.add(1, now, Priority::Low, "listed");
+    state.add(2, now, Priority::Normal, "changed");
+    let mut order = Vec::new();
+    for key in 10..40 {
+        state.add(key, now, Priority::High, "flood");
+        order.push(taken(&mut state, now).key);
+    }
+    let place = |key| order.iter().position(|taken| *taken == key);
+    assert_eq!((place(2), place(1)), (Some(8), Some(9)));
+}
+
+/// A namespace that floods the queue at every priority, and some that have few keys.
+fn flood(seed: u64) {
+    const NAMESPACES: usize = 4;
+    const TAKES: usize = 4000;
+    let mut random = SmallRng::seed_from_u64(seed);
+    let (mut state, now) = (State::<(u8, u32)>::new(), Instant::now());
+    state.namespaces(|(namespace, _)| ["flood", "a", "b", "c"][usize::from(*namespace)]);
+    // When each ready key of the small namespaces has to be taken at the latest, in takes.
+    let mut latest = HashMap::new();
+    let (mut fresh, mut in_flight) = (0, Vec::new());
+    for take in 0..TAKES {
+        for _ in 0..3 {
+            fresh += 1;
+            state.add((0, fresh), now, Priority::ALL[random.random_range(0..3)], "flood");
+        }
+        if random.random_range(0..5) == 0 {
+            let key = (random.random_range(1..4), random.random_range(0..3));
+            if !latest.contains_key(&key) && !in_flight.contains(&key) {
+                state.add(key, now, Priority::ALL[random.random_range(0..3)], "few");
+                // Up to three keys of its namespace, each in its turn among all namespaces, each turn at every tenth take.
+                latest.insert(key, take + 3 * NAMESPACES * 10);
+            }
+        }
+        let key = taken(&mut state, now).key;
+        latest.remove(&key);
+        assert!(latest.values().all(|latest| *latest > take), "seed {seed}, take {take}: {latest:?}");
+        in_flight.push(key);
+        if in_flight.len() > 2 {
+            let done = in_flight.swap_remove(random.random_range(0..in_flight.len()));
+            state.complete(&done, Completion::Done, now);
+        }
+    }
+}
+
+#[test]
+fn no_key_waits_longer_than_its_share_whatever_another_namespace_does() {
+    (0..50).for_each(flood);
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Add { key: u8, delay: u64, priority: Priority, reason: &'static str },
+    Remove { key: u8 },
     Take,
     Complete { key: u8, completion: Completion },
     Pass { seconds: u64 },
@@ -156,6 +291,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let completion = prop_oneof![
         Just(Completion::Done),
         (0..5_u64).prop_map(|seconds| Completion::DoneUntil(Duration::from_secs(seconds))),
+        (0..5_u64).prop_map(|seconds| Completion::Again(Duration::from_secs(seconds))),
         (0..5_u64).prop_map(|seconds| Completion::Retry(Duration::from_secs(seconds))),
     ];
     let step = prop_oneof![
@@ -165,6 +301,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             priority,
             reason
         }),
+        (0..4_u8).prop_map(|key| Step::Remove { key }),
         Just(Step::Take),
         (0..4_u8, completion).prop_map(|(key, completion)| Step::Complete { key, completion }),
         (0..3_u64).prop_map(|seconds| Step::Pass { seconds }),
@@ -176,19 +313,39 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Default, Clone)]
 struct Model {
     wishes: BTreeMap<u8, (Instant, Priority, BTreeSet<&'static str>)>,
-    in_flight: BTreeSet<u8>,
+    /// Keys that workers have, with the priority of their runs.
+    in_flight: BTreeMap<u8, Priority>,
+    /// Keys in flight whose object is gone.
+    gone: BTreeSet<u8>,
+    /// Keys in flight whose run says nothing about the attempts to come.
+    outdated: BTreeSet<u8>,
+    /// How many runs each priority let pass since it had one or had nothing ready.
+    passed_over: BTreeMap<Priority, u32>,
     failures: BTreeMap<u8, u32>,
 }
 
 impl Model {
     fn add(&mut self, key: u8, due: Instant, priority: Priority, reason: &'static str) {
+        self.gone.remove(&key);
         let wish = self.wishes.entry(key).or_insert((due, priority, BTreeSet::new()));
         *wish = (wish.0.min(due), wish.1.max(priority), wish.2.iter().copied().chain([reason]).collect());
     }
 
     fn due(&self, now: Instant) -> Vec<(u8, Priority)> {
-        let idle = self.wishes.iter().filter(|(key, _)| !self.in_flight.contains(key));
+        let idle = self.wishes.iter().filter(|(key, _)| !self.in_flight.contains_key(key));
         idle.filter(|(_, wish)| wish.0 <= now).map(|(key, wish)| (*key, wish.1)).collect()
+    }
+
+    /// Which priority has the next run: one that let too many pass, else the highest.
+    fn served(&mut self, now: Instant) -> Option<Priority> {
+        let ready: BTreeSet<_> = self.due(now).iter().map(|(_, priority)| *priority).collect();
+        let passed: BTreeMap<_, u32> =
+            ready.iter().map(|priority| (*priority, self.passed_over.get(priority).copied().unwrap_or(0))).collect();
+        let longest = ready.iter().copied().max_by_key(|priority| (passed[priority], *priority))?;
+        let next = if passed[&longest] >= PASSED_OVER_AT_MOST { longest } else { *ready.last()? };
+        self.passed_over = passed.into_iter().map(|(priority, passed)| (priority, passed + 1)).collect();
+        self.passed_over.remove(&next);
+        Some(next)
     }
 }
 
@@ -205,34 +362,46 @@ proptest! {
                 }
                 Step::Take => match state.take(now) {
                     Taken::Request(request, _) => {
-                        let highest = model.due(now).iter().map(|(_, priority)| *priority).max();
-                        prop_assert!(model.due(now).contains(&(request.key, highest.expect("the model has something due"))));
-                        let (_, _, reasons) = model.wishes.remove(&request.key).expect("just seen");
+                        let served = model.served(now).expect("the model has something due");
+                        prop_assert!(model.due(now).contains(&(request.key, served)));
+                        let (_, priority, reasons) = model.wishes.remove(&request.key).expect("just seen");
                         prop_assert_eq!(&request.reasons, &reasons);
                         prop_assert_eq!(request.attempt, model.failures.get(&request.key).copied().unwrap_or(0) + 1);
-                        prop_assert!(model.in_flight.insert(request.key), "one worker per key");
+                        prop_assert!(model.in_flight.insert(request.key, priority).is_none(), "one worker per key");
                     }
                     nothing => {
                         prop_assert_eq!(model.due(now), vec![]);
-                        let idle = model.wishes.iter().filter(|(key, _)| !model.in_flight.contains(key));
+                        prop_assert_eq!(model.served(now), None);
+                        let idle = model.wishes.iter().filter(|(key, _)| !model.in_flight.contains_key(key));
                         let next = idle.map(|(_, wish)| wish.0).min();
                         prop_assert_eq!(nothing, next.map_or(Taken::Nothing, Taken::NothingUntil));
                     }
                 },
+                Step::Remove { key } => {
+                    state.remove(&key, now);
+                    model.wishes.remove(&key);
+                    model.failures.remove(&key);
+                    if model.in_flight.contains_key(&key) {
+                        model.gone.insert(key);
+                        model.outdated.insert(key);
+                    }
+                }
                 Step::Complete { key, completion } => {
-                    let was_in_flight = model.in_flight.remove(&key);
-                    prop_assert_eq!(state.complete(&key, completion, now).is_some(), was_in_flight);
-                    if was_in_flight {
+                    let priority = model.in_flight.remove(&key);
+                    prop_assert_eq!(state.complete(&key, completion, now).is_some(), priority.is_some());
+                    if let Some(priority) = priority {
+                        let completion = if model.gone.remove(&key) { Completion::Done } else { completion };
+                        let fails = matches!(completion, Completion::Retry(_));
+                        if model.outdated.remove(&key) || !fails {
+                            model.failures.remove(&key);
+                        } else {
+                            *model.failures.entry(key).or_default() += 1;
+                        }
                         match completion {
-                            Completion::Done => { model.failures.remove(&key); }
-                            Completion::DoneUntil(delay) => {
-                                model.failures.remove(&key);
-                                model.add(key, now + delay, Priority::Low, PERIODIC);
-                            }
-                            Completion::Retry(delay) => {
-                                *model.failures.entry(key).or_default() += 1;
-                                model.add(key, now + delay, Priority::Normal, RETRY);
-                            }
+                            Completion::Done => {}
+                            Completion::DoneUntil(delay) => model.add(key, now + delay, Priority::Low, PERIODIC),
+                            Completion::Again(delay) => model.add(key, now + delay, priority, PERIODIC),
+                            Completion::Retry(delay) => model.add(key, now + delay, Priority::Normal, RETRY),
                         }
                     }
                 }
@@ -241,6 +410,9 @@ proptest! {
             let depth: usize = Priority::ALL.iter().map(|priority| state.depth(now, *priority)).sum();
             prop_assert_eq!(depth, model.due(now).len());
             prop_assert_eq!(state.in_flight().count(), model.in_flight.len());
+            // Nothing is remembered of a key that nobody wants and no worker has.
+            let known = model.wishes.keys().chain(model.in_flight.keys()).collect::<BTreeSet<_>>().len();
+            prop_assert_eq!((state.snapshot(now).len(), state.entries.len()), (known, known));
         }
     }
 }

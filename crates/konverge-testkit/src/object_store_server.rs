@@ -6,12 +6,13 @@
 
 use std::{fs, io, path::PathBuf, time::Duration};
 
-use konverge_testkit::{
-    BuildError, Process, ProcessError, ProcessSpec, RunDirectory,
-    build::{self, Module, Program},
-    free_port,
-};
 use tokio::net::TcpStream;
+
+use crate::{
+    build::{self, BuildError, Module, Program},
+    guard::RunDirectory,
+    process::{Process, ProcessError, ProcessSpec, free_port},
+};
 
 const PROGRAM: &str = "versitygw";
 
