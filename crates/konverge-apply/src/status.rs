@@ -1,5 +1,7 @@
 //! Writing `status`: once, and only when it says something new.
 
+mod own;
+
 use kube::{Resource, api::Patch};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,11 +13,14 @@ use crate::{
     object::{Target, Writable, json as to_json, metadata_string},
 };
 
+use self::own::{Own, applied_fields, is_list_atomic, own, with_whole_list};
+
 /// Writes the status of objects under the field manager of its [`Applier`].
 ///
-/// Guarantees: after a successful write the manager owns exactly the given members of `status`; those of others stay, those it
-/// had before go. A status that says the same as the observed one is not written; the times of conditions that did not change
-/// are kept.
+/// Guarantees: after a successful [`write`](Self::write) the manager owns exactly the given members of `status`; those of others stay,
+/// those it had before go. [`update`](Self::update) is for a copy of the whole status with changes in it: the manager owns what it changed
+/// and what it had before, and never what it only read. A status that says the same as the observed one is not written; the times of
+/// conditions that did not change are kept.
 ///
 /// Assumes that the kind has the status subresource. Cannot tell in advance that the object was made anew since it was seen, as the
 /// API server ignores the uid there: then the new object has the status until its own first one, and [`ApplyError::Gone`] says so.
@@ -47,32 +52,128 @@ impl StatusWriter {
         status: &impl Serialize,
         kind: &K::DynamicType,
     ) -> Result<bool, ApplyError> {
-        let target = Target::of(object, kind)?;
-        let observed = to_json(object, kind)?;
-        let status = serde_json::to_value(status).map_err(|source| ApplyError::Encode {
-            kind: target.object.kind.clone(),
-            name: target.object.name.clone(),
-            source,
-        })?;
+        let (target, observed, status) = prepared(object, status, kind)?;
         let Some(body) = to_write(&target, status, &observed, self.applier.manager()) else { return Ok(false) };
-        let uid = metadata_string(&observed, "uid");
-        let writing = self.applier.begin(&target);
+        let after = self.send::<K>(&target, &body, &observed).await?;
+        Ok(self.is_change(&after, &observed))
+    }
+
+    /// Writes what `status` changes in the status of `object`. `status` is a copy of `object`'s status with the caller's changes, and
+    /// `object` is what the caller saw last, with the entries of this manager in its managed fields. Returns the object as it is
+    /// now, or `None` if nothing had to be written.
+    ///
+    /// The manager owns what differs from the status of `object`, and what it has written before. A condition that it leaves out of
+    /// `status` it releases. Other conditions and members that equal those of `object` are not sent: they belong to others, and the
+    /// copy may be stale.
+    ///
+    /// Where the schema of the kind does not merge conditions by type, each write replaces the whole list. There, the conditions of others
+    /// are sent along, with the resource version of `object`, so that a stale copy is refused.
+    pub async fn update<K>(&self, object: &K, status: &impl Serialize) -> Result<Option<K>, ApplyError>
+    where
+        K: Writable + Resource<DynamicType: Default>,
+    {
+        self.update_with(object, status, &K::DynamicType::default()).await
+    }
+
+    /// [`update`](Self::update) for kinds that are known at run time only.
+    pub async fn update_with<K: Writable>(
+        &self,
+        object: &K,
+        status: &impl Serialize,
+        kind: &K::DynamicType,
+    ) -> Result<Option<K>, ApplyError> {
+        let (target, observed, status) = prepared(object, status, kind)?;
+        let manager = self.applier.manager();
+        let Some((mut status, mut own)) = to_update(status, &observed, manager) else { return Ok(None) };
+        if own.is_list_unknown {
+            // Conditions of others are there, and only the API server can tell whether they would survive.
+            let probe = Self { applier: self.applier.clone().with_dry_run(true) };
+            let after = probe.send::<K>(&target, &body(&target, &own, &observed), &observed).await?;
+            if is_list_atomic(&applied_fields(&after, manager)) {
+                own = with_whole_list(own, &status);
+            }
+        }
+        status = body(&target, &own, &observed);
+        if is_status_in_step(&status, &observed, manager) {
+            return Ok(None);
+        }
+        let after = self.send::<K>(&target, &status, &observed).await?;
+        if !self.is_change(&after, &observed) {
+            return Ok(None);
+        }
+        let unreadable = |source| ApplyError::Answer { object: Box::new(target.object.clone()), source };
+        serde_json::from_value(after).map(Some).map_err(unreadable)
+    }
+
+    /// Applies a body and returns the object as it is now.
+    async fn send<K: Writable>(&self, target: &Target, body: &Value, observed: &Value) -> Result<Value, ApplyError> {
+        let uid = metadata_string(observed, "uid");
+        let writing = self.applier.begin(target);
         let parameters = self.applier.parameters();
         let request =
             target.requests().patch_subresource("status", target.name(), &parameters, &Patch::Apply(json!({})));
-        let answer = self.applier.exchange(&target, request, &body, uid).await?;
+        let answer = self.applier.exchange(target, request, body, uid).await?;
         let after = as_seen::<K>(&answer.body)
             .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
         if let Some(writing) = writing {
             writing.wrote(&after);
         }
         if metadata_string(&after, "uid") != uid {
-            return Err(ApplyError::Gone { object: Box::new(target.object) });
+            return Err(ApplyError::Gone { object: Box::new(target.object.clone()) });
         }
+        Ok(after)
+    }
+
+    fn is_change(&self, after: &Value, observed: &Value) -> bool {
         // The answer to a dry run has the version of the object as it is.
         let part = if self.applier.is_dry_run() { "/status" } else { "/metadata/resourceVersion" };
-        Ok(after.pointer(part) != observed.pointer(part))
+        after.pointer(part) != observed.pointer(part)
     }
+}
+
+/// The target, the object as it was seen, and the status, in JSON.
+fn prepared<K: Writable>(
+    object: &K,
+    status: &impl Serialize,
+    kind: &K::DynamicType,
+) -> Result<(Target, Value, Value), ApplyError> {
+    let target = Target::of(object, kind)?;
+    let observed = to_json(object, kind)?;
+    let status = serde_json::to_value(status).map_err(|source| ApplyError::Encode {
+        kind: target.object.kind.clone(),
+        name: target.object.name.clone(),
+        source,
+    })?;
+    Ok((target, observed, status))
+}
+
+/// The whole status as it is to be, and the part of it to apply; nothing if the observed status says it all.
+fn to_update(mut status: Value, observed: &Value, manager: &str) -> Option<(Value, Own)> {
+    without_nulls(&mut status);
+    let mut seen = observed.get("status").cloned().unwrap_or_default();
+    without_nulls(&mut seen);
+    keep_transition_times(&mut status, &seen);
+    if status == seen {
+        return None;
+    }
+    let fields = applied_fields(observed, manager);
+    let own = own(&status, &seen, &fields);
+    let is_empty = own.status.as_object().is_none_or(serde_json::Map::is_empty);
+    (!is_empty || !fields.is_null()).then_some((status, own))
+}
+
+/// The body that applies a part of the status.
+fn body(target: &Target, own: &Own, observed: &Value) -> Value {
+    let mut metadata = json!({"name": target.name()});
+    if let Some(version) = metadata_string(observed, "resourceVersion").filter(|_| own.is_list_atomic) {
+        metadata["resourceVersion"] = json!(version);
+    }
+    json!({
+        "apiVersion": target.api_version,
+        "kind": target.object.kind,
+        "metadata": metadata,
+        "status": own.status,
+    })
 }
 
 /// The body of the write; nothing if the observed status says it all.

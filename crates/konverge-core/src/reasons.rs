@@ -23,6 +23,8 @@ reasons! {
         "The API server does not know who the operator is",
     API_SERVER_UNREACHABLE = "ApiServerUnreachable":
         "The API server did not answer",
+    CHILDREN_APPLIED_TWICE = "ChildrenAppliedTwice":
+        "Two sets of children were applied in one run, and each would delete the children of the other; a bug in the operator",
     CONFLICT = "Conflict":
         "Somebody else wrote at the same time; it is tried again",
     FAILED = "Failed":
@@ -84,7 +86,7 @@ reasons! {
     UNDECLARED = "Undeclared":
         "A kind was used that the controller does not declare; a bug in the operator",
     WAITING_FOR_CHILDREN = "WaitingForChildren":
-        "Children are not ready, and others wait for them",
+        "Children are not ready yet, or wait for others that are not",
     WANTED_TWICE = "WantedTwice":
         "The same child is wanted twice in one run; a bug in the operator",
 }

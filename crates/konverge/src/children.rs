@@ -11,7 +11,6 @@ use std::{
 use futures::future::{BoxFuture, FutureExt};
 use konverge_apply::{
     ApplyOutcome, DeleteBudget, DesiredSet, Owner, SetReport, Writable,
-    conditions::Reason,
     owners::{MANAGED_BY, OWNER_UID},
 };
 use konverge_core::reasons;
@@ -34,6 +33,7 @@ pub struct Children<K: Object> {
     context: Context<K>,
     wanted: Vec<Step>,
     budget: DeleteBudget,
+    tolerates_unready: bool,
 }
 
 /// One after the other.
@@ -44,7 +44,7 @@ enum Step {
 
 impl<K: Object> Children<K> {
     pub(crate) fn new(context: Context<K>) -> Self {
-        Self { context, wanted: Vec::new(), budget: DeleteBudget::default() }
+        Self { context, wanted: Vec::new(), budget: DeleteBudget::default(), tolerates_unready: false }
     }
 
     /// Wants this child. Without a namespace it gets the one of its owner. Its kind must have been declared with
@@ -56,10 +56,16 @@ impl<K: Object> Children<K> {
 
     /// Children that are added from here on are written only when all that were added before are
     /// [ready](konverge_apply::readiness()): the database before the app. Until then they stay as they are, or absent, nothing is
-    /// deleted, and the object is said to be in progress unless the run says something else after [`apply`](Self::apply). What makes a
-    /// child ready wakes its owner.
+    /// deleted, and the object is reported as in progress. What makes a child ready wakes its owner.
     pub fn when_ready(mut self) -> Self {
         self.wanted.push(Step::WhenReady);
+        self
+    }
+
+    /// Lets the object be ready while children are not. Otherwise it is reported as in progress, with what they lack, until all
+    /// children are [ready](konverge_apply::readiness()).
+    pub fn tolerate_unready(mut self) -> Self {
+        self.tolerates_unready = true;
         self
     }
 
@@ -72,9 +78,30 @@ impl<K: Object> Children<K> {
     /// Makes all that is wanted, in the order in which it was added, and then deletes what is not. Sends nothing for what is in step
     /// already.
     ///
-    /// An object of that name that is not a child of this owner is left alone and is an error.
+    /// The set is all that the object should have, so a run applies one set: a second one would delete the children of the first, and
+    /// is an error. An object of that name that is not a child of this owner is left alone and is an error.
     pub async fn apply(self) -> Result<SetReport, Error> {
-        let Self { context, wanted, budget } = self;
+        if std::mem::replace(&mut self.context.said().has_applied_children, true) {
+            return Err(Error::permanent(
+                reasons::CHILDREN_APPLIED_TWICE,
+                "the reconciler applies two sets of children in one run, and each would delete the children of the other; add all \
+                 children to one set, and call children().apply() once",
+            ));
+        }
+        let (context, tolerates_unready) = (self.context.clone(), self.tolerates_unready);
+        let report = self.bring().await?;
+        let is_waiting = !report.waiting.is_empty();
+        context.said().unready_children = unready(&report).filter(|_| is_waiting || !tolerates_unready);
+        Ok(report)
+    }
+
+    /// Deletes all children of an object that is being deleted.
+    pub(crate) async fn delete_all(self) -> Result<SetReport, Error> {
+        Self { wanted: Vec::new(), ..self }.bring().await
+    }
+
+    async fn bring(self) -> Result<SetReport, Error> {
+        let Self { context, wanted, budget, .. } = self;
         let owner = Owner::of_kind(&**context.object(), context.kind())?;
         let mut set = DesiredSet::new(owner.clone()).budget(budget);
         let finder = context.finder();
@@ -92,18 +119,21 @@ impl<K: Object> Children<K> {
         if is_dry_run {
             announce(result.as_ref().unwrap_or_else(|error| error.done()));
         }
-        let report = result?;
-        if !report.waiting.is_empty() {
-            context.progressing(const { Reason::new(reasons::WAITING_FOR_CHILDREN) }, reasons_to_wait(&report));
-        }
-        Ok(report)
+        Ok(result?)
     }
 }
 
-/// Which children are waited for, and what they lack.
-fn reasons_to_wait(report: &SetReport) -> String {
-    let reasons: Vec<String> = report.not_ready().map(|(child, readiness)| format!("{child} is {readiness}")).collect();
-    reasons.join("; ")
+/// Which children are not ready, and what they lack; `None` if all are ready.
+fn unready(report: &SetReport) -> Option<String> {
+    const NAMED: usize = 10;
+    let mut all = report.not_ready().map(|(child, readiness)| format!("{child} is {readiness}"));
+    let named: Vec<String> = all.by_ref().take(NAMED).collect();
+    let text = named.join("; ");
+    match all.count() {
+        _ if named.is_empty() => None,
+        0 => Some(text),
+        more => Some(format!("{text}; and {more} more")),
+    }
 }
 
 /// Says what a dry run would have done.

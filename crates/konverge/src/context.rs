@@ -1,5 +1,7 @@
 //! What a run has at hand.
 
+mod status;
+
 use std::{
     any::TypeId,
     collections::{BTreeSet, HashMap},
@@ -8,7 +10,6 @@ use std::{
 
 use konverge_apply::{
     Applier, MetadataChange, Writable,
-    conditions::Reason,
     events::{EventSink, Notice},
 };
 use konverge_core::reasons;
@@ -16,12 +17,13 @@ use konverge_runtime::{
     cache::{Cache, Store},
     object::Object,
 };
-use kube::{Client, core::object::HasStatus, runtime::events::EventType};
+use kube::{Client, runtime::events::EventType};
 
+pub(crate) use self::status::Said;
 use crate::{
     children::{Child, ChildKind, Children, Finder},
     error::Error,
-    report::{AnyStatus, Report, Verdict},
+    report::Report,
 };
 
 /// What is the same in all runs of a controller.
@@ -45,13 +47,8 @@ struct Inner<K: Object> {
     attempt: u32,
     reasons: BTreeSet<&'static str>,
     said: Mutex<Said>,
-}
-
-/// What the run has said so far.
-#[derive(Debug, Default)]
-pub(crate) struct Said {
-    pub(crate) status: Option<Box<dyn AnyStatus>>,
-    pub(crate) verdict: Option<Verdict>,
+    /// The object after the last write of its status in this run.
+    written: Mutex<Option<Arc<K>>>,
 }
 
 impl<K: Object> Clone for Context<K> {
@@ -62,7 +59,7 @@ impl<K: Object> Clone for Context<K> {
 
 impl<K: Object> Context<K> {
     pub(crate) fn new(shared: Arc<Shared<K>>, object: Arc<K>, attempt: u32, reasons: BTreeSet<&'static str>) -> Self {
-        Self(Arc::new(Inner { shared, object, attempt, reasons, said: Mutex::default() }))
+        Self(Arc::new(Inner { shared, object, attempt, reasons, said: Mutex::default(), written: Mutex::default() }))
     }
 
     /// The object as the cache knew it when the run began.
@@ -124,21 +121,6 @@ impl<K: Object> Context<K> {
         Children::new(self.clone())
     }
 
-    /// What the status says besides the conditions, which follow from how the run ends. Written once, when the run is over, and only if
-    /// it says something new.
-    pub fn status(&self, change: impl FnOnce(&mut K::Status))
-    where
-        K: HasStatus,
-        K::Status: 'static,
-    {
-        let Some(report) = &self.0.shared.report else { return };
-        let mut said = self.said();
-        let status = said.status.get_or_insert_with(|| (report.begin)(&self.0.object));
-        if let Some(status) = status.as_any().downcast_mut::<K::Status>() {
-            change(status);
-        }
-    }
-
     /// Gives the object itself a label; nothing is sent if it has it. Labels of others stay.
     pub async fn label(&self, name: &str, value: &str) -> Result<(), Error>
     where
@@ -149,16 +131,6 @@ impl<K: Object> Context<K> {
         Ok(())
     }
 
-    /// What to say of the success of this run; `Reconciled` unless said.
-    pub fn ready(&self, reason: Reason, message: impl Into<String>) {
-        self.said().verdict = Some(Verdict::Ready { reason, message: message.into() });
-    }
-
-    /// The run succeeds, but the object is not ready yet: something else has to happen, and will wake it.
-    pub fn progressing(&self, reason: Reason, message: impl Into<String>) {
-        self.said().verdict = Some(Verdict::Progressing { reason, message: message.into() });
-    }
-
     /// Tells the readers of the object's events. `reason` and `action` are `CamelCase` words from fixed lists; never a secret in `note`.
     pub fn event(&self, kind: EventType, reason: &'static str, action: &'static str, note: impl Into<String>) {
         let regarding = self.0.object.object_ref(self.kind());
@@ -167,6 +139,20 @@ impl<K: Object> Context<K> {
 
     pub(crate) fn said(&self) -> std::sync::MutexGuard<'_, Said> {
         self.0.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object as this run knows it: after the last write of its status, else as the cache knew it when the run began.
+    fn written(&self) -> Arc<K> {
+        let written = self.0.written.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        written.unwrap_or_else(|| Arc::clone(&self.0.object))
+    }
+
+    fn set_written(&self, object: K) {
+        *self.0.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(object));
+    }
+
+    pub(crate) fn shared(&self) -> &Shared<K> {
+        &self.0.shared
     }
 
     pub(crate) fn kind(&self) -> &K::DynamicType {

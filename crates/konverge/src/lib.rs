@@ -84,6 +84,6 @@ pub use controller::Controller;
 pub use error::Error;
 pub use operator::{GenerateError, Home, Operator, Part, Setup, StartError};
 pub use options::{MetricsOptions, Options};
-pub use reconcile::{FromFunction, Reconcile, reconcile_fn};
+pub use reconcile::{Cleanup, FromFunction, Reconcile, reconcile_fn};
 pub use report::{CustomStatus, Status};
 pub use run::{PAUSED, RECONCILE_AT};

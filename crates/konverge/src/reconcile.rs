@@ -1,7 +1,8 @@
 //! What an author writes.
 
-use std::{error::Error, sync::Arc};
+use std::{error::Error, sync::Arc, time::Duration};
 
+use konverge_apply::conditions::Reason;
 use konverge_core::error::Classify;
 use konverge_runtime::{Action, object::Object};
 
@@ -27,6 +28,41 @@ pub trait Reconcile<K: Object>: Send + Sync + 'static {
     fn cleanup(&self, object: Arc<K>, context: Context<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
         let _ = (object, context);
         std::future::ready(Ok(()))
+    }
+
+    /// The [`cleanup`](Self::cleanup) of something that goes slowly, such as a database in a cloud: implement this one instead, and
+    /// return [`Cleanup::pending`] until it has gone. That is no failure: the status says what is waited for, the run is repeated after
+    /// the given time, and the pause does not grow.
+    fn finalize(
+        &self,
+        object: Arc<K>,
+        context: Context<K>,
+    ) -> impl Future<Output = Result<Cleanup, Self::Error>> + Send {
+        async move { self.cleanup(object, context).await.map(|()| Cleanup::Done) }
+    }
+}
+
+/// How far the cleanup of an object is that is being deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cleanup {
+    /// Nothing of the object is left outside the cluster. Its children are deleted next, and then it goes.
+    Done,
+    /// Something of the object is still there. The object and its children stay.
+    Pending {
+        /// When to look again.
+        after: Duration,
+        /// Why, for programs.
+        reason: Reason,
+        /// Why, for people.
+        message: String,
+    },
+}
+
+impl Cleanup {
+    /// Not yet: look again after this time. `message` says what is waited for, and becomes the status of the object.
+    pub fn pending(after: Duration, reason: Reason, message: impl Into<String>) -> Self {
+        Self::Pending { after, reason, message: message.into() }
     }
 }
 

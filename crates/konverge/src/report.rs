@@ -127,6 +127,7 @@ impl<K: HasStatus<Status: CustomStatus>> Report<K> {
 pub(crate) trait AnyStatus: Any + Send {
     /// Says how a run ended.
     fn say(&mut self, verdict: &Verdict, moment: Moment);
+    fn conditions(&mut self) -> &mut Conditions;
     fn json(&self) -> Result<Value, serde_json::Error>;
     fn as_any(&mut self) -> &mut dyn Any;
 }
@@ -135,6 +136,10 @@ impl<S: CustomStatus> AnyStatus for S {
     fn say(&mut self, verdict: &Verdict, moment: Moment) {
         verdict.write_to(self.standard_mut(), moment);
         self.summarize(matches!(verdict, Verdict::Ready { .. }), verdict.message());
+    }
+
+    fn conditions(&mut self) -> &mut Conditions {
+        &mut self.standard_mut().conditions
     }
 
     fn json(&self) -> Result<Value, serde_json::Error> {

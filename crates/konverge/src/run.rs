@@ -9,8 +9,7 @@ use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},
 };
-use k8s_openapi::jiff::Timestamp;
-use konverge_apply::{ApplyError, StatusWriter, Writable, conditions::Moment};
+use konverge_apply::{ApplyError, Writable};
 use konverge_core::reasons;
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
@@ -21,10 +20,10 @@ use konverge_runtime::{
 use kube::{Resource, ResourceExt, runtime::events::EventType};
 
 use crate::{
-    context::{Context, Said, Shared},
+    context::{Context, Shared},
     controller::{Controller, How, Only, Wake},
     operator::{Setup, StartError},
-    reconcile::Reconcile,
+    reconcile::{Cleanup, Reconcile},
     report::Verdict,
     resync,
     witness::Stores,
@@ -276,8 +275,13 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
         if !has_finalizer(&*object, finalizer) {
             return Ok(Action::Done);
         }
-        let cleaned = match self.reconciler.cleanup(Arc::clone(&object), context.clone()).await {
-            Ok(()) => context.children().apply().await.map_err(RunError::Engine),
+        let cleaned = match self.reconciler.finalize(Arc::clone(&object), context.clone()).await {
+            Ok(Cleanup::Pending { after, reason, message }) => {
+                context.progressing(reason, message);
+                self.report(&context, None).await?;
+                return Ok(Action::After(after));
+            }
+            Ok(Cleanup::Done) => context.children().delete_all().await.map_err(RunError::Engine),
             Err(error) => Err(RunError::Author(error)),
         };
         if let Err(error) = cleaned {
@@ -295,33 +299,12 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
 
     /// Says how the run ended, in the status and, if that says something new, in an event.
     async fn report(&self, context: &Context<K>, failure: Option<Failure>) -> Result<(), ApplyError> {
-        let Said { status, verdict } = std::mem::take(&mut *context.said());
         let verdict = match &failure {
             Some(failure) => failure.verdict(),
-            None => verdict.unwrap_or_else(Verdict::success),
+            None => context.said().verdict().unwrap_or_else(Verdict::success),
         };
-        let object = context.object();
-        let is_news = match &self.shared.report {
-            // Without a status of our own, the log and the events have to do; repeated ones become a series.
-            None => true,
-            Some(report) => {
-                let mut status = status.unwrap_or_else(|| (report.begin)(object));
-                let moment = Moment { generation: object.meta().generation, now: Timestamp::now() };
-                status.say(&verdict, moment);
-                let status = status.json().map_err(|source| ApplyError::Encode {
-                    kind: K::kind(&self.shared.kind).into_owned(),
-                    name: object.name_any(),
-                    source,
-                })?;
-                let applier = self.shared.applier.clone();
-                let is_dry_run = applier.is_dry_run();
-                let is_news = StatusWriter::new(applier).write_with(&**object, &status, &self.shared.kind).await?;
-                if is_news && is_dry_run {
-                    tracing::info!(object = object.name_any(), %status, "dry run: would write the status");
-                }
-                is_news
-            }
-        };
+        // Without a status of our own, the log and the events have to do; repeated ones become a series.
+        let is_news = context.report_status(Some(&verdict)).await?.unwrap_or(true);
         if let (true, Some(Failure { reason, message, .. })) = (is_news, failure) {
             context.event(EventType::Warning, reason, "Reconcile", message);
         }

@@ -12,7 +12,7 @@ use crate::stage::{LIMIT, Place, Probe, Runs, operator};
 #[derive(Clone, Default)]
 struct Stacking(Runs);
 
-fn deployment(name: &str) -> Deployment {
+pub(crate) fn deployment(name: &str) -> Deployment {
     let labels = json!({"app": name});
     let containers = json!([{"name": "main", "image": "example.io/main"}]);
     let template = json!({"metadata": {"labels": labels}, "spec": {"containers": containers}});
@@ -35,7 +35,7 @@ impl Reconcile<Probe> for Stacking {
 }
 
 /// Says what the controller of deployments would say.
-async fn status(place: &Place, name: &str, available: i64) {
+pub(crate) async fn status(place: &Place, name: &str, available: i64) {
     let deployments: Api<Deployment> = place.api();
     let generation = deployments.get(name).await.unwrap().metadata.generation;
     let progress = json!({"type": "Available", "status": if available > 0 { "True" } else { "False" }});
@@ -71,5 +71,11 @@ async fn row_34_the_app_waits_until_the_database_is_ready() {
     status(&place, "database", 1).await;
     let made = eventually(LIMIT, || async { deployments.get_opt("app").await.unwrap() });
     made.await.unwrap();
+    // The last child of all counts like the others: without a replica the object is not ready.
+    let waits_for_app = |conditions: &konverge::apply::Conditions| {
+        conditions.get("Ready").is_some_and(|ready| ready.status == "False" && ready.message.contains("/app is in progress"))
+    };
+    place.says("stack", waits_for_app).await;
+    status(&place, "app", 1).await;
     place.says("stack", |conditions| conditions.is_true("Ready")).await;
 }
