@@ -54,7 +54,9 @@ fn merge(into: &mut Value, from: &Value) {
 /// `status` is the caller's copy of `seen` with its changes, and `fields` is what [`applied_fields`] returns.
 pub(super) fn own(status: &Value, seen: &Value, fields: &Value) -> Own {
     let mut list = List::ByType;
-    let status = part(status, Some(seen), Some(fields), "", &mut list).unwrap_or_else(|| Value::Object(Map::new()));
+    // An apply of an empty status leaves a record without members, which does not mean all of them.
+    let fields = Some(fields).filter(|fields| !is_leaf(Some(fields)));
+    let status = part(status, Some(seen), fields, "", &mut list).unwrap_or_else(|| Value::Object(Map::new()));
     Own { status, is_list_unknown: list == List::Unknown, is_list_atomic: list == List::Atomic }
 }
 
