@@ -3,7 +3,8 @@
 use std::{path::Path, process::Stdio, time::Duration};
 
 use konverge_e2e::binary;
-use konverge_testkit::{KUBECONFIG_VARIABLE, RUN_VARIABLE, VaultServer, eventually};
+use konverge_testkit::{KUBECONFIG_VARIABLE, RUN_VARIABLE, eventually};
+use konverge_testkit_stores::VaultServer;
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},

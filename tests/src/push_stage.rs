@@ -7,7 +7,8 @@ use std::{
 
 use anyhow::{Context, Result};
 use konverge_core::SecretValue;
-use konverge_testkit::{ControlPlane, Process, VaultOptions, VaultServer, VaultStorage};
+use konverge_testkit::{ControlPlane, Process};
+use konverge_testkit_stores::{VaultOptions, VaultServer, VaultStorage};
 use konverge_vault::{
     Content, Credential, Expected, Found, KvVersion, Limits, Location, Login, Mount, SecretPath, VaultConfig,
     VersionState,

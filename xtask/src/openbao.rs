@@ -25,12 +25,12 @@ const PACKAGES: [&str; 5] = [
 ];
 
 pub(crate) fn test(filter: Option<&str>) -> Result<()> {
-    let control_plane = recipes::test_kit()?;
+    let test_stores = recipes::test_stores()?;
     let mut bao = PathBuf::new();
     step("OpenBao", "BAO_BIN names a program to use instead.", || {
         bao = match environment::variable(BAO_VARIABLE) {
             Some(path) => path.canonicalize().with_context(|| path.display().to_string())?,
-            None => build(&control_plane)?,
+            None => build(&test_stores)?,
         };
         eprintln!("OpenBao is {}", bao.display());
         Ok(())
@@ -45,10 +45,10 @@ pub(crate) fn test(filter: Option<&str>) -> Result<()> {
 }
 
 /// The path that the test kit prints when it has built one.
-fn build(control_plane: &Path) -> Result<PathBuf> {
-    let mut command = program(control_plane);
+fn build(test_stores: &Path) -> Result<PathBuf> {
+    let mut command = program(test_stores);
     let said = command.arg("openbao").stderr(std::process::Stdio::inherit()).output();
-    let said = said.with_context(|| format!("cannot start {}", control_plane.display()))?;
+    let said = said.with_context(|| format!("cannot start {}", test_stores.display()))?;
     if !said.status.success() {
         bail!("{}", said.status);
     }

@@ -81,16 +81,21 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
 }
 
 pub(crate) fn setup() -> Result<()> {
-    let mut control_plane = program(&test_kit()?);
-    control_plane.args(["setup", "--vault"]);
-    run("control plane and Vault", control_plane, READ_ABOVE)
+    let build = cargo(["build", "--package", "konverge-testkit", "--package", "konverge-testkit-stores", "--bins"]);
+    run("build of the test kit", build, READ_ABOVE)?;
+    let mut control_plane = program(&paths::built("debug", "konverge-control-plane"));
+    control_plane.arg("setup");
+    run("control plane", control_plane, READ_ABOVE)?;
+    let mut vault = program(&paths::built("debug", "konverge-test-stores"));
+    vault.arg("vault");
+    run("Vault", vault, READ_ABOVE)
 }
 
-/// The program of the test kit that builds servers.
-pub(crate) fn test_kit() -> Result<PathBuf> {
-    let build = cargo(["build", "--package", "konverge-testkit", "--bins"]);
+/// The program that builds the servers of outside systems.
+pub(crate) fn test_stores() -> Result<PathBuf> {
+    let build = cargo(["build", "--package", "konverge-testkit-stores", "--bins"]);
     run("build of the test kit", build, READ_ABOVE)?;
-    Ok(paths::built("debug", "konverge-control-plane"))
+    Ok(paths::built("debug", "konverge-test-stores"))
 }
 
 pub(crate) fn fmt(check: bool) -> Result<()> {

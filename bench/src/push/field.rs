@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_core::SecretValue;
 use konverge_e2e::{Operator, PushStage, Vault};
-use konverge_testkit::{ControlPlane, VaultStorage, eventually};
+use konverge_testkit::{ControlPlane, eventually};
+use konverge_testkit_stores::VaultStorage;
 use konverge_vault::{Content, Expected, Owner, VersionState};
 use kube::{
     Api, Client, ResourceExt,

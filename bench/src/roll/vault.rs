@@ -3,7 +3,8 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
-use konverge_testkit::{ControlPlane, VaultOptions, VaultServer, eventually};
+use konverge_testkit::{ControlPlane, eventually};
+use konverge_testkit_stores::{VaultOptions, VaultServer};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},

@@ -10,8 +10,8 @@ mod store;
 use std::{path::Path, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use konverge_tls::{Certificate, Reading, Slot};
-pub use konverge_tls::{FilesError, PairError};
+use konverge_runtime::tls::{Certificate, Reading, Slot};
+pub use konverge_runtime::tls::{FilesError, PairError};
 use kube::Client;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::{CertificateDer, pem::PemObject};

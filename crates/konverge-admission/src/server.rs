@@ -14,7 +14,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use konverge_tls::Slot;
+use konverge_runtime::tls::Slot;
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},

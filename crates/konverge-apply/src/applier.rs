@@ -12,6 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
+    altered::{AlteredField, altered},
     body::escaped,
     call::{Answer, is_gone, send_with_body},
     difference::{Difference, differences},
@@ -53,12 +54,55 @@ pub struct Applied<K> {
     pub differences: Vec<Difference>,
 }
 
+/// What the caller knows of an object that it wants to apply.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Seen<'a> {
+    /// Nothing: it is made if it is not there, and else changed.
+    Unknown,
+    /// That there is none. One that somebody else has made since is left alone.
+    Absent,
+    /// How it was.
+    As(&'a Value),
+}
+
+/// An apply that the API server has done.
+pub(crate) struct Written {
+    pub(crate) applied: Applied<Value>,
+    /// What admission made of it.
+    pub(crate) altered: Vec<AlteredField>,
+}
+
+impl Written {
+    /// What admission made of it, as an error; nothing if it is as it was sent.
+    pub(crate) fn altered_error(&self, target: &Target) -> Option<ApplyError> {
+        let resource_version = metadata_string(&self.applied.object, "resourceVersion").unwrap_or_default().to_owned();
+        let (object, fields) = (Box::new(target.object.clone()), self.altered.clone());
+        (!fields.is_empty()).then_some(ApplyError::Altered { object, fields, resource_version })
+    }
+
+    /// The object in its own type; an error if it is not as it was sent.
+    fn typed<K: Writable>(self, target: &Target) -> Result<Applied<K>, ApplyError> {
+        if let Some(altered) = self.altered_error(target) {
+            return Err(altered);
+        }
+        let Applied { object, outcome, differences } = self.applied;
+        let object = serde_json::from_value(object)
+            .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
+        Ok(Applied { object, outcome, differences })
+    }
+}
+
+/// A version that no object ever has, as etcd counts from 2. An apply with it makes an object and changes none: the API server
+/// compares versions only if there is something to compare with.
+const NO_VERSION: &str = "1";
+
 /// Writes objects under one field manager. Clones are cheap and share what they know.
 ///
 /// Guarantees: after a successful [`apply`](Self::apply) the manager owns exactly the fields that the desired object has; fields
 /// that it owned before and that nobody else owns are removed; fields of others stay. Repeating an apply changes nothing and is
 /// mostly decided without a request, see [`is_in_step`]. An object that the caller has seen and that was deleted meanwhile is not
-/// made again, and another of its name is not touched.
+/// made again, and another of its name is not touched. An object that the API server stored with other values than were sent does not
+/// count as in sync: it is [`ApplyError::Altered`], and written again by each apply.
 ///
 /// Does not: write `status` (that is the job of [`StatusWriter`](crate::StatusWriter)), wipe values of Secrets (that is the job of
 /// [`SecretApplier`](crate::SecretApplier)), or see members that are `null`: they count as not written.
@@ -130,14 +174,33 @@ impl Applier {
         let target = Target::of(desired, kind)?;
         let wanted = wanted(to_json(desired, kind)?, &target);
         let seen = observed.map(|observed| to_json(observed, kind)).transpose()?;
-        let Some(applied) = self.apply_json(&target, &wanted, seen.as_ref(), as_seen::<K>).await? else {
+        let seen = seen.as_ref().map_or(Seen::Unknown, Seen::As);
+        let Some(written) = self.apply_json(&target, &wanted, seen, as_seen::<K>).await? else {
             // Only what was seen can be in step.
             let object = observed.unwrap_or(desired).clone();
             return Ok(Applied { object, outcome: ApplyOutcome::Unchanged, differences: Vec::new() });
         };
-        let object = serde_json::from_value(applied.object)
-            .map_err(|source| ApplyError::Answer { object: Box::new(target.object), source })?;
-        Ok(Applied { object, outcome: applied.outcome, differences: applied.differences })
+        written.typed(&target)
+    }
+
+    /// Creates the object. If another client has made an object of this name, that object is left as it is, and the error is
+    /// [`ApplyError::OutOfDate`].
+    pub async fn create<K>(&self, desired: &K) -> Result<Applied<K>, ApplyError>
+    where
+        K: Writable + Resource<DynamicType: Default>,
+    {
+        self.create_with(desired, &K::DynamicType::default()).await
+    }
+
+    /// [`create`](Self::create) for kinds that are known at run time only.
+    pub async fn create_with<K: Writable>(&self, desired: &K, kind: &K::DynamicType) -> Result<Applied<K>, ApplyError> {
+        let target = Target::of(desired, kind)?;
+        let wanted = wanted(to_json(desired, kind)?, &target);
+        match self.apply_json(&target, &wanted, Seen::Absent, as_seen::<K>).await? {
+            Some(written) => written.typed(&target),
+            // What was not there is never in step.
+            None => Ok(Applied { object: desired.clone(), outcome: ApplyOutcome::Unchanged, differences: Vec::new() }),
+        }
     }
 
     /// The same in JSON; nothing when no request was needed.
@@ -145,9 +208,14 @@ impl Applier {
         &self,
         target: &Target,
         wanted: &Value,
-        seen: Option<&Value>,
+        seen: Seen<'_>,
         as_seen: AsSeen,
-    ) -> Result<Option<Applied<Value>>, ApplyError> {
+    ) -> Result<Option<Written>, ApplyError> {
+        let is_absent = matches!(seen, Seen::Absent);
+        let seen = match seen {
+            Seen::As(seen) => Some(seen),
+            Seen::Absent | Seen::Unknown => None,
+        };
         let uid = seen.and_then(|seen| metadata_string(seen, "uid"));
         if let Some(seen) = seen
             && (is_in_step(wanted, seen, &self.manager)
@@ -162,24 +230,33 @@ impl Applier {
             // Nothing is made, and nothing else is touched, when the object is no longer the one that was seen.
             body["metadata"]["uid"] = json!(uid);
         }
-        let answer = self.exchange(target, request, &body, uid).await?;
+        if is_absent {
+            body["metadata"]["resourceVersion"] = json!(NO_VERSION);
+        }
+        let answer = match self.exchange(target, request, &body, uid).await {
+            Err(ApplyError::Refused { code: 409, .. } | ApplyError::Conflict { .. }) if is_absent => {
+                return Err(ApplyError::OutOfDate { object: Box::new(target.object.clone()) });
+            }
+            answer => answer?,
+        };
         let object = as_seen(&answer.body)
             .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
         if self.dry_run {
             let differences = differences(seen, &object, target.is_secret());
             // The answer has the version of the object as it is, whatever would change.
             let outcome = outcome(answer.code, differences.is_empty());
-            return Ok(Some(Applied { object, outcome, differences }));
+            return Ok(Some(Written { applied: Applied { object, outcome, differences }, altered: Vec::new() }));
         }
         if let Some(writing) = writing {
             writing.wrote(&object);
         }
-        if let Some(uid) = metadata_string(&object, "uid") {
+        let altered = altered(wanted, &object, &self.manager);
+        if let Some(uid) = metadata_string(&object, "uid").filter(|_| altered.is_empty()) {
             self.memory.remember(uid, wanted, &object);
         }
         let version = |object| metadata_string(object, "resourceVersion");
         let outcome = outcome(answer.code, seen.is_some_and(|seen| version(seen) == version(&object)));
-        Ok(Some(Applied { object, outcome, differences: Vec::new() }))
+        Ok(Some(Written { applied: Applied { object, outcome, differences: Vec::new() }, altered }))
     }
 
     pub(crate) fn parameters(&self) -> PatchParams {

@@ -2,6 +2,7 @@
 
 mod budget;
 mod prune;
+mod recognition;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +14,21 @@ use kube::Resource;
 use serde_json::Value;
 
 use crate::{
-    applier::{Applier, ApplyOutcome, AsSeen, as_seen, wanted},
+    applier::{Applier, ApplyOutcome, AsSeen, Seen, as_seen, wanted},
     delete::Deletion,
     difference::Difference,
     error::ApplyError,
     object::{ObjectName, Target, Writable, json as to_json, metadata_string},
-    owners::{MANAGED_BY, Owner},
+    owners::{MANAGED_BY, OWNER_PROOF, Owner, OwnerKey},
     readiness::{Readiness, readiness},
 };
 
 pub use self::budget::{ALLOW_DELETES, DeleteBudget};
-use self::prune::{Observed, TooMany, to_prune};
+pub use self::recognition::Recognition;
+use self::{
+    prune::{Observed, TooMany, children_to_prune},
+    recognition::Recognizer,
+};
 
 /// What one owner wants to exist, and what was seen of it.
 ///
@@ -33,6 +38,8 @@ use self::prune::{Observed, TooMany, to_prune};
 /// - A child that is in step costs no request.
 /// - Nothing is deleted but what was [observed](Self::observe), has this owner's uid in its label and is not wanted; with its
 ///   uid and resource version as preconditions, in its own namespace.
+/// - With an [`OwnerKey`], anyone may write the label, and only a child with the [proof](crate::owners::OWNER_PROOF) is deleted or
+///   counts for the [`DeleteBudget`]. The others are left alone and [reported](SetReport::unproven).
 /// - Nothing is deleted before all that is wanted has been written, also what [waits](Self::when_ready), and not more than the [`DeleteBudget`] allows.
 /// - An object that was not seen as a child of this owner is taken over only if nobody disagrees about any of its fields.
 ///
@@ -40,6 +47,7 @@ use self::prune::{Observed, TooMany, to_prune};
 #[must_use = "nothing is written before `apply`"]
 pub struct DesiredSet {
     owner: Owner,
+    key: Option<OwnerKey>,
     budget: DeleteBudget,
     children: Vec<Child>,
     observed: BTreeMap<String, Observed>,
@@ -49,6 +57,8 @@ pub struct DesiredSet {
 
 struct Child {
     stage: usize,
+    /// The caller looked, and there was no object of this name.
+    is_new: bool,
     target: Target,
     wanted: Value,
     as_seen: AsSeen,
@@ -76,6 +86,9 @@ pub struct SetReport {
     pub children: Vec<ChildReport>,
     /// What was not wanted any more and is deleted now, or being deleted.
     pub pruned: Vec<ObjectName>,
+    /// Objects with the owner's uid in their label that lack the [proof](crate::owners::OWNER_PROOF) of an [`OwnerKey`] and are not
+    /// wanted. They were made by another client, or by a release that wrote no proof, and are left alone.
+    pub unproven: Vec<ObjectName>,
     /// Children that were not looked at, because others have to be [ready](DesiredSet::when_ready) before.
     pub waiting: Vec<ObjectName>,
 }
@@ -176,12 +189,18 @@ impl DesiredSet {
     pub fn new(owner: Owner) -> Self {
         Self {
             owner,
+            key: None,
             budget: DeleteBudget::default(),
             children: Vec::new(),
             observed: BTreeMap::new(),
             faults: Vec::new(),
             stage: 0,
         }
+    }
+
+    /// Gives each child a proof of its owner made with `key`, and trusts no label without one.
+    pub fn key(self, key: OwnerKey) -> Self {
+        Self { key: Some(key), ..self }
     }
 
     /// How much one apply may delete.
@@ -196,7 +215,17 @@ impl DesiredSet {
     }
 
     /// [`add`](Self::add) for kinds that are known at run time only; they have to say their namespace.
-    pub fn add_with<K: Writable>(mut self, mut child: K, kind: &K::DynamicType) -> Self {
+    pub fn add_with<K: Writable>(self, child: K, kind: &K::DynamicType) -> Self {
+        self.insert(child, kind, false)
+    }
+
+    /// Adds a child that does not exist, as the caller has just found. If another client makes an object of its name before
+    /// [`apply`](Self::apply) does, that object is left alone and the error is [`ApplyError::OutOfDate`].
+    pub fn add_new<K: Writable + Resource<DynamicType: Default>>(self, child: K) -> Self {
+        self.insert(child, &K::DynamicType::default(), true)
+    }
+
+    fn insert<K: Writable>(mut self, mut child: K, kind: &K::DynamicType, is_new: bool) -> Self {
         if child.meta().namespace.is_none() && crate::object::is_namespaced::<K>() {
             child.meta_mut().namespace.clone_from(&self.owner.object.namespace);
         }
@@ -205,7 +234,7 @@ impl DesiredSet {
         match target.and_then(|target| to_json(&child, kind).map(|object| (wanted(object, &target), target))) {
             Err(fault) => self.faults.push(fault),
             Ok((wanted, target)) => match self.children.iter().find(|known| known.target.key() == target.key()) {
-                None => self.children.push(Child { stage: self.stage, target, wanted, as_seen: as_seen::<K> }),
+                None => self.children.push(Child { stage: self.stage, is_new, target, wanted, as_seen: as_seen::<K> }),
                 Some(known) if known.wanted == wanted => {}
                 Some(_) => self.faults.push(ApplyError::WantedTwice { object: Box::new(target.object) }),
             },
@@ -246,7 +275,8 @@ impl DesiredSet {
     /// Makes the children exist as they are wanted, one after the other in the order in which they were added, and deletes what is not
     /// wanted any more.
     pub async fn apply(self, applier: &Applier) -> Result<SetReport, SetError> {
-        let (mut report, mut failed, mut stage) = (SetReport::default(), self.faults, 0);
+        let (mut report, mut failed, mut altered, mut stage) = (SetReport::default(), self.faults, Vec::new(), 0);
+        let recognizer = Recognizer { owner: &self.owner, key: self.key.as_ref(), manager: applier.manager() };
         for mut child in self.children {
             let is_gated = child.stage > stage && (!failed.is_empty() || report.not_ready().next().is_some());
             if is_gated || !report.waiting.is_empty() {
@@ -255,12 +285,20 @@ impl DesiredSet {
             }
             stage = child.stage;
             child.wanted["metadata"]["labels"][MANAGED_BY] = label_value(applier.manager()).into();
-            match apply_child(applier, &self.owner, &child, self.observed.get(&child.target.key())).await {
-                Ok(child) => report.children.push(child),
+            if let Some(key) = &self.key {
+                child.wanted["metadata"]["annotations"][OWNER_PROOF] =
+                    key.proof(self.owner.uid(), &child.target).into();
+            }
+            match apply_child(applier, &recognizer, &child, self.observed.get(&child.target.key())).await {
+                Ok((child, changed)) => {
+                    altered.extend(changed);
+                    report.children.push(child);
+                }
                 Err(error) => failed.push(error),
             }
         }
-        if !failed.is_empty() {
+        if !failed.is_empty() || (!report.waiting.is_empty() && !altered.is_empty()) {
+            failed.extend(altered);
             return Err(SetError::Children { failed, done: Box::new(report) });
         }
         if !report.waiting.is_empty() {
@@ -271,10 +309,13 @@ impl DesiredSet {
         let uid = |child: &ChildReport| metadata_string(&child.state, "uid").map(ToOwned::to_owned);
         let wanted: BTreeSet<String> =
             report.children.iter().map(key).chain(report.children.iter().filter_map(uid)).collect();
-        let unwanted = match to_prune(&self.owner, self.observed.values(), &wanted, self.budget) {
-            Ok(unwanted) => unwanted,
+        let unwanted = match children_to_prune(&recognizer, self.observed.values(), &wanted, self.budget) {
+            Ok(pruning) => {
+                report.unproven = pruning.unproven.iter().map(|observed| observed.target.object.clone()).collect();
+                pruning.unwanted
+            }
             Err(TooMany { count, existing, allowed }) => {
-                let (owner, done) = (Box::new(self.owner.object), Box::new(report));
+                let (owner, done) = (Box::new(self.owner.object.clone()), Box::new(report));
                 return Err(SetError::TooManyDeletions { owner, count, existing, allowed, done });
             }
         };
@@ -286,34 +327,44 @@ impl DesiredSet {
                 Err(error) => failed.push(error),
             }
         }
+        // What admission changed is there all the same, so it keeps nothing from being pruned.
+        failed.extend(altered);
         if failed.is_empty() { Ok(report) } else { Err(SetError::Children { failed, done: Box::new(report) }) }
     }
 }
 
+/// Applies one child. The error tells what admission made of it.
 async fn apply_child(
     applier: &Applier,
-    owner: &Owner,
+    recognizer: &Recognizer<'_>,
     child: &Child,
     observed: Option<&Observed>,
-) -> Result<ChildReport, ApplyError> {
-    let is_ours = match observed.and_then(Observed::controller) {
-        Some(uid) if uid == owner.uid() => true,
-        Some(other) => {
-            let object = Box::new(child.target.object.clone());
-            return Err(ApplyError::OwnedByAnother { object, owner: other.to_owned() });
-        }
-        None => false,
+) -> Result<(ChildReport, Option<ApplyError>), ApplyError> {
+    let object = || Box::new(child.target.object.clone());
+    let is_ours = match observed.map(|observed| recognizer.recognize(&observed.target, &observed.state)) {
+        Some(Recognition::OfAnother(owner)) => return Err(ApplyError::OwnedByAnother { object: object(), owner }),
+        Some(Recognition::Proven | Recognition::Earlier) => true,
+        Some(Recognition::Unproven | Recognition::Nobodys) | None => false,
     };
     let seen = observed.map(|observed| &observed.state);
     let careful = applier.clone().without_force();
     let applier = if is_ours { applier } else { &careful };
-    let result = applier.apply_json(&child.target, &child.wanted, seen, child.as_seen).await?;
+    let known = match seen {
+        Some(seen) => Seen::As(seen),
+        None if child.is_new => Seen::Absent,
+        None => Seen::Unknown,
+    };
+    let result = applier.apply_json(&child.target, &child.wanted, known, child.as_seen).await?;
+    let mut altered = None;
     let (outcome, state, differences) = match result {
-        Some(done) => (done.outcome, done.object, done.differences),
+        Some(written) => {
+            altered = written.altered_error(&child.target);
+            (written.applied.outcome, written.applied.object, written.applied.differences)
+        }
         None => (ApplyOutcome::Unchanged, seen.cloned().unwrap_or_default(), Vec::new()),
     };
     let (object, api_version) = (child.target.object.clone(), child.target.api_version.clone());
-    Ok(ChildReport { object, api_version, outcome, state, differences })
+    Ok((ChildReport { object, api_version, outcome, state, differences }, altered))
 }
 
 /// A field manager may have characters that a label may not.

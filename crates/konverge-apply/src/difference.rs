@@ -65,7 +65,7 @@ fn compare(path: String, before: &Value, after: &Value, found: &mut Vec<Differen
 }
 
 /// The path of a member. Names such as those of annotations have dots of their own and are quoted.
-fn joined(path: &str, name: &str) -> String {
+pub(crate) fn joined(path: &str, name: &str) -> String {
     if name.contains(['.', '/', '[', '"']) { format!("{path}[{name:?}]") } else { format!("{path}.{name}") }
 }
 

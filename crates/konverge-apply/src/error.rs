@@ -8,7 +8,10 @@ use konverge_core::{
     reasons,
 };
 
-use crate::object::ObjectName;
+use crate::{altered::AlteredField, object::ObjectName};
+
+/// The pause before a write that admission changed is repeated.
+const ALTERED_AGAIN: Duration = Duration::from_mins(1);
 
 /// Why a write did not happen. Never contains what was to be written.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +102,20 @@ pub enum ApplyError {
         /// Who owns what.
         conflicts: Vec<FieldConflict>,
     },
+    /// The API server stored other values than were sent: an admission policy or webhook changed them. The rest was written.
+    #[error(
+        "{object} is not as it was sent: {} changed by an admission policy or webhook, or by another manager; exempt the object from \
+         it, or make both want the same value",
+        Listed(fields)
+    )]
+    Altered {
+        /// The object.
+        object: Box<ObjectName>,
+        /// The fields. Never empty.
+        fields: Vec<AlteredField>,
+        /// The resource version of the object after the write.
+        resource_version: String,
+    },
     /// The object is being deleted, and what was asked makes no sense for it any more. Nothing was sent.
     #[error("{object} is being deleted")]
     Terminating {
@@ -138,6 +155,22 @@ pub struct FieldConflict {
     pub field: String,
     /// Who owns it, in the API server's words: `conflict with "kubectl" using v1`.
     pub with: String,
+}
+
+/// Fields that were changed, so many that a sentence stays readable, with the verb that follows them.
+struct Listed<'a>(&'a [AlteredField]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 5;
+        let shown: Vec<String> = self.0.iter().take(SHOWN).map(ToString::to_string).collect();
+        out.write_str(&shown.join(", "))?;
+        match self.0.len() {
+            1 => out.write_str(" was"),
+            2..=SHOWN => out.write_str(" were"),
+            more => write!(out, " and {} more were", more.saturating_sub(SHOWN)),
+        }
+    }
 }
 
 /// Fields with their owners, so many that a sentence stays readable.
@@ -187,6 +220,8 @@ impl Classify for ApplyError {
             Self::Transport { .. } | Self::Answer { .. } | Self::Gone { .. } | Self::OutOfDate { .. }
             // The other owner may let go, which nothing tells us.
             | Self::OwnedByAnother { .. } => ErrorClass::Transient,
+            // Nothing tells when the policy goes, and each attempt is a write.
+            Self::Altered { .. } => ErrorClass::After(ALTERED_AGAIN),
             Self::Refused { retry_after: Some(delay), code, .. } if is_transient(*code) => ErrorClass::After(*delay),
             Self::Refused { code, .. } if is_transient(*code) => ErrorClass::Transient,
             Self::MissingField { .. }
@@ -209,6 +244,7 @@ impl Classify for ApplyError {
             Self::Answer { .. } => reasons::API_SERVER_ANSWER_UNREADABLE,
             Self::Gone { .. } => reasons::GONE,
             Self::Conflict { .. } => reasons::FIELD_CONFLICT,
+            Self::Altered { .. } => reasons::ALTERED_BY_ADMISSION,
             Self::Terminating { .. } => reasons::TERMINATING,
             Self::OwnedByAnother { .. } => reasons::OWNED_BY_ANOTHER,
             Self::WantedTwice { .. } => reasons::WANTED_TWICE,

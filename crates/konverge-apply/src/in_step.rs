@@ -7,10 +7,10 @@
 use serde_json::{Map, Value};
 
 /// Members at the top of an object that no manager owns, or that are not written by an apply of the object itself.
-const ROOT_UNOWNED: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
+pub(crate) const ROOT_UNOWNED: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
 
 /// Members of `metadata` that no manager owns.
-const METADATA_UNOWNED: [&str; 9] = [
+pub(crate) const METADATA_UNOWNED: [&str; 9] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
     "deletionTimestamp",
@@ -23,11 +23,11 @@ const METADATA_UNOWNED: [&str; 9] = [
 ];
 
 /// What stands before the name of a member in a set of fields.
-const MEMBER: &str = "f:";
+pub(crate) const MEMBER: &str = "f:";
 /// What stands before the keys of an item of a list that is merged by key.
-const KEYED: &str = "k:";
+pub(crate) const KEYED: &str = "k:";
 /// What stands before an item of a list that is a set.
-const ITEM: &str = "v:";
+pub(crate) const ITEM: &str = "v:";
 /// Stands for the member or item itself.
 const SELF: &str = ".";
 
@@ -63,7 +63,7 @@ fn is_in_step_of(desired: &Value, observed: &Value, manager: &str, subresource: 
 }
 
 /// The fields that the manager has applied in this version; nothing if there are none, or also some in another version.
-fn applied_fields<'a>(
+pub(crate) fn applied_fields<'a>(
     observed: &'a Value,
     manager: &str,
     api_version: Option<&Value>,
@@ -140,7 +140,7 @@ fn items_in_step(fields: &Map<String, Value>, desired: &[Value], observed: Optio
 }
 
 /// Whether the name of an item in a set of fields means this item.
-fn is_item(field: &str, item: &Value) -> bool {
+pub(crate) fn is_item(field: &str, item: &Value) -> bool {
     match (parsed(field, KEYED), parsed(field, ITEM)) {
         (Some(keys), _) => has_keys(item, &keys, true),
         (None, Some(value)) => value == *item,
@@ -148,12 +148,12 @@ fn is_item(field: &str, item: &Value) -> bool {
     }
 }
 
-fn parsed(field: &str, prefix: &str) -> Option<Value> {
+pub(crate) fn parsed(field: &str, prefix: &str) -> Option<Value> {
     serde_json::from_str(field.strip_prefix(prefix)?).ok()
 }
 
 /// Whether an item has these keys. A key that is not written may have a default, as the protocol of a port has.
-fn has_keys(item: &Value, keys: &Value, may_lack: bool) -> bool {
+pub(crate) fn has_keys(item: &Value, keys: &Value, may_lack: bool) -> bool {
     let Some(keys) = keys.as_object() else { return false };
     keys.iter().all(|(name, value)| match item.get(name) {
         Some(Value::Null) | None => may_lack,
@@ -188,7 +188,7 @@ fn is_same_scalar(one: &Value, other: &Value) -> bool {
 
 /// Whether the server may leave it out: many fields of Kubernetes are not shown when they have the zero of their type. A field that
 /// somebody else removed would not be ours any more.
-fn is_empty(value: &Value) -> bool {
+pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(value) => !value,

@@ -13,6 +13,7 @@
 //! [`ApplyError::Gone`] or [`ApplyError::OutOfDate`] say that it was not that one any more. Nothing here repeats a request: that is the
 //! work of the queue, which knows about all the others.
 
+mod altered;
 pub mod applier;
 mod body;
 mod call;
@@ -34,15 +35,16 @@ pub mod secret;
 pub mod status;
 pub mod witness;
 
+pub use altered::AlteredField;
 pub use applier::{Applied, Applier, ApplyOutcome};
 pub use conditions::{ConditionStatus, Conditions, Moment, Reason};
 pub use delete::Deletion;
-pub use desired::{DeleteBudget, DesiredSet, SetError, SetReport};
+pub use desired::{DeleteBudget, DesiredSet, Recognition, SetError, SetReport};
 pub use difference::Difference;
 pub use error::ApplyError;
 pub use metadata::{Metadata, MetadataChange};
 pub use object::{ObjectName, Writable};
-pub use owners::{Owner, controller_ref, owner_ref};
+pub use owners::{Owner, OwnerKey, controller_ref, owner_ref};
 pub use readiness::{Readiness, readiness};
 pub use secret::{Outcome, SecretApplier, SecretTarget};
 pub use status::StatusWriter;

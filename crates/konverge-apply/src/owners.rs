@@ -3,9 +3,10 @@
 //! A reference may not cross namespaces, and a namespaced object may not own a cluster-scoped one: the garbage collector would take
 //! the owner for missing and delete the child. There the labels alone tell, and a finalizer of the owner has to clean up.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use konverge_core::digest::{DigestKey, keyed_hash};
 use kube::{Resource, api::ObjectMeta, runtime::reflector::ObjectRef};
 use sha2::{Digest, Sha256};
 
@@ -21,8 +22,38 @@ pub const OWNER_NAMESPACE: &str = "konverge.dev/owner-namespace";
 /// Label with the name of an owner that cannot be referred to. A name that is no label's value is an annotation under this key,
 /// and the label has a digest of it, so that a selector can still find it.
 pub const OWNER_NAME: &str = "konverge.dev/owner-name";
+/// Annotation that proves who the owner is. Anyone who may create objects may write the labels and owner references of another's
+/// children; the proof is made with an [`OwnerKey`], which only the operator may read.
+pub const OWNER_PROOF: &str = "konverge.dev/owner-proof";
 /// Label with the field manager that writes the object.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// The key of the proofs that children carry.
+///
+/// A proof binds the uid of the owner to the kind, namespace and name of the child, so it is worth nothing on any other object.
+/// Clones share the key.
+#[derive(Clone)]
+pub struct OwnerKey(Arc<DigestKey>);
+
+impl OwnerKey {
+    /// Makes proofs with this key, which has to be the same in all replicas and after a restart.
+    pub fn new(key: DigestKey) -> Self {
+        Self(Arc::new(key))
+    }
+
+    /// 128 bits of HMAC-SHA256, as hexadecimal digits.
+    pub(crate) fn proof(&self, owner_uid: &str, child: &Target) -> String {
+        let child = child.key();
+        let parts = [b"owner", owner_uid.as_bytes(), child.as_bytes()];
+        hex::encode(&keyed_hash(self.0.bytes(), parts)[..16])
+    }
+}
+
+impl fmt::Debug for OwnerKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("OwnerKey")
+    }
+}
 
 /// An object that owns others.
 #[derive(Debug, Clone, PartialEq, Eq)]

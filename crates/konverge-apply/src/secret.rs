@@ -2,6 +2,7 @@
 
 use std::{borrow::Borrow, collections::BTreeMap};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use k8s_openapi::api::core::v1::Secret;
@@ -11,10 +12,14 @@ use kube::{
     api::{Patch, PatchParams},
     core::{PartialObjectMeta, request},
 };
+use serde::Deserialize;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
+    altered::{AlteredField, managers_of},
     body::apply_configuration,
-    call::{is_gone, send_with_body},
+    call::{Answer, is_gone, send_with_body},
+    difference::joined,
     error::ApplyError,
     field_ownership,
     object::ObjectName,
@@ -55,7 +60,8 @@ pub enum Outcome {
 /// Guarantees: after a successful [`apply`](Self::apply) the manager owns exactly the given keys of `data`; keys that it owned
 /// before and that nobody else owns are removed; keys of others stay. It never creates an object. Repeating a write changes
 /// nothing, not even the resource version. A write that was decided for another version than the object has is refused with
-/// [`ApplyError::OutOfDate`], however late it arrives. Values go into one buffer that is wiped after the request, and none comes back.
+/// [`ApplyError::OutOfDate`], however late it arrives. Values go into one buffer that is wiped after the request. The stored ones come
+/// back, are compared with what was sent and are wiped; a value that admission has changed is [`ApplyError::Altered`].
 ///
 /// Cannot wipe: what the HTTP and TLS layers copy on the way.
 #[derive(Clone)]
@@ -86,8 +92,19 @@ impl SecretApplier {
     ) -> Result<Outcome, ApplyError> {
         let parameters = PatchParams::apply(&self.manager).force().validation_strict();
         // The body of this request is a placeholder: kube would keep a copy of the values while serialising.
-        let request = requests(target).patch_metadata(target.name, &parameters, &Patch::Apply(serde_json::json!({})));
-        self.write(target, request, apply_configuration(&target, annotations, data)).await
+        let request = requests(target).patch(target.name, &parameters, &Patch::Apply(serde_json::json!({})));
+        let object = target.object();
+        let body = apply_configuration(&target, annotations, data);
+        let Some(answer) = self.write(target, request, body).await? else { return Ok(Outcome::Gone) };
+        let fields = altered_in_secret(&answer.body, annotations, data, &self.manager);
+        let result = answer.decode::<PartialObjectMeta<Secret>>(&object);
+        wipe(answer.body);
+        let (fields, written) = (fields.map_err(|source| unreadable(&object, source))?, result?);
+        if !fields.is_empty() {
+            let resource_version = written.resource_version().unwrap_or_default();
+            return Err(ApplyError::Altered { object: Box::new(object), fields, resource_version });
+        }
+        Ok(outcome(target, &written))
     }
 
     /// Makes the keys of `data` that `update_manager` wrote by plain updates or merge patches count as applied by this manager,
@@ -113,28 +130,31 @@ impl SecretApplier {
         });
         let parameters = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
         let request = requests(target).patch_metadata(&name, &parameters, &Patch::Merge(&patch));
-        self.write(target, request, Bytes::from(patch.to_string())).await
+        let answer = self.write(target, request, Bytes::from(patch.to_string())).await?;
+        let Some(answer) = answer else { return Ok(Outcome::Gone) };
+        Ok(outcome(target, &answer.decode(&target.object())?))
     }
 
+    /// The answer of a success; `None` if the object is gone.
     async fn write(
         &self,
         target: SecretTarget<'_>,
         request: Result<Request<Vec<u8>>, request::Error>,
         body: Bytes,
-    ) -> Result<Outcome, ApplyError> {
+    ) -> Result<Option<Answer>, ApplyError> {
         let object = target.object();
         let answer = send_with_body(&self.client, &object, request, body).await?;
         match answer.code {
-            StatusCode::NOT_FOUND => Ok(Outcome::Gone),
+            StatusCode::NOT_FOUND => Ok(None),
             StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY
                 if is_gone(&self.client, &object, &requests(target), target.uid).await? =>
             {
-                Ok(Outcome::Gone)
+                Ok(None)
             }
             StatusCode::CONFLICT if target.resource_version.is_some() => {
                 Err(ApplyError::OutOfDate { object: Box::new(object) })
             }
-            _ => Ok(outcome(target, &answer.success(&object)?.decode(&object)?)),
+            _ => answer.success(&object).map(Some),
         }
     }
 }
@@ -147,6 +167,55 @@ impl SecretTarget<'_> {
 
 fn requests(target: SecretTarget<'_>) -> request::Request {
     request::Request::new(Secret::url_path(&(), Some(target.namespace)))
+}
+
+/// What is compared of a stored Secret. The values are those in the buffer of the answer, which is wiped.
+#[derive(Deserialize)]
+struct Stored<'a> {
+    metadata: serde_json::Value,
+    #[serde(borrow, default)]
+    data: BTreeMap<String, &'a str>,
+}
+
+/// The fields that are not as they were sent.
+fn altered_in_secret<Key: AsRef<str>, Value: Borrow<SecretValue>>(
+    answer: &[u8],
+    annotations: &BTreeMap<String, String>,
+    data: &BTreeMap<Key, Value>,
+    manager: &str,
+) -> Result<Vec<AlteredField>, serde_json::Error> {
+    let Stored { metadata, data: stored } = serde_json::from_slice(answer)?;
+    let is_stored = |name: &str, value: &SecretValue| {
+        let found = stored.get(name).and_then(|text| STANDARD.decode(text).ok()).map(Zeroizing::new);
+        found.is_some_and(|found| found.as_slice() == value.expose())
+    };
+    let changed_data = data.iter().filter(|(name, value)| !is_stored(name.as_ref(), (*value).borrow()));
+    let changed_data = changed_data.map(|(name, _)| ("data", name.as_ref()));
+    let changed_annotations =
+        annotations.iter().filter(|(name, value)| metadata["annotations"][name.as_str()] != **value);
+    let changed_annotations = changed_annotations.map(|(name, _)| ("annotations", name.as_str()));
+    let changed: Vec<_> = changed_data.chain(changed_annotations).collect();
+    let object = serde_json::json!({"metadata": metadata});
+    let field = |(part, name): (&str, &str)| {
+        let (place, path) = match part {
+            "data" => (".data", vec!["f:data".to_owned()]),
+            _ => (".metadata.annotations", vec!["f:metadata".to_owned(), "f:annotations".to_owned()]),
+        };
+        let path: Vec<String> = path.into_iter().chain([format!("f:{name}")]).collect();
+        AlteredField { field: joined(place, name), managers: managers_of(&object, &path, manager) }
+    };
+    Ok(changed.into_iter().map(field).collect())
+}
+
+fn unreadable(object: &ObjectName, source: serde_json::Error) -> ApplyError {
+    ApplyError::Answer { object: Box::new(object.clone()), source }
+}
+
+/// Wipes the buffer if nobody else holds it.
+fn wipe(body: Bytes) {
+    if let Ok(mut body) = body.try_into_mut() {
+        body.as_mut().zeroize();
+    }
 }
 
 fn outcome(target: SecretTarget<'_>, answer: &PartialObjectMeta<Secret>) -> Outcome {

@@ -13,6 +13,8 @@ macro_rules! reasons {
 }
 
 reasons! {
+    ALTERED_BY_ADMISSION = "AlteredByAdmission":
+        "An admission policy or webhook stored other values than were sent; it is tried again every minute",
     API_SERVER_ANSWER_UNREADABLE = "ApiServerAnswerUnreadable":
         "The API server answered something that cannot be read",
     API_SERVER_BUSY = "ApiServerBusy":

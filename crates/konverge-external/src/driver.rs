@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::pause::Pauses;
-use crate::{Change, Health, Memory, Metrics, Next, Polled, Source, SourceError};
+use crate::{Change, Health, Memory, MemoryError, Metrics, Next, Polled, Source, SourceError};
 
 /// How to watch a source.
 pub struct Options {
@@ -30,6 +30,7 @@ pub struct Options {
     memory: Option<Box<dyn Memory>>,
     metrics: Metrics,
     shutdown: CancellationToken,
+    on_standbys: bool,
 }
 
 impl Options {
@@ -44,6 +45,7 @@ impl Options {
             memory: None,
             metrics: Metrics::default(),
             shutdown: CancellationToken::new(),
+            on_standbys: false,
         }
     }
 
@@ -88,6 +90,19 @@ impl Options {
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = metrics.clone();
         self
+    }
+
+    /// Asks on replicas that stand by, too, so that the stream is warm when one of them takes over. Without it, a controller asks
+    /// only while its replica leads. Has no effect together with a [memory](Self::memory), which only the leader may write.
+    #[must_use]
+    pub fn on_standbys(mut self) -> Self {
+        self.on_standbys = true;
+        self
+    }
+
+    /// Whether replicas that stand by are to ask.
+    pub fn asks_on_standbys(&self) -> bool {
+        self.on_standbys && self.memory.is_none()
     }
 
     /// Ends the stream when it is cancelled, also in the middle of a poll or a pause.
@@ -206,10 +221,9 @@ impl<S: Source> Driver<S> {
             let text = in_one_line(&error);
             tracing::warn!(source = self.health.name(), reason = error.reason(), "a part of a poll failed: {text}");
             self.health.partly_failed(error.reason(), text);
-            return Some(match error.class() {
-                class @ ErrorClass::After(_) => self.pauses.after_failure(1, class, rand::random()),
-                ErrorClass::Transient | ErrorClass::Permanent => interval,
-            });
+            if let class @ ErrorClass::After(_) = error.class() {
+                return Some(self.pauses.after_failure(1, class, rand::random()));
+            }
         }
         match polled.next {
             Next::AfterInterval => Some(interval),
@@ -241,6 +255,8 @@ impl<S: Source> Driver<S> {
                 in_one_line(&error)
             );
             self.health.not_saved(error.reason());
+            // What the other process remembers counts from now on.
+            self.recalled &= !matches!(error, MemoryError::Changed { .. });
             return;
         }
         self.unsaved = false;

@@ -36,12 +36,14 @@ pub trait Memory: Send + 'static {
     /// What was saved last. No poll takes place before this has succeeded: without it, removals would be forgotten.
     fn load(&mut self) -> BoxFuture<'_, Result<Remembered, MemoryError>>;
 
-    /// Keeps the entries instead of those before.
+    /// Keeps the entries instead of those before. Fails with [`MemoryError::Changed`] if another process has written since this
+    /// one read or wrote last; the watch then loads the memory again.
     fn save<'a>(&'a mut self, entries: &'a Entries) -> BoxFuture<'a, Result<(), MemoryError>>;
 }
 
 /// The memory could not be read or written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MemoryError {
     /// The system has no randomness for a key.
     #[error("cannot make a key for fingerprints: {0}")]
@@ -77,6 +79,15 @@ pub enum MemoryError {
         /// What is wrong with it.
         why: String,
     },
+    /// Another process has written it.
+    #[error(
+        "{place} is not written: another process has changed it since this one read it; this process goes on from what it says \
+         now, and if that repeats, two programs share it and one of them needs another name"
+    )]
+    Changed {
+        /// The object.
+        place: String,
+    },
     /// There is too much to remember.
     #[error(
         "{entries} entries make {size} bytes, more than the {limit} that {place} may hold; watch less, for example by a \
@@ -97,7 +108,7 @@ pub enum MemoryError {
 impl Classify for MemoryError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Key(_) | Self::File { .. } | Self::Api { .. } => ErrorClass::Transient,
+            Self::Key(_) | Self::File { .. } | Self::Api { .. } | Self::Changed { .. } => ErrorClass::Transient,
             Self::Unreadable { .. } | Self::TooLarge { .. } => ErrorClass::Permanent,
         }
     }
@@ -105,6 +116,7 @@ impl Classify for MemoryError {
     fn reason(&self) -> &'static str {
         match self {
             Self::Key(_) | Self::File { .. } | Self::Api { .. } => "MemoryUnavailable",
+            Self::Changed { .. } => "MemoryChanged",
             Self::Unreadable { .. } => "MemoryUnreadable",
             Self::TooLarge { .. } => "MemoryTooLarge",
         }

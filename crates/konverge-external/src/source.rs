@@ -46,7 +46,8 @@ pub trait Source: Send + 'static {
     /// Asks what changed. It must end by itself: whatever it waits for has a timeout.
     fn poll(&mut self) -> impl Future<Output = Result<Polled<Self::Item>, SourceError>> + Send;
 
-    /// Takes up what [`Source::remembered`] told before a restart. Called once, before the first poll.
+    /// Goes on from what [`Source::remembered`] returned before a restart. Called before the first poll, and again if another
+    /// process has written the memory since: then its entries replace what this process knows.
     fn recall(&mut self, remembered: Remembered) {
         drop(remembered);
     }
@@ -65,8 +66,8 @@ pub struct Polled<T> {
     pub changes: Vec<Change<T>>,
     /// When to poll again.
     pub next: Next,
-    /// A part that failed while the rest is good: it is counted and logged, the changes are delivered, and the next
-    /// poll comes after the usual interval, or when the other side said so.
+    /// A part that failed while the rest is good: it is counted and logged, and the changes are delivered. The next poll
+    /// comes when `next` says so, or when the other side said so.
     pub failure: Option<SourceError>,
 }
 

@@ -9,11 +9,11 @@ use konverge_core::error::in_one_line;
 use tokio::time::timeout;
 
 use crate::{
-    Change, ChangeKind, Entries, Polled, Remembered, Source, SourceError,
+    ChangeKind, Entries, Polled, Remembered, Source, SourceError,
     http::{Endpoint, HttpError},
 };
 
-pub use parser::{Event, EventTooLarge, Parser, Signal};
+pub use parser::{Event, Parser, Signal};
 
 /// The name under which the last event's id is remembered.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -39,7 +39,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 ///
 /// Guarantees: a stream that ends, breaks or falls silent is opened again, after the pause that the server named or a
 /// growing one; it resumes after the last event that the consumer took, also after a restart if there is a memory and
-/// the server knows ids. Does not: notice events that the server never sends again; where those matter, a poll is the
+/// the server knows ids. An event over the limit is skipped, counted as `EventTooLarge` and logged; the events after it are
+/// delivered, and a new connection resumes after it if its id was read. Does not: notice events that the server never sends again; where those matter, a poll is the
 /// net beneath.
 pub struct EventStream {
     name: String,
@@ -82,7 +83,7 @@ impl EventStream {
         self
     }
 
-    /// The largest event that is taken, in bytes; 1 MiB unless set.
+    /// The largest event that is delivered, in bytes; 1 MiB unless set. Larger ones are skipped.
     #[must_use]
     pub fn event_limit(mut self, bytes: usize) -> Self {
         self.event_limit = bytes;
@@ -119,8 +120,8 @@ impl EventStream {
     }
 
     /// The next bytes of the connection. It is given up with any error.
-    async fn receive(&mut self) -> Result<Vec<Change<Event>>, HttpError> {
-        let Some((mut answer, mut parser)) = self.connection.take() else { return Ok(Vec::new()) };
+    async fn receive(&mut self) -> Result<Polled<Event>, HttpError> {
+        let Some((mut answer, mut parser)) = self.connection.take() else { return Ok(Polled::now(Vec::new())) };
         let received = timeout(self.idle_timeout, answer.chunk()).await;
         let bytes = match received {
             Err(_) => return Err(self.ended(format!("silent for {} s", self.idle_timeout.as_secs_f32()))),
@@ -128,17 +129,20 @@ impl EventStream {
             Ok(Ok(None)) => return Err(self.ended("the server closed it".to_owned())),
             Ok(Ok(Some(bytes))) => bytes,
         };
-        let signals = parser.feed(&bytes).map_err(|error| self.ended(error.to_string()))?;
-        let mut changes = Vec::new();
-        for signal in signals {
+        let mut polled = Polled::now(Vec::new());
+        for signal in parser.feed(&bytes) {
             match signal {
-                Signal::Event(event) => changes.push((self.kind)(&event).of(event)),
+                Signal::Event(event) => polled.changes.push((self.kind)(&event).of(event)),
+                Signal::TooLarge => {
+                    let (url, limit) = (self.endpoint.shown().to_owned(), self.event_limit);
+                    polled.failure = Some(SourceError::new(HttpError::EventTooLarge { url, limit }));
+                }
                 Signal::LastEventId(id) => self.last_event_id = id,
                 Signal::Retry(pause) => self.retry = Some(pause),
             }
         }
         self.connection = Some((answer, parser));
-        Ok(changes)
+        Ok(polled)
     }
 
     fn ended(&self, cause: String) -> HttpError {
@@ -159,11 +163,13 @@ impl Source for EventStream {
             self.connect().await.map_err(SourceError::new)?;
             return Ok(Polled::now(Vec::new()));
         }
-        self.receive().await.map(Polled::now).map_err(SourceError::new)
+        self.receive().await.map_err(SourceError::new)
     }
 
     fn recall(&mut self, mut remembered: Remembered) {
         self.last_event_id = remembered.entries.remove(LAST_EVENT_ID).unwrap_or_default();
+        // A connection that is open would go on elsewhere.
+        self.connection = None;
     }
 
     fn remembered(&self) -> Option<Entries> {

@@ -31,9 +31,10 @@ pub fn standing_alone(manifest: &str, checkout: &Path) -> String {
         manifest.lines().filter(|line| !["[lints]", "workspace = true", "license.workspace = true"].contains(line));
     let mut text = String::new();
     for line in lines {
-        let line = match line.strip_suffix(".workspace = true") {
-            Some(name) => said_by_workspace(name, checkout),
-            None => line.to_owned(),
+        let line = match (line.strip_suffix(".workspace = true"), line.split_once(" = { workspace = true, ")) {
+            (Some(name), _) => said_by_workspace(name, checkout),
+            (None, Some((name, more))) => with_more(&said_by_workspace(name, checkout), more),
+            (None, None) => line.to_owned(),
         };
         text.push_str(&line);
         text.push('\n');
@@ -52,6 +53,15 @@ fn said_by_workspace(name: &str, checkout: &Path) -> String {
     found.map_or_else(|| format!("{name} = \"*\""), ToOwned::to_owned)
 }
 
+/// A dependency with the settings that a member adds to those of the workspace.
+fn with_more(dependency: &str, more: &str) -> String {
+    match (dependency.strip_suffix(" }"), dependency.split_once(" = ")) {
+        (Some(open), _) => format!("{open}, {more}"),
+        (None, Some((name, version))) => format!("{name} = {{ version = {version}, {more}"),
+        (None, None) => dependency.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,8 +71,20 @@ mod tests {
         let manifest = standing_alone(crate::files::MANIFEST, Path::new("/konverge"));
         assert!(!manifest.contains("workspace = true"), "{manifest}");
         assert!(!manifest.contains("= \"*\""), "{manifest}");
-        assert!(manifest.contains("konverge = { path = '/konverge/crates/konverge' }\n"), "{manifest}");
-        assert!(manifest.contains("\nkube = { version = "), "{manifest}");
+        let konverge = "konverge = { path = '/konverge/crates/konverge', features = [\"v1_36\"] }\n";
+        assert!(manifest.contains(konverge), "{manifest}");
+        assert!(manifest.contains("konverge-testkit = { path = '/konverge/crates/konverge-testkit' }\n"), "{manifest}");
+        assert!(manifest.contains("\ntokio = { version = "), "{manifest}");
         assert!(manifest.contains("\npublish = false\n"), "{manifest}");
+    }
+
+    #[test]
+    fn settings_of_a_member_come_after_those_of_the_workspace() {
+        for (dependency, expected) in [
+            ("a = \"1\"", "a = { version = \"1\", features = [\"b\"] }"),
+            ("a = { path = 'c' }", "a = { path = 'c', features = [\"b\"] }"),
+        ] {
+            assert_eq!(with_more(dependency, "features = [\"b\"] }"), expected);
+        }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Read in this order: [`manager`], what a program is made of and how it starts and stops; [`watch`], where events come from;
 //! [`cache`], what is known without asking; [`queue`], which object is next; [`controller`], who works on it and what happens when
-//! that fails. Around them: [`object`], [`client`], [`container`], [`lease`], [`checks`], [`metrics`], [`http_server`], [`open_files`] and
-//! [`telemetry`].
+//! that fails. Around them: [`object`], [`client`], [`container`], [`lease`], [`checks`], [`metrics`], [`http_server`], [`open_files`],
+//! [`telemetry`] and [`tls`].
 
 pub mod cache;
 pub mod checks;
@@ -20,9 +20,8 @@ pub mod queue;
 #[cfg(test)]
 mod schedule;
 pub mod telemetry;
+pub mod tls;
 pub mod watch;
-
-pub use konverge_tls as tls;
 
 pub use controller::{Action, Controller, Reconciler};
 pub use lease::LeaseOptions;

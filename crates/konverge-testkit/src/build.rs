@@ -1,4 +1,6 @@
 //! Building servers from pinned Go modules, once per machine.
+//!
+//! For the crates of this workspace that add servers of their own; not a part of the stable API.
 
 use std::{
     fs::{self, File},
@@ -13,24 +15,29 @@ use sha2::{Digest, Sha256};
 use crate::environment;
 
 /// Programs that come from one Go module. It travels inside this crate, so that whoever depends on it needs no other file of ours.
-pub(crate) struct Module {
+pub struct Module {
     /// Names its folder in the cache.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What it is and how long it takes, for whoever waits for it.
-    pub(crate) announcement: String,
-    pub(crate) go_mod: &'static str,
-    pub(crate) go_sum: &'static str,
+    pub announcement: String,
+    /// Its `go.mod`.
+    pub go_mod: &'static str,
+    /// Its `go.sum`.
+    pub go_sum: &'static str,
     /// Files of our own beside them, by name.
-    pub(crate) sources: &'static [(&'static str, &'static str)],
-    pub(crate) programs: Vec<Program>,
+    pub sources: &'static [(&'static str, &'static str)],
+    /// What is built of it.
+    pub programs: Vec<Program>,
 }
 
 /// What Go makes of a package.
-pub(crate) struct Program {
-    pub(crate) name: &'static str,
-    pub(crate) package: String,
+pub struct Program {
+    /// Its file name.
+    pub name: &'static str,
+    /// The Go package.
+    pub package: String,
     /// For the linker, beyond leaving debug information out.
-    pub(crate) linker: String,
+    pub linker: String,
 }
 
 /// The oldest Go that builds it, as `go.mod` says.
@@ -90,7 +97,7 @@ pub enum BuildError {
 /// The folder with the programs; builds them if they are not in the cache. Two processes that ask at once build once.
 ///
 /// What is in the cache is keyed by the module's files and the Go version, so another clone finds it again.
-pub(crate) fn ensure(module: &Module) -> Result<PathBuf, BuildError> {
+pub fn ensure(module: &Module) -> Result<PathBuf, BuildError> {
     let go = go_version()?;
     let root = environment::cache().ok_or(BuildError::NoCache)?.join(module.name);
     let folder = root.join(module.key(&go));

@@ -3,7 +3,7 @@
 //! Read in this order: [`ControlPlane`], what a test starts; [`Assets`], where its programs come from; [`Process`], how a server
 //! under test is started, killed and started again; [`eventually`], how a test waits; [`AuditLog`], how it proves what was
 //! asked of the API server; [`fault_proxy`], what goes wrong between the two; [`crash`], which crashes an operator at each of its
-//! writes; [`ObjectStoreServer`], an S3 server beside it; [`VaultServer`], a Vault. Apart from all these stands [`double`], a scripted API server for unit tests without network.
+//! writes. Apart from all these stands [`double`], a scripted API server for unit tests without network.
 //!
 //! Guarantees: what is started ends with the test process, however that ends; the user's own cluster is never used unasked; in a
 //! named cluster nothing is changed that was there, and what is made is labelled, so that [`take_away`] finds it; a control
@@ -11,7 +11,8 @@
 
 mod api_request;
 mod assets;
-mod build;
+#[doc(hidden)]
+pub mod build;
 mod control_plane;
 pub mod crash;
 pub mod double;
@@ -20,11 +21,9 @@ pub mod fault_proxy;
 mod foreign;
 mod guard;
 mod logs;
-mod object_store_server;
 mod pattern;
 mod process;
 mod scrape;
-mod vault_server;
 mod wait;
 
 pub use api_request::{ApiRequest, Verb};
@@ -37,11 +36,9 @@ pub use control_plane::{
 };
 pub use foreign::{FOREIGN_SECRET_SIZE, create_foreign_secrets};
 pub use guard::RunDirectory;
-pub use object_store_server::{ObjectStoreError, ObjectStoreServer};
 pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
 pub use scrape::metric;
-pub use vault_server::{Certificate, VaultOptions, VaultServer, VaultServerError, VaultStorage};
 pub use wait::{NotInTime, eventually, until, until_true};
 
 /// Names a kubeconfig of a cluster to use instead of starting one.

@@ -2,7 +2,10 @@
 
 mod settings;
 
-use std::sync::Arc;
+use std::{
+    any::{Any, TypeId},
+    sync::Arc,
+};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -24,7 +27,6 @@ use crate::{
     reconcile::Reconcile,
     report::{CustomStatus, Report},
     run,
-    watched::WatchedCache,
 };
 
 /// A controller of objects of kind `K`.
@@ -61,7 +63,8 @@ pub(crate) type Watch<K> = Box<dyn FnOnce(&mut Setup, Wake<K>) -> Watched + Send
 
 /// The cache of something else that is watched.
 pub(crate) struct Watched {
-    pub(crate) cache: WatchedCache,
+    pub(crate) id: TypeId,
+    pub(crate) cache: Box<dyn Any + Send + Sync>,
     pub(crate) synced: BoxFuture<'static, ()>,
 }
 
@@ -69,6 +72,8 @@ pub(crate) struct Watched {
 pub(crate) struct Trigger<K> {
     pub(crate) name: &'static str,
     pub(crate) stream: Box<Begin<K>>,
+    /// Also on replicas that do not lead.
+    pub(crate) on_standbys: bool,
     /// Adds the series that it will have.
     pub(crate) describe: fn(&mut Registry),
 }
@@ -250,7 +255,11 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
                 }
             });
             let synced = cache.clone();
-            Watched { cache: WatchedCache::new((), cache), synced: async move { synced.synced().await }.boxed() }
+            Watched {
+                id: TypeId::of::<O>(),
+                cache: Box::new(cache),
+                synced: async move { synced.synced().await }.boxed(),
+            }
         }));
         self
     }
@@ -262,7 +271,8 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     where
         S: futures::Stream<Item = ObjectKey> + Send + 'static,
     {
-        self.triggers.push(Trigger { name, stream: Box::new(move |_, store| stream(store).boxed()), describe: |_| () });
+        let stream: Box<Begin<K>> = Box::new(move |_, store| stream(store).boxed());
+        self.triggers.push(Trigger { name, stream, on_standbys: true, describe: |_| () });
         self
     }
 

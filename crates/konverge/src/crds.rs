@@ -1,8 +1,9 @@
-//! Custom resource definitions that a program brings into the cluster itself, where it is asked to.
+//! Custom resource definitions that a program installs itself, if it is told to.
 
+mod age;
 mod install;
 
-use std::collections::BTreeSet;
+use std::{cmp::Ordering, collections::BTreeSet};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use konverge_core::reasons;
@@ -29,6 +30,46 @@ pub(crate) fn declare(definitions: &[CustomResourceDefinition], access: &mut Acc
         verbs: ["get", "patch"].map(ToOwned::to_owned).to_vec(),
         ..Default::default()
     }]);
+}
+
+/// Annotation of a definition: the version of the program that installed it last.
+const INSTALLED_BY_VERSION: &str = "konverge.dev/installed-by-version";
+
+/// What to do about a definition that is in the cluster.
+#[derive(Debug, PartialEq, Eq)]
+enum Decision {
+    /// Apply ours.
+    Install,
+    /// Leave the one in the cluster, for this reason.
+    Keep(String),
+}
+
+/// Decides whether `wanted`, the definition of a program of `version`, replaces `found`.
+///
+/// A definition is never downgraded: objects would lose the fields that it does not declare, and the status writes of a newer replica
+/// would be refused. A newer one is told by its annotation. Without one, or with the same version, it is told by what it declares.
+fn decide(
+    found: &CustomResourceDefinition,
+    wanted: &CustomResourceDefinition,
+    version: &str,
+) -> Result<Decision, Error> {
+    let name = found.name_any();
+    let installed_by = found.annotations().get(INSTALLED_BY_VERSION).map(String::as_str);
+    let age = installed_by.and_then(|installed_by| age::compare(installed_by, version));
+    if let (Some(Ordering::Greater), Some(newer)) = (age, installed_by) {
+        return Ok(Decision::Keep(format!(
+            "{name} was installed by version {newer} of the program, and this is {version}; it is kept as it is"
+        )));
+    }
+    let lost = age::lost(found, wanted);
+    if !lost.is_empty() && age != Some(Ordering::Less) {
+        let lost = lost.join(", ");
+        return Ok(Decision::Keep(format!(
+            "{name} declares {lost}, which version {version} of the program does not know; it is kept as it is. If the program is the \
+             newer one, apply its definition by hand"
+        )));
+    }
+    check(found, wanted).map(|()| Decision::Install)
 }
 
 /// Whether `wanted` may take the place of `found`: not if objects may be stored in a version that would not be there any more, since
@@ -96,6 +137,42 @@ mod tests {
         let refusal = check(&found, &definition(&["v2"], &Value::Null)).unwrap_err().to_string();
         assert!(refusal.contains("things.example.io may be stored as v1"), "{refusal}");
         assert!(check(&definition(&["v1"], &Value::Null), &definition(&["v2"], &Value::Null)).is_ok());
+    }
+
+    #[test]
+    fn a_definition_is_never_downgraded() {
+        let with = |fields: &[&str], installed_by: Option<&str>| {
+            let properties: serde_json::Map<String, Value> =
+                fields.iter().map(|field| ((*field).to_owned(), json!({"type": "string"}))).collect();
+            let mut definition = definition(&["v1"], &Value::Null);
+            let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {
+                "status": {"type": "object", "properties": properties}
+            }}});
+            definition.spec.versions[0].schema = serde_json::from_value(schema).unwrap();
+            if let Some(version) = installed_by {
+                definition.annotations_mut().insert(INSTALLED_BY_VERSION.to_owned(), version.to_owned());
+            }
+            definition
+        };
+        let (old, new) = (with(&["a"], None), with(&["a", "b"], None));
+        let by = |fields: &[&str], version| with(fields, Some(version));
+        for (found, wanted, is_installed) in [
+            // By hand, or by a release that wrote no annotation.
+            (&old, &new, true),
+            (&new, &old, false),
+            (&old, &old, true),
+            (&by(&["a"], "0.9.0"), &new, true),
+            (&by(&["a", "b"], "1.0.0"), &old, false),
+            // A release may give up a field, and an older one must not bring it back.
+            (&by(&["a", "b"], "0.9.0"), &old, true),
+            (&by(&["a"], "1.1.0"), &new, false),
+            (&by(&["a", "b"], "not a version"), &old, false),
+        ] {
+            let decision = decide(found, wanted, "1.0.0").unwrap();
+            assert_eq!(decision == Decision::Install, is_installed, "{:?} {decision:?}", found.annotations());
+        }
+        let Decision::Keep(why) = decide(&new, &old, "1.0.0").unwrap() else { panic!("not kept") };
+        assert!(why.contains("things.example.io declares v1.status.b"), "{why}");
     }
 
     #[test]

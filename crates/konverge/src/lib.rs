@@ -59,14 +59,11 @@ mod reconcile;
 mod report;
 mod resync;
 mod run;
-mod watched;
 #[cfg(feature = "admission")]
 mod webhooks;
 mod witness;
 
 pub mod prelude;
-#[cfg(feature = "testing")]
-pub mod testing;
 
 #[cfg(feature = "admission")]
 pub use konverge_admission as admission;
@@ -75,9 +72,12 @@ pub use konverge_core as core;
 #[cfg(feature = "external")]
 pub use konverge_external as external;
 pub use konverge_gen as generate;
+pub use konverge_macros::{resource, schema};
 #[cfg(feature = "otlp")]
 pub use konverge_otlp as otlp;
 pub use konverge_runtime as runtime;
+
+pub use {clap, k8s_openapi, kube, prometheus_client, schemars, serde, serde_json};
 
 pub use konverge_runtime::{object::Object, telemetry::LogFormat};
 
@@ -90,4 +90,3 @@ pub use options::{MetricsOptions, Options};
 pub use reconcile::{Cleanup, FromFunction, Reconcile, reconcile_fn};
 pub use report::{CustomStatus, Status};
 pub use run::{PAUSED, RECONCILE_AT};
-pub use watched::Watched;

@@ -18,6 +18,8 @@ use serde_json::Value;
 use crate::{crds, exit, options::Options};
 
 pub use generate::GenerateError;
+#[cfg(feature = "external")]
+pub(crate) use start::elects;
 pub use start::{Setup, StartError};
 
 /// A program that is being put together. Make one with [`operator!`](crate::operator!).

@@ -3,7 +3,7 @@
 mod failure;
 mod told;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{any::TypeId, collections::HashMap, sync::Arc};
 
 use futures::{
     FutureExt, StreamExt,
@@ -143,11 +143,11 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         synced.push(kind.synced());
         kinds.insert(kind.child_type(), kind);
     }
-    let mut watched = Vec::new();
+    let mut read_too: HashMap<TypeId, Box<dyn std::any::Any + Send + Sync>> = HashMap::new();
     for watch in watches {
         let declared = watch(setup, Wake { cache: cache.clone(), add: wake.clone() });
         synced.push(declared.synced);
-        watched.push(declared.cache);
+        read_too.insert(declared.id, declared.cache);
     }
     for trigger in triggers {
         let (keys, wake, name) = ((trigger.stream)(setup, cache.store.clone()), Arc::clone(&wake), trigger.name);
@@ -156,11 +156,16 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
             std::future::ready(())
         });
         // A stream that ends has nothing more to say, which is no reason for the program to end.
-        setup.manager.task(name, async move {
+        let task = async move {
             run.await;
             tracing::warn!(trigger = name, "the trigger's stream has ended");
             std::future::pending::<()>().await;
-        });
+        };
+        if trigger.on_standbys {
+            setup.manager.task(name, task);
+        } else {
+            setup.manager.leader_task(name, task);
+        }
     }
 
     let applier = setup.applier.clone().with_witness(Arc::new(stores));
@@ -172,7 +177,7 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         events: setup.events.clone(),
         report,
         children: kinds,
-        watched,
+        stores: read_too,
     });
     crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
     let synced = join_all(synced).map(|_all| ()).boxed();

@@ -118,6 +118,12 @@ impl Message {
         if error.is_immutable() {
             return Self::problem(&Problem::Immutable);
         }
+        if matches!(error, ApplyError::Altered { .. }) {
+            return Self::new(
+                reasons::SYNC_FAILED,
+                format!("{error}. It is tried again every minute ({})", error.reason()),
+            );
+        }
         Self::new(reasons::SYNC_FAILED, format!("{error}. The data stays as it is ({})", error.reason()))
     }
 

@@ -200,6 +200,13 @@ impl Pull {
                 // That another writer was faster is no failure: the Secret is read, and decided upon anew.
                 if !matches!(error, ApplyError::OutOfDate { .. }) {
                     self.metrics.synced("failed");
+                    if let ApplyError::Altered { resource_version, .. } = error {
+                        // The change is this write's, so it is no reason to look again; what the Secret holds is not verified.
+                        self.bindings.settle(key, binding, |now| {
+                            now.knows(vec![resource_version.clone()], &binding.seen);
+                            now.verified = None;
+                        });
+                    }
                     self.say(key, binding, vec![Message::apply_failed(error)]);
                 }
             })?

@@ -9,9 +9,8 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use konverge_e2e::{followed_deployment, quoted};
 pub(crate) use konverge_testkit::until_true as until;
-use konverge_testkit::{
-    Process, ProcessSpec, VaultOptions, VaultServer, VaultServerError, free_port, http_get, metric,
-};
+use konverge_testkit::{Process, ProcessSpec, free_port, http_get, metric};
+use konverge_testkit_stores::{VaultOptions, VaultServer, VaultServerError};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},

@@ -8,7 +8,8 @@ use k8s_openapi::api::{
     rbac::v1::ClusterRole,
 };
 use konverge_roll::run::assemble;
-use konverge_testkit::{ControlPlane, Options, VaultOptions, VaultServer, eventually};
+use konverge_testkit::{ControlPlane, Options, eventually};
+use konverge_testkit_stores::{VaultOptions, VaultServer};
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},

@@ -6,7 +6,8 @@ use clap::Parser;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use konverge_core::SecretValue;
 use konverge_push::{config::Config, run::assemble};
-use konverge_testkit::{ControlPlane, Options, VaultOptions, VaultServer, eventually, http_get};
+use konverge_testkit::{ControlPlane, Options, eventually, http_get};
+use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_vault::{Content, Credential, Field, Found, Location, Login, SecretPath, Vault, VaultConfig};
 use kube::{
     Api, Client,

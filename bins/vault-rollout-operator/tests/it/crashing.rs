@@ -8,9 +8,10 @@ use std::{
 
 use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
 use konverge_testkit::{
-    ControlPlane, ProcessSpec, VaultOptions,
+    ControlPlane, ProcessSpec,
     crash::{CrashTest, Scenario},
 };
+use konverge_testkit_stores::VaultOptions;
 use kube::{
     Client,
     api::{Patch, PatchParams},

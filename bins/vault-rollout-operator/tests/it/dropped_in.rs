@@ -4,7 +4,8 @@
 use std::{fs, path::Path};
 
 use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
-use konverge_testkit::{ProcessSpec, VaultOptions, free_port};
+use konverge_testkit::{ProcessSpec, free_port};
+use konverge_testkit_stores::VaultOptions;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::sleep;

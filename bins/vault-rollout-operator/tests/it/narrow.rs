@@ -2,7 +2,8 @@
 
 use futures::{StreamExt, stream};
 use konverge_roll::trigger::TriggerKind::VaultRollout;
-use konverge_testkit::{VaultOptions, http_get, metric};
+use konverge_testkit::{http_get, metric};
+use konverge_testkit_stores::VaultOptions;
 
 use crate::{
     stage::{Stage, until},

@@ -5,9 +5,8 @@ use std::{collections::BTreeSet, fs, time::Duration};
 
 use futures::future::join_all;
 use k8s_openapi::api::{events::v1::Event, rbac::v1::PolicyRule};
-use konverge_testkit::{
-    ControlPlane, Options, Process, ProcessSpec, RoleUse, VaultOptions, VaultServer, eventually, free_port, http_get,
-};
+use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, RoleUse, eventually, free_port, http_get};
+use konverge_testkit_stores::{VaultOptions, VaultServer};
 use kube::{
     Api, Client,
     api::{ApiResource, ListParams, Patch, PatchParams, PostParams},

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use konverge_roll::trigger::TriggerKind::{self, VaultRollout, VaultSyncStatus};
-use konverge_testkit::{Certificate, VaultOptions, VaultStorage};
+use konverge_testkit_stores::{Certificate, VaultOptions, VaultStorage};
 use tokio::time::sleep;
 
 use crate::{

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use konverge_roll::trigger::TriggerKind;
-use konverge_testkit::{ProcessSpec, VaultOptions, VaultServer};
+use konverge_testkit::ProcessSpec;
+use konverge_testkit_stores::{VaultOptions, VaultServer};
 use kube::{
     Api,
     api::{DynamicObject, Patch, PatchParams},

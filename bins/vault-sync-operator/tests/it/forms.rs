@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use konverge_testkit::VaultServer;
+use konverge_testkit_stores::VaultServer;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 

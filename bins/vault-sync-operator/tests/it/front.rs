@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use futures::future::BoxFuture;
-use konverge_testkit::VaultServer;
+use konverge_testkit_stores::VaultServer;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

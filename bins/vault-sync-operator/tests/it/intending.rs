@@ -13,10 +13,11 @@ use futures::{FutureExt, StreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use konverge_push::journal;
 use konverge_testkit::{
-    Process, VaultServer, eventually,
+    Process, eventually,
     fault_proxy::{FaultProxy, Plan},
     http_get,
 };
+use konverge_testkit_stores::VaultServer;
 use kube::{Api, api::ListParams};
 use serde_json::Value;
 use tokio::sync::mpsc;

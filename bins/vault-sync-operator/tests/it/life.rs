@@ -1,6 +1,6 @@
 //! A life of a Secret and a Deployment that both ask for a push: made, rotated, moved, deleted.
 
-use konverge_testkit::VaultServer;
+use konverge_testkit_stores::VaultServer;
 use serde_json::{Value, json};
 
 use crate::stage::{Result, View};

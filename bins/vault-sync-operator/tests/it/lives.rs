@@ -1,6 +1,6 @@
 //! Lives of objects that ask for a push, for the tests that crash the operator in each of them.
 
-use konverge_testkit::VaultServer;
+use konverge_testkit_stores::VaultServer;
 use serde_json::Value;
 
 use crate::{

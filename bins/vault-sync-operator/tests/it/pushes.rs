@@ -1,6 +1,6 @@
 //! A life of two `VaultPush`es: one takes the Secrets that bear a label, the other merges into a path that a person keeps a key in.
 
-use konverge_testkit::VaultServer;
+use konverge_testkit_stores::VaultServer;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 

@@ -14,7 +14,8 @@ use k8s_openapi::api::{
 use konverge_core::SecretValue;
 use konverge_push::{record::Record, vault_push::VaultPush};
 pub(crate) use konverge_testkit::until_true as until;
-use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, VaultOptions, VaultServer, free_port, http_get};
+use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, free_port, http_get};
+use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_vault::{Content, Credential, Expected, Field, Found, Location, Login, SecretPath, Vault, VaultConfig};
 use kube::{
     Api, Client,

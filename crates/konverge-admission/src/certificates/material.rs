@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
-use konverge_tls::{Pair, PairError, Validity};
+use konverge_runtime::tls::{Pair, PairError, Validity};
 use rcgen::{Issuer, KeyPair};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use x509_parser::extensions::GeneralName;

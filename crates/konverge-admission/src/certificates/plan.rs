@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use konverge_tls::Validity;
+use konverge_runtime::tls::Validity;
 
 /// The times of self-made certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

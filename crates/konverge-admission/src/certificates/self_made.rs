@@ -7,7 +7,7 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use konverge_core::{backoff::Backoff, error::in_one_line};
-use konverge_tls::{PairError, Slot};
+use konverge_runtime::tls::{PairError, Slot};
 use kube::Client;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;

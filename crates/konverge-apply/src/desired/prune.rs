@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::{
-    object::{Target, metadata_string},
-    owners::{OWNER_UID, Owner},
-};
+use crate::object::{Target, metadata_string};
 
-use super::budget::{ALLOW_DELETES, DeleteBudget};
+use super::{
+    budget::{ALLOW_DELETES, DeleteBudget},
+    recognition::{Recognition, Recognizer, labelled_owner},
+};
 
 /// More should go than may.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,47 +26,47 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// Uid of the owner that its label tells.
-    pub(super) fn owner(&self) -> Option<&str> {
-        self.state.get("metadata")?.get("labels")?.get(OWNER_UID)?.as_str()
-    }
-
-    /// Uid of the owner that manages it, by label or by controller reference.
-    pub(super) fn controller(&self) -> Option<&str> {
-        let controller = || {
-            let references = self.state.get("metadata")?.get("ownerReferences")?.as_array()?;
-            let controller =
-                references.iter().find(|reference| reference.get("controller") == Some(&Value::Bool(true)))?;
-            controller.get("uid")?.as_str()
-        };
-        self.owner().or_else(controller)
-    }
-
     pub(super) fn metadata(&self, field: &str) -> Option<String> {
         metadata_string(&self.state, field).map(ToOwned::to_owned)
     }
 }
 
-/// The observed objects with the owner's uid that are not wanted, by key or by uid, and not being deleted already; an error if they are more than may be
-/// deleted at once. An owner that is being deleted takes all its children with it, so no limit holds.
-pub(super) fn to_prune<'a>(
-    owner: &Owner,
+/// The observed objects that name the owner and are not wanted.
+#[derive(Default)]
+pub(super) struct Pruning<'a> {
+    /// Children that have to go.
+    pub(super) unwanted: Vec<&'a Observed>,
+    /// Objects that stay, since nothing proves that they are children.
+    pub(super) unproven: Vec<&'a Observed>,
+}
+
+/// The observed objects with the owner's uid in their label that are not wanted, by key or by uid, and not being deleted already; an
+/// error if more of them are children than may be deleted at once. An owner that is being deleted takes all its children with it, so
+/// no limit holds.
+pub(super) fn children_to_prune<'a>(
+    recognizer: &Recognizer<'_>,
     observed: impl Iterator<Item = &'a Observed>,
     wanted: &BTreeSet<String>,
     budget: DeleteBudget,
-) -> Result<Vec<&'a Observed>, TooMany> {
-    let ours: Vec<_> = observed.filter(|observed| observed.owner() == Some(owner.uid())).collect();
+) -> Result<Pruning<'a>, TooMany> {
+    let owner = recognizer.owner;
+    let labelled = observed.filter(|observed| labelled_owner(&observed.state["metadata"]) == Some(owner.uid()));
+    let (ours, others): (Vec<_>, Vec<_>) =
+        labelled.partition(|observed| recognizer.recognize(&observed.target, &observed.state) == Recognition::Proven);
     let existing = ours.len();
-    let unwanted: Vec<_> = ours
-        .into_iter()
-        .filter(|observed| !wanted.contains(&observed.target.key()))
-        .filter(|observed| observed.metadata("uid").is_some_and(|uid| !wanted.contains(&uid)))
-        .filter(|observed| observed.metadata("deletionTimestamp").is_none())
-        .collect();
+    let unwanted = |observed: Vec<&'a Observed>| -> Vec<&'a Observed> {
+        observed
+            .into_iter()
+            .filter(|observed| !wanted.contains(&observed.target.key()))
+            .filter(|observed| observed.metadata("uid").is_some_and(|uid| !wanted.contains(&uid)))
+            .filter(|observed| observed.metadata("deletionTimestamp").is_none())
+            .collect()
+    };
+    let pruning = Pruning { unwanted: unwanted(ours), unproven: unwanted(others) };
     let given = owner.annotations.get(ALLOW_DELETES).and_then(|number| number.parse().ok()).unwrap_or(0);
     let allowed = budget.allowed(existing).max(given);
-    if unwanted.len() > allowed && !owner.is_terminating {
-        return Err(TooMany { count: unwanted.len(), existing, allowed });
+    if pruning.unwanted.len() > allowed && !owner.is_terminating {
+        return Err(TooMany { count: pruning.unwanted.len(), existing, allowed });
     }
-    Ok(unwanted)
+    Ok(pruning)
 }

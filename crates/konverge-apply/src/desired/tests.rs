@@ -3,7 +3,7 @@ use kube::api::ObjectMeta;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::*;
+use super::{recognition::labelled_owner, *};
 use crate::owners::OWNER_UID;
 
 fn owner(annotations: &[(&str, &str)], terminating: bool) -> Owner {
@@ -31,8 +31,9 @@ fn observed(name: &str, owner: Option<&str>, terminating: bool) -> Observed {
 
 fn pruned(owner: &Owner, seen: &[Observed], wanted: &[&str], budget: DeleteBudget) -> Result<Vec<String>, TooMany> {
     let key = |name: &&str| Target::named::<ConfigMap>(&(), Some("shop"), (*name).to_owned()).key();
-    let pruned = to_prune(owner, seen.iter(), &wanted.iter().map(key).collect(), budget)?;
-    Ok(pruned.into_iter().map(|observed| observed.target.object.name.clone()).collect())
+    let recognizer = Recognizer { owner, key: None, manager: "ours" };
+    let pruned = children_to_prune(&recognizer, seen.iter(), &wanted.iter().map(key).collect(), budget)?;
+    Ok(pruned.unwanted.into_iter().map(|observed| observed.target.object.name.clone()).collect())
 }
 
 #[test]
@@ -46,6 +47,71 @@ fn only_unwanted_children_of_this_owner_go() {
     ];
     let pruned = pruned(&owner(&[], false), &seen, &["wanted"], DeleteBudget::default()).expect("within the budget");
     assert_eq!(pruned, ["unwanted"]);
+}
+
+fn owner_key(byte: u8) -> OwnerKey {
+    OwnerKey::new(konverge_core::digest::DigestKey::new([byte; 32]))
+}
+
+/// An observed object with these members in its metadata.
+fn observed_with(name: &str, more: &Value) -> Observed {
+    let mut observed = observed(name, Some("u-1"), false);
+    for (member, value) in more.as_object().expect("a map") {
+        observed.state["metadata"][member] = value.clone();
+    }
+    observed
+}
+
+#[test]
+fn a_label_that_anyone_may_write_proves_nothing() {
+    let (owner, key) = (owner(&[], false), owner_key(1));
+    let recognizer = Recognizer { owner: &owner, key: Some(&key), manager: "ours" };
+    let target = |name: &str| observed(name, None, false).target;
+    let proof =
+        |key: &OwnerKey, uid: &str, name: &str| json!({"annotations": {OWNER_PROOF: key.proof(uid, &target(name))}});
+    let applied = |manager: &str, operation: &str| json!({"managedFields": [{"manager": manager, "operation": operation, "fieldsV1": {"f:metadata": {"f:labels": {format!("f:{OWNER_UID}"): {}}}}}]});
+    let table = [
+        (json!({}), Recognition::Unproven),
+        (proof(&key, "u-1", "a"), Recognition::Proven),
+        // Copied from another child, of another owner, or made with another key.
+        (proof(&key, "u-1", "b"), Recognition::Unproven),
+        (proof(&key, "u-2", "a"), Recognition::Unproven),
+        (proof(&owner_key(2), "u-1", "a"), Recognition::Unproven),
+        (applied("ours", "Apply"), Recognition::Earlier),
+        (applied("ours", "Update"), Recognition::Unproven),
+        (applied("theirs", "Apply"), Recognition::Unproven),
+        (json!({"labels": {OWNER_UID: "u-2"}}), Recognition::OfAnother("u-2".to_owned())),
+        (json!({"labels": {}}), Recognition::Nobodys),
+        (json!({"labels": {}, "ownerReferences": [{"uid": "u-1", "controller": true}]}), Recognition::Unproven),
+        (json!({"labels": {}, "ownerReferences": [{"uid": "u-1"}]}), Recognition::Nobodys),
+    ];
+    for (more, expected) in table {
+        let observed = observed_with("a", &more);
+        assert_eq!(recognizer.recognize(&observed.target, &observed.state), expected, "{more}");
+    }
+    // The proof outlives a label that was taken away.
+    let mut bare = observed_with("a", &proof(&key, "u-1", "a"));
+    bare.state["metadata"]["labels"] = json!({});
+    assert_eq!(recognizer.recognize(&bare.target, &bare.state), Recognition::Proven);
+}
+
+#[test]
+fn forged_children_are_neither_pruned_nor_counted() {
+    let (owner, key) = (owner(&[], false), owner_key(1));
+    let recognizer = Recognizer { owner: &owner, key: Some(&key), manager: "ours" };
+    let mut seen: Vec<_> = (0..25).map(|number| observed(&format!("forged-{number}"), Some("u-1"), false)).collect();
+    let target = observed("child", None, false).target;
+    seen.push(observed_with("child", &json!({"annotations": {OWNER_PROOF: key.proof("u-1", &target)}})));
+    let tight = DeleteBudget { at_most: 1, percent: 0 };
+    let pruning = children_to_prune(&recognizer, seen.iter(), &BTreeSet::new(), tight).expect("one child");
+    let names =
+        |observed: Vec<&Observed>| observed.iter().map(|one| one.target.object.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(pruning.unwanted), ["child"]);
+    assert_eq!(pruning.unproven.len(), 25);
+    // Without a key, the label is all there is.
+    let trusting = Recognizer { key: None, ..recognizer };
+    let error = children_to_prune(&trusting, seen.iter(), &BTreeSet::new(), tight).err().expect("too many");
+    assert_eq!(error, TooMany { count: 26, existing: 26, allowed: 1 });
 }
 
 #[test]
@@ -129,13 +195,16 @@ proptest! {
         }).collect();
         let wanted = seen.iter().filter(|(_, wanted)| *wanted).map(|(observed, _)| observed.target.key()).collect();
         let due: Vec<_> = seen.iter()
-            .filter(|(observed, wanted)| !wanted && observed.owner() == Some("u-1") && observed.metadata("deletionTimestamp").is_none())
+            .filter(|(observed, wanted)| !wanted && labelled_owner(&observed.state["metadata"]) == Some("u-1") && observed.metadata("deletionTimestamp").is_none())
             .collect();
-        match to_prune(&owner(&[], false), seen.iter().map(|(observed, _)| observed), &wanted, DeleteBudget { at_most, percent: 0 }) {
-            Ok(pruned) => {
+        let owner = owner(&[], false);
+        let recognizer = Recognizer { owner: &owner, key: None, manager: "ours" };
+        match children_to_prune(&recognizer, seen.iter().map(|(observed, _)| observed), &wanted, DeleteBudget { at_most, percent: 0 }) {
+            Ok(pruning) => {
+                let pruned = pruning.unwanted;
                 prop_assert!(pruned.len() <= at_most);
                 prop_assert_eq!(pruned.len(), due.len());
-                prop_assert!(pruned.iter().all(|observed| observed.owner() == Some("u-1")));
+                prop_assert!(pruned.iter().all(|observed| labelled_owner(&observed.state["metadata"]) == Some("u-1")));
             }
             Err(_) => prop_assert!(due.len() > at_most),
         }

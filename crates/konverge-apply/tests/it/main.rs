@@ -1,6 +1,7 @@
 //! Writing to a real API server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod admission;
 mod applying;
 mod desired;
 mod events;

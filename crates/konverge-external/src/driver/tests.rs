@@ -311,3 +311,57 @@ async fn a_stream_with_nothing_to_say_is_ready() {
     assert!(tokio::time::timeout(Duration::from_hours(1), changes.next()).await.is_err());
     health.ready().unwrap();
 }
+
+/// A memory that another process has written before the first save.
+struct Contested {
+    loads: Arc<Mutex<usize>>,
+    theirs: Option<Entries>,
+    ours: Entries,
+}
+
+impl crate::Memory for Contested {
+    fn load(&mut self) -> futures::future::BoxFuture<'_, Result<Remembered, MemoryError>> {
+        *self.loads.lock().unwrap() += 1;
+        let entries = if *self.loads.lock().unwrap() > 1 { self.ours.clone() } else { Entries::new() };
+        let key = crate::FingerprintKey::random().unwrap();
+        Box::pin(std::future::ready(Ok(Remembered { key, entries })))
+    }
+
+    fn save<'a>(&'a mut self, entries: &'a Entries) -> futures::future::BoxFuture<'a, Result<(), MemoryError>> {
+        let saved = match self.theirs.take() {
+            Some(theirs) => {
+                self.ours = theirs;
+                Err(MemoryError::Changed { place: "ConfigMap a/b".to_owned() })
+            }
+            None => {
+                self.ours.clone_from(entries);
+                Ok(())
+            }
+        };
+        Box::pin(std::future::ready(saved))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_process_remembers_replaces_what_this_one_knows() {
+    let loads = Arc::new(Mutex::new(0));
+    let theirs = Entries::from([("7".to_owned(), String::new())]);
+    let memory = Contested { loads: Arc::clone(&loads), theirs: Some(theirs), ours: Entries::new() };
+    let (script, _) = Script::new([added(&[1]), added(&[2])]);
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let (mut changes, health) = watch(script, options().memory(memory).metrics(&metrics));
+    changes.next().await.unwrap();
+    changes.next().await.unwrap();
+    assert_eq!((*loads.lock().unwrap(), health.ready()), (2, Ok(())));
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    assert!(text.contains(r#"konverge_external_errors_total{source="script",reason="MemoryChanged"} 1"#), "{text}");
+}
+
+#[test]
+fn a_memory_keeps_a_watch_from_standbys() {
+    assert!(!options().asks_on_standbys());
+    assert!(options().on_standbys().asks_on_standbys());
+    assert!(!options().on_standbys().memory(InProcess::default()).asks_on_standbys());
+}

@@ -87,6 +87,17 @@ pub enum HttpError {
         /// When to come back, if it said so.
         retry_after: Option<Duration>,
     },
+    /// An event of a stream is too large; the stream goes on.
+    #[error(
+        "an event of {url} is larger than the {limit} bytes that are allowed and is skipped; raise EventStream::event_limit to \
+         receive such events"
+    )]
+    EventTooLarge {
+        /// The stream.
+        url: String,
+        /// Bytes.
+        limit: usize,
+    },
     /// The system has no randomness for a key.
     #[error("cannot make a key for fingerprints: {0}")]
     Key(#[from] getrandom::Error),
@@ -103,7 +114,9 @@ impl Classify for HttpError {
             {
                 ErrorClass::Transient
             }
-            Self::Status { .. } | Self::Redirect { .. } | Self::TooLarge { .. } => ErrorClass::Permanent,
+            Self::Status { .. } | Self::Redirect { .. } | Self::TooLarge { .. } | Self::EventTooLarge { .. } => {
+                ErrorClass::Permanent
+            }
             Self::Client(_)
             | Self::Token(_)
             | Self::Transport { .. }
@@ -134,6 +147,7 @@ impl Classify for HttpError {
             Self::Empty { .. } => "EmptyDocument",
             Self::ContentType { .. } => "UnexpectedContentType",
             Self::StreamEnded { .. } => "StreamEnded",
+            Self::EventTooLarge { .. } => "EventTooLarge",
         }
     }
 }

@@ -190,6 +190,7 @@ impl Source for HttpSource {
     fn recall(&mut self, remembered: Remembered) {
         self.key = Some(remembered.key);
         self.known.recall(remembered.entries);
+        self.cursor = None;
     }
 
     fn remembered(&self) -> Option<Entries> {

@@ -22,11 +22,18 @@ const KEY_KEY: &str = "fingerprint-key";
 /// The API server refuses a `ConfigMap` of more than 1 MiB; the rest is for names and metadata.
 const LIMIT: usize = 1_000_000;
 
+/// How often a write is tried if others keep changing their labels or keys of the `ConfigMap` meanwhile.
+const ATTEMPTS: usize = 3;
+
 /// Remembers in a `ConfigMap`; the key of the fingerprints is in a Secret of the same name, which is made once.
 ///
 /// Needs `get` and `patch` on the `ConfigMap`, `create` on `ConfigMaps`, `get` on the Secret and `create` on Secrets.
-/// Written by server-side apply under a field manager of its own, and only when the entries changed. If several
-/// replicas of an operator watch, only the one whose changes lead to work may have this memory.
+/// Written by server-side apply under a field manager of its own, and only when the entries changed.
+///
+/// Several replicas may have it: each write names the version that was read, so a replica that has lost its lease cannot overwrite
+/// the entries of the next leader. Its write fails with [`MemoryError::Changed`], and the entries are loaded again. Only the leader
+/// should watch all the same, as `Controller::watches_outside` of the crate `konverge` does: entries that a standby writes say that a
+/// change was handled, although no controller has seen it.
 pub struct ConfigMapMemory {
     config_maps: Api<ConfigMap>,
     secrets: Api<Secret>,
@@ -34,6 +41,8 @@ pub struct ConfigMapMemory {
     name: String,
     field_manager: String,
     saved: Option<Entries>,
+    /// The version of the `ConfigMap` that `saved` is of; nothing if there is none.
+    version: Option<String>,
 }
 
 impl ConfigMapMemory {
@@ -47,6 +56,7 @@ impl ConfigMapMemory {
             field_manager: "konverge-external".to_owned(),
             name,
             saved: None,
+            version: None,
         }
     }
 
@@ -57,15 +67,35 @@ impl ConfigMapMemory {
         self
     }
 
-    async fn load_entries(&self) -> Result<Option<Entries>, MemoryError> {
+    /// The entries that are there, and the version of the object.
+    async fn load_entries(&self) -> Result<(Option<Entries>, Option<String>), MemoryError> {
         let place = format!("ConfigMap {}", self.place);
         let found = self.config_maps.get_opt(&self.name).await;
-        let found = found.map_err(|source| api_error("read", &place, source))?;
-        let Some(text) = found.and_then(|found| found.data).and_then(|mut data| data.remove(ENTRIES_KEY)) else {
-            return Ok(None);
-        };
+        let Some(found) = found.map_err(|source| api_error("read", &place, source))? else { return Ok((None, None)) };
+        let version = found.metadata.resource_version;
+        let Some(text) = found.data.and_then(|mut data| data.remove(ENTRIES_KEY)) else { return Ok((None, version)) };
         let entries = serde_json::from_str(&text);
-        entries.map(Some).map_err(|error| MemoryError::Unreadable { place, why: error.to_string() })
+        let entries = entries.map_err(|error| MemoryError::Unreadable { place, why: error.to_string() })?;
+        Ok((Some(entries), version))
+    }
+
+    /// Writes, unless the object is another than that of the version that was read.
+    async fn write(&self, text: &str) -> Result<ConfigMap, kube::Error> {
+        let data = json!({ ENTRIES_KEY: text });
+        let Some(version) = &self.version else {
+            let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+            let data = Some([(ENTRIES_KEY.to_owned(), text.to_owned())].into());
+            let parameters = PostParams { field_manager: Some(self.field_manager.clone()), ..PostParams::default() };
+            return self.config_maps.create(&parameters, &ConfigMap { metadata, data, ..ConfigMap::default() }).await;
+        };
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": { "name": self.name, "resourceVersion": version },
+            "data": data,
+        });
+        let parameters = PatchParams::apply(&self.field_manager).force();
+        self.config_maps.patch(&self.name, &parameters, &Patch::Apply(&object)).await
     }
 
     async fn load_key(&self) -> Result<FingerprintKey, MemoryError> {
@@ -99,7 +129,7 @@ impl Memory for ConfigMapMemory {
     fn load(&mut self) -> BoxFuture<'_, Result<Remembered, MemoryError>> {
         Box::pin(async {
             let key = self.load_key().await?;
-            self.saved = self.load_entries().await?;
+            (self.saved, self.version) = self.load_entries().await?;
             Ok(Remembered { key, entries: self.saved.clone().unwrap_or_default() })
         })
     }
@@ -111,17 +141,23 @@ impl Memory for ConfigMapMemory {
             }
             let place = format!("ConfigMap {}", self.place);
             let text = encode(&place, entries, LIMIT)?;
-            let object = json!({
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": { "name": self.name },
-                "data": { ENTRIES_KEY: text },
-            });
-            let parameters = PatchParams::apply(&self.field_manager).force();
-            let written = self.config_maps.patch(&self.name, &parameters, &Patch::Apply(&object)).await;
-            written.map_err(|source| api_error("write", &place, source))?;
-            self.saved = Some(entries.clone());
-            Ok(())
+            for _ in 0..ATTEMPTS {
+                match self.write(&text).await {
+                    Ok(written) => {
+                        (self.saved, self.version) = (Some(entries.clone()), written.metadata.resource_version);
+                        return Ok(());
+                    }
+                    // It has changed: in its entries, or only in what others have in it, or it is gone.
+                    Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
+                    Err(source) => return Err(api_error("write", &place, source)),
+                }
+                let (found, version) = self.load_entries().await?;
+                if found.is_some() && found != self.saved {
+                    return Err(MemoryError::Changed { place });
+                }
+                self.version = version;
+            }
+            Err(MemoryError::Changed { place })
         })
     }
 }

@@ -138,3 +138,37 @@ async fn a_source_goes_on_where_it_was() {
     let (mut changes, _) = start();
     assert!(matches!(next(&mut changes).await, Change::Modified(_)));
 }
+
+#[tokio::test]
+async fn of_several_replicas_the_one_that_read_last_writes() {
+    let (_, client, namespace) = clients().await;
+    let new = || ConfigMapMemory::new(client.clone(), &namespace, NAME);
+    // Neither overwrites what the other has made or changed since it looked.
+    let (mut deposed, mut leader) = (new(), new());
+    deposed.load().await.unwrap();
+    leader.load().await.unwrap();
+    leader.save(&entries(&[("a", "1")])).await.unwrap();
+    let error = deposed.save(&entries(&[("a", "0")])).await.unwrap_err();
+    assert!(matches!(error, MemoryError::Changed { .. }), "{error}");
+    assert!(error.to_string().starts_with(&format!("ConfigMap {namespace}/{NAME} is not written")), "{error}");
+    assert_eq!(new().load().await.unwrap().entries, entries(&[("a", "1")]));
+
+    leader.save(&entries(&[("a", "2")])).await.unwrap();
+    assert!(matches!(deposed.save(&entries(&[("a", "0")])).await, Err(MemoryError::Changed { .. })));
+    assert_eq!(deposed.load().await.unwrap().entries, entries(&[("a", "2")]));
+    // Having read it, it is the next to write.
+    deposed.save(&entries(&[("a", "3")])).await.unwrap();
+    assert!(matches!(leader.save(&entries(&[("a", "4")])).await, Err(MemoryError::Changed { .. })));
+    assert_eq!(new().load().await.unwrap().entries, entries(&[("a", "3")]));
+}
+
+#[tokio::test]
+async fn a_memory_that_was_deleted_is_made_again() {
+    let (administrator, client, namespace) = clients().await;
+    let mut memory = ConfigMapMemory::new(client, &namespace, NAME);
+    memory.load().await.unwrap();
+    memory.save(&entries(&[("a", "1")])).await.unwrap();
+    Api::<ConfigMap>::namespaced(administrator, &namespace).delete(NAME, &Default::default()).await.unwrap();
+    memory.save(&entries(&[("a", "2")])).await.unwrap();
+    assert_eq!(memory.load().await.unwrap().entries, entries(&[("a", "2")]));
+}

@@ -12,7 +12,7 @@ use konverge_external::{
     },
     watch,
 };
-use konverge_testkit::ObjectStoreServer;
+use konverge_testkit_stores::ObjectStoreServer;
 
 use crate::{
     failing, next,

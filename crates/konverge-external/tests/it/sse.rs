@@ -9,7 +9,7 @@ use axum::{
 };
 use futures::StreamExt;
 use konverge_external::{
-    Change, ChangeKind, Options,
+    Change, ChangeKind, Metrics, Options,
     memory::InProcess,
     sse::{Event, EventStream},
     watch,
@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
-    failing, next, quiet_until,
+    failing, failing_with, next, quiet_until,
     server::{Server, answer},
 };
 
@@ -133,5 +133,41 @@ async fn what_is_no_event_stream_is_refused() {
     for _ in 0..10 {
         send(&wire, "0123456789");
     }
-    assert!(failing(&mut changes, &health).await.contains("larger than the 100 bytes"));
+    failing_with(&mut changes, &health, "larger than the 100 bytes").await;
+}
+
+#[tokio::test]
+async fn an_event_over_the_limit_is_skipped_and_reported_and_later_ones_come() {
+    let (server, wire) = events().await;
+    let mut registry = prometheus_client::registry::Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let source = EventStream::new("events", server.endpoint()).event_limit(20);
+    let (mut changes, health) = watch(source, options().metrics(&metrics));
+    quiet_until(&mut changes, || health.ready().is_ok()).await;
+    send(&wire, "id: 1\ndata: a\n\n");
+    assert_eq!(next(&mut changes).await, Change::Added(event("1", "message", "a")));
+
+    // On the same connection, the next event follows.
+    let asked = server.asked().len();
+    send(&wire, "id: 2\ndata: 0123456789");
+    send(&wire, "0123456789");
+    failing_with(&mut changes, &health, "is larger than the 20 bytes that are allowed and is skipped").await;
+    send(&wire, "0123456789\n\nid: 3\ndata: b\n\n");
+    assert_eq!(next(&mut changes).await, Change::Added(event("3", "message", "b")));
+    assert_eq!((server.asked().len(), health.failures()), (asked, 0));
+    let mut encoded = String::new();
+    prometheus_client::encoding::text::encode(&mut encoded, &registry).unwrap();
+    let line = r#"konverge_external_errors_total{source="events",reason="EventTooLarge"} 1"#;
+    assert!(encoded.contains(line), "{encoded}");
+
+    // A connection that breaks within such an event resumes after it, not into it.
+    send(&wire, "id: 4\ndata: 0123456789012345678901234567890");
+    failing_with(&mut changes, &health, "larger than the 20 bytes").await;
+    *wire.lock().unwrap() = None;
+    let again = server.times(1);
+    quiet_until(&mut changes, again).await;
+    quiet_until(&mut changes, || health.failures() == 0).await;
+    assert_eq!(server.last().header("last-event-id"), Some("4"));
+    send(&wire, "id: 5\ndata: c\n\n");
+    assert_eq!(next(&mut changes).await, Change::Added(event("5", "message", "c")));
 }

@@ -5,8 +5,7 @@
 use konverge::prelude::*;
 
 /// What a user asks for.
-#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[kube(
+#[konverge::resource(
     group = "example.io",
     version = "v1alpha1",
     kind = "Greeting",
@@ -22,7 +21,8 @@ pub struct GreetingSpec {
 }
 
 /// How it stands.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[konverge::schema]
+#[derive(Default)]
 pub struct GreetingStatus {
     /// Name of the `ConfigMap`, once it has been made.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use crate::tls::Certificate;
 use axum::{
     Router,
     extract::State,
@@ -9,7 +10,6 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use konverge_tls::Certificate;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;

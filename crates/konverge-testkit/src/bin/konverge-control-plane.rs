@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use konverge_testkit::{Assets, Binary, ControlPlane, Options, VaultServer, take_away_run};
+use konverge_testkit::{Assets, Binary, ControlPlane, Options, take_away_run};
 
 /// A Kubernetes control plane for tests.
 #[derive(Parser)]
@@ -19,13 +19,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Build its programs into the cache, if they are not there
-    Setup {
-        /// Those of a Vault beside it too, which some tests start
-        #[arg(long)]
-        vault: bool,
-    },
-    /// Build an OpenBao into the cache, if it is not there, and print its path: what `BAO_BIN` takes to have tests use it for Vault
-    Openbao,
+    Setup,
     /// Run one until Ctrl-C and print its kubeconfig's path
     Up,
     /// Take away what a test run made in a cluster that you named
@@ -41,8 +35,7 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Setup { vault } => setup(vault),
-        Command::Openbao => open_bao(),
+        Command::Setup => setup(),
         Command::Up => up().await,
         Command::TakeAway { kubeconfig, run } => clean(&kubeconfig, &run).await,
     };
@@ -55,17 +48,9 @@ async fn main() -> ExitCode {
     )
 }
 
-fn setup(vault: bool) -> Result<(), Box<dyn std::error::Error>> {
+fn setup() -> Result<(), Box<dyn std::error::Error>> {
     let assets = Assets::find(&Binary::ALL)?;
     println!("the control plane is in {}", assets.folder().display());
-    if vault {
-        println!("Vault is {}", VaultServer::program()?.display());
-    }
-    Ok(())
-}
-
-fn open_bao() -> Result<(), Box<dyn std::error::Error>> {
-    println!("{}", VaultServer::open_bao()?.display());
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    KeyUsagePurpose,
 };
 use serde_json::json;
 
@@ -60,35 +60,9 @@ pub(crate) fn authority(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>,
     CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)
 }
 
-/// What a server's certificate says of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Certificate {
-    /// Nothing that is wrong.
-    Good,
-    /// That it ended years ago.
-    Expired,
-    /// The name of another server.
-    OfAnother,
-}
-
-/// Certificate and key, in PEM, of a server on this machine.
+/// Makes the certificate and key, in PEM, of a server on this machine.
 pub(crate) fn server(authority: &CertifiedIssuer<'static, KeyPair>) -> Result<(String, String), rcgen::Error> {
-    server_that(authority, Certificate::Good)
-}
-
-/// The same, where something may be wrong with the certificate.
-pub(crate) fn server_that(
-    authority: &CertifiedIssuer<'static, KeyPair>,
-    says: Certificate,
-) -> Result<(String, String), rcgen::Error> {
-    let names = match says {
-        Certificate::Good | Certificate::Expired => vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
-        Certificate::OfAnother => vec!["another.example".to_owned()],
-    };
-    let mut server = CertificateParams::new(names)?;
-    if says == Certificate::Expired {
-        server.not_after = date_time_ymd(2020, 1, 1);
-    }
+    let mut server = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let key = KeyPair::generate()?;
     Ok((server.signed_by(&key, authority)?.pem(), key.serialize_pem()))

@@ -7,4 +7,3 @@ mod double;
 mod fault_proxy;
 mod leftovers;
 mod processes;
-mod vault_server;

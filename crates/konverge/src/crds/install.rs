@@ -1,4 +1,4 @@
-//! Applying definitions at the start of a program.
+//! Applying definitions at the start of a program that leads.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -13,7 +13,7 @@ use konverge_runtime::Manager;
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
-use super::{check, established};
+use super::{Decision, INSTALLED_BY_VERSION, decide, established};
 use crate::error::Error;
 
 /// The pause between two looks at a definition that is not established yet, which takes a fraction of a second.
@@ -21,30 +21,47 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// A definition that takes longer to be established is applied once more.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Lets the program apply its definitions when it runs. It is not ready until all of them are established; what keeps one from it is
-/// tried again with growing pauses, so that a person or an API server that comes back mends it without a restart.
-pub(crate) fn install(definitions: Vec<CustomResourceDefinition>, applier: &Applier, manager: &mut Manager) {
+/// Lets a program of `version` apply its definitions when it leads: of replicas that differ, only the leader decides. A leader is not
+/// ready until all of them are established. What keeps one from it is tried again with growing pauses, so that a person or an API
+/// server that comes back mends it without a restart. A standby is ready without them: its caches tell whether the kinds are there.
+pub(crate) fn install(
+    definitions: Vec<CustomResourceDefinition>,
+    version: &'static str,
+    may_stand_by: bool,
+    applier: &Applier,
+    manager: &mut Manager,
+) {
     let mut installations = Vec::new();
-    for definition in definitions {
-        let state = Arc::new(Mutex::new(Err("not applied yet".to_owned())));
+    for mut definition in definitions {
+        let not_yet = || Err("not applied yet".to_owned());
+        let state = Arc::new(Mutex::new(if may_stand_by { Ok(()) } else { not_yet() }));
         let (name, seen) = (definition.name_any(), Arc::clone(&state));
         manager.checks().readiness(format!("definition of {name}"), move || {
             seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
         });
-        installations.push(bring(definition, applier.clone(), move |now| {
-            *state.lock().unwrap_or_else(PoisonError::into_inner) = now;
-        }));
+        definition.annotations_mut().insert(INSTALLED_BY_VERSION.to_owned(), version.to_owned());
+        let applier = applier.clone();
+        installations.push(async move {
+            let say = move |now| *state.lock().unwrap_or_else(PoisonError::into_inner) = now;
+            say(not_yet());
+            bring(definition, version, applier, say).await;
+        });
     }
-    manager.task("definitions", async {
+    manager.leader_task("definitions", async {
         join_all(installations).await;
         std::future::pending::<()>().await;
     });
 }
 
 /// Tries until it works, and says how it stands.
-async fn bring(definition: CustomResourceDefinition, applier: Applier, say: impl Fn(Result<(), String>)) {
+async fn bring(
+    definition: CustomResourceDefinition,
+    version: &str,
+    applier: Applier,
+    say: impl Fn(Result<(), String>),
+) {
     let (name, backoff, mut attempt) = (definition.name_any(), Backoff::default(), 0_u32);
-    while let Err(error) = try_once(&definition, &applier).await {
+    while let Err(error) = try_once(&definition, version, &applier).await {
         attempt = attempt.saturating_add(1);
         let pause = backoff.delay(attempt, rand::random());
         let why = in_one_line(&error);
@@ -55,12 +72,16 @@ async fn bring(definition: CustomResourceDefinition, applier: Applier, say: impl
     say(Ok(()));
 }
 
-async fn try_once(definition: &CustomResourceDefinition, applier: &Applier) -> Result<(), Error> {
+async fn try_once(definition: &CustomResourceDefinition, version: &str, applier: &Applier) -> Result<(), Error> {
     let name = definition.name_any();
     let api = Api::<CustomResourceDefinition>::all(applier.client().clone());
     let found = api.get_opt(&name).await?;
-    if let Some(found) = &found {
-        check(found, definition)?;
+    if let Some(found) = &found
+        && let Decision::Keep(why) = decide(found, definition, version)?
+    {
+        tracing::warn!(definition = name, why, "the definition is not installed");
+        return established(found)
+            .map_err(|why| Error::transient(reasons::NOT_ESTABLISHED, format!("{name} is not established: {why}")));
     }
     let done = applier.apply(definition, found.as_ref()).await?;
     if applier.is_dry_run() {

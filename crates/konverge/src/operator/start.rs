@@ -213,7 +213,9 @@ impl Operator {
         };
         let mut setup = Setup::new(program, manager, client, events, options);
         if setup.options.install_crds {
-            crds::install(self.crds(setup.namespace()), &setup.applier, &mut setup.manager);
+            let definitions = self.crds(setup.namespace());
+            let may_stand_by = elects(&setup.options);
+            crds::install(definitions, self.version, may_stand_by, &setup.applier, &mut setup.manager);
         }
         for part in self.parts {
             part.install(&mut setup).await?;
@@ -232,7 +234,7 @@ impl Operator {
 }
 
 /// Whether replicas elect a leader. A dry run writes nothing, not even a lease, and so takes the work away from nobody.
-fn elects(options: &Options) -> bool {
+pub(crate) fn elects(options: &Options) -> bool {
     options.leader_election && !options.dry_run
 }
 

@@ -31,7 +31,7 @@ impl Reconcile<Gadget> for Nothing {
 }
 
 fn program() -> Operator {
-    Operator::new(PROGRAM, "0").may_install_crds(true).controller(Controller::new(Nothing))
+    Operator::new(PROGRAM, "0").may_install_crds(true).controller(Controller::<Gadget, _>::new(Nothing))
 }
 
 #[test]
@@ -89,4 +89,87 @@ async fn row_33_definitions_are_brought_upgraded_and_never_lose_what_is_stored()
     definitions.patch_status(name, &PatchParams::default(), &Patch::Merge(stored)).await.unwrap();
     refused.is_ready().await;
     refused.end().await.unwrap();
+}
+
+/// The same kind in two releases of a program.
+mod releases {
+    pub(super) mod old {
+        use konverge::prelude::*;
+
+        #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+        #[kube(group = "test.konverge.dev", version = "v1", kind = "Aging", namespaced, status = "Status")]
+        pub(crate) struct AgingSpec {
+            pub(crate) size: u32,
+        }
+    }
+
+    pub(super) mod new {
+        use konverge::prelude::*;
+
+        #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+        #[kube(group = "test.konverge.dev", version = "v1", kind = "Aging", namespaced, status = "Status")]
+        pub(crate) struct AgingSpec {
+            pub(crate) size: u32,
+            pub(crate) colour: Option<String>,
+        }
+    }
+}
+
+impl Reconcile<releases::old::Aging> for Nothing {
+    type Error = Error;
+
+    async fn apply(&self, _: Arc<releases::old::Aging>, _: Context<releases::old::Aging>) -> Result<Action, Error> {
+        Ok(Action::Done)
+    }
+}
+
+impl Reconcile<releases::new::Aging> for Nothing {
+    type Error = Error;
+
+    async fn apply(&self, _: Arc<releases::new::Aging>, _: Context<releases::new::Aging>) -> Result<Action, Error> {
+        Ok(Action::Done)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_replica_never_downgrades_a_definition_and_only_the_leader_installs_one() {
+    let plane = crate::stage::own_control_plane().await;
+    let place = Place::on(&plane).await;
+    let old = || Operator::new(PROGRAM, "1.0.0").controller(Controller::<releases::old::Aging, _>::new(Nothing));
+    let new = || Operator::new(PROGRAM, "1.1.0").controller(Controller::<releases::new::Aging, _>::new(Nothing));
+    let home = ["--lease-namespace", place.namespace.as_str()];
+    let arguments = [&home[..], &["--namespace", &place.namespace, "--install-crds", "--leader-election"]].concat();
+    let definitions = Api::<CustomResourceDefinition>::all(place.client.clone());
+    let name = releases::new::Aging::crd_name();
+    let declared = async || {
+        let definition = definitions.get(name).await.unwrap();
+        let properties =
+            &serde_json::to_value(&definition.spec.versions[0].schema).unwrap()["openAPIV3Schema"]["properties"];
+        (properties["spec"]["properties"].get("colour").is_some(), definition.metadata.resource_version)
+    };
+    let first = run_as(plane.kubeconfig(), old(), &arguments).await;
+    assert!(!declared().await.0);
+
+    // A newer replica stands by: it is ready, and installs nothing before it leads.
+    let second = run_as(plane.kubeconfig(), new(), &arguments).await;
+    assert!(!declared().await.0);
+    first.end().await.unwrap();
+    let upgraded = eventually(LIMIT, || async { declared().await.0.then_some(()) });
+    upgraded.await.unwrap();
+    second.is_ready().await;
+
+    // An old one that starts and leads leaves the definition alone, and works.
+    second.end().await.unwrap();
+    let (_, before) = declared().await;
+    run_as(plane.kubeconfig(), old(), &arguments).await.end().await.unwrap();
+    let agings: Api<releases::old::Aging> = place.api();
+    agings.create(&PostParams::default(), &releases::old::Aging::new("one", Default::default())).await.unwrap();
+    let third = run_as(plane.kubeconfig(), old(), &arguments).await;
+    let worked = eventually(LIMIT, || async {
+        let status = agings.get("one").await.unwrap().status;
+        status.filter(|status| status.conditions.is_true("Ready"))
+    });
+    worked.await.unwrap();
+    assert_eq!(declared().await, (true, before));
+    third.end().await.unwrap();
 }

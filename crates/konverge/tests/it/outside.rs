@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use konverge::{
@@ -12,7 +15,7 @@ use konverge::{
 use konverge_testkit::eventually;
 use tokio::{sync::Semaphore, time::Instant};
 
-use crate::stage::{LIMIT, Place, Prober, control_plane, operator, start_as};
+use crate::stage::{LIMIT, Place, Prober, Running, control_plane, operator, start_as};
 
 /// Answers what it is told to answer, then nothing, and a poll takes until the test lets it.
 struct Scripted {
@@ -88,4 +91,53 @@ async fn row_25_a_source_is_a_trigger_with_health_metrics_and_pauses() {
     assert!(pauses.iter().all(|pause| *pause >= SHORTEST), "{pauses:?}");
     assert_eq!(runs.of("other").len(), 1, "a change concerns nobody but whom it names");
     running.end().await.unwrap();
+}
+
+/// Counts how often it is asked.
+struct Counted(Arc<AtomicUsize>);
+
+impl Source for Counted {
+    type Item = String;
+
+    fn name(&self) -> &'static str {
+        "counted"
+    }
+
+    async fn poll(&mut self) -> Result<Polled<String>, SourceError> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(Vec::new().into())
+    }
+}
+
+/// A replica with two sources, of which one also runs on standbys, and how often each was asked.
+async fn replica(place: &Place) -> (Running, [Arc<AtomicUsize>; 2]) {
+    let asked = [Arc::default(), Arc::default()];
+    let [of_leader, of_all] = asked.each_ref().map(|asked| Counted(Arc::clone(asked)));
+    let every = || Options::every(Duration::from_millis(20));
+    let controller = Controller::new(Prober::default())
+        .watches_outside("of-leader", of_leader, every(), |_, probes| probes.keys())
+        .watches_outside("of-all", of_all, every().on_standbys(), |_, probes| probes.keys());
+    let namespace = format!("--lease-namespace={}", place.namespace);
+    let timings = ["--lease-duration=4", "--renew-deadline=3", "--retry-period=1"];
+    let arguments = [&["--leader-election", namespace.as_str()], &timings[..]].concat();
+    (place.run(operator(controller), &arguments).await, asked)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_leader_asks_outside_unless_standbys_are_to_ask_too() {
+    let place = Place::new().await;
+    let reach = async |count: &AtomicUsize, least: usize| {
+        let reached = eventually(LIMIT, || std::future::ready((count.load(Ordering::SeqCst) >= least).then_some(())));
+        reached.await.unwrap();
+    };
+    let (leader, [first, _]) = replica(&place).await;
+    reach(&first, 1).await;
+    let (standby, [second, second_of_all]) = replica(&place).await;
+    // It is ready without an answer, has been asking where it is to, and has not where the leader asks.
+    reach(&second_of_all, 20).await;
+    assert_eq!(second.load(Ordering::SeqCst), 0);
+    leader.end().await.unwrap();
+    reach(&second, 1).await;
+    standby.is_ready().await;
+    standby.end().await.unwrap();
 }

@@ -10,7 +10,8 @@ use std::{
 
 use konverge_core::SecretValue;
 use konverge_push::object::Kind;
-use konverge_testkit::{VaultOptions, VaultServer, eventually};
+use konverge_testkit::eventually;
+use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_vault::{Credential, Deletion, Limits, Login, Vault, VaultConfig};
 use serde_json::json;
 use tokio::{

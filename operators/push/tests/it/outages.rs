@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_push::object::Kind;
-use konverge_testkit::{VaultOptions, VaultServer, VaultStorage};
+use konverge_testkit_stores::{VaultOptions, VaultServer, VaultStorage};
 use konverge_vault::{Credential, Limits, Login, Vault, VaultConfig};
 use kube::{
     Api,

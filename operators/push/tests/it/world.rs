@@ -7,7 +7,8 @@ use konverge_core::SecretValue;
 use konverge_push::{object::Kind, record::Record, run::assemble};
 use konverge_runtime::Metrics;
 pub(crate) use konverge_testkit::until;
-use konverge_testkit::{AuditEntry, ControlPlane, Options, VaultOptions, VaultServer, http_get};
+use konverge_testkit::{AuditEntry, ControlPlane, Options, http_get};
+use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_vault::{
     Content, Credential, Expected, Field, Found, Limits, Location, Login, SecretPath, Vault, VaultConfig,
 };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use konverge_testkit::VaultServer;
+use konverge_testkit_stores::VaultServer;
 use konverge_vault::{
     Content, Deletion, Expected, Found, KvVersion, Location, Mount, Owner, SecretPath, Standing, Vault, VaultError,
 };

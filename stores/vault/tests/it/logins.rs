@@ -1,6 +1,7 @@
 //! Every way to log in, and what becomes of tokens.
 
-use konverge_testkit::{ControlPlane, Options, VaultOptions, VaultServer, eventually};
+use konverge_testkit::{ControlPlane, Options, eventually};
+use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_vault::{Credential, Login, TlsSettings, Vault, VaultConfig, VaultError};
 use kube::{Api, api::PostParams};
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! Sealed, gone, and back.
 
 use konverge_core::error::{Classify, ErrorClass};
-use konverge_testkit::{VaultOptions, VaultServer, VaultStorage, eventually};
+use konverge_testkit::eventually;
+use konverge_testkit_stores::{VaultOptions, VaultServer, VaultStorage};
 use konverge_vault::{Expected, VaultError};
 
 use crate::support::{SOON, administrator, content, live, locate, text};

@@ -1,6 +1,6 @@
 //! The policy that is shipped: enough for all that an operator asks, and nothing spare.
 
-use konverge_testkit::VaultServer;
+use konverge_testkit_stores::VaultServer;
 use konverge_vault::{Deletion, Expected, Found, Login, Owner, Standing, Vault, VaultError};
 use serde_json::json;
 

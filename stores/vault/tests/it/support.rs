@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use konverge_core::SecretValue;
-use konverge_testkit::{VaultOptions, VaultServer};
+use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_vault::{Content, Credential, Field, Found, Location, Login, Secret, SecretPath, Vault, VaultConfig};
 
 /// Whatever a test waits for comes within this.

@@ -1,6 +1,7 @@
 //! TLS with an authority of one's own, and with another one tomorrow.
 
-use konverge_testkit::{VaultOptions, VaultServer, VaultStorage, eventually};
+use konverge_testkit::eventually;
+use konverge_testkit_stores::{VaultOptions, VaultServer, VaultStorage};
 use konverge_vault::{Login, TlsSettings, Vault, VaultConfig, VaultError};
 
 use crate::support::{SOON, credential};

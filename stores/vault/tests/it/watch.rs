@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use konverge_core::digest::{DIGEST_KEY_LENGTH, DigestKey};
-use konverge_testkit::{VaultServer, eventually};
+use konverge_testkit::eventually;
+use konverge_testkit_stores::VaultServer;
 use konverge_vault::{
     Deletion, Expected, Known, KvVersion, Location, Login, Mount, SecretPath, Seen, StateKey, Vault, Watch, Watches,
 };

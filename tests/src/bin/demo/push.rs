@@ -8,7 +8,8 @@ use std::{
 use anyhow::{Context, Result};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use konverge_e2e::{Cast, Held, PushStage, Vault, annotated_deployment, quoted, yaml};
-use konverge_testkit::{VaultStorage, eventually};
+use konverge_testkit::eventually;
+use konverge_testkit_stores::VaultStorage;
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},

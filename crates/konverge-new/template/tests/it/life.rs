@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use konverge::{
+    k8s_openapi::api::core::v1::ConfigMap,
+    kube::{
+        Api,
+        api::{DeleteParams, Patch, PatchParams, PostParams},
+    },
+    serde_json::json,
+};
 use konverge_template::{Greeting, GreetingSpec};
 use konverge_testkit::{ControlPlane, Options, RoleUse, eventually};
-use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
-};
-use serde_json::json;
 
 const PROGRAM: &str = "konverge-template";
 /// How long a test waits for what should happen in milliseconds.

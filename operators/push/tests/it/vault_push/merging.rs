@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use konverge_push::object::Kind::{Secret, VaultPush};
-use konverge_testkit::{VaultOptions, VaultServer};
+use konverge_testkit_stores::{VaultOptions, VaultServer};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -1,6 +1,6 @@
 //! Somebody between the operator and Vault, who lets everything pass, or answers everything himself.
 
-use konverge_testkit::VaultServer;
+use konverge_testkit_stores::VaultServer;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},

@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use konverge_roll::trigger::TriggerKind;
-use konverge_testkit::VaultServer;
+use konverge_testkit_stores::VaultServer;
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::{Value, json};
 use tokio::{

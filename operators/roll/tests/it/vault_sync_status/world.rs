@@ -3,7 +3,8 @@
 use std::{path::PathBuf, sync::Arc};
 
 use konverge_roll::trigger::TriggerKind;
-use konverge_testkit::{RunDirectory, VaultOptions, VaultServer};
+use konverge_testkit::RunDirectory;
+use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_workload::WorkloadKind::Deployment;
 use kube::{
     Api,

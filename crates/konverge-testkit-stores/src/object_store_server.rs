@@ -6,13 +6,12 @@
 
 use std::{fs, io, path::PathBuf, time::Duration};
 
-use tokio::net::TcpStream;
-
-use crate::{
-    build::{self, BuildError, Module, Program},
-    guard::RunDirectory,
-    process::{Process, ProcessError, ProcessSpec, free_port},
+use konverge_testkit::{
+    BuildError, Process, ProcessError, ProcessSpec, RunDirectory,
+    build::{self, Module, Program},
+    free_port,
 };
+use tokio::net::TcpStream;
 
 const PROGRAM: &str = "versitygw";
 

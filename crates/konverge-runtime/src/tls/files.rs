@@ -10,7 +10,7 @@ use konverge_core::error::in_one_line;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
-use crate::{
+use super::{
     certificate::Reading,
     pair::{Pair, PairError},
     slot::Slot,
@@ -48,7 +48,7 @@ pub enum FilesError {
 
 /// Two files, and what was in them when they last gave a pair.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(super) struct Files {
     certificate: PathBuf,
     key: PathBuf,
     seen: Contents,
@@ -85,14 +85,14 @@ impl Contents {
 
 impl Files {
     /// The files, and the pair that is in them now.
-    pub(crate) fn open(certificate: &Path, key: &Path) -> Result<(Self, Pair), FilesError> {
+    pub(super) fn open(certificate: &Path, key: &Path) -> Result<(Self, Pair), FilesError> {
         let seen = Contents::read(certificate, key)?;
         let pair = seen.pair(certificate, key)?;
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
         Ok((Self { certificate, key, seen, look_every: LOOK_EVERY }, pair))
     }
 
-    pub(crate) fn look_every(&mut self, pause: Duration) {
+    pub(super) fn look_every(&mut self, pause: Duration) {
         self.look_every = pause;
     }
 
@@ -108,7 +108,7 @@ impl Files {
     }
 
     /// Looks at the files until told to stop. What cannot be served leaves the pair as it is.
-    pub(crate) async fn keep(mut self, slot: Slot, told: impl Fn(Reading), stop: CancellationToken) {
+    pub(super) async fn keep(mut self, slot: Slot, told: impl Fn(Reading), stop: CancellationToken) {
         let mut trouble = None;
         while stop.run_until_cancelled(tokio::time::sleep(self.look_every)).await.is_some() {
             // Two small local files: what a task of its own would cost is more than they take.

@@ -1,6 +1,6 @@
 //! A real Vault: what it holds survives a restart if that was asked for, and it serves nobody while it is sealed.
 
-use konverge_testkit::{VaultOptions, VaultServer, VaultStorage};
+use konverge_testkit_stores::{VaultOptions, VaultServer, VaultStorage};
 use serde_json::{Value, json};
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
+use super::{
     files::{Files, FilesError},
     pair::{Pair, PairError},
     self_signed::{SelfSigned, SelfSignedError},

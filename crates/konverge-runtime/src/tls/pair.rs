@@ -42,7 +42,7 @@ pub struct Validity {
 /// A certificate chain with its key.
 #[derive(Debug, Clone)]
 pub struct Pair {
-    pub(crate) key: Arc<CertifiedKey>,
+    pub(super) key: Arc<CertifiedKey>,
     /// When its leaf holds.
     pub validity: Validity,
 }

@@ -10,18 +10,14 @@ mod program;
 
 use std::{ffi::OsString, fs, io, path::PathBuf, time::Duration};
 
+use konverge_testkit::{Process, ProcessError, ProcessSpec, RunDirectory, eventually, free_port};
 use rcgen::{CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 pub use self::administration::VaultServerError;
 use self::{administration::Administration, program::Server};
-pub use crate::control_plane::credentials::Certificate;
-use crate::{
-    control_plane::credentials,
-    guard::RunDirectory,
-    process::{Process, ProcessError, ProcessSpec, free_port},
-};
+use crate::certificate::{self, Certificate};
 
 /// A server that starts on an idle machine in less than a second.
 const READY_WITHIN: Duration = Duration::from_mins(1);
@@ -216,7 +212,7 @@ impl VaultServer {
     /// A new mount of version 2 refuses requests until it has written its own settings.
     async fn upgraded(&self, path: &str) -> Result<(), VaultServerError> {
         let config = format!("{path}/config");
-        let answers = crate::eventually(READY_WITHIN, || async {
+        let answers = eventually(READY_WITHIN, || async {
             let answer = self.request("GET", &config, &Value::Null).await;
             answer.is_ok().then_some(())
         });
@@ -250,7 +246,7 @@ impl VaultServer {
     /// Unseals it, and waits until it serves.
     pub async fn unseal(&self) -> Result<(), VaultServerError> {
         self.administration.call("PUT", "sys/unseal", "", &json!({ "key": self.unseal_key })).await?;
-        let serves = crate::eventually(READY_WITHIN, || async {
+        let serves = eventually(READY_WITHIN, || async {
             self.administration.call("GET", "sys/health", "", &Value::Null).await.ok()
         });
         if serves.await.is_err() {
@@ -299,7 +295,7 @@ impl VaultServer {
 }
 
 fn new_certificates(run: &RunDirectory) -> Result<CertifiedIssuer<'static, KeyPair>, VaultServerError> {
-    let authority = credentials::authority("konverge-vault")?;
+    let authority = certificate::authority("konverge-vault")?;
     fs::write(run.path().join(AUTHORITY), authority.pem())?;
     write_certificate(run, &authority, Certificate::Good)?;
     Ok(authority)
@@ -310,7 +306,7 @@ fn write_certificate(
     authority: &CertifiedIssuer<'static, KeyPair>,
     says: Certificate,
 ) -> Result<(), VaultServerError> {
-    let (certificate, key) = credentials::server_that(authority, says)?;
+    let (certificate, key) = certificate::server(authority, says)?;
     for (name, content) in [(CERTIFICATE, certificate), (KEY, key)] {
         fs::write(run.path().join(name), content)?;
     }

@@ -1,12 +1,10 @@
 //! Which program is started.
 
-use std::path::PathBuf;
+use std::{env, path::PathBuf};
+
+use konverge_testkit::build::{self, Module, Program};
 
 use super::VaultServerError;
-use crate::{
-    build::{self, Module, Program},
-    environment,
-};
 
 /// Name a Vault or an OpenBao server program to use instead of building one; the first that is set counts.
 const VAULT_VARIABLE: &str = "VAULT_BIN";
@@ -30,7 +28,7 @@ const BAO_VERSION: &str = "2.4.0";
 pub(super) fn find() -> Result<Server, VaultServerError> {
     // OpenBao has given plain files up, and our Vault is built without the store that both of them have.
     for (variable, persistent) in [(VAULT_VARIABLE, "file"), (BAO_VARIABLE, "raft")] {
-        match environment::variable(variable) {
+        match env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from) {
             Some(path) if path.is_file() => return Ok(Server { path, persistent }),
             Some(path) => return Err(VaultServerError::Missing { variable, path }),
             None => {}

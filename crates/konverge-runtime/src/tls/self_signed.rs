@@ -8,7 +8,7 @@ use rcgen::{SerialNumber, date_time_ymd};
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
-use crate::{
+use super::{
     certificate::Reading,
     pair::{Pair, PairError},
     slot::Slot,
@@ -37,19 +37,19 @@ pub enum SelfSignedError {
 
 /// Makes pairs for some names.
 #[derive(Debug)]
-pub(crate) struct SelfSigned {
+pub(super) struct SelfSigned {
     names: Vec<String>,
     lifetime: Duration,
     look_every: Duration,
 }
 
 impl SelfSigned {
-    pub(crate) fn new(names: Vec<String>) -> Self {
+    pub(super) fn new(names: Vec<String>) -> Self {
         Self { names, lifetime: LIFETIME, look_every: LOOK_EVERY }
     }
 
     /// One that holds from now on.
-    pub(crate) fn make(&self, now: Timestamp) -> Result<Pair, SelfSignedError> {
+    pub(super) fn make(&self, now: Timestamp) -> Result<Pair, SelfSignedError> {
         let mut parameters = CertificateParams::new(self.names.clone())?;
         parameters.distinguished_name = DistinguishedName::new();
         parameters.distinguished_name.push(DnType::CommonName, "konverge");
@@ -66,7 +66,7 @@ impl SelfSigned {
     }
 
     /// Makes another when the one that is served is due, until told to stop.
-    pub(crate) async fn keep(self, slot: Slot, told: impl Fn(Reading), stop: CancellationToken) {
+    pub(super) async fn keep(self, slot: Slot, told: impl Fn(Reading), stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(self.look_every)).await.is_some() {
             let now = Timestamp::now();
             if !slot.is_due(now) {

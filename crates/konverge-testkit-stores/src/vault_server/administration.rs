@@ -9,9 +9,8 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
+use konverge_testkit::{BuildError, ProcessError};
 use serde_json::Value;
-
-use crate::{build::BuildError, process::ProcessError};
 
 /// No Vault could be had, or it refused.
 #[derive(Debug, thiserror::Error)]

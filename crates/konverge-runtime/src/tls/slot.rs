@@ -10,7 +10,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use crate::pair::Pair;
+use super::pair::Pair;
 
 /// The current pair, and what went wrong when the last one was sought. Clones are handles to the same one.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +47,7 @@ impl Slot {
     }
 
     /// Whether two thirds of the pair's time are over, or there is none.
-    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
         let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
         state.pair.as_ref().is_none_or(|pair| pair.validity.is_due(now))
     }

@@ -1,0 +1,158 @@
+//! Which fields the API server stored with another value than was sent. Pure.
+//!
+//! A mutating policy or webhook may change what is applied. The answer to the write shows it, and shows also what is no change of
+//! meaning: defaults that the server fills in, zeros that it leaves out, and quantities, durations and times in its own spelling.
+
+mod spelling;
+
+use std::{collections::BTreeSet, fmt};
+
+use serde_json::{Map, Value};
+
+use crate::{
+    difference::joined,
+    in_step::{
+        ITEM, KEYED, MEMBER, METADATA_UNOWNED, ROOT_UNOWNED, applied_fields, has_keys, is_empty, is_item, parsed,
+    },
+};
+
+use self::spelling::is_spelled_alike;
+
+/// A field that the API server stored with another value than was sent. Never contains a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AlteredField {
+    /// The field, such as `.data.key` or `.spec.ports[0].name`.
+    pub field: String,
+    /// The other managers that own the field too. Admission leaves no such trace, so there are none if a policy or a webhook
+    /// changed the value.
+    pub managers: Vec<String>,
+}
+
+impl fmt::Display for AlteredField {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.field)?;
+        match &*self.managers {
+            [] => Ok(()),
+            managers => write!(out, " (also managed by {})", managers.join(", ")),
+        }
+    }
+}
+
+/// The fields of `wanted` that are not as wanted in `answer`, the API server's answer to an apply of `wanted` by `manager`.
+///
+/// Only what was sent counts. Without a record of the fields of `manager`, nothing can be told.
+pub(crate) fn altered(wanted: &Value, answer: &Value, manager: &str) -> Vec<AlteredField> {
+    let Some(fields) = applied_fields(answer, manager, wanted.get("apiVersion"), None) else { return Vec::new() };
+    let (Some(wanted), Some(stored)) = (wanted.as_object(), answer.as_object()) else { return Vec::new() };
+    let mut comparison = Comparison { answer, manager, path: Vec::new(), found: Vec::new() };
+    comparison.members("", wanted, stored, Some(fields), &ROOT_UNOWNED);
+    let none = Map::new();
+    let part = |of: &'_ Map<String, Value>, name: &str| of.get(name).and_then(Value::as_object).cloned();
+    if let Some(metadata) = part(wanted, "metadata") {
+        comparison.path.push(format!("{MEMBER}metadata"));
+        let fields = part(fields, "f:metadata");
+        let stored = part(stored, "metadata").unwrap_or(none);
+        comparison.members(".metadata", &metadata, &stored, fields.as_ref(), &METADATA_UNOWNED);
+    }
+    comparison.found
+}
+
+struct Comparison<'a> {
+    answer: &'a Value,
+    manager: &'a str,
+    /// Where the walk is, in the words of a set of fields.
+    path: Vec<String>,
+    found: Vec<AlteredField>,
+}
+
+impl Comparison<'_> {
+    fn members(
+        &mut self,
+        place: &str,
+        wanted: &Map<String, Value>,
+        stored: &Map<String, Value>,
+        fields: Option<&Map<String, Value>>,
+        unowned: &[&str],
+    ) {
+        for (name, value) in wanted.iter().filter(|(name, value)| !unowned.contains(&name.as_str()) && !value.is_null())
+        {
+            let member = format!("{MEMBER}{name}");
+            let below = fields.and_then(|fields| fields.get(&member));
+            self.path.push(member);
+            self.value(&joined(place, name), value, stored.get(name), below);
+            self.path.pop();
+        }
+    }
+
+    fn value(&mut self, place: &str, wanted: &Value, stored: Option<&Value>, fields: Option<&Value>) {
+        let fields = fields.and_then(Value::as_object);
+        match (wanted, stored.unwrap_or(&Value::Null)) {
+            (wanted, Value::Null) if is_empty(wanted) => {}
+            (Value::Object(wanted), Value::Object(stored)) => self.members(place, wanted, stored, fields, &[]),
+            (Value::Array(wanted), Value::Array(stored)) => self.items(place, wanted, stored, fields),
+            (wanted, stored) if is_spelled_alike(wanted, stored) => {}
+            _ => self.report(place),
+        }
+    }
+
+    fn items(&mut self, place: &str, wanted: &[Value], stored: &[Value], fields: Option<&Map<String, Value>>) {
+        let is_merged = |name: &String| name.starts_with(KEYED) || name.starts_with(ITEM);
+        let Some(fields) = fields.filter(|fields| fields.keys().any(is_merged)) else {
+            // An empty list is merged with the items of others, or leaves no trace.
+            if wanted.is_empty() {
+                return;
+            }
+            if wanted.len() != stored.len() {
+                return self.report(place);
+            }
+            for (position, (wanted, stored)) in wanted.iter().zip(stored).enumerate() {
+                self.value(&format!("{place}[{position}]"), wanted, Some(stored), None);
+            }
+            return;
+        };
+        for (position, item) in wanted.iter().enumerate() {
+            let place = format!("{place}[{position}]");
+            let entry = fields.iter().find(|(name, _)| is_merged(name) && is_item(name, item));
+            let keys = entry.and_then(|(name, _)| parsed(name, KEYED));
+            let found = match &keys {
+                Some(keys) => stored.iter().find(|stored| has_keys(stored, keys, false)),
+                None => stored.iter().find(|stored| is_spelled_alike(item, stored)),
+            };
+            let (Some((name, below)), Some(found)) = (entry, found) else {
+                self.report(&place);
+                continue;
+            };
+            self.path.push(name.clone());
+            self.value(&place, item, Some(found), Some(below));
+            self.path.pop();
+        }
+    }
+
+    fn report(&mut self, place: &str) {
+        let managers = managers_of(self.answer, &self.path, self.manager);
+        self.found.push(AlteredField { field: place.to_owned(), managers });
+    }
+}
+
+/// The managers other than `but` that own the field at `path`, or something around it as a whole.
+pub(crate) fn managers_of(object: &Value, path: &[String], but: &str) -> Vec<String> {
+    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array).map(Vec::as_slice);
+    let owns = |entry: &&Value| {
+        let Some(mut fields) = entry.get("fieldsV1") else { return false };
+        for name in path {
+            match fields.get(name) {
+                Some(below) => fields = below,
+                // A set of fields with nothing below it means the whole value.
+                None => return fields.as_object().is_some_and(Map::is_empty),
+            }
+        }
+        true
+    };
+    let name = |entry: &Value| entry.get("manager").and_then(Value::as_str).map(ToOwned::to_owned);
+    let owners = entries.unwrap_or_default().iter().filter(owns).filter_map(name);
+    owners.filter(|owner| owner != but).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests;

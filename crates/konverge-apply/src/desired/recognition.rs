@@ -1,0 +1,90 @@
+//! Whose child an object is, and how that is known. Pure.
+
+use serde_json::Value;
+
+use crate::{
+    applier::Applier,
+    error::ApplyError,
+    object::{Target, Writable, json as to_json},
+    owners::{OWNER_PROOF, OWNER_UID, Owner, OwnerKey},
+};
+
+/// What the metadata of an object tells about its owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Recognition {
+    /// It is a child of the owner: it carries the proof, or no [`OwnerKey`] is in use and its label or controller reference tells.
+    Proven,
+    /// Its label or controller reference names the owner, and our field manager has applied that label. A release that wrote no proof
+    /// leaves this behind. The next apply of a wanted child adds the proof.
+    Earlier,
+    /// Its label or controller reference names the owner, and nothing shows that we wrote it.
+    Unproven,
+    /// It is a child of the owner with this uid.
+    OfAnother(String),
+    /// It names no owner.
+    Nobodys,
+}
+
+impl Recognition {
+    /// Returns what `object`, with our entry in its managed fields, tells about `owner` to the field manager of `applier`.
+    pub fn of<K: Writable>(
+        object: &K,
+        kind: &K::DynamicType,
+        owner: &Owner,
+        key: Option<&OwnerKey>,
+        applier: &Applier,
+    ) -> Result<Self, ApplyError> {
+        let recognizer = Recognizer { owner, key, manager: applier.manager() };
+        Ok(recognizer.recognize(&Target::of(object, kind)?, &to_json(object, kind)?))
+    }
+}
+
+/// Tells the children of one owner.
+pub(super) struct Recognizer<'a> {
+    pub(super) owner: &'a Owner,
+    pub(super) key: Option<&'a OwnerKey>,
+    pub(super) manager: &'a str,
+}
+
+impl Recognizer<'_> {
+    pub(super) fn recognize(&self, target: &Target, state: &Value) -> Recognition {
+        let metadata = &state["metadata"];
+        let proof = metadata["annotations"][OWNER_PROOF].as_str();
+        if let (Some(key), Some(proof)) = (self.key, proof)
+            && key.proof(self.owner.uid(), target) == proof
+        {
+            return Recognition::Proven;
+        }
+        match named_owner(metadata) {
+            None => Recognition::Nobodys,
+            Some(uid) if uid != self.owner.uid() => Recognition::OfAnother(uid.to_owned()),
+            Some(_) if self.key.is_none() => Recognition::Proven,
+            Some(_) if has_applied_the_label(metadata, self.manager) => Recognition::Earlier,
+            Some(_) => Recognition::Unproven,
+        }
+    }
+}
+
+/// Uid of the owner that the label of an object names.
+pub(super) fn labelled_owner(metadata: &Value) -> Option<&str> {
+    metadata["labels"][OWNER_UID].as_str()
+}
+
+/// Uid of the owner that an object names by label or by controller reference.
+fn named_owner(metadata: &Value) -> Option<&str> {
+    let controller = || {
+        let references = metadata["ownerReferences"].as_array()?;
+        references.iter().find(|reference| reference["controller"] == true)?["uid"].as_str()
+    };
+    labelled_owner(metadata).or_else(controller)
+}
+
+fn has_applied_the_label(metadata: &Value, manager: &str) -> bool {
+    let is_ours = |entry: &Value| entry["manager"] == manager && entry["operation"] == "Apply";
+    let label = format!("f:{OWNER_UID}");
+    let has_label = |entry: &Value| entry["fieldsV1"]["f:metadata"]["f:labels"].get(&label).is_some();
+    metadata["managedFields"]
+        .as_array()
+        .is_some_and(|entries| entries.iter().any(|entry| is_ours(entry) && has_label(entry)))
+}

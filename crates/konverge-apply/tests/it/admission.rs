@@ -1,0 +1,187 @@
+//! What admission makes of a write, and what other clients make before it.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use konverge_apply::{
+    Applier, ApplyError, ApplyOutcome, DesiredSet, Outcome, Owner, SecretApplier, SecretTarget, SetError,
+};
+use konverge_core::error::{Classify, ErrorClass};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
+use serde_json::{Value, json};
+
+use super::status::{sample, samples};
+use super::*;
+
+fn config_map(namespace: &str, name: &str, data: &[(&str, &str)]) -> ConfigMap {
+    serde_json::from_value(json!({
+        "metadata": {"namespace": namespace, "name": name}, "data": data.iter().copied().collect::<BTreeMap<_, _>>()
+    }))
+    .unwrap()
+}
+
+/// A policy of the cluster that replaces a value in objects of one resource and one namespace, until it is lifted.
+struct Replacing {
+    client: Client,
+    namespace: String,
+}
+
+impl Replacing {
+    async fn new(client: &Client, namespace: &str, resource: &str, value: &str) -> Self {
+        let this = Self { client: client.clone(), namespace: namespace.to_owned() };
+        let policy = json!({"metadata": {"name": namespace}, "spec": {
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [resource],
+                }],
+            },
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression":
+                format!("[JSONPatch{{op: 'replace', path: '/data/replaced', value: '{value}'}}]")}}],
+            "matchConditions": [{"name": "has-it", "expression": "has(object.data) && 'replaced' in object.data"}],
+        }});
+        this.put("MutatingAdmissionPolicy", policy).await;
+        let binding = json!({"metadata": {"name": namespace}, "spec": {"policyName": namespace}});
+        this.put("MutatingAdmissionPolicyBinding", binding).await;
+        this
+    }
+
+    fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind));
+        resource.plural = match kind {
+            "MutatingAdmissionPolicy" => "mutatingadmissionpolicies".to_owned(),
+            _ => "mutatingadmissionpolicybindings".to_owned(),
+        };
+        Api::all_with(self.client.clone(), &resource)
+    }
+
+    async fn put(&self, kind: &str, mut object: Value) {
+        object["apiVersion"] = json!("admissionregistration.k8s.io/v1");
+        object["kind"] = json!(kind);
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        self.api(kind).create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    async fn lift(self) {
+        for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
+            self.api(kind).delete(&self.namespace, &DeleteParams::default()).await.unwrap();
+        }
+    }
+}
+
+/// Applies until the answer is as expected: the API server heeds policies a little after they are there.
+async fn until<T, F: Future<Output = Result<T, ApplyError>>>(
+    attempt: impl Fn() -> F,
+    is_expected: impl Fn(&Result<T, ApplyError>) -> bool,
+) -> Result<T, ApplyError> {
+    let (attempt, is_expected) = (&attempt, &is_expected);
+    let found = eventually(Duration::from_secs(30), move || async move { Some(attempt().await).filter(is_expected) });
+    found.await.unwrap_or_else(|_| panic!("the policy has no effect, or does not end"))
+}
+
+fn is_altered<T>(result: &Result<T, ApplyError>) -> bool {
+    matches!(result, Err(ApplyError::Altered { .. }))
+}
+
+#[tokio::test]
+async fn a_value_that_a_policy_replaces_is_not_in_sync_and_heals_once_the_policy_is_gone() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    let applier = Applier::new(client.clone(), "ours");
+    let policy = Replacing::new(&client, &namespace, "configmaps", "by policy").await;
+    let wanted = config_map(&namespace, "app", &[("kept", "1"), ("replaced", "ours")]);
+    let error = until(|| applier.apply(&wanted, None), is_altered).await.expect_err("altered");
+    let ApplyError::Altered { fields, resource_version, .. } = &error else { panic!("{error}") };
+    assert_eq!(fields.iter().map(ToString::to_string).collect::<Vec<_>>(), [".data.replaced"]);
+    let stored = api.get("app").await.unwrap();
+    assert_eq!(stored.resource_version().as_ref(), Some(resource_version));
+    let text = error.to_string();
+    assert!(text.contains(&format!("ConfigMap {namespace}/app")) && !text.contains("by policy"), "{text}");
+    assert_eq!((error.reason(), error.class()), ("AlteredByAdmission", ErrorClass::After(Duration::from_mins(1))));
+    // Neither what was remembered nor what is seen makes it in sync, and repeating changes nothing.
+    let again = applier.apply(&wanted, Some(&stored)).await.expect_err("altered again");
+    assert!(matches!(again, ApplyError::Altered { .. }), "{again}");
+    assert_eq!(api.get("app").await.unwrap().resource_version(), stored.resource_version());
+
+    policy.lift().await;
+    let healed = until(|| applier.apply(&wanted, Some(&stored)), Result::is_ok).await.unwrap();
+    assert_eq!(healed.outcome, ApplyOutcome::Changed);
+    assert_eq!(api.get("app").await.unwrap().data, wanted.data);
+}
+
+#[tokio::test]
+async fn a_child_that_admission_changes_is_reported_and_keeps_nothing_from_being_pruned() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    let owners = samples(&client, &namespace).await;
+    let owner = owners.create(&PostParams::default(), &sample(&namespace, "owner")).await.unwrap();
+    let applier = Applier::new(client.clone(), "ours");
+    let set = || DesiredSet::new(Owner::of(&owner).unwrap());
+    assert!(set().add(config_map(&namespace, "old", &[])).apply(&applier).await.unwrap().is_change());
+    let _policy = Replacing::new(&client, &namespace, "configmaps", "by policy").await;
+    let probe = config_map(&namespace, "probe", &[("replaced", "x")]);
+    let _ = until(|| applier.apply(&probe, None), is_altered).await;
+    let old = api.get("old").await.unwrap();
+    let wanted = config_map(&namespace, "app", &[("replaced", "ours")]);
+    let error = set().observe([&old]).add(wanted).apply(&applier).await.expect_err("altered");
+    let SetError::Children { failed, done } = &error else { panic!("{error}") };
+    assert!(matches!(&failed[..], [ApplyError::Altered { .. }]), "{error}");
+    assert_eq!((done.children.len(), done.pruned.len()), (1, 1));
+    assert!(api.get_opt("old").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_value_of_a_secret_that_a_policy_replaces_is_named_and_never_shown() {
+    let (client, namespace) = namespace().await;
+    let api: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    let object = api.create(&PostParams::default(), &secret("db", &[])).await.unwrap();
+    let policy = Replacing::new(&client, &namespace, "secrets", "cG9saWN5").await;
+    let applier = SecretApplier::new(client, "ours");
+    let uid = object.uid().unwrap();
+    let target = SecretTarget { namespace: &namespace, name: "db", uid: &uid, resource_version: None };
+    let (annotations, data) = (BTreeMap::new(), values(&[("kept", "1"), ("replaced", "hunter2")]));
+    let error = until(|| applier.apply(target, &annotations, &data), is_altered).await.expect_err("altered");
+    let text = format!("{error} {error:?}");
+    assert!(text.contains(".data.replaced") && !text.contains(".data.kept"), "{text}");
+    assert!(!text.contains("hunter2") && !text.contains("policy\"") && !text.contains("cG9saWN5"), "{text}");
+    policy.lift().await;
+    let healed = until(|| applier.apply(target, &annotations, &data), Result::is_ok).await.unwrap();
+    assert!(matches!(healed, Outcome::Changed { .. }));
+    assert_eq!(stored(&api, "db").await, pairs(&[("kept", "1"), ("replaced", "hunter2")]));
+}
+
+#[tokio::test]
+async fn creating_never_touches_an_object_that_another_client_has_made() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    let applier = Applier::new(client.clone(), "ours");
+    let wanted = config_map(&namespace, "app", &[("a", "1")]);
+    // Also one that nobody disagrees about.
+    let theirs = api.create(&PostParams::default(), &config_map(&namespace, "app", &[])).await.unwrap();
+    let error = applier.create(&wanted).await.expect_err("another was quicker");
+    assert!(matches!(error, ApplyError::OutOfDate { .. }), "{error}");
+    assert_eq!(error.class(), ErrorClass::Transient);
+    assert_eq!(api.get("app").await.unwrap(), theirs);
+
+    let made = applier.create(&config_map(&namespace, "new", &[("a", "1")])).await.unwrap();
+    assert_eq!(made.outcome, ApplyOutcome::Created);
+    // What was created is applied: a repetition asks nothing, and what is no longer wanted goes.
+    let fewer = applier.apply(&config_map(&namespace, "new", &[]), Some(&made.object)).await.unwrap();
+    assert!(fewer.object.data.unwrap_or_default().is_empty());
+
+    let owners = samples(&client, &namespace).await;
+    let owner = owners.create(&PostParams::default(), &sample(&namespace, "owner")).await.unwrap();
+    let set = DesiredSet::new(Owner::of(&owner).unwrap()).add_new(wanted);
+    let error = set.apply(&applier).await.expect_err("another was quicker");
+    assert_eq!(error.reason(), "Conflict", "{error}");
+    assert_eq!(api.get("app").await.unwrap(), theirs);
+    // A custom resource is created in the same way.
+    let made = applier.create(&sample(&namespace, "other")).await.unwrap();
+    assert_eq!(made.outcome, ApplyOutcome::Created);
+    assert!(applier.create(&sample(&namespace, "other")).await.is_err());
+    let by_hand = json!({"metadata": {"labels": {"a": "b"}}});
+    owners.patch("other", &PatchParams::default(), &Patch::Merge(&by_hand)).await.unwrap();
+    assert_eq!(owners.list(&ListParams::default()).await.unwrap().items.len(), 2);
+}

@@ -1,0 +1,39 @@
+//! The servers of outside systems from the command line: build them into the cache.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use konverge_testkit_stores::VaultServer;
+
+/// Servers of outside systems for tests.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build a Vault into the cache, if it is not there, and print its path
+    Vault,
+    /// Build an OpenBao into the cache, if it is not there, and print its path: what `BAO_BIN` takes to have tests use it for Vault
+    Openbao,
+}
+
+fn main() -> ExitCode {
+    let program = match Cli::parse().command {
+        Command::Vault => VaultServer::program(),
+        Command::Openbao => VaultServer::open_bao(),
+    };
+    match program {
+        Ok(path) => {
+            println!("{}", path.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("Error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
