@@ -17,13 +17,14 @@ use konverge_runtime::{
     cache::{Cache, Store},
     object::Object,
 };
-use kube::{Client, runtime::events::EventType};
+use kube::{Client, Resource, runtime::events::EventType};
 
 pub(crate) use self::status::Said;
 use crate::{
     children::{Child, ChildKind, Children, Finder},
     error::Error,
     report::Report,
+    watched::{Watched, WatchedCache},
 };
 
 /// What is the same in all runs of a controller.
@@ -35,7 +36,7 @@ pub(crate) struct Shared<K: Object> {
     pub(crate) events: EventSink,
     pub(crate) report: Option<Report<K>>,
     pub(crate) children: HashMap<TypeId, Box<dyn ChildKind>>,
-    pub(crate) stores: HashMap<TypeId, Box<dyn std::any::Any + Send + Sync>>,
+    pub(crate) watched: Vec<WatchedCache>,
 }
 
 /// One run: the object it is about, why it runs, and what it may use. Clones are handles to the same run.
@@ -97,16 +98,20 @@ impl<K: Object> Context<K> {
         &self.0.shared.cache.store
     }
 
-    /// The cache of a kind that the controller declared to [watch](crate::Controller::watches).
-    pub fn watched<O: Object>(&self) -> Result<&Store<O>, Error> {
-        let cache = self.0.shared.stores.get(&TypeId::of::<O>());
-        let cache = cache.and_then(|cache| cache.downcast_ref::<Cache<O>>());
-        let name = std::any::type_name::<O>();
-        cache.map(|cache| &cache.store).ok_or_else(|| {
-            Error::permanent(
-                reasons::UNDECLARED,
-                format!("the controller does not watch {name}; add .watches::<{name}>(…) to it"),
-            )
+    /// The objects of a kind that the controller declared to [watch](crate::Controller::watches).
+    pub fn watched<O: Object + Resource<DynamicType = ()>>(&self) -> Result<Watched<'_, O>, Error> {
+        self.watched_kind(&())
+    }
+
+    /// [`watched`](Self::watched) for kinds that are known only at run time.
+    pub fn watched_kind<O: Object>(&self, kind: &O::DynamicType) -> Result<Watched<'_, O>, Error> {
+        Watched::among(&self.0.shared.watched, kind).ok_or_else(|| {
+            let name = std::any::type_name::<O>();
+            let message = format!(
+                "the controller does not watch {} ({name}); add .watches::<{name}, _>(…) to it",
+                O::plural(kind)
+            );
+            Error::permanent(reasons::UNDECLARED, message)
         })
     }
 

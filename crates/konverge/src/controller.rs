@@ -2,10 +2,7 @@
 
 mod settings;
 
-use std::{
-    any::{Any, TypeId},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -27,6 +24,7 @@ use crate::{
     reconcile::Reconcile,
     report::{CustomStatus, Report},
     run,
+    watched::WatchedCache,
 };
 
 /// A controller of objects of kind `K`.
@@ -63,8 +61,7 @@ pub(crate) type Watch<K> = Box<dyn FnOnce(&mut Setup, Wake<K>) -> Watched + Send
 
 /// The cache of something else that is watched.
 pub(crate) struct Watched {
-    pub(crate) id: TypeId,
-    pub(crate) cache: Box<dyn Any + Send + Sync>,
+    pub(crate) cache: WatchedCache,
     pub(crate) synced: BoxFuture<'static, ()>,
 }
 
@@ -255,11 +252,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
                 }
             });
             let synced = cache.clone();
-            Watched {
-                id: TypeId::of::<O>(),
-                cache: Box::new(cache),
-                synced: async move { synced.synced().await }.boxed(),
-            }
+            Watched { cache: WatchedCache::new((), cache), synced: async move { synced.synced().await }.boxed() }
         }));
         self
     }

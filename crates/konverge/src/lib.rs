@@ -59,11 +59,14 @@ mod reconcile;
 mod report;
 mod resync;
 mod run;
+mod watched;
 #[cfg(feature = "admission")]
 mod webhooks;
 mod witness;
 
 pub mod prelude;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 #[cfg(feature = "admission")]
 pub use konverge_admission as admission;
@@ -90,3 +93,4 @@ pub use options::{MetricsOptions, Options};
 pub use reconcile::{Cleanup, FromFunction, Reconcile, reconcile_fn};
 pub use report::{CustomStatus, Status};
 pub use run::{PAUSED, RECONCILE_AT};
+pub use watched::Watched;

@@ -3,7 +3,7 @@
 mod failure;
 mod told;
 
-use std::{any::TypeId, collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use futures::{
     FutureExt, StreamExt,
@@ -143,11 +143,11 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         synced.push(kind.synced());
         kinds.insert(kind.child_type(), kind);
     }
-    let mut read_too: HashMap<TypeId, Box<dyn std::any::Any + Send + Sync>> = HashMap::new();
+    let mut watched = Vec::new();
     for watch in watches {
         let declared = watch(setup, Wake { cache: cache.clone(), add: wake.clone() });
         synced.push(declared.synced);
-        read_too.insert(declared.id, declared.cache);
+        watched.push(declared.cache);
     }
     for trigger in triggers {
         let (keys, wake, name) = ((trigger.stream)(setup, cache.store.clone()), Arc::clone(&wake), trigger.name);
@@ -177,7 +177,7 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         events: setup.events.clone(),
         report,
         children: kinds,
-        stores: read_too,
+        watched,
     });
     crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
     let synced = join_all(synced).map(|_all| ()).boxed();

@@ -18,6 +18,7 @@ mod process;
 mod scraping;
 mod several;
 mod stage;
+mod test_runs;
 mod truth;
 mod waking;
 mod watching;

@@ -1,0 +1,408 @@
+//! One run of a reconciler against a model of an API server.
+
+use std::{collections::BTreeSet, fmt};
+
+use futures::{FutureExt, future::BoxFuture};
+use k8s_openapi::api::events::v1::Event;
+use konverge_apply::{Applier, ApplyError, Conditions, DesiredSet, Owner, SetError, Writable, events::EventSink};
+use konverge_core::error::{Classify, ErrorClass, in_one_line};
+use konverge_runtime::{
+    Action, Manager, Metrics, Reconciler, Request,
+    http_server::Listen,
+    object::{Object, ObjectKey, Scope},
+};
+use kube::{Resource, ResourceExt, core::object::HasStatus};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::{
+    api::ApiModel,
+    fields::TIME,
+    model::{Id, Resource as Plural},
+    write::Write,
+};
+use crate::{
+    children::Child,
+    controller::Controller,
+    operator::{Setup, StartError},
+    options::Options,
+    reconcile::Reconcile,
+    run,
+};
+
+/// The program, and with it the field manager, of every run.
+const PROGRAM: &str = "konverge-test";
+
+/// One run of a controller for one object, against an [`ApiModel`] that holds this object and what the test adds.
+///
+/// The run is the one of production: it lists and decodes into caches, sets the finalizer, calls the reconciler, applies and prunes children, and
+/// writes the status and events. There is no queue, no time limit, no lease, and no trigger. See [`ApiModel`] for what the model does
+/// not do.
+///
+/// ```
+/// use konverge::{prelude::*, testing::TestRun};
+/// # #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+/// # #[kube(group = "example.io", version = "v1", kind = "Greeting", namespaced, status = "Status")]
+/// # struct GreetingSpec { text: String }
+/// # fn controller() -> Controller<Greeting, impl Reconcile<Greeting>> {
+/// #     let reconcile = async |greeting: Arc<Greeting>, context: Context<Greeting>| {
+/// #         let mut child = ConfigMap::default();
+/// #         child.metadata.name = Some(greeting.name_any());
+/// #         child.data = Some([("text".to_owned(), greeting.spec.text.clone())].into());
+/// #         context.children().with(child).apply().await?;
+/// #         Ok::<_, Error>(Action::Done)
+/// #     };
+/// #     Controller::new(reconcile_fn(reconcile)).owns::<ConfigMap>()
+/// # }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), konverge::testing::TestError> {
+/// let greeting = Greeting::new("first", GreetingSpec { text: "hello".to_owned() });
+/// let run = TestRun::new(greeting).apply(controller()).await?;
+/// assert_eq!(run.writes(), ["apply ConfigMap default/first", "apply Greeting default/first status"]);
+/// assert_eq!(run.writes()[0].body["data"]["text"], "hello");
+/// assert!(run.conditions().is_true("Ready"));
+///
+/// // A second run finds all as it should be, and sends nothing.
+/// let run = run.then().apply(controller()).await?;
+/// assert_eq!(run.writes(), [""; 0]);
+///
+/// // What others change is mended.
+/// let run = run.then().change::<ConfigMap>("first", |child| child.data = None).apply(controller()).await?;
+/// assert_eq!(run.writes(), ["apply ConfigMap default/first"]);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing runs before `apply`"]
+pub struct TestRun<K: Object> {
+    api: ApiModel,
+    kind: K::DynamicType,
+    key: ObjectKey,
+    attempt: u32,
+    reasons: BTreeSet<&'static str>,
+    options: Options,
+    children: Vec<MakeChild>,
+}
+
+/// Makes a child of the object, as an earlier run would have.
+type MakeChild = Box<dyn FnOnce(Owner, Applier, ApiModel) -> BoxFuture<'static, Result<(), SetError>> + Send>;
+
+/// A run could not begin. A reconcile that fails is no such error; see [`Ran::error`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TestError {
+    /// The controller cannot be put into a program.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The object is not one that can have children.
+    #[error("the object of the test cannot own children")]
+    Owner(#[source] ApplyError),
+    /// The children of an earlier run could not be made.
+    #[error("cannot make the children of an earlier run")]
+    Children(#[from] SetError),
+    /// The object of the test cannot be written as its kind.
+    #[error("the object of the test is not what its kind says")]
+    Object(#[from] serde_json::Error),
+}
+
+impl<K: Object + Writable + Resource<DynamicType = ()>> TestRun<K> {
+    /// A run for this object. An object of a namespaced kind that has no namespace is in `default`.
+    pub fn new(object: K) -> Self {
+        Self::dynamic((), object)
+    }
+}
+
+impl<K: Object + Writable> TestRun<K> {
+    /// A run for an object of a kind that is known only at run time.
+    pub fn dynamic(kind: K::DynamicType, mut object: K) -> Self {
+        if object.meta().namespace.is_none() && K::Scope::IS_NAMESPACED {
+            object.meta_mut().namespace = Some("default".to_owned());
+        }
+        let key = ObjectKey { namespace: object.meta().namespace.clone(), name: object.name_any() };
+        let api = ApiModel::default();
+        put(&api, &kind, &key, &object);
+        Self {
+            api,
+            kind,
+            key,
+            attempt: 1,
+            reasons: ["created"].into(),
+            options: Options::default(),
+            children: Vec::new(),
+        }
+    }
+
+    /// Another object that is in the cluster, such as one that the controller watches. Without a namespace it is in that of the object.
+    pub fn seeing<O: Object + Writable + Resource<DynamicType = ()>>(self, object: O) -> Self {
+        self.seeing_dynamic((), object)
+    }
+
+    /// [`seeing`](Self::seeing) for an object of a kind that is known only at run time.
+    pub fn seeing_dynamic<O: Object + Writable>(self, kind: O::DynamicType, object: O) -> Self {
+        let key = self.key_of(&object);
+        put(&self.api, &kind, &key, &object);
+        self
+    }
+
+    /// A child that an earlier run has made, with its status if it has one.
+    pub fn with_child<C: Child>(mut self, child: C) -> Self {
+        let key = self.key_of(&child);
+        self.children.push(Box::new(move |owner, applier, api| {
+            let status = serde_json::to_value(&child).unwrap_or_default()["status"].take();
+            async move {
+                DesiredSet::new(owner).add(child).apply(&applier).await?;
+                let id = id::<C>(&(), &key);
+                api.change(|model| {
+                    if let Some(mut object) = model.object(&id).cloned().filter(|_| !status.is_null()) {
+                        object["status"] = status;
+                        model.put(id, object);
+                    }
+                });
+                Ok(())
+            }
+            .boxed()
+        }));
+        self
+    }
+
+    /// The cluster has no definition of this kind.
+    pub fn without_kind<O: Resource<DynamicType = ()>>(self) -> Self {
+        self.api.change(|model| model.forget_kind(plural::<O>(&())));
+        self
+    }
+
+    /// Someone else changes an object of this name. A name without a namespace is one in the namespace of the object. An object that does not
+    /// exist stays absent.
+    pub fn change<O>(self, name: &str, change: impl FnOnce(&mut O)) -> Self
+    where
+        O: Object + Writable + Resource<DynamicType = ()>,
+    {
+        let key = self.named::<O>(name);
+        let id = id::<O>(&(), &key);
+        let found = self.api.model().object(&id).cloned();
+        if let Some(mut object) = found.and_then(|object| O::deserialize(object).ok()) {
+            change(&mut object);
+            if let Some(object) = json_of(&(), &key, &object) {
+                self.api.change(|model| model.edit(id, object, O::api_version(&()).as_ref()));
+            }
+        }
+        self
+    }
+
+    /// Someone else deletes the object of this name, as [`change`](Self::change) finds it.
+    pub fn remove<O: Object + Writable + Resource<DynamicType = ()>>(self, name: &str) -> Self {
+        self.change::<O>(name, |object| {
+            object.meta_mut().deletion_timestamp = deletion_time();
+        })
+    }
+
+    /// A user deletes the object itself. It stays until its finalizers are gone.
+    pub fn deleted(self) -> Self {
+        let id = id::<K>(&self.kind, &self.key);
+        self.api.change(|model| {
+            if let Some(mut object) = model.object(&id).cloned() {
+                object["metadata"]["deletionTimestamp"] = json!(TIME);
+                model.put(id, object);
+            }
+        });
+        self
+    }
+
+    /// Answers each write for which `refuse` returns a status code with that code, such as 403 or 500, and does not carry it out.
+    pub fn refusing(self, refuse: impl Fn(&Write) -> Option<u16> + Send + 'static) -> Self {
+        self.api.model().refuse.push(Box::new(refuse));
+        self
+    }
+
+    /// The number of the attempt that the reconciler sees; 1 unless said.
+    pub fn attempt(self, attempt: u32) -> Self {
+        Self { attempt, ..self }
+    }
+
+    /// Why the run happens, as the reconciler sees it; `created` unless said.
+    pub fn reasons(self, reasons: impl IntoIterator<Item = &'static str>) -> Self {
+        Self { reasons: reasons.into_iter().collect(), ..self }
+    }
+
+    /// The settings of the program; those of a program without flags unless said.
+    pub fn options(self, options: Options) -> Self {
+        Self { options, ..self }
+    }
+
+    /// Runs the controller once for the object.
+    pub async fn apply<R: Reconcile<K>>(self, controller: Controller<K, R>) -> Result<Ran<K>, TestError> {
+        let Self { api, kind, key, attempt, reasons, options, children } = self;
+        let client = api.client();
+        if !children.is_empty() {
+            let object = api.model().object(&id::<K>(&kind, &key)).cloned().unwrap_or_default();
+            let owner = Owner::of_kind(&K::deserialize(object)?, &kind).map_err(TestError::Owner)?;
+            for make in children {
+                make(owner.clone(), Applier::new(client.clone(), PROGRAM), api.clone()).await?;
+            }
+        }
+        api.model().writes.clear();
+        let manager = Manager::listen(Listen::Nowhere, Metrics::new(PROGRAM, "0")).await.map_err(StartError::from)?;
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let (events, publish) = EventSink::new(client.clone(), PROGRAM, stopped.map(|_| ()));
+        let mut setup = Setup::new(PROGRAM, manager, client, events, options);
+        let prepared = run::prepare(controller, &mut setup)?;
+        let watches = setup.caches.run();
+        let request = Request { key: key.clone(), reasons, attempt };
+        let (engine, synced) = (prepared.engine, prepared.synced);
+        let reconcile = async {
+            synced.await;
+            let result = engine.reconcile(request).await;
+            drop(stop);
+            result.map_err(|error| Failed {
+                reason: error.reason(),
+                message: in_one_line(&error),
+                class: error.class(),
+            })
+        };
+        let working = async { tokio::join!(reconcile, publish).0 };
+        // Watches never end by themselves.
+        let result = tokio::select! {
+            result = working => result,
+            () = async { watches.await; std::future::pending().await } => unreachable!("watches never end"),
+        };
+        let writes = std::mem::take(&mut api.model().writes);
+        let (events, writes): (Vec<_>, Vec<_>) = writes.into_iter().partition(Write::is_event);
+        let events = events.into_iter().filter_map(|write| serde_json::from_value(write.body).ok()).collect();
+        Ok(Ran { api, kind, key, result, writes, events })
+    }
+
+    /// The key of an object that is in the namespace of the test's object unless it says another.
+    fn key_of<O: Object>(&self, object: &O) -> ObjectKey {
+        let namespace = object.meta().namespace.clone().or_else(|| self.key.namespace.clone());
+        ObjectKey { namespace: namespace.filter(|_| O::Scope::IS_NAMESPACED), name: object.name_any() }
+    }
+
+    fn named<O: Object>(&self, name: &str) -> ObjectKey {
+        named::<O>(&self.key, name)
+    }
+}
+
+/// Why a reconcile failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failed {
+    /// The reason, as conditions, events and metrics have it.
+    pub reason: &'static str,
+    /// The error and its causes, in one line.
+    pub message: String,
+    /// When another attempt makes sense.
+    pub class: ErrorClass,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.reason, self.message)
+    }
+}
+
+/// A run that is over, and the cluster as it left it.
+#[derive(Debug)]
+pub struct Ran<K: Object> {
+    api: ApiModel,
+    kind: K::DynamicType,
+    key: ObjectKey,
+    result: Result<Action, Failed>,
+    writes: Vec<Write>,
+    events: Vec<Event>,
+}
+
+impl<K: Object + Writable> Ran<K> {
+    /// When the object is looked at again, or why the run failed.
+    pub fn action(&self) -> Result<Action, &Failed> {
+        self.result.as_ref().copied()
+    }
+
+    /// Why the run failed; none if it succeeded.
+    pub fn error(&self) -> Option<&Failed> {
+        self.result.as_ref().err()
+    }
+
+    /// What the run sent to change something, in order, without events. A write equals its text: `["apply ConfigMap shop/first"]`.
+    pub fn writes(&self) -> &[Write] {
+        &self.writes
+    }
+
+    /// The events that the run sent.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// The object as it is now; none if it is gone.
+    pub fn object(&self) -> Option<K> {
+        K::deserialize(self.json()).ok()
+    }
+
+    /// The status of the object as it is now.
+    pub fn status(&self) -> Option<K::Status>
+    where
+        K: HasStatus,
+        K::Status: Clone,
+    {
+        self.object().and_then(|object| object.status().cloned())
+    }
+
+    /// The conditions of the object as it is now; none if its status has none.
+    pub fn conditions(&self) -> Conditions {
+        let conditions = self.json().pointer("/status/conditions").cloned().unwrap_or_default();
+        serde_json::from_value(conditions).unwrap_or_default()
+    }
+
+    /// The object of another kind that has this name now. A name without a namespace is one in the namespace of the object.
+    pub fn get<O: Object + DeserializeOwned + Resource<DynamicType = ()>>(&self, name: &str) -> Option<O> {
+        let id = id::<O>(&(), &named::<O>(&self.key, name));
+        self.api.model().object(&id).and_then(|object| O::deserialize(object).ok())
+    }
+
+    /// Another run of the same cluster, with caches that are filled anew, as after a restart of the program.
+    pub fn then(self) -> TestRun<K> {
+        let Self { api, kind, key, .. } = self;
+        api.model().refuse.clear();
+        let (attempt, reasons) = (1, ["changed"].into());
+        TestRun { api, kind, key, attempt, reasons, options: Options::default(), children: Vec::new() }
+    }
+
+    fn json(&self) -> Value {
+        self.api.model().object(&id::<K>(&self.kind, &self.key)).cloned().unwrap_or_default()
+    }
+}
+
+fn plural<O: Resource>(kind: &O::DynamicType) -> Plural {
+    Plural { group: O::group(kind).into_owned(), plural: O::plural(kind).into_owned() }
+}
+
+fn id<O: Resource>(kind: &O::DynamicType, key: &ObjectKey) -> Id {
+    Id { resource: plural::<O>(kind), namespace: key.namespace.clone(), name: key.name.clone() }
+}
+
+/// Reads a name as `kubectl` shows it: `name` or `namespace/name`.
+fn named<O: Object>(home: &ObjectKey, name: &str) -> ObjectKey {
+    let (namespace, name) = match name.split_once('/') {
+        Some((namespace, name)) => (Some(namespace.to_owned()), name),
+        None => (home.namespace.clone(), name),
+    };
+    ObjectKey { namespace: namespace.filter(|_| O::Scope::IS_NAMESPACED), name: name.to_owned() }
+}
+
+/// Puts an object into the model. An object that is no JSON is left out, which no test can miss.
+fn put<O: Object + Serialize>(api: &ApiModel, kind: &O::DynamicType, key: &ObjectKey, object: &O) {
+    if let Some(object) = json_of(kind, key, object) {
+        api.change(|model| model.put(id::<O>(kind, key), object));
+    }
+}
+
+fn json_of<O: Object + Serialize>(kind: &O::DynamicType, key: &ObjectKey, object: &O) -> Option<Value> {
+    let mut object = serde_json::to_value(object).ok()?;
+    object["apiVersion"] = json!(O::api_version(kind));
+    object["kind"] = json!(O::kind(kind));
+    object["metadata"]["name"] = json!(key.name);
+    Some(object)
+}
+
+fn deletion_time() -> Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time> {
+    serde_json::from_value(json!(TIME)).ok()
+}
