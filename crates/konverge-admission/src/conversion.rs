@@ -6,6 +6,7 @@
 
 mod metadata;
 mod review;
+mod round_trip;
 
 use std::{any::type_name, fmt};
 
@@ -14,6 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 pub(crate) use review::Conversion;
+pub use round_trip::{RoundTripError, round_trips};
 
 use crate::review::decode;
 
@@ -105,7 +107,7 @@ impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Converter<H> 
 
     /// The object in the version `api_version`, such as `example.com/v1`.
     ///
-    /// It is what the webhook does with each object, so a test of round trips needs no server.
+    /// It is what the webhook does with each object. [`round_trips`] tests with it that nothing is lost.
     pub fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConversionError> {
         let from = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
         if from == api_version {

@@ -2,7 +2,7 @@
 //! their server, their certificates and their declarations.
 //!
 //! Read in this order: [`handler`], what an author writes; [`review`], what it is told, and [`verdict`], what it says;
-//! [`conversion`], one kind in several versions; [`webhook`] and [`webhooks`], what is called for what; [`configuration`], how the
+//! [`conversion`] and [`versions`], one kind in several versions; [`webhook`] and [`webhooks`], what is called for what; [`configuration`], how the
 //! API server learns of it; [`server`], who answers; [`certificates`], how it proves its name; [`metrics`], what can be counted.
 //!
 //! ```no_run
@@ -46,7 +46,7 @@
 //! [`Certificates::only_for`] says otherwise.
 //!
 //! Does not: keep a handler from changing things on the side, which it must not, as the request may still be refused elsewhere;
-//! make the Service that leads here; migrate objects that are stored in an old version.
+//! make the Service that leads here; migrate objects that are stored in an old version, which the crate `konverge` does.
 
 mod admission;
 pub mod certificates;
@@ -59,6 +59,7 @@ mod patch;
 pub mod review;
 pub mod server;
 pub mod verdict;
+pub mod versions;
 pub mod webhook;
 pub mod webhooks;
 
@@ -70,5 +71,6 @@ pub use metrics::AdmissionMetrics;
 pub use review::{Operation, Review, Undecodable};
 pub use server::{Limits, Security, WebhookServer};
 pub use verdict::Verdict;
+pub use versions::{CrdVersions, crd_versions};
 pub use webhook::{FailurePolicy, OnUndecodable, SideEffects, Webhook};
 pub use webhooks::{RegistrationError, Webhooks};

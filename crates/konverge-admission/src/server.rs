@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use limits::Limits;
-use request::Answerer;
+use request::{Answerer, Ready};
 
 use crate::{Certificates, RegistrationError, Webhooks, metrics::AdmissionMetrics};
 
@@ -80,6 +80,7 @@ pub struct WebhookServer {
     certificates: Option<Certificates>,
     limits: Limits,
     metrics: AdmissionMetrics,
+    admits: Box<Ready>,
     state: Readiness,
 }
 
@@ -133,7 +134,8 @@ impl WebhookServer {
         let slot = certificates.as_ref().map(Certificates::slot);
         let state = Readiness { stage: Arc::new(AtomicU8::new(BOUND)), slot };
         let (limits, metrics) = (Limits::default(), AdmissionMetrics::default());
-        Ok(Self { listener, address, webhooks, tls, certificates, limits, metrics, state })
+        let admits = Box::new(|| Ok(()));
+        Ok(Self { listener, address, webhooks, tls, certificates, limits, metrics, admits, state })
     }
 
     /// Other bounds than the usual ones.
@@ -144,6 +146,12 @@ impl WebhookServer {
     /// Where to count.
     pub fn metrics(self, metrics: AdmissionMetrics) -> Self {
         Self { metrics, ..self }
+    }
+
+    /// Decides about nothing until this passes, such as until the caches are complete that its rules read: reviews are answered with
+    /// 503, so that their failure policy decides. Conversions are answered all the same, since a cache may wait for one.
+    pub fn admit_once(self, admits: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+        Self { admits: Box::new(admits), ..self }
     }
 
     /// Where it listens.
@@ -157,10 +165,17 @@ impl WebhookServer {
         move || state.check()
     }
 
-    /// Answers until told to stop, then lets the calls that are under way end, within [`Limits::drain`]. What is not done then is
-    /// cut off.
+    /// Answers until told to stop, then lets the calls that are under way end, within [`Limits::drain`]. Calls that are not done
+    /// then are cut off.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { listener, address, webhooks, tls, certificates, limits, metrics, state } = self;
+        self.run_until(stop.clone(), stop).await;
+    }
+
+    /// [`run`](Self::run) of a program that still needs its webhooks while it ends. From `leave` on readiness fails, so that callers
+    /// look for another replica. The port stays open until `stop` is cancelled too, and for [`Limits::linger`] after `leave` at
+    /// least.
+    pub async fn run_until(self, leave: CancellationToken, stop: CancellationToken) {
+        let Self { listener, address, webhooks, tls, certificates, limits, metrics, admits, state } = self;
         let endpoints = webhooks.into_endpoints();
         for path in endpoints.keys() {
             metrics.path(path);
@@ -173,6 +188,7 @@ impl WebhookServer {
             calls: Semaphore::new(limits.calls.clamp(1, Semaphore::MAX_PERMITS)),
             metrics: metrics.clone(),
             ready: Box::new(move || ready.check()),
+            admits,
         });
         let keeping = async {
             if let Some(certificates) = certificates {
@@ -184,9 +200,10 @@ impl WebhookServer {
             let (finish, cut) = (CancellationToken::new(), CancellationToken::new());
             let connections = TaskTracker::new();
             let closing = async {
-                stop.cancelled().await;
+                leave.cancelled().await;
                 state.set(STOPPING);
                 tokio::time::sleep(limits.linger).await;
+                stop.cancelled().await;
             };
             let slots = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
             let accepting = async {

@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Resource;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -14,6 +15,7 @@ use crate::{
     conversion::{Conversion, Converter},
     endpoint::Endpoint,
     handler::{Defaulter, Mutator, Validator},
+    versions::{CrdVersions, VersionedDefinition},
     webhook::Webhook,
 };
 
@@ -27,6 +29,7 @@ pub struct Webhooks {
     pub(crate) validating: Vec<Declared>,
     pub(crate) mutating: Vec<Declared>,
     pub(crate) conversions: Vec<Converted>,
+    definitions: Vec<VersionedDefinition>,
     endpoints: Vec<(String, Arc<dyn Endpoint>)>,
 }
 
@@ -76,6 +79,14 @@ pub enum RegistrationError {
     NameUnusable {
         /// The name.
         name: String,
+    },
+    /// The versions of a kind do not fit together.
+    #[error("the versions of {definition} do not fit together: {mistake}")]
+    VersionsMismatch {
+        /// The custom resource definition.
+        definition: String,
+        /// What does not fit.
+        mistake: String,
     },
     /// A version has two conversions.
     #[error("version {version} of {definition} is registered twice")]
@@ -145,11 +156,33 @@ impl Webhooks {
         self
     }
 
+    /// Adds a kind of several versions: its definition, and its conversions as [`convert`](Self::convert) does.
+    pub fn versions<H>(mut self, versions: CrdVersions<H>) -> Self
+    where
+        H: Resource<DynamicType = ()> + Serialize + DeserializeOwned + 'static,
+    {
+        let CrdVersions { converter, definition } = versions;
+        self.definitions.push(definition);
+        // One version alone needs no conversion.
+        if converter.versions().len() > 1 { self.convert(converter) } else { self }
+    }
+
+    /// The definitions of the kinds of several versions, without their conversions; see [`conversions`](Self::conversions).
+    pub fn definitions(&self) -> impl Iterator<Item = &CustomResourceDefinition> {
+        self.definitions.iter().map(|versioned| &versioned.definition)
+    }
+
+    /// Those of the [`definitions`](Self::definitions) whose stored objects are to be migrated.
+    pub fn migrations(&self) -> impl Iterator<Item = &CustomResourceDefinition> {
+        self.definitions.iter().filter(|versioned| versioned.migrates).map(|versioned| &versioned.definition)
+    }
+
     /// Adds those of another part of the program.
     pub fn and(mut self, others: Self) -> Self {
         self.validating.extend(others.validating);
         self.mutating.extend(others.mutating);
         self.conversions.extend(others.conversions);
+        self.definitions.extend(others.definitions);
         self.endpoints.extend(others.endpoints);
         self
     }
@@ -181,6 +214,12 @@ impl Webhooks {
                 if !names.insert(name) {
                     return Err(RegistrationError::NameTaken { name: name.clone() });
                 }
+            }
+        }
+        for VersionedDefinition { definition, mistake, .. } in &self.definitions {
+            if let Some(mistake) = mistake.clone() {
+                let definition = definition.metadata.name.clone().unwrap_or_default();
+                return Err(RegistrationError::VersionsMismatch { definition, mistake });
             }
         }
         for Converted { definition, versions, .. } in &self.conversions {

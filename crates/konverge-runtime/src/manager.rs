@@ -5,7 +5,7 @@
 //! those, so its caches are warm.
 //!
 //! Stopping, on SIGTERM, SIGINT, [`Manager::shutdown`] or a failure: readiness fails; the queues close and runs in flight end;
-//! the tasks are told to stop and end; the lease is released; the servers go. All of it within the grace period, after which
+//! the tasks are told to stop and end; the lease is released; the servers that others call end ([`Manager::server_task`]); health goes. All of it within the grace period, after which
 //! what is left is dropped. A second signal drops everything at once. What was left for [afterwards](Manager::afterwards) is done in
 //! any case.
 //!
@@ -59,6 +59,8 @@ pub struct Manager {
     /// Cancelled once the controllers have ended.
     stop_tasks: CancellationToken,
     tasks: Vec<BoxedTask>,
+    /// Those that others call.
+    server_tasks: Vec<BoxedTask>,
     /// Those that wait for the lease.
     leader_tasks: Vec<BoxedTask>,
     controllers: Vec<ControllerTask>,
@@ -101,6 +103,7 @@ impl Manager {
             shutdown: CancellationToken::new(),
             stop_tasks: CancellationToken::new(),
             tasks: Vec::new(),
+            server_tasks: Vec::new(),
             leader_tasks: Vec::new(),
             controllers: Vec::new(),
             elector: None,
@@ -204,6 +207,14 @@ impl Manager {
         self.tasks.push(Box::pin(guarded(name.into(), stop, task)));
     }
 
+    /// Like [`stopping_task`](Self::stopping_task), for a server that others call, such as one of webhooks. It runs on standbys too, and
+    /// is waited for after the lease has been released: it may take some seconds until its callers have found another replica,
+    /// and the next leader must not wait for them.
+    pub fn server_task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop_tasks.clone();
+        self.server_tasks.push(Box::pin(guarded(name.into(), stop, task)));
+    }
+
     /// Like [`task`](Self::task), for what only one replica may do: it begins once we lead, as controllers do, or at once where there is no
     /// election. A lease that is lost drops it where it is; told to stop, it is dropped while we still lead.
     pub fn leader_task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
@@ -254,6 +265,7 @@ impl Manager {
             shutdown,
             stop_tasks,
             tasks,
+            server_tasks,
             leader_tasks,
             controllers,
             elector,
@@ -278,6 +290,7 @@ impl Manager {
         // Their log lines say of which job they are, where there are several.
         let mut services: JoinSet<_> = services.map(Instrument::in_current_span).collect();
         let mut others: JoinSet<_> = tasks.into_iter().map(Instrument::in_current_span).collect();
+        let mut called: JoinSet<_> = server_tasks.into_iter().map(Instrument::in_current_span).collect();
         let mut lease = JoinSet::new();
         let mut leadership = None;
         if let Some(elector) = elector {
@@ -298,6 +311,7 @@ impl Manager {
             () = shutdown.cancelled() => None,
             error = first_failure(&mut workers) => Some(error),
             error = first_failure(&mut others) => Some(error),
+            error = first_failure(&mut called) => Some(error),
             error = first_failure(&mut services) => Some(error),
             error = first_failure(&mut lease) => Some(error),
         };
@@ -310,8 +324,8 @@ impl Manager {
             // Somebody else may be leading already: what is in flight must not go on.
             return Err(error);
         }
+        let begun = Instant::now();
         let drained = async {
-            let begun = Instant::now();
             let workers_ended = drain(&mut workers, begun + grace.mul_f64(WORKERS_SHARE)).await;
             // Dropping is quick unless a run computes without an end, which must not hold up the rest.
             let _ = timeout_at(Instant::now() + Duration::from_secs(1), workers.shutdown()).await;
@@ -327,6 +341,7 @@ impl Manager {
         stop_lease.cancel();
         // Releasing has a limit of its own and is worth waiting for: otherwise the next leader waits for the lease to expire.
         while lease.join_next().await.is_some() {}
+        let ended_in_time = drain(&mut called, begun + grace).await && ended_in_time;
         stop_server.cancel();
         match failed {
             Some(error) => Err(error),

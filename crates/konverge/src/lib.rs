@@ -51,6 +51,8 @@ mod crds;
 mod error;
 mod exit;
 mod metrics;
+#[cfg(feature = "admission")]
+mod migration;
 mod operator;
 mod options;
 #[cfg(feature = "external")]
@@ -94,3 +96,5 @@ pub use reconcile::{Cleanup, FromFunction, Reconcile, reconcile_fn};
 pub use report::{CustomStatus, Status};
 pub use run::{PAUSED, RECONCILE_AT};
 pub use watched::Watched;
+#[cfg(feature = "admission")]
+pub use webhooks::{WebhookCaches, WebhookOptions, WebhookSetup};

@@ -40,6 +40,12 @@ pub trait Part: Send {
         None
     }
 
+    /// The custom resource definitions that it brings, if there may be several. If two parts bring one of the same name, that of the
+    /// first counts.
+    fn crds(&self) -> Vec<CustomResourceDefinition> {
+        self.crd().cloned().into_iter().collect()
+    }
+
     /// Shapes the command line: shows the flags that only it heeds.
     fn command(&self, command: Command) -> Command {
         command
@@ -206,11 +212,12 @@ impl Operator {
         self
     }
 
-    /// Answers the API server's webhooks; see [`konverge_admission`](crate::admission).
+    /// Answers the API server's webhooks, on every replica; see [`konverge_admission`](crate::admission). Takes
+    /// [`Webhooks`](crate::admission::Webhooks), or a [`WebhookSetup`](crate::WebhookSetup) if they read caches or need other limits.
     #[cfg(feature = "admission")]
     #[must_use]
-    pub fn webhooks(self, webhooks: konverge_admission::Webhooks) -> Self {
-        self.part(crate::webhooks::Admission { webhooks })
+    pub fn webhooks(self, webhooks: impl Into<crate::WebhookSetup>) -> Self {
+        self.part(crate::webhooks::Admission { setup: webhooks.into() })
     }
 
     /// What the program is granted when it runs in `namespace`: what its parts declare, its events, its lease.
@@ -233,7 +240,12 @@ impl Operator {
 
     /// The custom resource definitions of its parts.
     pub fn crds(&self, namespace: &str) -> Vec<CustomResourceDefinition> {
-        let mut definitions: Vec<_> = self.parts.iter().filter_map(|part| part.crd().cloned()).collect();
+        let mut definitions: Vec<CustomResourceDefinition> = Vec::new();
+        for definition in self.parts.iter().flat_map(|part| part.crds()) {
+            if definitions.iter().all(|known| known.metadata.name != definition.metadata.name) {
+                definitions.push(definition);
+            }
+        }
         for definition in &mut definitions {
             self.parts.iter().for_each(|part| part.amend(&self.home(namespace), definition));
         }

@@ -145,7 +145,10 @@ impl fmt::Display for Options {
         #[cfg(feature = "otlp")]
         write!(f, " traces={}", otlp_endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_empty()))?;
         #[cfg(feature = "admission")]
-        write!(f, " webhook-address={} webhook-url={}", webhook.address, or_default(&webhook.url))?;
+        {
+            let crate::WebhookOptions { address, url, drain, .. } = webhook;
+            write!(f, " webhook-address={address} webhook-url={} webhook-drain={drain}s", or_default(url))?;
+        }
         Ok(())
     }
 }

@@ -41,9 +41,10 @@ impl<K: Object, R> Controller<K, R> {
             let waits_for_the_lease = elects(setup.options()) && !on_standbys;
             let has_begun = Arc::new(AtomicBool::new(!waits_for_the_lease));
             let begin = Arc::clone(&has_begun);
-            setup.manager.checks().readiness(name, move || {
-                if has_begun.load(Ordering::Acquire) { health.ready() } else { Ok(()) }
-            });
+            setup
+                .manager
+                .checks()
+                .readiness(name, move || if has_begun.load(Ordering::Acquire) { health.ready() } else { Ok(()) });
             let keys = move |change| stream::iter(map(&change, &store).into_iter().collect::<Vec<_>>());
             let changes = async move {
                 begin.store(true, Ordering::Release);

@@ -1,6 +1,8 @@
 //! Webhooks as a part of a program.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
+mod setup;
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Command};
 use futures::future::{BoxFuture, FutureExt};
@@ -10,14 +12,19 @@ use k8s_openapi::{
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 use konverge_admission::{
-    AdmissionMetrics, Certificates, Location, Security, WebhookServer, Webhooks,
+    AdmissionMetrics, Certificates, Limits, Location, Security, WebhookServer,
     certificates::{SelfMade, Target},
 };
 use konverge_gen::Access;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use crate::operator::{Home, Part, Setup, StartError};
+use crate::{
+    migration,
+    operator::{Home, Part, Setup, StartError},
+};
+
+pub use setup::{WebhookCaches, WebhookSetup};
 
 /// Where the pods of a program answer unless `--webhook-address` says otherwise.
 const PORT: i32 = 9443;
@@ -58,6 +65,17 @@ pub struct WebhookOptions {
         hide = true
     )]
     pub key: Option<PathBuf>,
+    /// How long the port stays open after a signal, in seconds, while the API server learns of another replica; at most half of
+    /// the grace period
+    #[arg(
+        id = "webhook-drain",
+        long,
+        env = "KONVERGE_WEBHOOK_DRAIN",
+        value_name = "SECONDS",
+        default_value = "8",
+        hide = true
+    )]
+    pub drain: u64,
 }
 
 /// The webhooks of a program, answered by every replica, leading or not.
@@ -65,7 +83,7 @@ pub struct WebhookOptions {
 /// The API server is told through configurations named after the program. They are among the generated manifests, with the Service that
 /// they name; the program puts its authority into them, or keeps them whole where it is to be reached under a URL of its own.
 pub(crate) struct Admission {
-    pub(crate) webhooks: Webhooks,
+    pub(crate) setup: WebhookSetup,
 }
 
 impl Admission {
@@ -76,23 +94,23 @@ impl Admission {
     fn certificates(&self, home: &Home<'_>, url: Option<&str>) -> SelfMade {
         let (program, service) = (home.program, Self::location(home));
         let location = url.map_or_else(|| service.clone(), |url| Location::Url(url.to_owned()));
-        let mut own = SelfMade::new(home.namespace, program);
+        let mut own = SelfMade::new(home.namespace, program).lifetimes(self.setup.lifetimes);
         if let Some(host) = url.and_then(host) {
             own = own.also_for(host);
         }
-        if let Some(configuration) = self.webhooks.validating_configuration(program, &location) {
+        if let Some(configuration) = self.setup.declared.validating_configuration(program, &location) {
             own = own.inject(match url {
                 None => Target::Validating(program.to_owned()),
                 Some(_) => Target::ApplyValidating(Box::new(configuration)),
             });
         }
-        if let Some(configuration) = self.webhooks.mutating_configuration(program, &location) {
+        if let Some(configuration) = self.setup.declared.mutating_configuration(program, &location) {
             own = own.inject(match url {
                 None => Target::Mutating(program.to_owned()),
                 Some(_) => Target::ApplyMutating(Box::new(configuration)),
             });
         }
-        for (definition, _) in self.webhooks.conversions(&location) {
+        for (definition, _) in self.setup.declared.conversions(&location) {
             own = own.inject(Target::Conversion(definition));
         }
         own
@@ -100,6 +118,10 @@ impl Admission {
 }
 
 impl Part for Admission {
+    fn crds(&self) -> Vec<CustomResourceDefinition> {
+        self.setup.declared.definitions().cloned().collect()
+    }
+
     fn command(&self, command: Command) -> Command {
         command.mut_args(|argument| {
             let is_ours = argument.get_id().as_str().starts_with("webhook-");
@@ -115,11 +137,20 @@ impl Part for Admission {
         let access = self.certificates(home, None).permissions();
         everywhere.rules_of(access.cluster_role);
         at_home.rules_of(access.role);
+        everywhere.merge(&self.setup.access);
+        for definition in self.setup.declared.migrations() {
+            migration::declare(definition, everywhere);
+        }
     }
 
     fn amend(&self, home: &Home<'_>, definition: &mut CustomResourceDefinition) {
         let name = definition.metadata.name.as_deref();
-        let conversions = self.webhooks.conversions(&Self::location(home));
+        if let Some(versioned) =
+            self.setup.declared.definitions().find(|versioned| versioned.metadata.name.as_deref() == name)
+        {
+            definition.spec.versions.clone_from(&versioned.spec.versions);
+        }
+        let conversions = self.setup.declared.conversions(&Self::location(home));
         if let Some((_, conversion)) = conversions.into_iter().find(|(of, _)| Some(of.as_str()) == name) {
             definition.spec.conversion = Some(conversion);
         }
@@ -127,8 +158,8 @@ impl Part for Admission {
 
     fn objects(&self, home: &Home<'_>) -> Result<Vec<Value>, serde_json::Error> {
         let (program, location) = (home.program, Self::location(home));
-        let validating = self.webhooks.validating_configuration(program, &location).map(serde_json::to_value);
-        let mutating = self.webhooks.mutating_configuration(program, &location).map(serde_json::to_value);
+        let validating = self.setup.declared.validating_configuration(program, &location).map(serde_json::to_value);
+        let mutating = self.setup.declared.mutating_configuration(program, &location).map(serde_json::to_value);
         let service = serde_json::to_value(service(home));
         [service].into_iter().chain(validating).chain(mutating).collect()
     }
@@ -146,23 +177,36 @@ impl Part for Admission {
             let options = setup.options().webhook.clone();
             let namespace = setup.namespace().to_owned();
             let home = Home { program: setup.program, namespace: &namespace };
-            let certificates = match (&options.certificate, &options.key) {
+            let mut certificates = match (&options.certificate, &options.key) {
                 (Some(certificate), Some(key)) => {
                     Certificates::from_files(certificate, key).map_err(|error| failed(error.into()))?
                 }
                 _ => Certificates::self_made(setup.client.clone(), self.certificates(&home, options.url.as_deref())),
             };
+            if let Some(authorities) = &self.setup.only_for {
+                certificates = certificates.only_for(authorities).map_err(|error| failed(error.into()))?;
+            }
             let in_order = certificates.in_order();
             let metrics = setup.metrics.register(AdmissionMetrics::register);
-            let server = WebhookServer::bind(options.address, self.webhooks, Security::Tls(certificates))
+            for definition in self.setup.declared.migrations() {
+                migration::install(definition, &setup.client, &mut setup.manager);
+            }
+            let half_of_the_grace = Duration::from_secs(setup.options().grace_period) / 2;
+            let linger = Duration::from_secs(options.drain).min(half_of_the_grace);
+            let limits = Limits { linger, ..self.setup.limits };
+            let (webhooks, synced) = self.setup.webhooks(setup);
+            let server = WebhookServer::bind(options.address, webhooks, Security::Tls(certificates))
                 .await
                 .map_err(|error| failed(error.into()))?
-                .metrics(metrics);
+                .metrics(metrics)
+                .limits(limits)
+                .admit_once(synced);
             let manager = &mut setup.manager;
             manager.checks().readiness("webhooks", server.readiness());
             manager.checks().warning("webhook-certificates", in_order);
-            let stop = manager.stop_tasks();
-            manager.stopping_task("webhooks", server.run(stop));
+            // From the signal on, callers look for another replica; the last runs may still need it.
+            let (leave, stop) = (manager.shutdown(), manager.stop_tasks());
+            manager.server_task("webhooks", server.run_until(leave, stop));
             Ok(())
         }
         .boxed()

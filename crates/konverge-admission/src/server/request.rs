@@ -21,7 +21,7 @@ use crate::{
     metrics::AdmissionMetrics,
 };
 
-type Ready = dyn Fn() -> Result<(), String> + Send + Sync;
+pub(super) type Ready = dyn Fn() -> Result<(), String> + Send + Sync;
 
 /// What answers the requests of all connections.
 pub(super) struct Answerer {
@@ -30,6 +30,8 @@ pub(super) struct Answerer {
     pub(super) calls: Semaphore,
     pub(super) metrics: AdmissionMetrics,
     pub(super) ready: Box<Ready>,
+    /// Whether reviews are decided about.
+    pub(super) admits: Box<Ready>,
 }
 
 impl Answerer {
@@ -72,6 +74,10 @@ impl Answerer {
             return Reply::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "a webhook takes application/json");
         }
         let question = endpoint.question();
+        if let (Question::Admission, Err(why)) = (question, (self.admits)()) {
+            tracing::warn!(path, why, "a webhook cannot decide yet; its failure policy does");
+            return Reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("the webhook cannot decide yet: {why}"));
+        }
         let limit = match question {
             Question::Admission => self.limits.admission_body,
             Question::Conversion => self.limits.conversion_body,

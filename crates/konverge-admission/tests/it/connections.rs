@@ -25,6 +25,7 @@ use tokio::{
     sync::{Notify, Semaphore},
     task::JoinSet,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     FilePair, Running, SOON, anywhere,
@@ -234,6 +235,26 @@ async fn connections_are_accepted_for_a_while_after_the_server_is_told_to_stop()
     let mut connection = Connection::open(running.address, &pair.certificate, Version::Two).await.unwrap();
     assert_eq!(connection.post(PATH, review()).await.0, StatusCode::OK);
     running.task.abort();
+}
+
+#[tokio::test]
+async fn a_program_that_still_needs_its_webhooks_while_it_ends_has_them() {
+    let pair = FilePair::new();
+    let server = WebhookServer::bind(anywhere(), allowing(), pair.certificates()).await.unwrap();
+    let (address, ready) = (server.address(), server.readiness());
+    let (leave, stop) = (CancellationToken::new(), CancellationToken::new());
+    let task = tokio::spawn(server.run_until(leave.clone(), stop.clone()));
+    eventually(SOON, async || ready().ok()).await.unwrap();
+    leave.cancel();
+    eventually(SOON, async || ready().err()).await.unwrap();
+    // It does not linger by itself; the last runs of the program keep it.
+    for _ in 0..20 {
+        let mut connection = Connection::open(address, &pair.certificate, Version::Two).await.unwrap();
+        assert_eq!(connection.post(PATH, review()).await.0, StatusCode::OK);
+    }
+    stop.cancel();
+    task.await.unwrap();
+    TcpStream::connect(address).await.unwrap_err();
 }
 
 #[tokio::test]

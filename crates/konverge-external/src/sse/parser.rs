@@ -226,7 +226,10 @@ mod tests {
             ("id: 1\ndata: 1234567\n\nid: 2\ndata: b\n\n", vec![Signal::TooLarge, id("1"), id("2"), small()]),
             ("data: 1234567\nid: 1\n\nid: 2\ndata: b\n\n", vec![Signal::TooLarge, id("1"), id("2"), small()]),
             ("data: 1234567\r\rid: 2\rdata: b\r\r", vec![Signal::TooLarge, id("2"), small()]),
-            ("data: 1234567\ndata: 1234567\ndata: a\nevent: x\n\nid: 2\ndata: b\n\n", vec![Signal::TooLarge, id("2"), small()]),
+            (
+                "data: 1234567\ndata: 1234567\ndata: a\nevent: x\n\nid: 2\ndata: b\n\n",
+                vec![Signal::TooLarge, id("2"), small()],
+            ),
             ("id: 2\ndata: 1234\ndata: 1234\ndata: 1234\n\ndata: b\n\n", vec![Signal::TooLarge, id("2"), small()]),
             // A long comment costs no event, and a connection that breaks later resumes after the skipped event.
             (": a long comment\nid: 2\ndata: b\n\n", vec![id("2"), small()]),

@@ -143,6 +143,38 @@ async fn a_task_of_the_leader_runs_where_the_lease_is_and_nowhere_else() {
 }
 
 #[tokio::test]
+async fn a_server_that_lets_its_callers_go_does_not_keep_the_lease() {
+    let lease = LeaseServer::default();
+    let mut manager = manager().await.leader_election(lease.elector("first"));
+    let (shutdown, may_end) = (manager.shutdown(), Arc::new(Notify::new()));
+    let (begun, ends) = (manager.checks().clone(), Arc::clone(&may_end));
+    manager.server_task("webhooks", async move { ends.notified().await });
+    let story = Story::default();
+    let told = story.clone();
+    manager.leader_task("leading", async move {
+        told.tell("leads".to_owned());
+        std::future::pending().await
+    });
+    let running = tokio::spawn(manager.run_until_shutdown());
+    let until = async |holds: &(dyn Fn() -> bool + Sync)| {
+        let reached = async {
+            while !holds() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout_at(Instant::now() + Duration::from_secs(20), reached).await.expect("in time");
+    };
+    let holder = || lease.spec()["holderIdentity"].as_str().unwrap_or_default().to_owned();
+    story.reach(1).await;
+    assert_eq!(holder(), "first");
+    shutdown.cancel();
+    until(&|| holder().is_empty()).await;
+    assert!(!running.is_finished() && !begun.ready().passed, "it still answers");
+    may_end.notify_one();
+    running.await.expect("no panic").expect("a clean end");
+}
+
+#[tokio::test]
 async fn without_an_election_a_task_of_the_leader_is_one_like_others() {
     let (mut manager, story) = (manager().await, Story::default());
     let told = story.clone();

@@ -204,11 +204,11 @@ impl Operator {
         let stop = manager.stop_tasks().cancelled_owned();
         let events = if options.dry_run {
             let (events, log) = EventSink::dry_run(stop);
-            manager.stopping_task("events", log);
+            manager.stopping_task("events", kept(events.clone(), log));
             events
         } else {
             let (events, publish) = EventSink::new(client.clone(), program, stop);
-            manager.stopping_task("events", publish);
+            manager.stopping_task("events", kept(events.clone(), publish));
             events
         };
         let mut setup = Setup::new(program, manager, client, events, options);
@@ -231,6 +231,12 @@ impl Operator {
         }
         Ok(manager)
     }
+}
+
+/// Runs the task of events with a handle to them: without one, it ends, and a program without a controller has none.
+async fn kept(events: EventSink, task: impl Future<Output = ()>) {
+    task.await;
+    drop(events);
 }
 
 /// Whether replicas elect a leader. A dry run writes nothing, not even a lease, and so takes the work away from nobody.

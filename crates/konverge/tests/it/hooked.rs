@@ -1,14 +1,13 @@
 //! A program with webhooks of every sort, installed as it is generated and run under exactly its role.
 
-use k8s_openapi::{ByteString, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition};
+use k8s_openapi::ByteString;
 use konverge::{
-    Home, Operator, Part, Setup, StartError,
-    admission::{Converter, Review, Verdict, Webhook, Webhooks, handler},
-    generate::Access,
+    Operator,
+    admission::{Review, Verdict, Webhook, Webhooks, crd_versions, handler},
     prelude::*,
 };
 use konverge_testkit::{RoleUse, eventually, free_port};
-use kube::{Api, CustomResourceExt, api::PostParams};
+use kube::{Api, api::PostParams};
 use serde_json::json;
 
 use crate::stage::{LIMIT, Place, control_plane, run_as};
@@ -31,7 +30,6 @@ mod old {
     /// What it was before: `500 g`.
     #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
     #[kube(group = "hooked.konverge.dev", version = "v1", kind = "Parcel", namespaced, status = "Status")]
-    #[kube(storage = false)]
     pub(super) struct ParcelSpec {
         pub(super) weight: String,
         #[serde(default)]
@@ -54,21 +52,6 @@ impl From<Parcel> for old::Parcel {
     fn from(new: Parcel) -> Self {
         let spec = old::ParcelSpec { weight: format!("{} g", new.spec.grams), carrier: new.spec.carrier };
         Self { metadata: new.metadata, spec, status: new.status }
-    }
-}
-
-/// Brings the old version into the definition of the new one.
-struct OldVersion;
-
-impl Part for OldVersion {
-    fn amend(&self, _: &Home<'_>, definition: &mut CustomResourceDefinition) {
-        definition.spec.versions.extend(old::Parcel::crd().spec.versions);
-    }
-
-    fn access(&self, _: &Home<'_>, _: &mut Access, _: &mut Access) {}
-
-    fn install(self: Box<Self>, _: &mut Setup) -> futures::future::BoxFuture<'_, Result<(), StartError>> {
-        Box::pin(std::future::ready(Ok(())))
     }
 }
 
@@ -97,8 +80,8 @@ fn program() -> Operator {
     let webhooks = Webhooks::new()
         .validate(Webhook::of::<Parcel>(), rules)
         .defaults(Webhook::of::<Parcel>(), defaults)
-        .convert(Converter::<Parcel>::new().spoke::<old::Parcel>());
-    Operator::new(PROGRAM, "0").controller(Controller::new(Weighs)).part(OldVersion).webhooks(webhooks)
+        .versions(crd_versions::<Parcel>().and::<old::Parcel>());
+    Operator::new(PROGRAM, "0").controller(Controller::new(Weighs)).webhooks(webhooks)
 }
 
 #[tokio::test(flavor = "multi_thread")]

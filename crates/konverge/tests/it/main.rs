@@ -20,5 +20,7 @@ mod several;
 mod stage;
 mod test_runs;
 mod truth;
+mod versions;
 mod waking;
 mod watching;
+mod webhook_caches;

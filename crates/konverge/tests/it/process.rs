@@ -234,3 +234,60 @@ async fn row_27_one_port_beside_that_of_the_webhooks_and_one_signal_handler_for_
     assert_eq!(lease.spec.unwrap().holder_identity.as_deref(), Some(""));
     assert!(tokio::net::TcpStream::connect(&webhook_address).await.is_err());
 }
+
+/// While a replica ends, the API server still calls it until it has learned of another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_are_answered_for_a_while_after_sigterm_and_the_lease_is_free_at_once() {
+    let cluster = own_control_plane().await;
+    let place = Place::on(&cluster).await;
+    let [health, webhooks] = [free_port().unwrap(), free_port().unwrap()];
+    let (address, webhook_address) = (format!("127.0.0.1:{health}"), format!("127.0.0.1:{webhooks}"));
+    let arguments = [
+        format!("--kubeconfig={}", cluster.kubeconfig().display()),
+        format!("--namespace={}", place.namespace),
+        format!("--address={address}"),
+        format!("--webhook-address={webhook_address}"),
+        format!("--webhook-url=https://{webhook_address}"),
+        "--webhook-drain=6".to_owned(),
+        format!("--lease-namespace={}", place.namespace),
+        "--leader-election".to_owned(),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut program = Program::start("all", &arguments);
+    program.says("leading").await;
+    let judged = async || {
+        let probe = Probe::new("any", crate::stage::ProbeSpec { behave: "ok".to_owned() });
+        let dry_run = kube::api::PostParams { dry_run: true, ..Default::default() };
+        place.api::<Probe>().create(&dry_run, &probe).await
+    };
+    let count = async || {
+        let (_, metrics) = http_get(&address, "/metrics").await.unwrap();
+        let line = metrics.lines().find(|line| {
+            line.starts_with("controller_runtime_webhook_requests_total{") && line.contains(r#"code="200""#)
+        });
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).unwrap_or_default()
+    };
+    eventually(LIMIT, async || (judged().await.is_ok() && count().await > 0).then_some(())).await.unwrap();
+
+    program.terminate();
+    let signalled = std::time::Instant::now();
+    let unready = eventually(LIMIT, async || {
+        let (code, _) = http_get(&address, "/readyz").await.unwrap();
+        (code != 200).then_some(())
+    });
+    unready.await.unwrap();
+    let before = count().await;
+    let mut rounds = 0;
+    while signalled.elapsed() < Duration::from_secs(4) {
+        tokio::net::TcpStream::connect(&webhook_address).await.expect("the port is open");
+        judged().await.expect("the webhook answers");
+        rounds += 1;
+    }
+    assert!(rounds > 0 && count().await >= before + rounds, "they were answered by the webhook");
+    let lease = place.api::<Lease>().get("konverge-process-leader").await.unwrap();
+    assert_eq!(lease.spec.unwrap().holder_identity.as_deref(), Some(""), "the next leader need not wait");
+    assert!(signalled.elapsed() < Duration::from_secs(6), "all that within the drain");
+    assert_eq!(program.exit_code().await, Some(0));
+    assert!(signalled.elapsed() >= Duration::from_secs(6), "{:?}", signalled.elapsed());
+    assert!(tokio::net::TcpStream::connect(&webhook_address).await.is_err());
+}

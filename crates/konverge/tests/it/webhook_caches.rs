@@ -1,0 +1,97 @@
+//! Rules that read caches of the program, answered by a replica that does not lead.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use konverge::{
+    Operator, WebhookSetup,
+    admission::{Limits, Review, Verdict, Webhook, Webhooks, handler},
+    prelude::*,
+    runtime::object::ObjectKey,
+};
+use konverge_testkit::{eventually, free_port};
+use kube::{Api, api::PostParams};
+
+use crate::stage::{LIMIT, Place, Probe, ProbeSpec, Prober, Running, control_plane, run_as};
+
+const PROGRAM: &str = "konverge-reading";
+
+/// A Probe behaves as a ConfigMap of its namespace says.
+fn program(namespace: &str) -> Operator {
+    let namespace = namespace.to_owned();
+    let webhooks = WebhookSetup::reading(move |caches| {
+        let maps = caches.of::<ConfigMap>();
+        let rules = handler::validator(move |review: &Review<Probe>| {
+            let unknown = |probe: &&Probe| {
+                let key = ObjectKey { namespace: probe.namespace(), name: probe.spec.behave.clone() };
+                maps.get(&key).is_none()
+            };
+            let unknown = review.object.as_ref().filter(unknown);
+            Verdict::unless(
+                unknown.map(|probe| ("spec.behave", format!("there is no ConfigMap {}", probe.spec.behave))),
+            )
+        });
+        let ours = Webhook::of::<Probe>().namespace_labels([("kubernetes.io/metadata.name", namespace.as_str())]);
+        Webhooks::new().validate(ours, rules)
+    });
+    let webhooks = webhooks.limits(Limits { calls: 8, ..Limits::default() });
+    Operator::new(PROGRAM, "0").controller(Controller::new(Prober::default())).webhooks(webhooks)
+}
+
+#[test]
+fn the_role_allows_what_the_rules_read() {
+    let rules = program("home").grant("home").everywhere;
+    let reads = rules.iter().find(|rule| rule.resources.as_ref().is_some_and(|all| all.contains(&"configmaps".into())));
+    assert_eq!(reads.unwrap().verbs, ["list", "watch"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_judges_by_caches_that_are_complete() {
+    let (place, cluster) = (Place::new().await, control_plane().await);
+    place.create_config_map("known", &[]).await;
+    let manifest = program(&place.namespace).generate(&place.namespace).unwrap().manifest();
+    let account = cluster.install(PROGRAM, &place.namespace, &manifest).await.unwrap();
+    let start = async || -> (Running, String) {
+        let address = format!("127.0.0.1:{}", free_port().unwrap());
+        let arguments = [
+            "--namespace",
+            &place.namespace,
+            "--lease-namespace",
+            &place.namespace,
+            "--leader-election",
+            "--webhook-address",
+            &address,
+            "--webhook-drain=0",
+        ];
+        (run_as(account.kubeconfig(), program(&place.namespace), &arguments).await, address)
+    };
+    let holder = async || {
+        let lease = Api::<Lease>::namespaced(place.client.clone(), &place.namespace);
+        lease.get_opt(&format!("{PROGRAM}-leader")).await.unwrap()?.spec?.holder_identity
+    };
+    let (leader, _) = start().await;
+    let leads = eventually(LIMIT, async || holder().await).await.unwrap();
+    let (standby, address) = start().await;
+    cluster.route_service(&place.namespace, PROGRAM, address.parse().unwrap()).await.unwrap();
+
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let probe = |behave: &str| Probe::new("any", ProbeSpec { behave: behave.to_owned() });
+    let judge = async |behave: &str| place.api::<Probe>().create(&dry_run, &probe(behave)).await;
+    // In the beginning the API server may not have heard of the authority yet.
+    eventually(LIMIT, async || judge("known").await.ok()).await.unwrap();
+    let refused = judge("unknown").await.unwrap_err().to_string();
+    assert!(refused.contains("there is no ConfigMap unknown"), "{refused}");
+    // What comes and goes is seen by the rules.
+    place.create_config_map("unknown", &[]).await;
+    eventually(LIMIT, async || judge("unknown").await.ok()).await.unwrap();
+    let maps: Api<ConfigMap> = place.api();
+    maps.delete("unknown", &kube::api::DeleteParams::default()).await.unwrap();
+    eventually(LIMIT, async || judge("unknown").await.err()).await.unwrap();
+
+    assert_eq!(holder().await.as_ref(), Some(&leads), "the one that answered does not lead");
+    let answered =
+        r#"controller_runtime_webhook_requests_total{webhook="/validate-test-konverge-dev-v1-probe",code="200"}"#;
+    let none = format!("{answered} 0\n");
+    assert!(standby.scraped().contains(answered) && !standby.scraped().contains(&none), "{}", standby.scraped());
+    assert!(leader.scraped().contains(&none), "{}", leader.scraped());
+    standby.end().await.unwrap();
+    leader.end().await.unwrap();
+}
