@@ -19,6 +19,7 @@ use crate::{
     error::ApplyError,
     in_step::is_in_step,
     object::{Target, Writable, json as to_json, metadata_string},
+    undeclared::Undeclared,
     witness::{Witness, Writing},
 };
 
@@ -111,6 +112,7 @@ pub struct Applier {
     client: Client,
     manager: Arc<str>,
     memory: Arc<Memory>,
+    undeclared: Arc<Undeclared>,
     witness: Option<Arc<dyn Witness>>,
     force: bool,
     dry_run: bool,
@@ -119,7 +121,15 @@ pub struct Applier {
 impl Applier {
     /// Writes with `client` as field manager `manager`, taking over fields that others own.
     pub fn new(client: Client, manager: &str) -> Self {
-        Self { client, manager: manager.into(), memory: Arc::default(), witness: None, force: true, dry_run: false }
+        Self {
+            client,
+            manager: manager.into(),
+            memory: Arc::default(),
+            undeclared: Arc::default(),
+            witness: None,
+            force: true,
+            dry_run: false,
+        }
     }
 
     /// Writes nothing when others own a field with another value, but fails with [`ApplyError::Conflict`].
@@ -250,6 +260,9 @@ impl Applier {
         if let Some(writing) = writing {
             writing.wrote(&object);
         }
+        if target.object.kind == "CustomResourceDefinition" {
+            self.undeclared.forget();
+        }
         let altered = altered(wanted, &object, &self.manager);
         if let Some(uid) = metadata_string(&object, "uid").filter(|_| altered.is_empty()) {
             self.memory.remember(uid, wanted, &object);
@@ -257,6 +270,11 @@ impl Applier {
         let version = |object| metadata_string(object, "resourceVersion");
         let outcome = outcome(answer.code, seen.is_some_and(|seen| version(seen) == version(&object)));
         Ok(Some(Written { applied: Applied { object, outcome, differences: Vec::new() }, altered }))
+    }
+
+    /// The fields that definitions in the cluster do not declare.
+    pub(crate) fn undeclared(&self) -> &Undeclared {
+        &self.undeclared
     }
 
     pub(crate) fn parameters(&self) -> PatchParams {

@@ -33,6 +33,7 @@ pub mod read;
 pub mod readiness;
 pub mod secret;
 pub mod status;
+mod undeclared;
 pub mod witness;
 
 pub use altered::AlteredField;

@@ -20,7 +20,8 @@ use self::own::{Own, applied_fields, is_list_atomic, own, with_whole_list};
 /// Guarantees: after a successful [`write`](Self::write) the manager owns exactly the given members of `status`; those of others stay,
 /// those it had before go. [`update`](Self::update) is for a copy of the whole status with changes in it: the manager owns what it changed
 /// and what it had before, and never what it only read. A status that says the same as the observed one is not written; the times of
-/// conditions that did not change are kept.
+/// conditions that did not change are kept. A field that the definition in the cluster does not declare, as during an upgrade, is left
+/// out, logged once and tried again after ten minutes; the rest is written.
 ///
 /// Assumes that the kind has the status subresource. Cannot tell in advance that the object was made anew since it was seen, as the
 /// API server ignores the uid there: then the new object has the status until its own first one, and [`ApplyError::Gone`] says so.
@@ -52,7 +53,7 @@ impl StatusWriter {
         status: &impl Serialize,
         kind: &K::DynamicType,
     ) -> Result<bool, ApplyError> {
-        let (target, observed, status) = prepared(object, status, kind)?;
+        let (target, observed, status) = self.prepared(object, status, kind)?;
         let Some(body) = to_write(&target, status, &observed, self.applier.manager()) else { return Ok(false) };
         let after = self.send::<K>(&target, &body, &observed).await?;
         Ok(self.is_change(&after, &observed))
@@ -82,7 +83,7 @@ impl StatusWriter {
         status: &impl Serialize,
         kind: &K::DynamicType,
     ) -> Result<Option<K>, ApplyError> {
-        let (target, observed, status) = prepared(object, status, kind)?;
+        let (target, observed, status) = self.prepared(object, status, kind)?;
         let manager = self.applier.manager();
         let Some((mut status, mut own)) = to_update(status, &observed, manager) else { return Ok(None) };
         if own.is_list_unknown {
@@ -105,23 +106,54 @@ impl StatusWriter {
         serde_json::from_value(after).map(Some).map_err(unreadable)
     }
 
-    /// Applies a body and returns the object as it is now.
+    /// Applies a body and returns the object as it is now. A field that the definition in the cluster does not declare is left out.
     async fn send<K: Writable>(&self, target: &Target, body: &Value, observed: &Value) -> Result<Value, ApplyError> {
         let uid = metadata_string(observed, "uid");
-        let writing = self.applier.begin(target);
-        let parameters = self.applier.parameters();
-        let request =
-            target.requests().patch_subresource("status", target.name(), &parameters, &Patch::Apply(json!({})));
-        let answer = self.applier.exchange(target, request, body, uid).await?;
-        let after = as_seen::<K>(&answer.body)
-            .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
-        if let Some(writing) = writing {
-            writing.wrote(&after);
+        let mut body = body.clone();
+        loop {
+            let writing = self.applier.begin(target);
+            let parameters = self.applier.parameters();
+            let request =
+                target.requests().patch_subresource("status", target.name(), &parameters, &Patch::Apply(json!({})));
+            let answer = match self.applier.exchange(target, request, &body, uid).await {
+                // Each time there is one field less, so this ends.
+                Err(refusal) if self.applier.undeclared().learn(target, &refusal, &mut body) => {
+                    if is_status_in_step(&body, observed, self.applier.manager()) {
+                        return Ok(observed.clone());
+                    }
+                    continue;
+                }
+                answer => answer?,
+            };
+            let after = as_seen::<K>(&answer.body)
+                .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
+            if let Some(writing) = writing {
+                writing.wrote(&after);
+            }
+            if metadata_string(&after, "uid") != uid {
+                return Err(ApplyError::Gone { object: Box::new(target.object.clone()) });
+            }
+            return Ok(after);
         }
-        if metadata_string(&after, "uid") != uid {
-            return Err(ApplyError::Gone { object: Box::new(target.object.clone()) });
-        }
-        Ok(after)
+    }
+
+    /// The target, the object as it was seen, and what of the status the definition in the cluster is known to declare, in JSON.
+    fn prepared<K: Writable>(
+        &self,
+        object: &K,
+        status: &impl Serialize,
+        kind: &K::DynamicType,
+    ) -> Result<(Target, Value, Value), ApplyError> {
+        let target = Target::of(object, kind)?;
+        let observed = to_json(object, kind)?;
+        let status = serde_json::to_value(status).map_err(|source| ApplyError::Encode {
+            kind: target.object.kind.clone(),
+            name: target.object.name.clone(),
+            source,
+        })?;
+        let mut body = json!({ "status": status });
+        self.applier.undeclared().strip(&target, &mut body);
+        Ok((target, observed, body["status"].take()))
     }
 
     fn is_change(&self, after: &Value, observed: &Value) -> bool {
@@ -129,22 +161,6 @@ impl StatusWriter {
         let part = if self.applier.is_dry_run() { "/status" } else { "/metadata/resourceVersion" };
         after.pointer(part) != observed.pointer(part)
     }
-}
-
-/// The target, the object as it was seen, and the status, in JSON.
-fn prepared<K: Writable>(
-    object: &K,
-    status: &impl Serialize,
-    kind: &K::DynamicType,
-) -> Result<(Target, Value, Value), ApplyError> {
-    let target = Target::of(object, kind)?;
-    let observed = to_json(object, kind)?;
-    let status = serde_json::to_value(status).map_err(|source| ApplyError::Encode {
-        kind: target.object.kind.clone(),
-        name: target.object.name.clone(),
-        source,
-    })?;
-    Ok((target, observed, status))
 }
 
 /// The whole status as it is to be, and the part of it to apply; nothing if the observed status says it all.

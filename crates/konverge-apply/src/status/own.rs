@@ -226,9 +226,7 @@ mod tests {
 
     #[test]
     fn the_record_of_all_versions_counts_and_of_nobody_else() {
-        let entry = |manager: &str, operation: &str, subresource: &str, fields: Value| {
-            json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": {"f:status": fields}})
-        };
+        let entry = |manager: &str, operation: &str, subresource: &str, fields: Value| json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": {"f:status": fields}});
         let entries = [
             entry("ours", "Apply", "status", json!({"f:a": {}})),
             entry("ours", "Apply", "status", json!({"f:b": {"f:c": {}}})),

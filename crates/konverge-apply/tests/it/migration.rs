@@ -37,6 +37,8 @@ async fn stale_keys_of_merge_patches_go_and_the_rest_stays() {
     assert_eq!(stored(&api, "db").await, pairs(&[("both", "1"), ("old", "1"), ("theirs", "kept")]));
     assert!(matches!(applier.take_over(&after, "operator").await.unwrap(), Outcome::Unchanged { .. }));
 
+    let seen = after.resource_version();
+    let target = SecretTarget { resource_version: seen.as_deref(), ..target };
     applier.apply(target, &BTreeMap::new(), &values(&[("both", "2"), ("new", "3")])).await.unwrap();
     assert_eq!(stored(&api, "db").await, pairs(&[("both", "2"), ("new", "3"), ("theirs", "kept")]));
     let end = api.get("db").await.unwrap();

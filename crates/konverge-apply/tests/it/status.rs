@@ -159,3 +159,27 @@ async fn a_custom_resource_with_nulls_is_in_step_after_its_apply() {
     assert!(!again.outcome.is_change());
     assert_eq!(writes_in(&namespace, 2).await, 2);
 }
+
+#[tokio::test]
+async fn a_field_that_the_definition_does_not_declare_is_left_out_and_the_rest_is_written() {
+    let (client, namespace) = namespace().await;
+    let api = samples(&client, &namespace).await;
+    let object = api.create(&PostParams::default(), &sample(&namespace, "a")).await.unwrap();
+    let writer = StatusWriter::new(Applier::new(client.clone(), "ours"));
+    // What a newer release says of its objects.
+    let status =
+        |ready: bool| serde_json::json!({"ready": ready, "phase": "Running", "usage": {"bytes": 7}, "conditions": []});
+    assert!(writer.write(&object, &status(true)).await.unwrap());
+    let object = api.get("a").await.unwrap();
+    assert_eq!(object.status.as_ref().unwrap().ready, Some(true));
+    // The creation, two refusals, a write.
+    assert_eq!(writes_in(&namespace, 4).await, 4);
+    assert!(!writer.write(&object, &status(true)).await.unwrap());
+    assert!(writer.update(&object, &status(true)).await.unwrap().is_none());
+    assert_eq!(writes_in(&namespace, 4).await, 4, "what is known needs no request");
+    let changed = writer.update(&object, &status(false)).await.unwrap().unwrap();
+    assert_eq!(changed.status.unwrap().ready, Some(false));
+    // A value of another type is no field that is not declared.
+    let error = writer.write(&object, &serde_json::json!({"ready": "text"})).await.expect_err("refused");
+    assert!(matches!(error, ApplyError::Refused { .. }), "{error}");
+}
