@@ -15,12 +15,21 @@ use konverge_apply::{
 };
 use konverge_core::reasons;
 use konverge_runtime::{
-    cache::{Cache, Change, Index, Selection},
+    cache::{Cache, Change, Index, Predicate},
     object::{Object, ObjectKey, Scope},
 };
-use kube::{Resource, ResourceExt};
+use kube::{
+    Resource, ResourceExt,
+    core::{DynamicResourceScope, PartialObjectMeta},
+};
 
-use crate::{context::Context, error::Error, operator::Setup, witness::Stores};
+use crate::{
+    context::Context,
+    error::Error,
+    operator::{Setup, both},
+    watch::Watch,
+    witness::Stores,
+};
 
 /// A kind that children can have: every typed kind.
 pub trait Child: Object + Writable + Resource<DynamicType = ()> {}
@@ -50,7 +59,13 @@ impl<K: Object> Children<K> {
     /// Wants this child. Without a namespace it gets the one of its owner. Its kind must have been declared with
     /// [`Controller::owns`](crate::Controller::owns).
     pub fn with<C: Child>(mut self, child: C) -> Self {
-        self.wanted.push(Step::Child(Box::new(child)));
+        self.wanted.push(Step::Child(Box::new(Typed(child))));
+        self
+    }
+
+    /// [`with`](Self::with) for a child of a kind that is known only at run time. It has to name its namespace, if its kind has namespaces.
+    pub fn with_dynamic<C: Object + Writable>(mut self, kind: C::DynamicType, child: C) -> Self {
+        self.wanted.push(Step::Child(Box::new(Dynamic { kind, child })));
         self
     }
 
@@ -163,14 +178,18 @@ pub(crate) struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    pub(crate) fn kind<C: Child>(&self) -> Result<&'a Kind<C>, Error> {
-        let kind = self.kinds.iter().find_map(|kind| kind.as_any().downcast_ref());
-        let name = std::any::type_name::<C>();
-        kind.ok_or_else(|| {
+    pub(crate) fn kind<C: Object + Writable>(&self, kind: &C::DynamicType) -> Result<&'a Kind<C>, Error> {
+        self.find(kind).ok_or_else(|| {
+            let (name, plural) = (std::any::type_name::<C>(), C::plural(kind));
             let message =
-                format!("the controller does not say that its objects own {name}; add .owns::<{name}>() to it");
+                format!("the controller does not declare that its objects own {plural}; add .owns::<{name}>() to it");
             Error::permanent(reasons::UNDECLARED, message)
         })
+    }
+
+    fn find<C: Object + Writable>(&self, kind: &C::DynamicType) -> Option<&'a Kind<C>> {
+        let of_type = self.kinds.iter().filter_map(|kind| kind.as_any().downcast_ref::<Kind<C>>());
+        of_type.into_iter().find(|found| found.kind == *kind)
     }
 }
 
@@ -180,37 +199,68 @@ trait Wanted: Send + Sync {
     fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>>;
 }
 
-impl<C: Child> Wanted for C {
+/// A child of a kind that the compiler knows.
+struct Typed<C>(C);
+
+impl<C: Child> Wanted for Typed<C> {
+    fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>> {
+        // Of a kind whose metadata alone is watched, the content is not known: each run sends it.
+        match finder.find::<C>(&()).is_none().then(|| finder.find::<PartialObjectMeta<C>>(&())).flatten() {
+            Some(metadata) => add(set, finder, &(), self.0, metadata).boxed(),
+            None => async move { add(set, finder, &(), self.0, finder.kind::<C>(&())?).await }.boxed(),
+        }
+    }
+}
+
+/// A child of a kind that is known only at run time.
+struct Dynamic<C: Object> {
+    kind: C::DynamicType,
+    child: C,
+}
+
+impl<C: Object + Writable> Wanted for Dynamic<C> {
     fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>> {
         async move {
-            let kind = finder.kind::<C>()?;
-            let meta = self.meta();
-            let namespace = meta.namespace.as_deref().or(finder.namespace).filter(|_| C::Scope::IS_NAMESPACED);
-            let key = ObjectKey { namespace: namespace.map(ToOwned::to_owned), name: self.name_any() };
-            if let Some(known) = kind.cache.store.get(&key) {
-                // Somebody else's child is recognised in the set.
-                return Ok(set.observe([&*known]).add(*self));
-            }
-            // Not in the cache means new, or not ours. What is not ours must not be written over.
-            let api = C::Scope::api::<C>(finder.client.clone(), &(), namespace);
-            match api.get_metadata_opt(&key.name).await? {
-                Some(found) if !found.labels().contains_key(OWNER_UID) => Err(Error::permanent(
-                    reasons::NOT_OURS,
-                    format!(
-                        "{} {key} exists and was not made by this operator; delete it, or choose another name",
-                        C::kind(&())
-                    ),
-                )),
-                _ => Ok(set.add(*self)),
-            }
+            let Self { kind, child } = *self;
+            add(set, finder, &kind, child, finder.kind::<C>(&kind)?).await
         }
         .boxed()
     }
 }
 
+/// Adds a child, whose kind is cached whole or as its metadata alone.
+async fn add<C: Object + Writable, S: Object + Writable>(
+    set: DesiredSet,
+    finder: &Finder<'_>,
+    kind: &C::DynamicType,
+    child: C,
+    known: &Kind<S>,
+) -> Result<DesiredSet, Error> {
+    // Whether a kind that is known only at run time has namespaces, its child says.
+    let is_dynamic = TypeId::of::<C::Scope>() == TypeId::of::<DynamicResourceScope>();
+    let default = finder.namespace.filter(|_| C::Scope::IS_NAMESPACED && !is_dynamic);
+    let namespace = child.meta().namespace.as_deref().filter(|_| C::Scope::IS_NAMESPACED).or(default);
+    let key = ObjectKey { namespace: namespace.map(ToOwned::to_owned), name: child.name_any() };
+    if let Some(found) = known.cache.store.get(&key) {
+        // Somebody else's child is recognised in the set.
+        return Ok(set.observe_with([&*found], &known.kind).add_with(child, kind));
+    }
+    // Not in the cache means new, or not ours. What is not ours must not be written over.
+    let api = C::Scope::api::<C>(finder.client.clone(), kind, namespace);
+    match api.get_metadata_opt(&key.name).await? {
+        Some(found) if !found.labels().contains_key(OWNER_UID) => Err(Error::permanent(
+            reasons::NOT_OURS,
+            format!(
+                "{} {key} exists and was not made by this operator; delete it, or choose another name",
+                C::kind(kind)
+            ),
+        )),
+        _ => Ok(set.add_with(child, kind)),
+    }
+}
+
 /// A kind of children, whatever it is.
 pub(crate) trait ChildKind: Any + Send + Sync {
-    fn child_type(&self) -> TypeId;
     fn as_any(&self) -> &dyn Any;
     /// Tells the set which children this owner has.
     fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet;
@@ -225,22 +275,30 @@ pub(crate) trait ChildKind: Any + Send + Sync {
 /// Told the uid of an owner, and whether the change was found in a list.
 pub(crate) type Wake = Box<dyn Fn(&str, bool) + Send + Sync>;
 
-pub(crate) struct Kind<C> {
+pub(crate) struct Kind<C: Object> {
+    kind: C::DynamicType,
+    predicate: Predicate<C>,
     pub(crate) cache: Cache<C>,
     by_owner: Index<C, String>,
 }
 
-impl<C: Child> Kind<C> {
-    /// Begins the cache of the children that this program makes.
-    pub(crate) fn begin(setup: &mut Setup, selection: &Selection) -> Box<dyn ChildKind> {
-        let ours = Selection {
-            label_selector: Some(format!("{MANAGED_BY}={}", setup.program)),
-            namespaces: selection.namespaces.clone(),
-            field_selector: None,
-        };
-        let cache = setup.caches.cache::<C>(&(), &ours);
+impl<C: Object + Writable> Kind<C> {
+    /// Begins the cache of the children that this `manager` makes, in these namespaces unless the watch names others.
+    pub(crate) fn begin(
+        setup: &mut Setup,
+        watch: Watch<C>,
+        namespaces: &[String],
+        manager: &str,
+    ) -> Box<dyn ChildKind> {
+        let Watch { kind, mut selection, caching, predicate } = watch;
+        let ours = format!("{MANAGED_BY}={manager}");
+        selection.label_selector = both(Some(&ours), selection.label_selector.as_deref());
+        if selection.namespaces.is_empty() {
+            selection.namespaces = namespaces.to_vec();
+        }
+        let cache = setup.caches.cache_as::<C>(&kind, &selection, &caching);
         let by_owner = cache.store.index(|child: &C| owner_uid(child).into_iter().collect());
-        Box::new(Self { cache, by_owner })
+        Box::new(Self { kind, predicate, cache, by_owner })
     }
 
     /// The children of this owner, by namespace and name.
@@ -251,17 +309,13 @@ impl<C: Child> Kind<C> {
     }
 }
 
-impl<C: Child> ChildKind for Kind<C> {
-    fn child_type(&self) -> TypeId {
-        TypeId::of::<C>()
-    }
-
+impl<C: Object + Writable> ChildKind for Kind<C> {
     fn as_any(&self) -> &dyn Any {
         self
     }
 
     fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet {
-        set.observe(self.of(owner_uid).iter().map(AsRef::as_ref))
+        set.observe_with(self.of(owner_uid).iter().map(AsRef::as_ref), &self.kind)
     }
 
     fn has_any(&self, owner_uid: &str) -> bool {
@@ -269,13 +323,17 @@ impl<C: Child> ChildKind for Kind<C> {
     }
 
     fn subscribe(&self, stores: &mut Stores, wake: Wake) {
+        let predicate = self.predicate.clone();
         let subscriber = self.cache.store.subscribe(move |_, change: &Change<C>| {
+            if !predicate.admits(change) {
+                return;
+            }
             let owners = change.old.iter().chain(&change.new).filter_map(|child| owner_uid(&**child));
             for owner in owners.collect::<HashSet<_>>() {
                 wake(&owner, change.listed);
             }
         });
-        stores.add(&(), self.cache.store.clone(), subscriber);
+        stores.add(&self.kind, self.cache.store.clone(), subscriber);
     }
 
     fn synced(&self) -> BoxFuture<'static, ()> {

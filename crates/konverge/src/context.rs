@@ -3,8 +3,7 @@
 mod status;
 
 use std::{
-    any::TypeId,
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -35,7 +34,7 @@ pub(crate) struct Shared<K: Object> {
     pub(crate) applier: Applier,
     pub(crate) events: EventSink,
     pub(crate) report: Option<Report<K>>,
-    pub(crate) children: HashMap<TypeId, Box<dyn ChildKind>>,
+    pub(crate) children: Vec<Box<dyn ChildKind>>,
     pub(crate) watched: Vec<WatchedCache>,
 }
 
@@ -117,8 +116,13 @@ impl<K: Object> Context<K> {
 
     /// The children of kind `C` that the object has, by namespace and name.
     pub fn owned<C: Child>(&self) -> Result<Vec<Arc<C>>, Error> {
+        self.owned_kind(&())
+    }
+
+    /// [`owned`](Self::owned) for kinds that are known only at run time.
+    pub fn owned_kind<C: Object + Writable>(&self, kind: &C::DynamicType) -> Result<Vec<Arc<C>>, Error> {
         let uid = self.0.object.meta().uid.as_deref().unwrap_or_default();
-        Ok(self.finder().kind::<C>()?.of(uid))
+        Ok(self.finder().kind::<C>(kind)?.of(uid))
     }
 
     /// The children that the object should have.
@@ -167,7 +171,7 @@ impl<K: Object> Context<K> {
     /// Where children look for their kinds.
     pub(crate) fn finder(&self) -> Finder<'_> {
         Finder {
-            kinds: self.0.shared.children.values().map(AsRef::as_ref).collect(),
+            kinds: self.0.shared.children.iter().map(AsRef::as_ref).collect(),
             client: self.client(),
             namespace: self.0.object.meta().namespace.as_deref(),
         }

@@ -24,6 +24,7 @@ use crate::{
     reconcile::Reconcile,
     report::{CustomStatus, Report},
     run,
+    watch::Watch,
     watched::WatchedCache,
 };
 
@@ -39,7 +40,7 @@ pub struct Controller<K: Object, R> {
     pub(crate) finalizer: Option<&'static str>,
     pub(crate) report: Option<Report<K>>,
     pub(crate) children: Vec<DeclaredChild>,
-    pub(crate) watches: Vec<Watch<K>>,
+    pub(crate) watches: Vec<BeginWatch<K>>,
     pub(crate) triggers: Vec<Trigger<K>>,
     pub(crate) access: Access,
     pub(crate) caching: Caching<K>,
@@ -52,12 +53,15 @@ pub(crate) type Only<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
 /// A kind of children, and how its cache is made.
 pub(crate) struct DeclaredChild {
     pub(crate) is_anywhere: bool,
-    pub(crate) begin: fn(&mut Setup, &Selection) -> Box<dyn ChildKind>,
-    pub(crate) declare: fn(&mut Access),
+    pub(crate) begin: BeginKind,
+    pub(crate) declare: Box<dyn Fn(&mut Access) + Send>,
 }
 
+/// Begins the cache of a kind of children, given the namespaces of the owners and the field manager.
+type BeginKind = Box<dyn FnOnce(&mut Setup, &[String], &str) -> Box<dyn ChildKind> + Send>;
+
 /// Something else that is watched: begins its cache, which wakes what it concerns.
-pub(crate) type Watch<K> = Box<dyn FnOnce(&mut Setup, Wake<K>) -> Watched + Send>;
+pub(crate) type BeginWatch<K> = Box<dyn FnOnce(&mut Setup, Wake<K>) -> Watched + Send>;
 
 /// The cache of something else that is watched.
 pub(crate) struct Watched {
@@ -168,27 +172,49 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         self
     }
 
+    /// Only objects in these namespaces, whatever namespaces the program looks at. Children are looked for in these, too.
+    #[must_use]
+    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.selection.namespaces = namespaces.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Its objects have children of kind `C` in their own namespace, or anywhere if they have none themselves. Changes of children wake
     /// their owner.
     #[must_use]
     pub fn owns<C: Child>(self) -> Self {
-        self.declare_child::<C>(false)
+        self.declare_child(Watch::<C>::new(), false)
+    }
+
+    /// [`owns`](Self::owns) for children that are watched as `watch` says: with a predicate, of a kind that is known only at run time, or as
+    /// their metadata alone. Metadata cannot tell whether a child's content is in sync, so each run sends a child whose kind is
+    /// `PartialObjectMeta`.
+    #[must_use]
+    pub fn owns_with<C: Object + Writable>(self, watch: Watch<C>) -> Self {
+        self.declare_child(watch, false)
     }
 
     /// Its objects have children of kind `C` in any namespace. Needs a [`finalizer`](Self::finalizer), since the cluster deletes
     /// no children across namespaces.
     #[must_use]
     pub fn owns_anywhere<C: Child>(self) -> Self {
-        self.declare_child::<C>(true)
+        self.declare_child(Watch::<C>::new(), true)
     }
 
-    fn declare_child<C: Child>(mut self, is_anywhere: bool) -> Self {
+    /// [`owns_anywhere`](Self::owns_anywhere) for children that are watched as `watch` says.
+    #[must_use]
+    pub fn owns_anywhere_with<C: Object + Writable>(self, watch: Watch<C>) -> Self {
+        self.declare_child(watch, true)
+    }
+
+    fn declare_child<C: Object + Writable>(mut self, watch: Watch<C>, is_anywhere: bool) -> Self {
+        let kind = watch.kind.clone();
         self.children.push(DeclaredChild {
             is_anywhere,
-            begin: Kind::<C>::begin,
-            declare: |access| {
-                access.to::<C>(&(), &["create", "delete", "get", "list", "patch", "watch"]);
-            },
+            begin: Box::new(move |setup, namespaces, manager| Kind::begin(setup, watch, namespaces, manager)),
+            declare: Box::new(move |access| {
+                access.to::<C>(&kind, &["create", "delete", "get", "list", "patch", "watch"]);
+            }),
         });
         self
     }
@@ -212,37 +238,26 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         self.caching(|caching| caching.index(by))
     }
 
-    /// Watches objects of kind `O` too: in the namespaces that the selection names, else in those that the program looks at. `map`
-    /// tells which objects a change concerns; it may look into the cache of `K`.
+    /// Watches objects of kind `O` too, as a [`Selection`] or a [`Watch`] says. `map` tells which objects a change concerns; it may look into
+    /// the cache of `K`. What is there at the start wakes at low priority.
     #[must_use]
     pub fn watches<O, Keys>(
-        self,
-        selection: Selection,
-        map: impl Fn(&O, &Store<K>) -> Keys + Send + Sync + 'static,
-    ) -> Self
-    where
-        O: Object + Resource<DynamicType = ()>,
-        Keys: IntoIterator<Item = ObjectKey>,
-    {
-        self.watches_with(selection, Caching::default(), map)
-    }
-
-    /// [`watches`](Self::watches) with a cache that is filled as `caching` says.
-    #[must_use]
-    pub fn watches_with<O, Keys>(
         mut self,
-        selection: Selection,
-        caching: Caching<O>,
+        watch: impl Into<Watch<O>>,
         map: impl Fn(&O, &Store<K>) -> Keys + Send + Sync + 'static,
     ) -> Self
     where
-        O: Object + Resource<DynamicType = ()>,
+        O: Object,
         Keys: IntoIterator<Item = ObjectKey>,
     {
-        self.access.to::<O>(&(), &["list", "watch"]);
+        let Watch { kind, selection, caching, predicate } = watch.into();
+        self.access.to::<O>(&kind, &["list", "watch"]);
         self.watches.push(Box::new(move |setup, wake| {
-            let cache = setup.caches.cache_as::<O>(&(), &setup.within(selection), &caching);
+            let cache = setup.caches.cache_as::<O>(&kind, &setup.within(selection), &caching);
             cache.store.subscribe(move |_, change| {
+                if !predicate.admits(change) {
+                    return;
+                }
                 let priority = if change.listed { Priority::Low } else { Priority::Normal };
                 // An update can concern those that it leaves as well as those that it comes to.
                 for object in change.old.iter().chain(&change.new) {
@@ -252,7 +267,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
                 }
             });
             let synced = cache.clone();
-            Watched { cache: WatchedCache::new((), cache), synced: async move { synced.synced().await }.boxed() }
+            Watched { cache: WatchedCache::new(kind, cache), synced: async move { synced.synced().await }.boxed() }
         }));
         self
     }

@@ -61,6 +61,7 @@ mod reconcile;
 mod report;
 mod resync;
 mod run;
+mod watch;
 mod watched;
 #[cfg(feature = "admission")]
 mod webhooks;
@@ -95,6 +96,7 @@ pub use options::{MetricsOptions, Options};
 pub use reconcile::{Cleanup, FromFunction, Reconcile, reconcile_fn};
 pub use report::{CustomStatus, Status};
 pub use run::{PAUSED, RECONCILE_AT};
+pub use watch::Watch;
 pub use watched::Watched;
 #[cfg(feature = "admission")]
 pub use webhooks::{WebhookCaches, WebhookOptions, WebhookSetup};

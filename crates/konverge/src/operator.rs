@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::{crds, exit, options::Options};
 
 pub use generate::GenerateError;
+pub(crate) use start::both;
 #[cfg(feature = "external")]
 pub(crate) use start::elects;
 pub use start::{Setup, StartError};

@@ -18,4 +18,6 @@ pub use kube::{
 pub use schemars::JsonSchema;
 pub use serde::{Deserialize, Serialize};
 
-pub use crate::{Cleanup, Context, Controller, CustomStatus, Error, Operator, Options, Reconcile, Status, reconcile_fn};
+pub use crate::{
+    Cleanup, Context, Controller, CustomStatus, Error, Operator, Options, Reconcile, Status, reconcile_fn,
+};

@@ -3,7 +3,7 @@
 mod failure;
 mod told;
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use futures::{
     FutureExt, StreamExt,
@@ -124,14 +124,15 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
 
     // Made for those who have children only, since it costs something for each object.
     let by_uid = (!children.is_empty()).then(|| cache.store.index(|object: &K| object.uid().into_iter().collect()));
-    let mut kinds = HashMap::new();
+    let mut kinds = Vec::new();
     let mut synced = vec![{
         let cache = cache.clone();
         async move { cache.synced().await }.boxed()
     }];
     for child in children {
-        let everywhere = konverge_runtime::cache::Selection::default();
-        let kind = (child.begin)(setup, if child.is_anywhere { &everywhere } else { &selection });
+        let manager = setup.applier.manager().to_owned();
+        let namespaces = if child.is_anywhere { &[] } else { selection.namespaces.as_slice() };
+        let kind = (child.begin)(setup, namespaces, &manager);
         let (wake, by_uid) = (Arc::clone(&wake), by_uid.clone());
         let told = move |owner_uid: &str, listed| {
             let priority = if listed { Priority::Low } else { Priority::Normal };
@@ -141,7 +142,7 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         };
         kind.subscribe(&mut stores, Box::new(told));
         synced.push(kind.synced());
-        kinds.insert(kind.child_type(), kind);
+        kinds.push(kind);
     }
     let mut watched = Vec::new();
     for watch in watches {
@@ -294,7 +295,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
             return Err(error);
         }
         let uid = object.uid().unwrap_or_default();
-        if self.shared.children.values().any(|kind| kind.has_any(&uid)) {
+        if self.shared.children.iter().any(|kind| kind.has_any(&uid)) {
             // The last of them wakes us when it goes.
             return Ok(Action::Done);
         }

@@ -245,7 +245,7 @@ pub(crate) fn elects(options: &Options) -> bool {
 }
 
 /// What both of two label selectors choose. An empty one, such as that of an empty variable, chooses everything.
-fn both(of_the_author: Option<&str>, of_the_operator: Option<&str>) -> Option<String> {
+pub(crate) fn both(of_the_author: Option<&str>, of_the_operator: Option<&str>) -> Option<String> {
     let labels: Vec<_> =
         [of_the_author, of_the_operator].into_iter().flatten().filter(|labels| !labels.is_empty()).collect();
     (!labels.is_empty()).then(|| labels.join(","))

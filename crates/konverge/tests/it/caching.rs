@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use konverge::{
-    Operator,
+    Operator, Watch,
     prelude::*,
     runtime::{cache::Caching, watch::InitialList},
 };
@@ -44,14 +44,10 @@ impl Reconcile<Probe> for Looking {
 async fn row_29_declared_indexes_lead_from_one_kind_to_another_and_back() {
     let (place, looking) = (Place::new().await, Looking::default());
     let seen = Arc::clone(&looking.0);
-    let maps = Caching::default().index(by_wish);
-    let controller = Controller::new(looking).index(by_behaviour).watches_with(
-        Selection::default(),
-        maps,
-        |config_map: &ConfigMap, probes| {
-            by_wish(config_map).iter().flat_map(|wish| probes.find_keys(by_behaviour, wish)).collect::<Vec<_>>()
-        },
-    );
+    let maps = Watch::<ConfigMap>::new().caching(|maps| maps.index(by_wish));
+    let controller = Controller::new(looking).index(by_behaviour).watches(maps, |config_map, probes| {
+        by_wish(config_map).iter().flat_map(|wish| probes.find_keys(by_behaviour, wish)).collect::<Vec<_>>()
+    });
     let _running = place.run(operator(controller), &[]).await;
     for (name, behave) in [("one", "red"), ("two", "blue"), ("three", "red")] {
         place.create_probe(name, behave).await;

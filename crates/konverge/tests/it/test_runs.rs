@@ -2,13 +2,16 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use konverge::{
-    Options,
+    Options, Watch,
     core::error::ErrorClass,
     prelude::*,
     testing::{ApiModel, TestRun, Verb},
 };
 use konverge_testkit::eventually;
-use kube::{Api, api::PostParams};
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
 use serde_json::json;
 
 use crate::stage::{LIMIT, Probe, ProbeSpec, Prober};
@@ -182,4 +185,124 @@ async fn a_whole_program_runs_against_the_model() {
     eventually(LIMIT, || async { children.get_opt("child").await.unwrap() }).await.unwrap();
     stop.cancel();
     ended.await.unwrap().unwrap();
+}
+
+/// Notes why each object runs, while a whole program runs against the model.
+async fn started(api: &ApiModel, controller: impl konverge::Part + 'static) -> tokio_util::sync::DropGuard {
+    let options = Options { address: "127.0.0.1:0".parse().unwrap(), ..Options::default() };
+    let manager = crate::stage::operator(controller).assemble_with(api.client(), options).await.unwrap();
+    let (stop, checks) = (manager.shutdown(), manager.checks().clone());
+    tokio::spawn(manager.run());
+    let ready = eventually(LIMIT, || std::future::ready(checks.ready().passed.then_some(())));
+    assert!(ready.await.is_ok(), "{}", checks.ready().text);
+    stop.drop_guard()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn predicates_of_watched_and_owned_kinds_see_the_object_before_and_after() {
+    let (api, prober) = (ApiModel::default(), Prober::default());
+    let runs = prober.runs.clone();
+    let grows = Predicate::new(|old: &ConfigMap, new: &ConfigMap| {
+        old.data.as_ref().map(|data| data.len()) < new.data.as_ref().map(|data| data.len())
+    });
+    let controller = Controller::new(prober)
+        .watches(Watch::<ConfigMap>::new().label_selector("watched").predicate(grows), |_, probes| probes.keys())
+        .owns_with(Watch::<Secret>::new().predicate(Predicate::annotations()));
+    let _running = started(&api, controller).await;
+    let probes = Api::<Probe>::default_namespaced(api.client());
+    let first = probes.create(&PostParams::default(), &probe("ok")).await.unwrap();
+    runs.reach("first", 1).await;
+
+    let maps = Api::<ConfigMap>::default_namespaced(api.client());
+    let mut map = config_map("map", "1");
+    map.labels_mut().insert("watched".to_owned(), String::new());
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    assert!(runs.reach("first", 2).await[1].reasons.contains(&"watched"));
+    let merge = async |name: &str, patch: serde_json::Value| {
+        maps.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    };
+    // A change of a value is no growth; the next one is, and shows that the first has been passed over.
+    merge("map", json!({"data": {"text": "2"}})).await;
+    merge("map", json!({"data": {"more": "1"}})).await;
+    runs.reach("first", 3).await;
+
+    let secrets = Api::<Secret>::default_namespaced(api.client());
+    let labels = json!({"konverge.dev/owner-uid": first.uid(), "app.kubernetes.io/managed-by": "konverge-test"});
+    let secret = serde_json::from_value(json!({"metadata": {"name": "child", "labels": labels}})).unwrap();
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    assert!(runs.reach("first", 4).await[3].reasons.contains(&"child"));
+    for patch in [json!({"stringData": {"a": "b"}}), json!({"metadata": {"annotations": {"a": "b"}}})] {
+        secrets.patch("child", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+    runs.reach("first", 5).await;
+    // Only the second of each pair woke it, whatever comes now.
+    probes.create(&PostParams::default(), &Probe::new("last", ProbeSpec::default())).await.unwrap();
+    runs.reach("last", 1).await;
+    assert_eq!(runs.of("first").len(), 5);
+}
+
+#[tokio::test]
+async fn kinds_that_are_known_only_at_run_time_are_owned_and_watched() {
+    use kube::core::ApiResource;
+    let maps = || ApiResource::erase::<ConfigMap>(&());
+    let secrets = || ApiResource::erase::<Secret>(&());
+    let controller = || {
+        let reconcile = async |probe: Arc<Probe>, context: Context<Probe>| {
+            let (maps, secrets) = (ApiResource::erase::<ConfigMap>(&()), ApiResource::erase::<Secret>(&()));
+            let watched = context.watched_kind::<DynamicObject>(&secrets)?.list().len();
+            let owned = context.owned_kind::<DynamicObject>(&maps)?.len();
+            let child = DynamicObject::new("child", &maps).within(&probe.namespace().unwrap_or_default());
+            let child = child.data(json!({"data": {"text": probe.spec.behave}}));
+            context.children().with_dynamic(maps, child).apply().await?;
+            context.ready(const { Reason::new("Seen") }, format!("{watched} {owned}"));
+            Ok::<_, Error>(Action::Done)
+        };
+        Controller::new(reconcile_fn(reconcile))
+            .owns_with(Watch::<DynamicObject>::of(maps()))
+            .watches(Watch::<DynamicObject>::of(secrets()), |_, probes| probes.keys())
+    };
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("one".to_owned());
+    let run = TestRun::new(probe("hello")).seeing(secret).apply(controller()).await.unwrap();
+    assert_eq!(run.conditions().get("Ready").unwrap().message, "1 0", "{:?}", run.error());
+    assert_eq!(run.get::<ConfigMap>("child").unwrap().data.unwrap()["text"], "hello");
+    let run = run.then().apply(controller()).await.unwrap();
+    assert_eq!(run.conditions().get("Ready").unwrap().message, "1 1");
+    let sent: Vec<_> = run.writes().iter().filter(|write| write.kind == "ConfigMap").collect();
+    assert!(sent.is_empty(), "{sent:?}");
+    // The role has both kinds.
+    let grant = crate::stage::operator(controller()).generate("here").unwrap();
+    let role = grant.get("role.yaml").unwrap();
+    assert!(role.contains("configmaps") && role.contains("secrets"), "{role}");
+}
+
+#[tokio::test]
+async fn children_whose_metadata_alone_is_watched_are_kept_and_pruned() {
+    let controller = || {
+        let reconcile = async |probe: Arc<Probe>, context: Context<Probe>| {
+            let known = context.owned::<PartialObjectMeta<ConfigMap>>()?.len();
+            let wanted = Some(config_map("child", &probe.spec.behave)).filter(|_| probe.spec.behave != "none");
+            wanted.into_iter().fold(context.children(), konverge::Children::with).apply().await?;
+            context.ready(const { Reason::new("Seen") }, known.to_string());
+            Ok::<_, Error>(Action::Done)
+        };
+        Controller::new(reconcile_fn(reconcile)).owns_with(Watch::<PartialObjectMeta<ConfigMap>>::new())
+    };
+    let run = TestRun::new(probe("one")).apply(controller()).await.unwrap();
+    assert_eq!(run.error(), None);
+    let run = run.then().change::<ConfigMap>("child", |child| child.data = None).apply(controller()).await.unwrap();
+    assert_eq!(run.get::<ConfigMap>("child").unwrap().data.unwrap()["text"], "one");
+    assert_eq!(run.conditions().get("Ready").unwrap().message, "1");
+    let run =
+        run.then().change::<Probe>("first", |probe| probe.spec.behave = "none".to_owned()).apply(controller()).await;
+    assert!(run.unwrap().get::<ConfigMap>("child").is_none());
+}
+
+#[tokio::test]
+async fn a_controller_looks_at_the_namespaces_that_it_names() {
+    let controller = |namespaces: &[&str]| keeper().namespaces(namespaces.iter().copied());
+    let run = TestRun::new(probe("x")).apply(controller(&["elsewhere", "default"])).await.unwrap();
+    assert!(run.get::<ConfigMap>("child").is_some());
+    let run = TestRun::new(probe("x")).apply(controller(&["elsewhere"])).await.unwrap();
+    assert!(run.writes().is_empty(), "{:?}", run.writes());
 }
