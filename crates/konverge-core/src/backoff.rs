@@ -35,6 +35,13 @@ impl Backoff {
         Duration::try_from_secs_f64(limit.as_secs_f64() * part).map_or(self.cap, |delay| delay.min(self.cap))
     }
 
+    /// The pause after failed attempt number `attempt`, from the upper half of the limit: for callers that should come seldom rather than
+    /// spread widely.
+    pub fn late_delay(&self, attempt: u32, jitter: f64) -> Duration {
+        let part = 0.5 + 0.5 * jitter.clamp(0.0, 1.0);
+        Duration::try_from_secs_f64(self.limit(attempt).as_secs_f64() * part).map_or(self.cap, |delay| delay.min(self.cap))
+    }
+
     fn limit(&self, attempt: u32) -> Duration {
         let growth = self.factor.max(1.0).powf(f64::from(attempt.saturating_sub(1)));
         let seconds = self.base.as_secs_f64() * growth;
@@ -54,6 +61,14 @@ mod tests {
         assert_eq!([1, 2, 3, 9, 10, 1000, u32::MAX].map(seconds), [1, 2, 4, 256, 300, 300, 300]);
         let for_ever = Backoff { cap: Duration::MAX, ..Backoff::default() };
         assert_eq!(for_ever.delay(u32::MAX, 1.0), Duration::MAX, "no overflow");
+    }
+
+    #[test]
+    fn a_late_delay_is_in_the_upper_half() {
+        let backoff = Backoff { cap: Duration::from_mins(2), ..Backoff::default() };
+        for (attempt, jitter, seconds) in [(1, 0.0, 0.5), (1, 1.0, 1.0), (3, 0.5, 3.0), (50, 0.0, 60.0), (50, 1.0, 120.0)] {
+            assert_eq!(backoff.late_delay(attempt, jitter), Duration::from_secs_f64(seconds), "{attempt} {jitter}");
+        }
     }
 
     proptest! {

@@ -4,13 +4,27 @@ use std::{error::Error, time::Duration};
 
 /// When another attempt makes sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ErrorClass {
-    /// It may go away by itself: try again with growing pauses.
+    /// The error may go away by itself: try again with growing pauses.
     Transient,
-    /// It stays until somebody changes something: wait for that change.
+    /// The error stays until the object or the operator changes: wait for that change.
     Permanent,
+    /// The other side refuses the request. Somebody may mend the policy, the quota or the role at any time, and nothing tells when: try again
+    /// with growing pauses that end at one to two minutes.
+    Refused,
     /// The other side said when to come back.
     After(Duration),
+    /// This endpoint answers nobody: one object finds out when it does again, and then all objects that wait for it are tried. The name comes
+    /// from a fixed list, such as [`api_server::ENDPOINT`](crate::api_server::ENDPOINT).
+    Unavailable(&'static str),
+}
+
+impl ErrorClass {
+    /// Whether no attempt succeeds before somebody changes something.
+    pub fn needs_a_change(self) -> bool {
+        matches!(self, Self::Permanent | Self::Refused)
+    }
 }
 
 /// An error that knows its class and its name.

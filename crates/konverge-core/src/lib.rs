@@ -2,15 +2,18 @@
 //!
 //! Read in this order: [`SecretValue`], the one type that carries a secret; [`digest`], how change is noticed without keeping
 //! values; [`error`], what a failure means for the next attempt, and [`reasons`], how it is called; [`backoff`], how long to wait for it, and
-//! [`contest`], how long where somebody undoes what is written; [`names`], how many are told.
+//! [`contest`], how long where somebody undoes what is written; [`api_server`], the class of each of its answers, and [`outage`], the circuit
+//! breaker of an endpoint; [`names`], how many are told.
 //!
 //! This crate imports no runtime, no client and no clock; randomness is handed in.
 
+pub mod api_server;
 pub mod backoff;
 pub mod contest;
 pub mod digest;
 pub mod error;
 pub mod names;
+pub mod outage;
 pub mod reasons;
 mod secret;
 
