@@ -1,7 +1,7 @@
 //! A circuit breaker for the callers that wait for an endpoint: who may try it next, and when.
 //!
 //! While the endpoint is down, one waiting caller at a time finds out whether it answers again, at least every [`LONGEST_PAUSE`]. Once it
-//! answers, the others are let through one after the other, a thousand in a second. Pure: the time and chance are handed in.
+//! answers, the others are let through one after the other, a thousand in a second, and fewer while they fail. Pure: the time and chance are handed in.
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,9 @@ pub const PROBES: Backoff = Backoff { base: Duration::from_millis(500), factor: 
 
 /// The pause between two callers that are let through after the outage.
 const SPACING: Duration = Duration::from_millis(1);
+
+/// The same while they fail: it doubles with each failure up to this.
+const LONGEST_SPACING: Duration = Duration::from_millis(16);
 
 /// How much of a delay is made up for when callers are let through.
 const CATCH_UP: Duration = Duration::from_millis(10);
@@ -42,6 +45,7 @@ enum Stage {
     Recovering {
         /// When the next caller is let through.
         next: Instant,
+        spacing: Duration,
         /// When the endpoint answered last.
         answered: Instant,
     },
@@ -68,8 +72,8 @@ impl Outage {
                 self.unanswered = self.unanswered.saturating_add(1);
                 *next = now + LONGEST_PAUSE;
             }
-            Stage::Recovering { next, .. } => {
-                *next = now.checked_sub(CATCH_UP).map_or(*next, |earliest| earliest.max(*next)) + SPACING;
+            Stage::Recovering { next, spacing, .. } => {
+                *next = now.checked_sub(CATCH_UP).map_or(*next, |earliest| earliest.max(*next)) + *spacing;
             }
         }
     }
@@ -80,25 +84,25 @@ impl Outage {
             Stage::Recovering { next, .. } => next,
             Stage::Down { .. } => now,
         };
-        self.stage = Stage::Recovering { next, answered: now };
+        self.stage = Stage::Recovering { next, spacing: SPACING, answered: now };
         self.unanswered = 0;
     }
 
-    /// A call that began at `begun` has failed. Returns whether the endpoint is down: if others were answered meanwhile, the failure concerns
-    /// only what was asked.
-    pub fn failed(&mut self, was_admitted: bool, begun: Instant, now: Instant, jitter: f64) -> bool {
+    /// A call that began at `begun` has failed. During the recovery this concerns only what was asked, and the others are let through more
+    /// slowly: requests may fail as if the endpoint were away.
+    pub fn failed(&mut self, was_admitted: bool, begun: Instant, now: Instant, jitter: f64) {
         if was_admitted {
             self.unanswered = self.unanswered.saturating_sub(1);
         }
-        match self.stage {
-            Stage::Recovering { answered, .. } if answered > begun => return false,
-            Stage::Recovering { .. } => *self = Self::new(now, jitter),
-            Stage::Down { since, pauses, .. } if was_admitted && begun >= since => {
+        match &mut self.stage {
+            Stage::Recovering { answered, spacing, .. } if *answered <= begun => {
+                *spacing = (*spacing * 2).min(LONGEST_SPACING);
+            }
+            Stage::Down { since, pauses, .. } if was_admitted && begun >= *since => {
                 self.stage = down(now, pauses.saturating_add(1), jitter);
             }
-            Stage::Down { .. } => {}
+            Stage::Recovering { .. } | Stage::Down { .. } => {}
         }
-        true
     }
 
     /// Whether the endpoint answers again.
@@ -132,7 +136,7 @@ mod tests {
             now = next;
             outage.admit(now);
             assert!(outage.next() >= Some(now + LONGEST_PAUSE), "one at a time");
-            assert!(outage.failed(true, now, now, 1.0));
+            outage.failed(true, now, now, 1.0);
         }
         assert_eq!(pauses, [0.5, 1.0, 2.0, 4.0, 4.0, 4.0]);
     }
@@ -146,7 +150,7 @@ mod tests {
         outage.admit(now + LONGEST_PAUSE);
         assert_eq!(outage.next(), None);
         let later = now + seconds(30.0);
-        assert!(outage.failed(true, now, later, 1.0));
+        outage.failed(true, now, later, 1.0);
         assert!(outage.next().is_some_and(|next| next <= later + LONGEST_PAUSE));
     }
 
@@ -157,7 +161,7 @@ mod tests {
         let next = outage.next();
         for tenth in 0..30 {
             let at = now + seconds(f64::from(tenth) / 10.0);
-            assert!(outage.failed(false, at, at, 1.0));
+            outage.failed(false, at, at, 1.0);
         }
         assert_eq!(outage.next(), next);
     }
@@ -186,16 +190,25 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_ends_the_recovery_only_if_nobody_was_answered_meanwhile() {
+    fn failures_slow_the_recovery_down_unless_others_are_answered_meanwhile() {
         let now = Instant::now();
         let mut outage = Outage::new(now, 1.0);
         outage.admit(now);
         outage.answered(now + seconds(1.0));
-        assert!(!outage.failed(true, now + seconds(0.5), now + seconds(2.0), 1.0), "another was answered meanwhile");
+        let mut spacing = |outage: &mut Outage| {
+            let before = outage.next().expect("a time");
+            outage.admit(before);
+            outage.next().expect("a time") - before
+        };
+        outage.failed(true, now + seconds(0.5), now + seconds(2.0), 1.0);
+        assert_eq!(spacing(&mut outage), SPACING, "another was answered meanwhile");
+        for expected in [2, 4, 8, 16, 16] {
+            outage.failed(true, now + seconds(1.5), now + seconds(2.0), 1.0);
+            assert_eq!(spacing(&mut outage), Duration::from_millis(expected));
+        }
+        outage.answered(now + seconds(3.0));
+        assert_eq!(spacing(&mut outage), SPACING);
         assert!(outage.is_over());
-        assert!(outage.failed(true, now + seconds(1.5), now + seconds(2.0), 1.0));
-        assert!(!outage.is_over());
-        assert_eq!(outage.next(), Some(now + seconds(2.5)), "the pauses begin anew");
     }
 
     proptest! {

@@ -1,7 +1,8 @@
 //! Workers that take keys from a queue and bring each object to where it should be.
 //!
 //! A run that fails, hangs or panics concerns its own key only: it is counted, logged and repeated with growing pauses, while
-//! the other workers go on.
+//! the other workers go on. The pauses grow with the time since the first failure and not with the number of events. A run that fails because
+//! an endpoint answers nobody is repeated when the endpoint answers again.
 
 mod rate;
 
@@ -80,6 +81,9 @@ pub enum Action {
     AfterAtSamePriority(Duration),
 }
 
+/// The longest pause after a refusal; the shortest is half of it. A policy or a role that was mended is noticed within it.
+const REFUSED_AT_MOST: Duration = Duration::from_mins(2);
+
 /// The time limits after which a run counts as stuck. A machine under load may be late with one, hardly with three.
 const STUCK_AFTER: u32 = 3;
 
@@ -100,7 +104,8 @@ pub struct Controller<R: Reconciler> {
 type Ready = Shared<BoxFuture<'static, ()>>;
 
 impl<R: Reconciler> Controller<R> {
-    /// Eight workers, 60 seconds for a run, transient errors repeated after 1 s to 5 min and permanent ones after 30 min.
+    /// Eight workers, 60 seconds for a run; transient errors are repeated after 1 s to 5 min, refusals after 1 s to 2 min and permanent errors
+    /// after 30 min.
     /// Named after its queue in logs and metrics.
     pub fn new(reconciler: Arc<R>, queue: Queue<R::Key>, metrics: &ControllerMetrics) -> Self {
         Self {
@@ -218,7 +223,7 @@ impl<R: Reconciler> Controller<R> {
 
     async fn reconcile(&self, request: Request<R::Key>, trace: Option<String>) -> Completion {
         tracing::debug!(reasons = ?request.reasons, "starting");
-        let (controller, attempt, started) = (self.queue.name(), request.attempt, Instant::now());
+        let (controller, started) = (self.queue.name(), Instant::now());
         self.metrics.started(controller);
         let key = request.key.clone();
         let run = AssertUnwindSafe(async { self.reconciler.reconcile(request).await }).catch_unwind();
@@ -231,19 +236,19 @@ impl<R: Reconciler> Controller<R> {
             Ok(Ok(Ok(Action::AfterAtSamePriority(pause)))) => {
                 (Completion::Again(stretched(pause, rand::random())), RunResult::RequeueAfter)
             }
-            Ok(Ok(Err(error))) => self.failed(&error, attempt),
+            Ok(Ok(Err(error))) => self.failed(&key, &error),
             Ok(Err(panic)) => {
-                let pause = self.pause(attempt);
+                let pause = self.pause(&key);
                 let cause = panic_text(&*panic).to_owned();
                 tracing::error!(cause, retry_after = ?pause, "the reconciler panicked: please report this");
                 self.last_words(&key, Dropped::Panicked(cause)).await;
-                (Completion::Retry(pause), RunResult::Panicked)
+                (Completion::Abandoned(pause), RunResult::Panicked)
             }
             Err(_elapsed) => {
-                let pause = self.pause(attempt);
+                let pause = self.pause(&key);
                 tracing::warn!(limit = ?self.time_limit, retry_after = ?pause, "gave up a run that took too long");
                 self.last_words(&key, Dropped::TimedOut(self.time_limit)).await;
-                (Completion::Retry(pause), RunResult::TimedOut)
+                (Completion::Abandoned(pause), RunResult::TimedOut)
             }
         };
         let result = self.metrics.finished(controller, result, started.elapsed(), trace);
@@ -262,19 +267,29 @@ impl<R: Reconciler> Controller<R> {
         }
     }
 
-    fn failed(&self, error: &R::Error, attempt: u32) -> (Completion, RunResult) {
-        let (pause, permanent) = match error.class() {
-            ErrorClass::Transient => (self.pause(attempt), false),
-            ErrorClass::Permanent => (self.permanent_retry, true),
-            ErrorClass::After(pause) => (pause, false),
-        };
+    fn failed(&self, key: &R::Key, error: &R::Error) -> (Completion, RunResult) {
         let reason = error.reason();
+        let pause = match error.class() {
+            ErrorClass::Unavailable(endpoint) => {
+                let error = error as &dyn std::error::Error;
+                tracing::warn!(error, reason, endpoint, "failed; waits until the endpoint answers again");
+                return (Completion::Unavailable(endpoint), RunResult::Error { reason, permanent: false });
+            }
+            ErrorClass::Permanent => stretched(self.permanent_retry, rand::random()),
+            ErrorClass::Refused => {
+                let backoff = Backoff { cap: REFUSED_AT_MOST, ..self.backoff };
+                backoff.late_delay(self.queue.level_after_failure(key), rand::random())
+            }
+            ErrorClass::After(pause) => stretched(pause, rand::random()),
+            _ => self.pause(key),
+        };
         tracing::warn!(error = error as &dyn std::error::Error, reason, retry_after = ?pause, "failed");
+        let permanent = error.class().needs_a_change();
         (Completion::Retry(pause), RunResult::Error { reason, permanent })
     }
 
-    fn pause(&self, attempt: u32) -> Duration {
-        self.backoff.delay(attempt, rand::random())
+    fn pause(&self, key: &R::Key) -> Duration {
+        self.backoff.delay(self.queue.level_after_failure(key), rand::random())
     }
 }
 
@@ -294,5 +309,7 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words")
 }
 
+#[cfg(test)]
+mod outage_tests;
 #[cfg(test)]
 mod tests;

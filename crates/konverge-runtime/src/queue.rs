@@ -1,7 +1,9 @@
 //! The work queue: which object is reconciled next.
 //!
 //! A key waits once however often it is added, and one worker has it at a time; added while it runs, it runs again after.
-//! Repetitions after failures wait as the caller says, but a new event never waits for them. Adding never blocks.
+//! Repetitions after failures wait as the caller says, but a new event never waits for them. Keys that failed because an endpoint does not
+//! answer wait for that endpoint instead: one of them finds out when it answers again, and then all are let through, a thousand in a second.
+//! Adding never blocks.
 //!
 //! No key starves: a lower priority gets at least every tenth run, and within a priority the namespaces take turns. The key of an object
 //! that is gone leaves the queue, so the queue of a standby, which no worker empties, is never longer than the list of its objects.
@@ -125,7 +127,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     pub fn complete(&self, key: &K, completion: Completion) {
         let worked = self.state().complete(key, completion, Instant::now());
         if let Some(worked) = worked {
-            self.0.metrics.finished(&self.0.name, worked, matches!(completion, Completion::Retry(_)));
+            self.0.metrics.finished(&self.0.name, worked, completion.is_failure());
         }
         self.0.changed.notify_one();
     }
@@ -158,6 +160,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     /// [`remove_unless`](Self::remove_unless) for each key that waits.
     pub fn retain(&self, exists: impl FnMut(&K) -> bool) {
         self.state().retain(exists, Instant::now());
+    }
+
+    /// Returns the level of the backoff if the run in flight fails now; the first is 1. It rises once per elapsed backoff, however many events
+    /// led to attempts meanwhile.
+    pub(crate) fn level_after_failure(&self, key: &K) -> u32 {
+        self.state().level_after_failure(key)
     }
 
     /// Cancelled when the queue is closed.

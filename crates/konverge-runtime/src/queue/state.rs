@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use konverge_core::outage::Outage;
 use tokio::time::Instant;
 
 use super::{lane::Lane, reasons::Reasons};
@@ -60,6 +61,17 @@ pub enum Completion {
     Again(Duration),
     /// It failed; try again after this long.
     Retry(Duration),
+    /// It ended without a result, at its time limit or in a panic; try again after this long.
+    Abandoned(Duration),
+    /// This endpoint answered nobody; try again when it does.
+    Unavailable(&'static str),
+}
+
+impl Completion {
+    /// Whether another attempt follows because this one failed.
+    pub(super) fn is_failure(self) -> bool {
+        matches!(self, Self::Retry(_) | Self::Abandoned(_) | Self::Unavailable(_))
+    }
 }
 
 /// The reason given to repetitions after a failure.
@@ -113,6 +125,14 @@ struct Entry {
     /// The priority of that run.
     priority: Option<Priority>,
     failures: u32,
+    /// How often in a row the backoff has elapsed in vain. Unlike the failures it does not grow with each event.
+    level: u32,
+    /// When the current backoff has elapsed.
+    backs_off_until: Option<Instant>,
+    /// The endpoint that did not answer the last run.
+    endpoint: Option<&'static str>,
+    /// Whether the wish is in the endpoint's waiting list.
+    is_parked: bool,
     /// The next run begins no earlier.
     rests_until: Option<Instant>,
     /// Whether `resting` knows of that.
@@ -134,6 +154,10 @@ pub(super) struct State<K> {
     /// The namespace of a key.
     namespace: fn(&K) -> &str,
     delayed: BTreeMap<(Instant, u64), Arc<K>>,
+    /// Endpoints that did not answer, and the keys that wait for them.
+    endpoints: BTreeMap<&'static str, Endpoint<K>>,
+    /// Draws the jitter of the endpoints' pauses, from 0 to 1.
+    chance: fn() -> f64,
     /// Keys that are only remembered because of the rest they need, by its end.
     resting: BTreeMap<(Instant, u64), Arc<K>>,
     /// How many keys of more than low priority are in flight.
@@ -141,6 +165,19 @@ pub(super) struct State<K> {
     arrivals: u64,
     rest: Duration,
 }
+
+/// An endpoint that did not answer.
+#[derive(Debug)]
+struct Endpoint<K> {
+    outage: Outage,
+    /// Those with the fewest failures first: a key that fails whether or not the endpoint answers does not stand in the others' way.
+    waiting: BTreeMap<(u32, u64), Arc<K>>,
+    /// Those that failed again when others were answered. They wait until none is left that has not tried.
+    failed_again: BTreeMap<(u32, u64), Arc<K>>,
+}
+
+/// A key that waits for an endpoint runs for a new wish of somebody, but not more often than this.
+const PARKED_REST: Duration = Duration::from_secs(1);
 
 /// Once this many keys were there and none is left, their places are given back: a queue is long after a start, and seldom again.
 const MANY: usize = 1000;
@@ -159,6 +196,53 @@ pub(super) enum Taken<K> {
     Nothing,
 }
 
+impl Entry {
+    fn level_after_failure(&self) -> u32 {
+        let has_elapsed = self.backs_off_until.is_none_or(|until| self.in_flight.is_some_and(|begun| begun >= until));
+        self.level.saturating_add(u32::from(has_elapsed))
+    }
+
+    /// Counts the end of the run in flight.
+    fn learn(&mut self, completion: Completion, now: Instant) {
+        let level = self.level_after_failure();
+        match completion {
+            _ if std::mem::take(&mut self.is_outdated) => (self.failures, self.level, self.backs_off_until) = (0, 0, None),
+            Completion::Done | Completion::DoneUntil(_) | Completion::Again(_) => {
+                (self.failures, self.level, self.backs_off_until) = (0, 0, None);
+            }
+            Completion::Retry(delay) | Completion::Abandoned(delay) => {
+                self.failures = self.failures.saturating_add(1);
+                if level > self.level {
+                    (self.level, self.backs_off_until) = (level, now.checked_add(delay));
+                }
+            }
+            // The endpoint is at fault and not the object.
+            Completion::Unavailable(_) => self.failures = self.failures.saturating_add(1),
+        }
+    }
+}
+
+impl<K> Endpoint<K> {
+    fn new(now: Instant, chance: f64) -> Self {
+        Self {
+            outage: Outage::new(now.into_std(), chance),
+            waiting: BTreeMap::new(),
+            failed_again: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a key out of the lists.
+    fn remove(&mut self, failures: u32, arrival: u64) {
+        let place = (failures, arrival);
+        self.waiting.remove(&place).or_else(|| self.failed_again.remove(&place));
+    }
+
+    /// When the next key that waits may run.
+    fn next(&self) -> Option<Instant> {
+        self.outage.next().filter(|_| !self.waiting.is_empty()).map(Instant::from_std)
+    }
+}
+
 impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn new() -> Self {
         Self {
@@ -167,6 +251,8 @@ impl<K: Clone + Eq + Hash> State<K> {
             passed_over: [0; 3],
             namespace: |_| "",
             delayed: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
+            chance: rand::random,
             resting: BTreeMap::new(),
             urgent: 0,
             arrivals: 0,
@@ -205,7 +291,10 @@ impl<K: Clone + Eq + Hash> State<K> {
             entry.is_ready = false;
             return;
         };
-        if entry.is_ready {
+        if entry.is_parked {
+            // Its place is by its arrival, which a merge keeps.
+            waiting.merge(wish);
+        } else if entry.is_ready {
             let (namespace, before) = ((self.namespace)(&key), waiting.priority);
             waiting.merge(wish);
             if waiting.priority != before {
@@ -227,7 +316,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         let Some((shared, _)) = self.entries.get_key_value(key) else { return };
         let shared = Arc::clone(shared);
         let Some(entry) = self.entries.get_mut(key) else { return };
-        entry.failures = 0;
+        let failures = std::mem::take(&mut entry.failures);
+        (entry.level, entry.backs_off_until) = (0, None);
         let wish = entry.wish.take();
         if entry.in_flight.is_some() {
             entry.is_outdated = true;
@@ -235,6 +325,11 @@ impl<K: Clone + Eq + Hash> State<K> {
             return;
         }
         match wish {
+            Some(wish) if std::mem::take(&mut entry.is_parked) => {
+                if let Some(known) = entry.endpoint.and_then(|endpoint| self.endpoints.get_mut(endpoint)) {
+                    known.remove(failures, wish.arrival);
+                }
+            }
             Some(wish) if entry.is_ready => {
                 self.ready[wish.priority.lane()].remove((self.namespace)(key), wish.arrival);
             }
@@ -302,43 +397,114 @@ impl<K: Clone + Eq + Hash> State<K> {
             let request = Request { key: K::clone(&key), reasons, attempt: entry.failures.saturating_add(1) };
             return Taken::Request(request, now.saturating_duration_since(wish.due));
         }
-        self.delayed.first_key_value().map_or(Taken::Nothing, |(&(due, _), _)| Taken::NothingUntil(due))
+        let delayed = self.delayed.first_key_value().map(|(&(due, _), _)| due);
+        let parked = self.endpoints.values().filter_map(Endpoint::next);
+        parked.chain(delayed).min().map_or(Taken::Nothing, Taken::NothingUntil)
+    }
+
+    /// The level of the backoff after a failure of the run that is in flight: it rises once per elapsed backoff, however many events have led
+    /// to attempts meanwhile.
+    pub(super) fn level_after_failure(&self, key: &K) -> u32 {
+        self.entries.get(key).map_or(1, Entry::level_after_failure)
     }
 
     /// Takes a key back. Returns how long it was in flight; nothing if it was not.
     pub(super) fn complete(&mut self, key: &K, completion: Completion, now: Instant) -> Option<Duration> {
         let shared = Arc::clone(self.entries.get_key_value(key)?.0);
         let entry = self.entries.get_mut(key)?;
-        let started = entry.in_flight.take()?;
+        let started = entry.in_flight?;
+        // A new wish that came meanwhile does not wait for an endpoint.
+        let is_outdated = entry.is_outdated;
+        entry.learn(completion, now);
+        let waited_for = entry.endpoint.take();
+        entry.in_flight = None;
         let priority = entry.priority.take().unwrap_or(Priority::Normal);
         self.urgent -= usize::from(priority > Priority::Low);
+        let ended = completion;
         // There is no object any more to look at again.
         let completion = if std::mem::take(&mut entry.is_gone) { Completion::Done } else { completion };
-        entry.failures = match completion {
-            _ if std::mem::take(&mut entry.is_outdated) => 0,
-            Completion::Retry(_) => entry.failures.saturating_add(1),
-            Completion::Done | Completion::DoneUntil(_) | Completion::Again(_) => 0,
-        };
         entry.is_ready = false;
         if let Some(wish) = &entry.wish {
             self.delayed.insert((wish.due, wish.arrival), shared);
         } else if completion == Completion::Done {
             self.lay_down(shared, now);
         }
+        if let Some(endpoint) = waited_for {
+            self.heard_of(endpoint, ended, (started, now));
+        }
         match completion {
             Completion::Done => {}
             Completion::DoneUntil(delay) => self.add(key.clone(), now + delay, Priority::Low, PERIODIC),
             Completion::Again(delay) => self.add(key.clone(), now + delay, priority, PERIODIC),
-            Completion::Retry(delay) => self.add(key.clone(), now + delay, Priority::Normal, RETRY),
+            Completion::Retry(delay) | Completion::Abandoned(delay) => {
+                self.add(key.clone(), now + delay, Priority::Normal, RETRY);
+            }
+            Completion::Unavailable(endpoint) => {
+                let chance = (self.chance)();
+                let known = self.endpoints.entry(endpoint).or_insert_with(|| Endpoint::new(now, chance));
+                if waited_for != Some(endpoint) {
+                    known.outage.failed(false, started.into_std(), now.into_std(), chance);
+                }
+                self.add(key.clone(), now, Priority::Normal, RETRY);
+                if let Some(entry) = self.entries.get_mut(key) {
+                    entry.endpoint = Some(endpoint);
+                }
+                if !is_outdated {
+                    self.park(key, endpoint, now);
+                }
+            }
         }
         Some(now.saturating_duration_since(started))
     }
 
+    /// What the end of a run says about the endpoint that did not answer the run before.
+    fn heard_of(&mut self, endpoint: &'static str, completion: Completion, (started, now): (Instant, Instant)) {
+        let Some(known) = self.endpoints.get_mut(endpoint) else { return };
+        match completion {
+            // A run that was abandoned may have hung there.
+            Completion::Abandoned(_) => {
+                known.outage.failed(true, started.into_std(), now.into_std(), (self.chance)());
+            }
+            Completion::Unavailable(other) if other == endpoint => {
+                known.outage.failed(true, started.into_std(), now.into_std(), (self.chance)());
+            }
+            _ => known.outage.answered(now.into_std()),
+        }
+    }
+
+    /// Lets the wish of an idle key wait for the endpoint.
+    fn park(&mut self, key: &K, endpoint: &'static str, now: Instant) {
+        let (Some((shared, _)), Some(known)) = (self.entries.get_key_value(key), self.endpoints.get_mut(endpoint)) else {
+            return;
+        };
+        let shared = Arc::clone(shared);
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let Some(wish) = &entry.wish else { return };
+        self.delayed.remove(&(wish.due, wish.arrival));
+        let list = if known.outage.is_over() { &mut known.failed_again } else { &mut known.waiting };
+        list.insert((entry.failures, wish.arrival), shared);
+        entry.is_parked = true;
+        let rested = now + PARKED_REST;
+        entry.rests_until = Some(entry.rests_until.map_or(rested, |end| end.max(rested)));
+    }
+
     /// Makes the next attempt the first.
     pub(super) fn forget_failures(&mut self, key: &K) {
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.failures = 0;
-            entry.is_outdated = entry.in_flight.is_some();
+        let Some((shared, _)) = self.entries.get_key_value(key) else { return };
+        let shared = Arc::clone(shared);
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let failures = std::mem::take(&mut entry.failures);
+        (entry.level, entry.backs_off_until) = (0, None);
+        entry.is_outdated = entry.in_flight.is_some();
+        // A new wish does not wait for the endpoint: the next run tells the object how it stands.
+        if std::mem::take(&mut entry.is_parked)
+            && let Some(wish) = &mut entry.wish
+        {
+            if let Some(known) = entry.endpoint.and_then(|endpoint| self.endpoints.get_mut(endpoint)) {
+                known.remove(failures, wish.arrival);
+            }
+            wish.due = entry.rests_until.map_or(wish.due, |end| end.max(wish.due));
+            self.delayed.insert((wish.due, wish.arrival), shared);
         }
     }
 
@@ -348,7 +514,10 @@ impl<K: Clone + Eq + Hash> State<K> {
             key: K::clone(key),
             failures: entry.failures,
             in_flight_for: entry.in_flight.map(|since| now.saturating_duration_since(since)),
-            due_in: entry.wish.as_ref().map(|wish| wish.due.saturating_duration_since(now)),
+            due_in: entry.wish.as_ref().map(|wish| {
+                let known = entry.endpoint.filter(|_| entry.is_parked).and_then(|endpoint| self.endpoints.get(endpoint));
+                known.and_then(Endpoint::next).unwrap_or(wish.due).saturating_duration_since(now)
+            }),
             priority: entry.wish.as_ref().map(|wish| wish.priority),
             reasons: entry.wish.as_ref().map(|wish| wish.reasons.clone().into_set()).unwrap_or_default(),
         };
@@ -386,6 +555,34 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
+    /// Lets those try that wait for an endpoint, as many as may by now.
+    fn let_through(&mut self, now: Instant) {
+        for known in self.endpoints.values_mut() {
+            if known.outage.is_over() && known.waiting.is_empty() && !known.failed_again.is_empty() {
+                *known = Endpoint {
+                    outage: Outage::new(now.into_std(), (self.chance)()),
+                    waiting: std::mem::take(&mut known.failed_again),
+                    failed_again: BTreeMap::new(),
+                };
+            }
+            while known.next().is_some_and(|next| next <= now)
+                && let Some((_, key)) = known.waiting.pop_first()
+            {
+                known.outage.admit(now.into_std());
+                if let Some(entry) = self.entries.get_mut(&key)
+                    && let Some(wish) = &mut entry.wish
+                {
+                    wish.due = entry.rests_until.map_or(now, |end| end.max(now));
+                    (entry.is_parked, entry.is_ready) = (false, false);
+                    self.delayed.insert((wish.due, wish.arrival), key);
+                }
+            }
+        }
+        self.endpoints.retain(|_, known| {
+            !known.outage.is_over() || !known.waiting.is_empty() || !known.failed_again.is_empty()
+        });
+    }
+
     fn promote(&mut self, now: Instant) {
         while let Some(first) = self.resting.first_entry()
             && first.key().0 <= now
@@ -406,6 +603,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                 self.forget(&key);
             }
         }
+        self.let_through(now);
         while let Some(first) = self.delayed.first_entry()
             && first.key().0 <= now
         {

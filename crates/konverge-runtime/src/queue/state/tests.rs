@@ -142,6 +142,52 @@ fn a_change_does_not_wait_for_the_backoff() {
 }
 
 #[test]
+fn the_backoff_rises_once_for_each_time_that_it_has_elapsed() {
+    let (mut state, now) = (State::new(), Instant::now());
+    let second = Duration::from_secs(1);
+    let mut fail = |at: u32, pause: u32| {
+        state.add(1, now + at * second, Priority::Normal, "changed");
+        taken(&mut state, now + at * second);
+        let level = state.level_after_failure(&1);
+        state.complete(&1, Completion::Retry(pause * second), now + at * second);
+        level
+    };
+    assert_eq!(fail(0, 4), 1);
+    assert_eq!([fail(1, 4), fail(2, 4), fail(3, 4)], [1, 1, 1], "events before the pause is over");
+    assert_eq!(fail(4, 8), 2);
+    assert_eq!([fail(5, 8), fail(11, 8)], [2, 2]);
+    assert_eq!(fail(12, 16), 3);
+    assert_eq!(taken(&mut state, now + 30 * second).attempt, 9, "attempts are counted all the same");
+    state.complete(&1, Completion::Done, now + 30 * second);
+    assert!(state.entries.is_empty());
+}
+
+#[test]
+fn a_key_that_waits_for_an_endpoint_runs_for_a_new_wish_and_for_no_other_event() {
+    let (mut state, now) = (State::new(), Instant::now());
+    state.chance = || 1.0;
+    let second = Duration::from_secs(1);
+    for key in [1, 2] {
+        state.add(key, now, Priority::Normal, "test");
+        taken(&mut state, now);
+        state.complete(&key, Completion::Unavailable("store"), now);
+    }
+    state.add(1, now, Priority::High, "changed");
+    assert_eq!(state.take(now), Taken::NothingUntil(now + second / 2), "only the probe");
+    state.forget_failures(&1);
+    state.add(1, now, Priority::High, "changed");
+    // The other one is the probe; it rests as well.
+    let mut order = vec![taken(&mut state, now + second), taken(&mut state, now + second)];
+    order.sort_by_key(|request| request.key);
+    assert_eq!(order.iter().map(|request| (request.key, request.attempt)).collect::<Vec<_>>(), [(1, 1), (2, 2)]);
+    assert_eq!(order[0].reasons, BTreeSet::from([RETRY, "changed"]));
+    state.complete(&1, Completion::Done, now + second);
+    state.complete(&2, Completion::Done, now + second);
+    assert_eq!(state.take(now + second), Taken::Nothing);
+    assert!(state.endpoints.is_empty() && state.entries.len() == 0, "the outage is over");
+}
+
+#[test]
 fn completing_what_is_not_in_flight_does_nothing() {
     let (mut state, now) = (State::new(), Instant::now());
     assert_eq!(state.complete(&1, Completion::Retry(Duration::ZERO), now), None);
@@ -402,6 +448,7 @@ proptest! {
                             Completion::DoneUntil(delay) => model.add(key, now + delay, Priority::Low, PERIODIC),
                             Completion::Again(delay) => model.add(key, now + delay, priority, PERIODIC),
                             Completion::Retry(delay) => model.add(key, now + delay, Priority::Normal, RETRY),
+                            Completion::Abandoned(_) | Completion::Unavailable(_) => unreachable!("not among the steps"),
                         }
                     }
                 }
@@ -414,5 +461,64 @@ proptest! {
             let known = model.wishes.keys().chain(model.in_flight.keys()).collect::<BTreeSet<_>>().len();
             prop_assert_eq!((state.snapshot(now).len(), state.entries.len()), (known, known));
         }
+    }
+}
+
+proptest! {
+    /// Whatever becomes of the runs and of the endpoints, no wish is lost, and a key has one place.
+    #[test]
+    fn no_wish_is_lost_in_an_outage(steps in proptest::collection::vec((0..6_u8, 0..5_u8, 0..3000_u64), 0..120)) {
+        let (mut state, mut now) = (State::new(), Instant::now());
+        let (mut wished, mut in_flight) = (BTreeSet::new(), BTreeSet::new());
+        for (step, key, pass) in steps {
+            let completion = match step {
+                0 | 1 => {
+                    state.add(key, now, Priority::Normal, "test");
+                    wished.insert(key);
+                    continue;
+                }
+                2 => {
+                    if let Taken::Request(request, _) = state.take(now) {
+                        prop_assert!(wished.remove(&request.key), "handed out without a wish");
+                        prop_assert!(in_flight.insert(request.key), "one worker per key");
+                    }
+                    now += Duration::from_millis(pass);
+                    continue;
+                }
+                3 => {
+                    state.forget_failures(&key);
+                    continue;
+                }
+                4 => [Completion::Unavailable("one"), Completion::Unavailable("other")][usize::from(pass % 3 == 0)],
+                _ if pass % 2 == 0 => Completion::Abandoned(Duration::from_millis(pass)),
+                _ => Completion::Done,
+            };
+            if in_flight.remove(&key) {
+                state.complete(&key, completion, now);
+                if completion != Completion::Done {
+                    wished.insert(key);
+                }
+            }
+        }
+        for key in in_flight {
+            state.complete(&key, Completion::Done, now);
+        }
+        let end = now + Duration::from_secs(15);
+        loop {
+            match state.take(now) {
+                Taken::Request(request, _) => {
+                    prop_assert!(wished.remove(&request.key));
+                    state.complete(&request.key, Completion::Done, now);
+                }
+                Taken::NothingUntil(due) => {
+                    prop_assert!(now < due && due <= end, "{wished:?}");
+                    now = due;
+                }
+                Taken::Nothing => break,
+            }
+        }
+        prop_assert!(wished.is_empty(), "{wished:?}");
+        state.take(now + Duration::from_secs(2));
+        prop_assert!(state.entries.is_empty() && state.endpoints.values().all(|known| known.waiting.is_empty()));
     }
 }
