@@ -162,16 +162,7 @@ impl Classify for SetError {
         match self {
             Self::TooManyDeletions { .. } => ErrorClass::Permanent,
             Self::Children { failed, .. } => {
-                let classes = || failed.iter().map(Classify::class);
-                let later = classes().filter_map(|class| match class {
-                    ErrorClass::After(delay) => Some(delay),
-                    ErrorClass::Transient | ErrorClass::Permanent => None,
-                });
-                match later.min() {
-                    _ if classes().any(|class| class == ErrorClass::Transient) => ErrorClass::Transient,
-                    Some(delay) => ErrorClass::After(delay),
-                    None => ErrorClass::Permanent,
-                }
+                ErrorClass::of_all(failed.iter().map(Classify::class)).unwrap_or(ErrorClass::Permanent)
             }
         }
     }

@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use konverge_core::{
+    api_server,
     error::{Classify, ErrorClass},
     reasons,
 };
@@ -217,17 +218,16 @@ impl ApplyError {
 impl Classify for ApplyError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Transport { .. } | Self::Answer { .. } | Self::Gone { .. } | Self::OutOfDate { .. }
+            Self::Transport { source, .. } => class_of(source),
+            Self::Refused { retry_after, code, .. } => api_server::class(*code, *retry_after),
+            Self::Answer { .. } | Self::Gone { .. } | Self::OutOfDate { .. }
             // The other owner may let go, which nothing tells us.
             | Self::OwnedByAnother { .. } => ErrorClass::Transient,
             // Nothing tells when the policy goes, and each attempt is a write.
             Self::Altered { .. } => ErrorClass::After(ALTERED_AGAIN),
-            Self::Refused { retry_after: Some(delay), code, .. } if is_transient(*code) => ErrorClass::After(*delay),
-            Self::Refused { code, .. } if is_transient(*code) => ErrorClass::Transient,
             Self::MissingField { .. }
             | Self::Encode { .. }
             | Self::Request { .. }
-            | Self::Refused { .. }
             | Self::Conflict { .. }
             | Self::Terminating { .. }
             | Self::WantedTwice { .. }
@@ -260,10 +260,24 @@ impl Classify for ApplyError {
     }
 }
 
-/// Codes that may go away without anybody changing the object. 401 is among them because tokens rotate, 403 because an API server
-/// that has just started answers so until it has read the roles, and 404 because a namespace or a kind may come later.
-fn is_transient(code: u16) -> bool {
-    matches!(code, 401 | 403 | 404 | 408 | 409 | 429) || code >= 500
+/// Returns the class of an error of the client: that of the API server's answer (see [`api_server::class`]), or without an answer that the API
+/// server cannot be reached.
+pub fn class_of(error: &kube::Error) -> ErrorClass {
+    match error {
+        kube::Error::Api(status) => {
+            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+            let retry_after = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+            api_server::class(status.code, retry_after)
+        }
+        kube::Error::Service(_)
+        | kube::Error::HyperError(_)
+        | kube::Error::ReadEvents(_)
+        // The token of the process cannot be had.
+        | kube::Error::Auth(_) => ErrorClass::Unavailable(api_server::ENDPOINT),
+        // A name that cannot be part of a request.
+        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => ErrorClass::Permanent,
+        _ => ErrorClass::Transient,
+    }
 }
 
 /// The refusal that an answer carries.
@@ -320,25 +334,26 @@ mod tests {
 
     #[test]
     fn codes_have_their_class_and_reason() {
+        let unavailable = ErrorClass::Unavailable(api_server::ENDPOINT);
         let table = [
-            (400, "", None, ErrorClass::Permanent, "SecretRejected", "Rejected"),
-            (401, "", None, ErrorClass::Transient, "ApiServerUnauthorized", "ApiServerUnauthorized"),
-            (403, "", None, ErrorClass::Transient, "Forbidden", "Forbidden"),
+            (400, "", None, ErrorClass::Refused, "SecretRejected", "Rejected"),
+            (401, "", None, unavailable, "ApiServerUnauthorized", "ApiServerUnauthorized"),
+            (403, "", None, ErrorClass::Refused, "Forbidden", "Forbidden"),
             (404, "", None, ErrorClass::Transient, "NotFound", "NotFound"),
             (409, "", None, ErrorClass::Transient, "Conflict", "Conflict"),
-            (413, "", None, ErrorClass::Permanent, "SecretTooLarge", "TooLarge"),
-            (422, "bad key", None, ErrorClass::Permanent, "SecretRejected", "Rejected"),
+            (413, "", None, ErrorClass::Refused, "SecretTooLarge", "TooLarge"),
+            (422, "bad key", None, ErrorClass::Refused, "SecretRejected", "Rejected"),
             (
                 422,
                 "field is immutable when `immutable` is set",
                 None,
-                ErrorClass::Permanent,
+                ErrorClass::Refused,
                 "SecretImmutable",
                 "Immutable",
             ),
             (429, "", Some("7"), ErrorClass::After(Duration::from_secs(7)), "ApiServerBusy", "ApiServerBusy"),
-            (429, "", Some("soon"), ErrorClass::Transient, "ApiServerBusy", "ApiServerBusy"),
-            (500, "", None, ErrorClass::Transient, "ApiServerFailing", "ApiServerFailing"),
+            (429, "", Some("soon"), unavailable, "ApiServerBusy", "ApiServerBusy"),
+            (500, "", None, unavailable, "ApiServerFailing", "ApiServerFailing"),
             (503, "", Some("1"), ErrorClass::After(Duration::from_secs(1)), "ApiServerFailing", "ApiServerFailing"),
         ];
         for (code, message, retry_after, class, for_secrets, for_others) in table {
@@ -350,9 +365,38 @@ mod tests {
     }
 
     #[test]
+    fn errors_of_the_client_have_the_class_of_the_answer_or_of_its_absence() {
+        let unavailable = ErrorClass::Unavailable(api_server::ENDPOINT);
+        let answer = |code, retry_after_seconds| {
+            let details = serde_json::json!({ "code": code, "details": { "retryAfterSeconds": retry_after_seconds } });
+            kube::Error::Api(Box::new(serde_json::from_value(details).expect("a status")))
+        };
+        let unreadable = serde_json::from_str::<u8>("?").expect_err("no JSON");
+        for (error, expected) in [
+            (answer(403, 0), ErrorClass::Refused),
+            (answer(422, 0), ErrorClass::Refused),
+            (answer(409, 0), ErrorClass::Transient),
+            (answer(503, 0), unavailable),
+            (answer(429, 60), ErrorClass::After(Duration::from_secs(60))),
+            (kube::Error::Service("connection refused".into()), unavailable),
+            (kube::Error::ReadEvents(std::io::ErrorKind::UnexpectedEof.into()), unavailable),
+            (
+                kube::Error::BuildRequest(kube::core::request::Error::Validation("no name".into())),
+                ErrorClass::Permanent,
+            ),
+            (kube::Error::SerdeError(unreadable), ErrorClass::Transient),
+        ] {
+            assert_eq!(class_of(&error), expected, "{error}");
+        }
+    }
+
+    #[test]
     fn an_answer_that_is_no_status_keeps_its_code() {
         let error = refusal(&object("Secret"), StatusCode::BAD_GATEWAY, &HeaderMap::new(), b"<html>");
-        assert_eq!((error.class(), error.reason()), (ErrorClass::Transient, "ApiServerFailing"));
+        assert_eq!(
+            (error.class(), error.reason()),
+            (ErrorClass::Unavailable(api_server::ENDPOINT), "ApiServerFailing")
+        );
     }
 
     #[test]

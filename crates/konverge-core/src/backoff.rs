@@ -39,7 +39,8 @@ impl Backoff {
     /// spread widely.
     pub fn late_delay(&self, attempt: u32, jitter: f64) -> Duration {
         let part = 0.5 + 0.5 * jitter.clamp(0.0, 1.0);
-        Duration::try_from_secs_f64(self.limit(attempt).as_secs_f64() * part).map_or(self.cap, |delay| delay.min(self.cap))
+        Duration::try_from_secs_f64(self.limit(attempt).as_secs_f64() * part)
+            .map_or(self.cap, |delay| delay.min(self.cap))
     }
 
     fn limit(&self, attempt: u32) -> Duration {
@@ -66,7 +67,9 @@ mod tests {
     #[test]
     fn a_late_delay_is_in_the_upper_half() {
         let backoff = Backoff { cap: Duration::from_mins(2), ..Backoff::default() };
-        for (attempt, jitter, seconds) in [(1, 0.0, 0.5), (1, 1.0, 1.0), (3, 0.5, 3.0), (50, 0.0, 60.0), (50, 1.0, 120.0)] {
+        for (attempt, jitter, seconds) in
+            [(1, 0.0, 0.5), (1, 1.0, 1.0), (3, 0.5, 3.0), (50, 0.0, 60.0), (50, 1.0, 120.0)]
+        {
             assert_eq!(backoff.late_delay(attempt, jitter), Duration::from_secs_f64(seconds), "{attempt} {jitter}");
         }
     }

@@ -21,6 +21,18 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
+    /// The class of several errors at once, for a run of which several parts failed: as soon as one of them may go away by itself, another attempt
+    /// is worth it. `None` if there are none.
+    pub fn of_all(classes: impl IntoIterator<Item = Self>) -> Option<Self> {
+        classes.into_iter().min_by_key(|class| match class {
+            Self::Unavailable(_) => (0, Duration::ZERO),
+            Self::Transient => (1, Duration::ZERO),
+            Self::After(pause) => (2, *pause),
+            Self::Refused => (3, Duration::ZERO),
+            Self::Permanent => (4, Duration::ZERO),
+        })
+    }
+
     /// Whether no attempt succeeds before somebody changes something.
     pub fn needs_a_change(self) -> bool {
         matches!(self, Self::Permanent | Self::Refused)
@@ -67,6 +79,22 @@ mod tests {
     impl Error for Link {
         fn source(&self) -> Option<&(dyn Error + 'static)> {
             self.1.as_deref().map(|link| link as _)
+        }
+    }
+
+    #[test]
+    fn of_several_errors_the_one_that_goes_first_decides() {
+        let after = |seconds| ErrorClass::After(Duration::from_secs(seconds));
+        use ErrorClass::{Permanent, Refused, Transient, Unavailable};
+        for (classes, expected) in [
+            (vec![], None),
+            (vec![Permanent, Permanent], Some(Permanent)),
+            (vec![Permanent, Refused], Some(Refused)),
+            (vec![Permanent, after(7), after(5), Refused], Some(after(5))),
+            (vec![after(7), Transient], Some(Transient)),
+            (vec![Transient, Unavailable("store"), after(1)], Some(Unavailable("store"))),
+        ] {
+            assert_eq!(ErrorClass::of_all(classes.clone()), expected, "{classes:?}");
         }
     }
 

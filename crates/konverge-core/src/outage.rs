@@ -195,7 +195,7 @@ mod tests {
         let mut outage = Outage::new(now, 1.0);
         outage.admit(now);
         outage.answered(now + seconds(1.0));
-        let mut spacing = |outage: &mut Outage| {
+        let spacing = |outage: &mut Outage| {
             let before = outage.next().expect("a time");
             outage.admit(before);
             outage.next().expect("a time") - before

@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt, time::Duration};
 
-use konverge_apply::{ApplyError, SetError};
+use konverge_apply::{ApplyError, SetError, error::class_of};
 use konverge_core::{
     error::{Classify, ErrorClass},
     reasons,
@@ -28,6 +28,18 @@ impl Error {
     /// It stays until somebody changes something: the object is reported as stalled, and looked at again when it changes.
     pub fn permanent(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Permanent, reason, message)
+    }
+
+    /// Somebody else refuses it and may change that at any time: the object is reported as stalled, and the run is repeated, at last every one to
+    /// two minutes.
+    pub fn refused(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Refused, reason, message)
+    }
+
+    /// This endpoint answers nobody: one object of the controller finds out when it answers again, and then all objects that failed so are tried.
+    /// `endpoint` comes from a fixed list. Not for an endpoint of the object's own.
+    pub fn unavailable(endpoint: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Unavailable(endpoint), reason, message)
     }
 
     /// It is worth another attempt after this long.
@@ -81,14 +93,9 @@ impl From<SetError> for Error {
 }
 
 impl From<kube::Error> for Error {
-    /// Asking the API server for something of the author's own. What it refuses today it may grant when a role was mended, so
-    /// only what it calls invalid is permanent.
+    /// Converts the error of a request of the author's own to the API server. Its class is that of every answer of the API server.
     fn from(error: kube::Error) -> Self {
-        let class = match &error {
-            kube::Error::Api(status) if status.code == 422 || status.code == 400 => ErrorClass::Permanent,
-            _ => ErrorClass::Transient,
-        };
-        Self::new(class, reasons::REQUEST_FAILED, "a request to the API server failed").caused_by(error)
+        Self::new(class_of(&error), reasons::REQUEST_FAILED, "a request to the API server failed").caused_by(error)
     }
 }
 
@@ -111,9 +118,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_api_server_calls_invalid_is_permanent() {
+    fn a_request_of_the_authors_own_has_the_class_of_every_answer_of_the_api_server() {
         let class = |code| Error::from(kube::Error::Api(Status { code, ..Status::default() }.boxed())).class();
-        assert_eq!([422, 400].map(class), [ErrorClass::Permanent; 2]);
-        assert_eq!([403, 404, 409, 429, 500].map(class), [ErrorClass::Transient; 5]);
+        for code in [400, 401, 403, 404, 409, 422, 429, 500, 503] {
+            assert_eq!(class(code), konverge_core::api_server::class(code, None), "{code}");
+        }
     }
 }

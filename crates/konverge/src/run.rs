@@ -258,7 +258,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
             Dropped::TimedOut(limit) => (reasons::TIMED_OUT, format!("took longer than {limit:?}")),
             Dropped::Panicked(cause) => (reasons::PANICKED, format!("a bug in the operator: {cause}")),
         };
-        let failure = Failure { reason, message, is_stalled: false };
+        let failure = Failure { reason, message, is_stalled: false, is_told_again: false };
         let context = Context::new(Arc::clone(&self.shared), object, 1, [].into());
         if let Err(error) = self.report(&context, Some(failure)).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot write the status");
@@ -303,7 +303,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
         Ok(Action::Done)
     }
 
-    /// Says how the run ended, in the status and, if that says something new, in an event.
+    /// Says how the run ended, in the status, and in an event if that says something new or a refusal goes on.
     async fn report(&self, context: &Context<K>, failure: Option<Failure>) -> Result<(), ApplyError> {
         let verdict = match &failure {
             Some(failure) => failure.verdict(),
@@ -311,7 +311,9 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
         };
         // Without a status of our own, the log and the events have to do; repeated ones become a series.
         let is_news = context.report_status(Some(&verdict)).await?.unwrap_or(true);
-        if let (true, Some(Failure { reason, message, .. })) = (is_news, failure) {
+        if let Some(Failure { reason, message, is_told_again, .. }) = failure
+            && (is_news || is_told_again)
+        {
             context.event(EventType::Warning, reason, "Reconcile", message);
         }
         Ok(())

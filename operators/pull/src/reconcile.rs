@@ -6,7 +6,7 @@ mod report;
 
 use std::{sync::Arc, time::Duration};
 
-use konverge_apply::{ApplyError, SecretApplier, events::EventSink};
+use konverge_apply::{ApplyError, SecretApplier, error::class_of, events::EventSink};
 use konverge_core::{
     digest::DigestKey,
     error::{Classify, ErrorClass},
@@ -69,7 +69,7 @@ pub enum PullError {
 impl Classify for PullError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Read { .. } => ErrorClass::Transient,
+            Self::Read { source, .. } => class_of(source),
             Self::Apply(error) => error.class(),
         }
     }

@@ -48,7 +48,7 @@ const PAGE: u32 = 50;
 /// The journal cannot be read or written now.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("cannot note down in a Secret of the operator's namespace what is about to be written to Vault: {0}")]
-pub struct JournalError(Arc<kube::Error>);
+pub struct JournalError(pub(crate) Arc<kube::Error>);
 
 impl From<kube::Error> for JournalError {
     fn from(error: kube::Error) -> Self {

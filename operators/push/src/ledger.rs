@@ -1,6 +1,6 @@
 //! Writing the finalizer and the record on the object, in one request; in two where the record is the status.
 
-use konverge_apply::{Applier, ApplyError, MetadataChange};
+use konverge_apply::{Applier, ApplyError, MetadataChange, error::class_of};
 use konverge_core::error::{Classify, ErrorClass};
 use kube::{
     Api, Client,
@@ -53,9 +53,7 @@ fn code(error: &kube::Error) -> Option<u16> {
 impl Classify for LedgerError {
     fn class(&self) -> ErrorClass {
         match self {
-            // It is not that the server could not: the same is refused each time, such as a record that is too large.
-            Self::Request { source, .. } if matches!(code(source), Some(400 | 413 | 422)) => ErrorClass::Permanent,
-            Self::Request { .. } => ErrorClass::Transient,
+            Self::Request { source, .. } => class_of(source),
             Self::Apply(error) => error.class(),
         }
     }
@@ -194,21 +192,22 @@ fn version(key: &ObjectRef, written: kube::Result<ObjectMeta>) -> Result<Option<
 
 #[cfg(test)]
 mod tests {
+    use konverge_core::api_server;
     use kube::core::Status;
 
     use super::*;
 
     #[test]
-    fn what_is_refused_each_time_is_not_tried_each_minute() {
+    fn a_write_has_the_class_of_every_answer_of_the_api_server() {
         let object = || ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name: "db".to_owned() };
         for (code, class, is_refusal) in [
-            (400, ErrorClass::Permanent, false),
-            (403, ErrorClass::Transient, true),
+            (400, ErrorClass::Refused, false),
+            (403, ErrorClass::Refused, true),
             (409, ErrorClass::Transient, false),
-            (413, ErrorClass::Permanent, false),
-            (422, ErrorClass::Permanent, false),
-            (429, ErrorClass::Transient, false),
-            (500, ErrorClass::Transient, false),
+            (413, ErrorClass::Refused, false),
+            (422, ErrorClass::Refused, false),
+            (429, ErrorClass::Unavailable(api_server::ENDPOINT), false),
+            (500, ErrorClass::Unavailable(api_server::ENDPOINT), false),
         ] {
             let status = Status::failure("no", "Reason").with_code(code);
             let error = LedgerError::Request { object: object(), source: Box::new(kube::Error::Api(Box::new(status))) };

@@ -34,7 +34,7 @@ pub struct Orphan {
 /// What is left behind cannot be remembered.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot note down in the ConfigMap {CONFIG_MAP} what is left in Vault: {0}")]
-pub struct OrphansError(#[from] kube::Error);
+pub struct OrphansError(#[from] pub(crate) kube::Error);
 
 impl OrphansError {
     /// Whether trying again is in vain: it is not allowed, as in a namespace that is being deleted, or there is no such namespace, or

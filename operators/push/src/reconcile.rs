@@ -116,7 +116,7 @@ impl Reconciler for Pusher {
             return if intentions.is_empty() { Ok(Action::Done) } else { self.abandon(key, &intentions).await };
         };
         let binding = self.take_over(key, binding, &intentions);
-        let action = self.bring(key, &binding).await;
+        let action = self.bring(key, &binding).await?;
         let action = self.contest(key, action);
         if !self.journal.speaks_of(key) {
             return Ok(action);
@@ -140,8 +140,9 @@ impl Reconciler for Pusher {
 }
 
 impl Pusher {
-    /// Does what the binding asks for. An error is told on the object, and says when to try again.
-    async fn bring(&self, key: &ObjectRef, binding: &Binding) -> Action {
+    /// Reconciles one binding. On an error, reports it on the object and returns the pause; an error of the API server as a whole is returned, so
+    /// that the object waits until that answers again.
+    async fn bring(&self, key: &ObjectRef, binding: &Binding) -> Result<Action, PushError> {
         let outcome = match &binding.asking {
             _ if binding.deleting.is_some() => self.leave(key, binding).await,
             Asking::Nothing(_) => self.leave(key, binding).await,
@@ -152,10 +153,9 @@ impl Pusher {
             }
             Asking::Push(push) => self.push(key, binding, push).await,
         };
-        match outcome {
-            Ok(action) => action,
-            Err(error) => Action::After(self.failed(key, binding, &error).await),
-        }
+        let Err(error) = outcome else { return outcome };
+        let pause = self.failed(key, binding, &error).await;
+        if error.waits_for_an_endpoint() { Err(error) } else { Ok(Action::After(pause)) }
     }
 
     /// Brings in step what asks for a push.

@@ -1,10 +1,13 @@
 //! Reading a source, once for all that use it, and forgetting its values at once.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use konverge_apply::events::{EventSink, Notice};
+use konverge_apply::{
+    error::class_of,
+    events::{EventSink, Notice},
+};
 use konverge_core::{
     SecretValue,
     error::{Classify, ErrorClass},
@@ -45,9 +48,6 @@ pub struct Reader {
     pub vault: Option<VaultSource>,
 }
 
-/// Between two attempts to read what may not be read: no watch tells when that changes.
-const REFUSED_PAUSE: Duration = Duration::from_secs(30);
-
 /// A source could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {source_ref}: {source}")]
@@ -58,7 +58,7 @@ pub struct ReadError {
 
 impl Classify for ReadError {
     fn class(&self) -> ErrorClass {
-        if self.is_refused() { ErrorClass::After(REFUSED_PAUSE) } else { ErrorClass::Transient }
+        class_of(&self.source)
     }
 
     fn reason(&self) -> &'static str {
@@ -68,7 +68,7 @@ impl Classify for ReadError {
 
 impl ReadError {
     fn is_refused(&self) -> bool {
-        matches!(&*self.source, kube::Error::Api(status) if status.code == 403)
+        self.class() == ErrorClass::Refused
     }
 }
 

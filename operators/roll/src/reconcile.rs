@@ -5,7 +5,10 @@ mod attempt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use konverge_apply::events::{EventSink, Notice};
+use konverge_apply::{
+    error::class_of,
+    events::{EventSink, Notice},
+};
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_runtime::{Action, Priority, Queue, Reconciler, Request, object::Scope, watch::Guarded};
 use konverge_workload::{Progress, Workload};
@@ -101,7 +104,8 @@ impl Classify for RollError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Write(error) => error.class(),
-            Self::Read { .. } | Self::Contended { .. } => ErrorClass::Transient,
+            Self::Read { source, .. } => class_of(source),
+            Self::Contended { .. } => ErrorClass::Transient,
         }
     }
 

@@ -9,6 +9,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use konverge_apply::{
     Applier, ApplyError, MetadataChange,
+    error::class_of,
     events::{EventSink, Notice},
 };
 use konverge_core::error::{Classify, ErrorClass};
@@ -79,10 +80,7 @@ pub enum TellError {
 impl Classify for TellError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Request { source, .. } => match &**source {
-                kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422) => ErrorClass::Permanent,
-                _ => ErrorClass::Transient,
-            },
+            Self::Request { source, .. } => class_of(source),
             Self::Apply(error) => error.class(),
             Self::OldDefinition { .. } => ErrorClass::After(DEFINITION_AGAIN),
         }

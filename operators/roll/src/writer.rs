@@ -1,5 +1,6 @@
 //! Writing on workloads: each time in one request, for exactly the version that was decided upon.
 
+use konverge_apply::error::class_of;
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_workload::WorkloadKind;
 use kube::{
@@ -37,15 +38,15 @@ pub struct WriteError {
 }
 
 impl WriteError {
-    /// Whether the API server has said no. What a webhook or a policy refuses it will refuse again.
+    /// Whether the API server has said no, so that nothing was written.
     pub fn is_refused(&self) -> bool {
-        matches!(&*self.source, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+        self.class() == ErrorClass::Refused
     }
 }
 
 impl Classify for WriteError {
     fn class(&self) -> ErrorClass {
-        if self.is_refused() { ErrorClass::Permanent } else { ErrorClass::Transient }
+        class_of(&self.source)
     }
 
     fn reason(&self) -> &'static str {

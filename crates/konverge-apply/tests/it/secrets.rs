@@ -118,7 +118,7 @@ async fn refusals_are_permanent_and_named() {
         let (name, uid) = (object.name_any(), object.uid().unwrap());
         let target = SecretTarget { namespace: &namespace, name: &name, uid: &uid, resource_version: None };
         let error = applier.apply(target, &no_annotations(), &values(data)).await.expect_err("a refusal");
-        assert_eq!(error.class(), ErrorClass::Permanent, "{error}");
+        assert_eq!(error.class(), ErrorClass::Refused, "{error}");
         assert!(error.to_string().contains(&format!("{namespace}/{name}")), "{error}");
         assert!(!error.to_string().contains("hunter2") && !format!("{error:?}").contains("hunter2"), "{error:?}");
         error
@@ -142,5 +142,5 @@ async fn what_may_not_be_written_is_said() {
     let target = SecretTarget { namespace: &namespace, name: "db", uid: &uid, resource_version: None };
     let applied = SecretApplier::new(nobody, "ours").apply(target, &no_annotations(), &values(&[("a", "1")])).await;
     let error = applied.expect_err("no permission");
-    assert_eq!((error.reason(), error.class()), ("Forbidden", ErrorClass::Transient), "{error}");
+    assert_eq!((error.reason(), error.class()), ("Forbidden", ErrorClass::Refused), "{error}");
 }

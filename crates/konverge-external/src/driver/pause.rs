@@ -48,12 +48,12 @@ impl Pauses {
     /// After so many failures in a row. An error that stays is asked about again as well: what mends it may be outside.
     pub(super) fn after_failure(&self, failures: u32, class: ErrorClass, random: f64) -> Duration {
         match class {
-            ErrorClass::Transient | ErrorClass::Permanent => self.backoff.delay(failures, random),
             ErrorClass::After(pause) => {
                 let pause = pause.min(self.longest_retry_after).mul_f64(1.0 + RETRY_AFTER_JITTER * random);
                 // "At once" would be a hot loop, since the answer may be the same again.
                 pause.max(self.backoff.delay(1, 0.0))
             }
+            _ => self.backoff.delay(failures, random),
         }
     }
 }

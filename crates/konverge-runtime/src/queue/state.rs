@@ -206,7 +206,9 @@ impl Entry {
     fn learn(&mut self, completion: Completion, now: Instant) {
         let level = self.level_after_failure();
         match completion {
-            _ if std::mem::take(&mut self.is_outdated) => (self.failures, self.level, self.backs_off_until) = (0, 0, None),
+            _ if std::mem::take(&mut self.is_outdated) => {
+                (self.failures, self.level, self.backs_off_until) = (0, 0, None)
+            }
             Completion::Done | Completion::DoneUntil(_) | Completion::Again(_) => {
                 (self.failures, self.level, self.backs_off_until) = (0, 0, None);
             }
@@ -224,11 +226,7 @@ impl Entry {
 
 impl<K> Endpoint<K> {
     fn new(now: Instant, chance: f64) -> Self {
-        Self {
-            outage: Outage::new(now.into_std(), chance),
-            waiting: BTreeMap::new(),
-            failed_again: BTreeMap::new(),
-        }
+        Self { outage: Outage::new(now.into_std(), chance), waiting: BTreeMap::new(), failed_again: BTreeMap::new() }
     }
 
     /// Takes a key out of the lists.
@@ -474,7 +472,8 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Lets the wish of an idle key wait for the endpoint.
     fn park(&mut self, key: &K, endpoint: &'static str, now: Instant) {
-        let (Some((shared, _)), Some(known)) = (self.entries.get_key_value(key), self.endpoints.get_mut(endpoint)) else {
+        let (Some((shared, _)), Some(known)) = (self.entries.get_key_value(key), self.endpoints.get_mut(endpoint))
+        else {
             return;
         };
         let shared = Arc::clone(shared);
@@ -515,7 +514,8 @@ impl<K: Clone + Eq + Hash> State<K> {
             failures: entry.failures,
             in_flight_for: entry.in_flight.map(|since| now.saturating_duration_since(since)),
             due_in: entry.wish.as_ref().map(|wish| {
-                let known = entry.endpoint.filter(|_| entry.is_parked).and_then(|endpoint| self.endpoints.get(endpoint));
+                let known =
+                    entry.endpoint.filter(|_| entry.is_parked).and_then(|endpoint| self.endpoints.get(endpoint));
                 known.and_then(Endpoint::next).unwrap_or(wish.due).saturating_duration_since(now)
             }),
             priority: entry.wish.as_ref().map(|wish| wish.priority),
@@ -578,9 +578,8 @@ impl<K: Clone + Eq + Hash> State<K> {
                 }
             }
         }
-        self.endpoints.retain(|_, known| {
-            !known.outage.is_over() || !known.waiting.is_empty() || !known.failed_again.is_empty()
-        });
+        self.endpoints
+            .retain(|_, known| !known.outage.is_over() || !known.waiting.is_empty() || !known.failed_again.is_empty());
     }
 
     fn promote(&mut self, now: Instant) {

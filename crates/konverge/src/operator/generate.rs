@@ -99,7 +99,7 @@ impl Operator {
 const CONDITIONS: &[(&str, &str)] = &[
     ("Ready", "The object is as it is wanted; its `observedGeneration` says as of which generation"),
     ("Reconciling", "Work goes on or will be tried again; only present while it is so"),
-    ("Stalled", "Nothing will be tried before somebody changes something; only present while it is so"),
+    ("Stalled", "Somebody has to change something before it can succeed; only present while it is so"),
 ];
 
 const ANNOTATIONS: &[(&str, &str)] = &[

@@ -52,12 +52,15 @@ pub(super) struct Failure {
     pub(super) reason: &'static str,
     pub(super) message: String,
     pub(super) is_stalled: bool,
+    /// Whether it is told again after each attempt, so that readers of the object's events see that it goes on.
+    pub(super) is_told_again: bool,
 }
 
 impl Failure {
     pub(super) fn of<E: std::error::Error + Classify>(error: &E) -> Self {
-        let is_stalled = matches!(error.class(), ErrorClass::Permanent);
-        Self { reason: error.reason(), message: in_one_line(error), is_stalled }
+        let class = error.class();
+        let (is_stalled, is_told_again) = (class.needs_a_change(), class == ErrorClass::Refused);
+        Self { reason: error.reason(), message: in_one_line(error), is_stalled, is_told_again }
     }
 
     pub(super) fn verdict(&self) -> Verdict {

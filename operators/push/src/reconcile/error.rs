@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use konverge_apply::error::class_of;
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_vault::VaultError;
 
@@ -91,12 +92,10 @@ impl From<ClearError> for PushError {
 impl Classify for PushError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Read { .. }
-            | Self::Orphans(_)
-            | Self::Journal(_)
-            | Self::Deposed
-            | Self::Slow { .. }
-            | Self::GivenUp(_) => ErrorClass::Transient,
+            Self::Deposed | Self::Slow { .. } | Self::GivenUp(_) => ErrorClass::Transient,
+            Self::Read { source, .. } => class_of(source),
+            Self::Orphans(OrphansError(source)) => class_of(source),
+            Self::Journal(JournalError(source)) => class_of(source),
             Self::Ledger(error) => error.class(),
             Self::Vault { source, .. } => source.class(),
         }
@@ -117,9 +116,28 @@ impl Classify for PushError {
 }
 
 impl PushError {
-    /// Whether it is of the kind that mostly ends by itself.
+    /// Whether it is of the kind that mostly ends by itself. An API server that has just started answers 403 until it has read the roles.
     pub(super) fn is_passing(&self) -> bool {
-        self.class() == ErrorClass::Transient || self.is_outage()
+        matches!(self.class(), ErrorClass::Transient | ErrorClass::Unavailable(_))
+            || self.is_outage()
+            || self.is_forbidden()
+    }
+
+    /// Whether the API server does not allow it.
+    fn is_forbidden(&self) -> bool {
+        let is_forbidden = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
+        match self {
+            Self::Read { source, .. } => is_forbidden(source),
+            Self::Orphans(OrphansError(source)) => is_forbidden(source),
+            Self::Journal(JournalError(source)) => is_forbidden(source),
+            Self::Ledger(error) => error.is_refusal(),
+            Self::Deposed | Self::Slow { .. } | Self::GivenUp(_) | Self::Vault { .. } => false,
+        }
+    }
+
+    /// Whether it waits until an endpoint answers again.
+    pub(super) fn waits_for_an_endpoint(&self) -> bool {
+        matches!(self.class(), ErrorClass::Unavailable(_))
     }
 
     /// Whether Vault, as opposed to what was asked of it, is the trouble.

@@ -37,13 +37,14 @@ pub(crate) fn run_limit(vault_timeout: Duration) -> Duration {
 pub(super) fn pause(class: ErrorClass, failures: u32, refusals: u32) -> Duration {
     let at_most = |otherwise: Duration| if refusals > 0 { REFUSED_AT_MOST.max(otherwise) } else { otherwise };
     match class {
-        ErrorClass::Transient => Backoff { cap: at_most(BACKOFF.cap), ..BACKOFF }.delay(failures, rand::random()),
+        ErrorClass::Refused => Backoff { cap: 2 * BACKOFF.cap, ..BACKOFF }.late_delay(failures, rand::random()),
         ErrorClass::Permanent => LOOK_AGAIN,
         ErrorClass::After(pause) => {
             let pause = Backoff { base: pause, cap: at_most(pause), ..BACKOFF }.delay(refusals, 1.0);
             // Not all at once.
             pause + pause.mul_f64(rand::random::<f64>() / 4.0)
         }
+        _ => Backoff { cap: at_most(BACKOFF.cap), ..BACKOFF }.delay(failures, rand::random()),
     }
 }
 
@@ -125,6 +126,8 @@ mod tests {
             (ErrorClass::Transient, 20, 20, 60, 600),
             (ErrorClass::Transient, 20, 0, 6, 60),
             (ErrorClass::Permanent, 9, 0, 300, 300),
+            (ErrorClass::Refused, 1, 0, 0, 1),
+            (ErrorClass::Refused, 20, 0, 60, 120),
         ] {
             let pause = pause(class, failures, refusals);
             let limits = Duration::from_secs(least)..=Duration::from_secs(most);
