@@ -64,7 +64,8 @@ async fn a_cleanup_that_is_not_done_yet_is_no_failure() {
     assert!(place.api::<ConfigMap>().get_opt("access").await.unwrap().is_some());
 
     is_gone.store(true, Ordering::SeqCst);
-    let gone = eventually(LIMIT, || async { place.api::<Probe>().get_opt("bucket").await.unwrap().is_none().then_some(()) });
+    let gone =
+        eventually(LIMIT, || async { place.api::<Probe>().get_opt("bucket").await.unwrap().is_none().then_some(()) });
     gone.await.unwrap();
     assert!(place.api::<ConfigMap>().get_opt("access").await.unwrap().is_none());
     let events = place.api::<Event>().list(&ListParams::default()).await.unwrap().items;
@@ -110,7 +111,9 @@ async fn a_condition_is_set_in_one_call_and_written_before_the_run_ends() {
     place.says("backup", |all| all.is_true("BackedUp") && all.is_true("Ready")).await;
     // A run that says nothing of it keeps it, and one that removes it does.
     place.merge::<Probe>("backup", serde_json::json!({"spec": {"behave": "silent"}})).await;
-    let is_of = |all: &Conditions, generation| all.get("Ready").is_some_and(|ready| ready.observed_generation == Some(generation));
+    let is_of = |all: &Conditions, generation| {
+        all.get("Ready").is_some_and(|ready| ready.observed_generation == Some(generation))
+    };
     place.says("backup", |all| is_of(all, 2) && all.is_true("BackedUp")).await;
     place.merge::<Probe>("backup", serde_json::json!({"spec": {"behave": "removed"}})).await;
     place.says("backup", |all| is_of(all, 3) && all.get("BackedUp").is_none()).await;

@@ -73,7 +73,9 @@ async fn row_34_the_app_waits_until_the_database_is_ready() {
     made.await.unwrap();
     // The last child of all counts like the others: without a replica the object is not ready.
     let waits_for_app = |conditions: &konverge::apply::Conditions| {
-        conditions.get("Ready").is_some_and(|ready| ready.status == "False" && ready.message.contains("/app is in progress"))
+        conditions
+            .get("Ready")
+            .is_some_and(|ready| ready.status == "False" && ready.message.contains("/app is in progress"))
     };
     place.says("stack", waits_for_app).await;
     status(&place, "app", 1).await;

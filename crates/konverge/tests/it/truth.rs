@@ -38,7 +38,9 @@ async fn an_object_is_not_ready_while_a_child_is_not() {
     assert!(message.starts_with("Deployment ") && message.contains("/web is in progress"), "{message}");
     assert!(said.is_true("Reconciling"));
     status(&place, "web", 0).await;
-    place.says("site", |all| is_waiting(all) && all.get("Ready").unwrap().message.contains("available replicas: 0 of 1")).await;
+    place
+        .says("site", |all| is_waiting(all) && all.get("Ready").unwrap().message.contains("available replicas: 0 of 1"))
+        .await;
     status(&place, "web", 1).await;
     place.says("site", |all| all.is_true("Ready") && all.get("Ready").unwrap().reason == "Published").await;
     // It does not stay so when the replica is lost.
