@@ -4,17 +4,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::{generate, recipes, tidy};
+use crate::{
+    generate,
+    outside::{self, Versions},
+    recipes, tidy,
+};
 
 type Recipe = fn() -> Result<()>;
 
 pub(crate) fn run() -> Result<()> {
-    let recipes: [(&str, Recipe); 7] = [
+    let recipes: [(&str, Recipe); 8] = [
         ("tidy", tidy::run),
         ("fmt", || recipes::fmt(true)),
         ("unused", recipes::unused),
         ("deny", recipes::deny),
         ("lint", recipes::lint),
+        ("outside", || outside::check(Versions::Ends)),
         ("generated", || generate::generate(true)),
         ("test", || recipes::all_tests(None, None)),
     ];

@@ -9,6 +9,7 @@ mod cluster;
 mod environment;
 mod generate;
 mod openbao;
+mod outside;
 mod paths;
 mod recipes;
 mod step;
@@ -59,7 +60,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// All that CI asks for: tidy, fmt, unused, deny, lint, generated files, test
+    /// All that CI asks for: tidy, fmt, unused, deny, lint, a crate outside, generated files, test
     Ci,
     /// Build the test control plane and a Vault into the cache; the other commands do it when it is missing
     Setup,
@@ -85,6 +86,13 @@ enum Command {
     Advisories,
     /// Dependencies that nobody uses
     Unused,
+    /// Pack the published crates, and check a crate outside of the workspace against them: with each version of Kubernetes, and with
+    /// each feature alone
+    Outside {
+        /// Only the oldest and the newest version of Kubernetes, as in CI
+        #[arg(long)]
+        quick: bool,
+    },
 }
 
 #[derive(Args)]
@@ -121,5 +129,7 @@ fn run(command: Command) -> Result<()> {
         Command::Deny => recipes::deny(),
         Command::Advisories => recipes::advisories(),
         Command::Unused => recipes::unused(),
+        Command::Outside { quick: true } => outside::check(outside::Versions::Ends),
+        Command::Outside { quick: false } => outside::check(outside::Versions::All),
     }
 }

@@ -45,8 +45,11 @@ impl Grant<'_> {
             namespace: Some(namespace.to_owned()),
             ..Subject::default()
         };
-        let refers =
-            |kind: &str| RoleRef { api_group: Some(GROUP.to_owned()), kind: kind.to_owned(), name: program.to_owned() };
+        let refers = |kind: &str| RoleRef {
+            api_group: GROUP.to_owned().into(),
+            kind: kind.to_owned(),
+            name: program.to_owned(),
+        };
         let account = ServiceAccount { metadata: named(Some(namespace)), ..ServiceAccount::default() };
         let cluster_role =
             ClusterRole { metadata: named(None), rules: Some(self.everywhere), ..ClusterRole::default() };

@@ -127,7 +127,9 @@ impl New {
             "",
             "To play with it, start a cluster in a second terminal, and do here what it prints:",
             "",
-            &format!("  cargo run --manifest-path {checkout}/Cargo.toml --package konverge-testkit --features cli -- up"),
+            &format!(
+                "  cargo run --manifest-path {checkout}/Cargo.toml --package konverge-testkit --features cli -- up"
+            ),
             "",
             "  cargo run -- generate | kubectl apply -f - && cargo run",
             "",

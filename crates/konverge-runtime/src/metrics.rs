@@ -4,6 +4,7 @@
 mod client;
 pub(crate) mod controller;
 mod process;
+mod tokio_runtime;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -73,6 +74,7 @@ impl Metrics {
         build.get_or_create(&BuildLabels { program: program.into(), version: version.into() }).set(1);
         registry.register("konverge_build_info", "Which program and version this is; always 1", build);
         process::register(&before_scrape, &mut registry);
+        tokio_runtime::register(&before_scrape, &mut registry);
         let checks = Family::default();
         registry.register(
             "konverge_check_status",
@@ -166,23 +168,95 @@ pub(crate) fn duration_bounds() -> impl Iterator<Item = f64> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn row_31_the_text_has_the_known_names() {
+    /// The value of a series without labels.
+    pub(super) fn value(text: &str, series: &str) -> f64 {
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{series} is not in:\n{text}"))
+    }
+
+    /// The names that controller-runtime made known, and those of the process; as Prometheus sees them.
+    const KNOWN: &[&str] = &[
+        "controller_runtime_active_workers",
+        "controller_runtime_max_concurrent_reconciles",
+        "controller_runtime_reconcile_errors_total",
+        "controller_runtime_reconcile_panics_total",
+        "controller_runtime_reconcile_time_seconds_bucket",
+        "controller_runtime_reconcile_timeouts_total",
+        "controller_runtime_reconcile_total",
+        "controller_runtime_terminal_reconcile_errors_total",
+        "leader_election_master_status",
+        "leader_election_slowpath_total",
+        "process_cpu_seconds_total",
+        "process_max_fds",
+        "process_open_fds",
+        "process_resident_memory_bytes",
+        "process_start_time_seconds",
+        "process_threads",
+        "process_virtual_memory_bytes",
+        "rest_client_request_duration_seconds_bucket",
+        "rest_client_requests_total",
+        "tokio_alive_tasks",
+        "tokio_workers",
+        "workqueue_adds_total",
+        "workqueue_depth",
+        "workqueue_longest_running_processor_seconds",
+        "workqueue_queue_duration_seconds_bucket",
+        "workqueue_retries_total",
+        "workqueue_unfinished_work_seconds",
+        "workqueue_work_duration_seconds_bucket",
+    ];
+
+    /// Whether the text has a sample of this series. A name is followed by its labels or its value.
+    fn has(text: &str, series: &str) -> bool {
+        text.lines().any(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(['{', ' '])))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn row_31_the_text_has_the_known_names() {
+        use std::time::Duration;
+
+        use controller::RunResult;
+
+        use crate::queue::Completion;
+
         let metrics = Metrics::new("test", "1.2.3");
-        let queue = crate::queue::Queue::<u8>::new("pull", metrics.queues());
-        queue.add(1, crate::queue::Priority::High, "test");
+        let queue = crate::queue::Queue::<&str>::new("pull", metrics.queues());
+        // One has been worked on and is to be tried again, and one waits.
+        queue.add("the-first-object", crate::queue::Priority::High, "test");
+        let request = queue.next().await.unwrap();
+        queue.complete(&request.key, Completion::Retry(Duration::from_secs(3600)));
+        queue.add("the-second-object", crate::queue::Priority::High, "test");
+        let runs = metrics.controllers();
+        runs.configured("pull", 1);
+        for result in [
+            RunResult::Success,
+            RunResult::Error { reason: "NeverWorks", permanent: true },
+            RunResult::TimedOut,
+            RunResult::Panicked,
+        ] {
+            runs.started("pull");
+            runs.finished("pull", result, Duration::from_secs(1), None);
+        }
+        metrics.leases().leads("pull-leader", true);
+        metrics.leases().slow_path("pull-leader");
+        let server = tower::service_fn(async |_: http::Request<()>| Ok::<_, tower::BoxError>(http::Response::new(())));
+        let request = http::Request::get("http://here/api/v1/namespaces/there/pods/that").body(()).unwrap();
+        tower::ServiceExt::oneshot(tower::Layer::layer(metrics.client(), server), request).await.unwrap();
+
         let text = metrics.encode().expect("text");
         for line in [
             r#"konverge_build_info{program="test",version="1.2.3"} 1"#,
             r#"workqueue_depth{name="pull",controller="pull",priority="high"} 1"#,
-            r#"workqueue_adds_total{name="pull",controller="pull"} 1"#,
+            r#"workqueue_adds_total{name="pull",controller="pull"} 2"#,
+            r#"controller_runtime_reconcile_total{controller="pull",result="error"} 3"#,
             "# EOF",
         ] {
             assert!(text.contains(line), "{line} is not in:\n{text}");
         }
-        for series in ["process_cpu_seconds_total", "process_start_time_seconds", "process_open_fds", "process_max_fds"]
-        {
-            assert!(text.contains(&format!("\n{series} ")), "{series} is not in:\n{text}");
+        let missing: Vec<_> = KNOWN.iter().filter(|series| !has(&text, series)).collect();
+        assert!(missing.is_empty(), "{missing:?} are not in:\n{text}");
+        for object in ["the-first-object", "the-second-object", "there", "/pods/"] {
+            assert!(!text.contains(object), "an object is named in a label:\n{text}");
         }
     }
 }

@@ -21,7 +21,7 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    authentication::v1::{TokenRequest, TokenRequestSpec},
+    authentication::v1::TokenRequest,
     core::v1::{Namespace, Service, ServiceAccount},
 };
 use kube::{
@@ -216,12 +216,18 @@ impl ControlPlane {
         let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name } });
         let parameters = PatchParams::apply("konverge-testkit");
         accounts.patch(name, &parameters, &Patch::Apply(&account)).await.map_err(failed("make a service account"))?;
-        let request = TokenRequest {
-            spec: Some(TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() }),
-            ..TokenRequest::default()
-        };
+        // As JSON, because the types of Kubernetes' versions differ in which fields are optional.
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "metadata": {},
+            "spec": { "audiences": [], "expirationSeconds": TOKEN_SECONDS },
+        });
+        let request: TokenRequest = serde_json::from_value(request).map_err(io::Error::from)?;
         let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
-        let token = answer.map_err(failed("make a service account's token"))?.status.unwrap_or_default().token;
+        let answer = answer.map_err(failed("make a service account's token"))?;
+        let answer = serde_json::to_value(&answer).map_err(io::Error::from)?;
+        let token = &answer["status"]["token"];
         let administrator = Kubeconfig::read_from(&self.kubeconfig).map_err(|source| self.unusable(source))?;
         let path = self.run.path().join(format!("kubeconfig-{namespace}-{name}"));
         let mut copy = administrator;

@@ -44,6 +44,11 @@
 //! wrote), run a reconcile for each single change (changes merge), or fence writes of a leader that lost its lease (they have
 //! preconditions instead).
 
+// The page of the registry is compiled, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod children;
 mod context;
 mod controller;
@@ -83,6 +88,7 @@ pub use konverge_macros::{resource, schema};
 pub use konverge_otlp as otlp;
 pub use konverge_runtime as runtime;
 
+// Their types are a part of this API: an author needs no dependency on these crates and cannot have another version of them.
 pub use {clap, k8s_openapi, kube, prometheus_client, schemars, serde, serde_json};
 
 pub use konverge_runtime::{object::Object, telemetry::LogFormat};

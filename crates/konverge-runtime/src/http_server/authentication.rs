@@ -134,7 +134,8 @@ impl Authentication {
 
     /// Whose token it is, if anybody's.
     async fn caller(&self, token: &str) -> Result<Option<UserInfo>, kube::Error> {
-        let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
+        #[allow(clippy::useless_conversion, reason = "in the types of older versions of Kubernetes it is an option")]
+        let spec = TokenReviewSpec { token: token.to_owned().into(), ..TokenReviewSpec::default() };
         let review = TokenReview { spec, ..TokenReview::default() };
         let answer = Api::all(self.client.clone()).create(&PostParams::default(), &review).await?;
         let status = answer.status.unwrap_or_default();

@@ -34,11 +34,11 @@ impl LeaseMetrics {
         metrics
     }
 
-    pub(super) fn leads(&self, lease: &str, leads: bool) {
+    pub(crate) fn leads(&self, lease: &str, leads: bool) {
         self.leads.get_or_create(&labels(lease)).set(leads.into());
     }
 
-    pub(super) fn slow_path(&self, lease: &str) {
+    pub(crate) fn slow_path(&self, lease: &str) {
         self.slow_path.get_or_create(&labels(lease)).inc();
     }
 }

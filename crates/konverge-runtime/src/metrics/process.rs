@@ -17,9 +17,17 @@ const TICKS: f64 = 100.0;
 pub(super) fn register(before_scrape: &BeforeScrape, registry: &mut Registry) {
     let cpu = Counter::<f64, AtomicU64>::default();
     let (resident, open, most_open) = (Gauge::<i64>::default(), Gauge::<i64>::default(), Gauge::<i64>::default());
+    let (virtual_memory, data, threads) = (Gauge::<i64>::default(), Gauge::<i64>::default(), Gauge::<i64>::default());
     let started = Gauge::<f64, AtomicU64>::default();
     registry.register("process_cpu_seconds", "Time that the process spent computing", cpu.clone());
     registry.register("process_resident_memory_bytes", "Memory of the process that is in RAM", resident.clone());
+    registry.register("process_virtual_memory_bytes", "Memory that the process has reserved", virtual_memory.clone());
+    registry.register(
+        "process_data_memory_bytes",
+        "Memory that the process has reserved for its heap and its stacks",
+        data.clone(),
+    );
+    registry.register("process_threads", "Threads of the process", threads.clone());
     registry.register("process_open_fds", "Files and connections that are open", open.clone());
     registry.register("process_max_fds", "Files and connections that may be open", most_open.clone());
     registry.register("process_start_time_seconds", "When the process was started, since 1970", started.clone());
@@ -30,7 +38,11 @@ pub(super) fn register(before_scrape: &BeforeScrape, registry: &mut Registry) {
             let boot = read("/proc/stat").as_deref().and_then(boot_time).unwrap_or_default();
             started.set((boot + stat.started_after_boot).as_secs_f64());
         }
-        resident.set(read("/proc/self/status").as_deref().and_then(resident_memory).unwrap_or_default());
+        let status = read("/proc/self/status").unwrap_or_default();
+        resident.set(kibibytes(&status, "VmRSS:").unwrap_or_default());
+        virtual_memory.set(kibibytes(&status, "VmSize:").unwrap_or_default());
+        data.set(kibibytes(&status, "VmData:").unwrap_or_default());
+        threads.set(number(&status, "Threads:").unwrap_or_default());
         most_open.set(open_files::limit().and_then(|limit| i64::try_from(limit).ok()).unwrap_or_default());
         // One of them is the folder itself, while it is read.
         let count = fs::read_dir("/proc/self/fd").map_or(0, |files| files.count().saturating_sub(1));
@@ -65,10 +77,14 @@ fn boot_time(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(seconds.trim().parse().ok()?))
 }
 
-/// Told in kibibytes.
-fn resident_memory(text: &str) -> Option<i64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.split_whitespace().next()?.parse::<i64>().ok()? * 1024)
+/// A figure that the kernel gives in kibibytes, in bytes.
+fn kibibytes(status: &str, field: &str) -> Option<i64> {
+    Some(number(status, field)? * 1024)
+}
+
+fn number(status: &str, field: &str) -> Option<i64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -94,7 +110,10 @@ mod tests {
         // The kernel tells the boot in whole seconds.
         let age = now.as_secs_f64() - started.as_secs_f64();
         assert!((-2.0..3600.0).contains(&age), "{age}");
-        assert!(resident_memory(&read("/proc/self/status").unwrap()).unwrap() > 0);
+        let status = read("/proc/self/status").unwrap();
+        let [resident, data, all] = ["VmRSS:", "VmData:", "VmSize:"].map(|field| kibibytes(&status, field).unwrap());
+        assert!(0 < resident && 0 < data && resident < all && data < all, "{resident} {data} {all}");
+        assert!(number(&status, "Threads:").unwrap() > 0);
         assert!(open_files::limit().is_none_or(|limit| limit > 0));
     }
 }

@@ -1,0 +1,11 @@
+//! What an author tests without an API server, with the test kit beside it.
+
+use konverge::kube::CustomResourceExt;
+use konverge_testkit::double::ApiDouble;
+
+#[test]
+fn the_definition_has_the_fields_of_the_nested_type() {
+    let definition = konverge::serde_json::to_string(&outside::Greeting::crd()).unwrap();
+    assert!(definition.contains("places"), "{definition}");
+    let _double: Option<ApiDouble> = None;
+}

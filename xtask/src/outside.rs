@@ -1,0 +1,155 @@
+//! A crate outside of the workspace, checked against the packages that would be published.
+//!
+//! The packages stand in the place of the registry, so the check sees the manifests and files of the packages and nothing of the workspace.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::{
+    environment, paths,
+    step::{cargo, program, run},
+};
+
+/// Features of the facade that each must compile alone.
+const FEATURES: [&str; 3] = ["admission", "external", "otlp"];
+
+/// Where the crate of the author lies, in the workspace and as a copy in the target folder.
+const CRATE: &str = "tests/outside";
+
+/// Which versions of Kubernetes are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Versions {
+    /// All that k8s-openapi has.
+    All,
+    /// The oldest and the newest, for CI: each is a build of k8s-openapi and kube.
+    Ends,
+}
+
+/// Packs the published crates, checks the crate outside with versions of Kubernetes, and with each feature alone.
+pub(crate) fn check(which: Versions) -> Result<()> {
+    let place = target().join("outside");
+    let packages = pack(&place)?;
+    let manifest = install(&place, &packages)?;
+    let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
+    let versions = versions(&text, which);
+    let Some(newest) = versions.last().cloned() else { bail!("{} names no version of Kubernetes", manifest.display()) };
+    for version in &versions {
+        check_with(&manifest, &format!("{version},{}", FEATURES.join(",")), true)?;
+    }
+    check_with(&manifest, &newest, false)?;
+    for feature in FEATURES {
+        check_with(&manifest, &format!("{newest},{feature}"), false)?;
+    }
+    Ok(())
+}
+
+fn check_with(manifest: &Path, features: &str, all_targets: bool) -> Result<()> {
+    let mut check = cargo(["check", "--quiet", "--no-default-features", "--features", features]);
+    check.arg("--manifest-path").arg(manifest);
+    check.arg("--target-dir").arg(target().join("outside/build"));
+    if all_targets {
+        check.arg("--all-targets");
+    }
+    run(&format!("crate outside with {features}"), check, "It has only the published crates: what do they lack?")
+}
+
+/// The features that are versions of Kubernetes, oldest first.
+fn versions(manifest: &str, which: Versions) -> Vec<String> {
+    let named = manifest.lines().filter_map(|line| line.split_once(" = ["));
+    let mut versions: Vec<_> = named.map(|(name, _)| name.to_owned()).filter(|name| name.starts_with("v1_")).collect();
+    versions.sort();
+    if which == Versions::Ends && versions.len() > 2 {
+        versions.drain(1..versions.len() - 1);
+    }
+    versions
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    version: String,
+    /// The registries that it may go to: `None` is any, an empty list is none.
+    publish: Option<Vec<String>>,
+}
+
+/// Packs each published crate and unpacks it into the place. Gives names and folders.
+fn pack(place: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let output = cargo(["metadata", "--no-deps", "--format-version", "1"]).output().context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cannot read cargo's metadata")?;
+    let published: Vec<_> = metadata.packages.into_iter().filter(|package| package.publish.is_none()).collect();
+    // The check of the crate outside compiles them all at once, which is what cargo would do here one by one.
+    let mut package = cargo(["package", "--quiet", "--no-verify", "--allow-dirty"]);
+    package.args(published.iter().flat_map(|package| ["--package", &package.name]));
+    run("packages of the published crates", package, "Its Cargo.toml lacks what cargo names.")?;
+
+    let folder = place.join("packages");
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => fs::create_dir_all(&folder),
+    }
+    .with_context(|| folder.display().to_string())?;
+    published.into_iter().map(|package| unpack(&folder, package)).collect()
+}
+
+/// Unpacks one package into the folder. Gives its name and place.
+fn unpack(folder: &Path, Package { name, version, .. }: Package) -> Result<(String, PathBuf)> {
+    let file = target().join("package").join(format!("{name}-{version}.crate"));
+    let mut tar = program(Path::new("tar"));
+    let status = tar.arg("-xzf").arg(&file).arg("-C").arg(folder).status().context("cannot start tar")?;
+    if !status.success() {
+        bail!("cannot unpack {}: {status}", file.display());
+    }
+    let place = folder.join(format!("{name}-{version}"));
+    Ok((name, place))
+}
+
+/// Copies the crate beside the packages, and lets them stand for the registry. It begins with the versions of the workspace.
+fn install(place: &Path, packages: &[(String, PathBuf)]) -> Result<PathBuf> {
+    let (from, to) = (paths::workspace().join(CRATE), place.join("crate"));
+    for folder in ["src", "tests"] {
+        fs::create_dir_all(to.join(folder)).with_context(|| to.display().to_string())?;
+    }
+    for file in ["src/lib.rs", "src/main.rs", "tests/definition.rs"] {
+        fs::copy(from.join(file), to.join(file)).with_context(|| from.join(file).display().to_string())?;
+    }
+    let lock = paths::workspace().join("Cargo.lock");
+    fs::copy(&lock, to.join("Cargo.lock")).with_context(|| lock.display().to_string())?;
+    let mut manifest = fs::read_to_string(from.join("Cargo.toml")).context(CRATE)?;
+    manifest.push_str("\n[patch.crates-io]\n");
+    for (name, folder) in packages {
+        manifest.push_str(&format!("{name} = {{ path = '{}' }}\n", folder.display()));
+    }
+    let path = to.join("Cargo.toml");
+    fs::write(&path, manifest).with_context(|| path.display().to_string())?;
+    Ok(path)
+}
+
+fn target() -> PathBuf {
+    environment::variable("CARGO_TARGET_DIR").unwrap_or_else(|| paths::workspace().join("target"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_the_manifest_and_ci_takes_both_ends() {
+        let manifest = "[features]\notlp = [\"konverge/otlp\"]\nv1_34 = [\"a\"]\nv1_33 = [\"b\"]\nv1_35 = [\"c\"]\n";
+        assert_eq!(versions(manifest, Versions::All), ["v1_33", "v1_34", "v1_35"]);
+        assert_eq!(versions(manifest, Versions::Ends), ["v1_33", "v1_35"]);
+        assert!(versions("", Versions::Ends).is_empty());
+    }
+}
