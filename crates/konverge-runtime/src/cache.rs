@@ -99,11 +99,14 @@ pub struct Caches {
     metrics: CacheMetrics,
     begun: HashMap<(TypeId, u64), Box<dyn Any + Send>>,
     watches: Vec<Watch>,
+    /// Names of definitions, such as `greetings.example.io`.
+    ready_before: HashSet<String>,
 }
 
 /// A watch that waits to be run.
 struct Watch {
     name: String,
+    definition: String,
     health: WatchHealth,
     run: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
@@ -117,6 +120,7 @@ impl Caches {
             metrics: metrics.clone(),
             begun: HashMap::new(),
             watches: Vec::new(),
+            ready_before: HashSet::new(),
         }
     }
 
@@ -175,6 +179,7 @@ impl Caches {
             let seen = self.metrics.events(&name);
             self.watches.push(Watch {
                 name: format!("cache {name}"),
+                definition: format!("{name}.{}", K::group(kind)),
                 health,
                 run: Box::pin(watch::keeping(
                     Arc::from(self.field_manager.as_str()),
@@ -193,10 +198,21 @@ impl Caches {
         }
     }
 
+    /// Lets the program be ready before the caches of these kinds are complete, which are named as their definitions are, such as
+    /// `greetings.example.io`. For kinds that the program itself converts between versions: the API server can list them only with
+    /// the help of a replica, and calls none that is not ready.
+    pub fn ready_before(&mut self, definitions: impl IntoIterator<Item = String>) {
+        self.ready_before.extend(definitions);
+    }
+
     /// Lets the manager run the watches, and makes it unready while one of them is not complete or fails.
     pub fn install(self, manager: &mut Manager) {
-        for Watch { name, health, run } in self.watches {
-            manager.checks().readiness(name.clone(), move || health.check());
+        for Watch { name, definition, health, run } in self.watches {
+            if self.ready_before.contains(&definition) {
+                manager.checks().warning(name.clone(), move || health.check());
+            } else {
+                manager.checks().readiness(name.clone(), move || health.check());
+            }
             manager.task(name, run);
         }
     }

@@ -191,6 +191,8 @@ impl Part for Admission {
             for definition in self.setup.declared.migrations() {
                 migration::install(definition, &setup.client, &mut setup.manager);
             }
+            let converted = self.setup.declared.conversions(&Self::location(&home));
+            setup.caches.ready_before(converted.into_iter().map(|(definition, _)| definition));
             let half_of_the_grace = Duration::from_secs(setup.options().grace_period) / 2;
             let linger = Duration::from_secs(options.drain).min(half_of_the_grace);
             let limits = Limits { linger, ..self.setup.limits };

@@ -1,5 +1,10 @@
 //! A kind that gets a second version: its definition out of the types, and what is stored written anew.
 
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use konverge::{
     Operator,
@@ -63,8 +68,24 @@ impl TryFrom<Barrel> for v1::Barrel {
     }
 }
 
-/// The second release. No barrel is written empty any more.
+/// Rolls the barrels that it sees.
+struct Rolls(Arc<Mutex<BTreeSet<String>>>);
+
+impl Reconcile<Barrel> for Rolls {
+    type Error = Error;
+
+    async fn apply(&self, barrel: Arc<Barrel>, _: Context<Barrel>) -> Result<Action, Error> {
+        self.0.lock().unwrap().insert(barrel.name_any());
+        Ok(Action::Done)
+    }
+}
+
 fn program() -> Operator {
+    rolling(Arc::default())
+}
+
+/// The second release. No barrel is written empty any more.
+fn rolling(rolled: Arc<Mutex<BTreeSet<String>>>) -> Operator {
     let rules = handler::validator(|review: &Review<Barrel>| {
         let is_empty = review.object.as_ref().is_some_and(|barrel| barrel.spec.millilitres == 0);
         Verdict::unless(is_empty.then_some(("spec.millilitres", "there is nothing in it")))
@@ -72,7 +93,7 @@ fn program() -> Operator {
     let webhooks = Webhooks::new()
         .validate(Webhook::of::<Barrel>(), rules)
         .versions(crd_versions::<Barrel>().and::<v1::Barrel>().migrate_storage());
-    Operator::new(PROGRAM, "0").webhooks(webhooks)
+    Operator::new(PROGRAM, "0").controller(Controller::watching(Rolls(rolled))).webhooks(webhooks)
 }
 
 fn barrel(millilitres: u64) -> Barrel {
@@ -114,9 +135,13 @@ async fn stored_objects_are_migrated_and_only_then_the_old_version_is_dropped() 
     let manifest = program().generate(&place.namespace).unwrap().manifest();
     let account = cluster.install(PROGRAM, &place.namespace, &manifest).await.unwrap();
     let address = format!("127.0.0.1:{}", free_port().unwrap());
-    cluster.route_service(&place.namespace, PROGRAM, address.parse().unwrap()).await.unwrap();
     let arguments = ["--lease-namespace", &place.namespace, "--webhook-address", &address, "--webhook-drain=0"];
-    let running = run_as(account.kubeconfig(), program(), &arguments).await;
+    let rolled = Arc::<Mutex<BTreeSet<String>>>::default();
+    // A Service leads to replicas that are ready. So this one has to be, though nothing can be listed that it has not converted.
+    let running = run_as(account.kubeconfig(), rolling(Arc::clone(&rolled)), &arguments).await;
+    assert!(rolled.lock().unwrap().is_empty());
+    cluster.route_service(&place.namespace, PROGRAM, address.parse().unwrap()).await.unwrap();
+    eventually(LIMIT, || std::future::ready((rolled.lock().unwrap().len() == 3).then_some(()))).await.unwrap();
     let definitions = Api::<CustomResourceDefinition>::all(place.client.clone());
     let stored = async || {
         let definition = definitions.get(Barrel::crd_name()).await.unwrap();
@@ -148,4 +173,18 @@ async fn stored_objects_are_migrated_and_only_then_the_old_version_is_dropped() 
         json!({"spec": {"versions": Barrel::crd().spec.versions, "conversion": {"strategy": "None", "webhook": null}}});
     definitions.patch(Barrel::crd_name(), &PatchParams::default(), &Patch::Merge(versions)).await.unwrap();
     assert_eq!(content("two").await, 2000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_without_a_controller_runs_until_it_is_told_to_stop() {
+    let place = Place::new().await;
+    let rules = handler::validator(|_: &Review<ConfigMap>| Verdict::allow());
+    let webhook = Webhook::of::<ConfigMap>().namespace_labels([("kubernetes.io/metadata.name", &place.namespace)]);
+    let program = Operator::new("konverge-policy", "0").webhooks(Webhooks::new().validate(webhook, rules));
+    let address = format!("127.0.0.1:{}", free_port().unwrap());
+    let namespace = format!("--lease-namespace={}", place.namespace);
+    let url = format!("--webhook-url=https://{address}");
+    let address = format!("--webhook-address={address}");
+    let running = place.run(program, &[&address, &url, &namespace, "--webhook-drain=0"]).await;
+    running.end().await.unwrap();
 }

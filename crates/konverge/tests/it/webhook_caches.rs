@@ -3,7 +3,7 @@
 use k8s_openapi::api::coordination::v1::Lease;
 use konverge::{
     Operator, WebhookSetup,
-    admission::{Limits, Review, Verdict, Webhook, Webhooks, handler},
+    admission::{Limits, Review, Verdict, Webhook, Webhooks, certificates::Lifetimes, handler},
     prelude::*,
     runtime::object::ObjectKey,
 };
@@ -32,7 +32,9 @@ fn program(namespace: &str) -> Operator {
         let ours = Webhook::of::<Probe>().namespace_labels([("kubernetes.io/metadata.name", namespace.as_str())]);
         Webhooks::new().validate(ours, rules)
     });
-    let webhooks = webhooks.limits(Limits { calls: 8, ..Limits::default() });
+    let webhooks = webhooks
+        .limits(Limits { admission_body: 300_000, ..Limits::default() })
+        .lifetimes(Lifetimes { certificate: Duration::from_hours(24), ..Lifetimes::default() });
     Operator::new(PROGRAM, "0").controller(Controller::new(Prober::default())).webhooks(webhooks)
 }
 
@@ -67,6 +69,10 @@ async fn a_standby_judges_by_caches_that_are_complete() {
         let lease = Api::<Lease>::namespaced(place.client.clone(), &place.namespace);
         lease.get_opt(&format!("{PROGRAM}-leader")).await.unwrap()?.spec?.holder_identity
     };
+    let answered = |code: &str| {
+        let path = "/validate-test-konverge-dev-v1-probe";
+        format!(r#"controller_runtime_webhook_requests_total{{webhook="{path}",code="{code}"}}"#)
+    };
     let (leader, _) = start().await;
     let leads = eventually(LIMIT, async || holder().await).await.unwrap();
     let (standby, address) = start().await;
@@ -86,12 +92,31 @@ async fn a_standby_judges_by_caches_that_are_complete() {
     maps.delete("unknown", &kube::api::DeleteParams::default()).await.unwrap();
     eventually(LIMIT, async || judge("unknown").await.err()).await.unwrap();
 
+    // The limits and lifetimes of the program are those of the server.
+    judge(&"x".repeat(300_000)).await.unwrap_err();
+    standby.measures(&answered("413")).await;
+    let ends = standby.scraped();
+    let ends = ends.lines().find_map(|line| line.strip_prefix("konverge_webhook_certificate_expiry_timestamp_seconds "));
+    let left = ends.unwrap().parse::<f64>().unwrap() - k8s_openapi::jiff::Timestamp::now().as_second() as f64;
+    assert!((0.0..=24.0 * 3600.0).contains(&left), "{left}");
+
     assert_eq!(holder().await.as_ref(), Some(&leads), "the one that answered does not lead");
-    let answered =
-        r#"controller_runtime_webhook_requests_total{webhook="/validate-test-konverge-dev-v1-probe",code="200"}"#;
+    let answered = answered("200");
     let none = format!("{answered} 0\n");
-    assert!(standby.scraped().contains(answered) && !standby.scraped().contains(&none), "{}", standby.scraped());
+    assert!(standby.scraped().contains(&answered) && !standby.scraped().contains(&none), "{}", standby.scraped());
     assert!(leader.scraped().contains(&none), "{}", leader.scraped());
     standby.end().await.unwrap();
     leader.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn authorities_of_callers_that_cannot_be_read_keep_the_program_from_starting() {
+    let place = Place::new().await;
+    let webhooks = WebhookSetup::from(Webhooks::new()).only_for("no PEM");
+    let mut options = konverge::Options::default();
+    options.address = ([127, 0, 0, 1], 0).into();
+    options.webhook.address = options.address;
+    let program = Operator::new(PROGRAM, "0").webhooks(webhooks);
+    let error = program.assemble_with(place.client.clone(), options).await.err().unwrap();
+    assert_eq!(error.to_string(), "cannot set up webhooks");
 }
