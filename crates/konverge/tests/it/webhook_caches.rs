@@ -96,7 +96,8 @@ async fn a_standby_judges_by_caches_that_are_complete() {
     judge(&"x".repeat(300_000)).await.unwrap_err();
     standby.measures(&answered("413")).await;
     let ends = standby.scraped();
-    let ends = ends.lines().find_map(|line| line.strip_prefix("konverge_webhook_certificate_expiry_timestamp_seconds "));
+    let ends =
+        ends.lines().find_map(|line| line.strip_prefix("konverge_webhook_certificate_expiry_timestamp_seconds "));
     let left = ends.unwrap().parse::<f64>().unwrap() - k8s_openapi::jiff::Timestamp::now().as_second() as f64;
     assert!((0.0..=24.0 * 3600.0).contains(&left), "{left}");
 
