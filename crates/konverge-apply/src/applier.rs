@@ -144,6 +144,13 @@ impl Applier {
         Self { dry_run, ..self }
     }
 
+    /// Writes as another field manager.
+    #[must_use]
+    pub fn with_manager(self, manager: &str) -> Self {
+        // What one manager has applied says nothing of another.
+        Self { manager: manager.into(), memory: Arc::default(), ..self }
+    }
+
     /// Tells `witness` of every write.
     #[must_use]
     pub fn with_witness(self, witness: Arc<dyn Witness>) -> Self {

@@ -138,7 +138,8 @@ impl Caches {
     ) -> Cache<K> {
         let selection = &selection.normal::<K>();
         let mut hasher = DefaultHasher::new();
-        (kind, selection, caching.watching).hash(&mut hasher);
+        let manager = caching.field_manager.as_ref().unwrap_or(&self.field_manager);
+        (kind, selection, caching.watching, manager).hash(&mut hasher);
         let id = (TypeId::of::<K>(), hasher.finish());
         let known = self.begun.get(&id).and_then(|cache| cache.downcast_ref::<Cache<K>>());
         let cache = match known.filter(|_| caching.transform.is_none()) {
@@ -155,7 +156,8 @@ impl Caches {
     }
 
     fn begin<K: Object>(&mut self, kind: &K::DynamicType, selection: &Selection, caching: &Caching<K>) -> Cache<K> {
-        let store = Store::<K>::transforming(self.field_manager.clone(), caching.transform.clone());
+        let manager = caching.field_manager.as_ref().unwrap_or(&self.field_manager).clone();
+        let store = Store::<K>::transforming(manager.clone(), caching.transform.clone());
         let name = K::plural(kind).into_owned();
         let metered = store.clone();
         self.metrics.measure(&name, move || (metered.len(), metered.undecodable_len()));
@@ -182,7 +184,7 @@ impl Caches {
                 definition: format!("{name}.{}", K::group(kind)),
                 health,
                 run: Box::pin(watch::keeping(
-                    Arc::from(self.field_manager.as_str()),
+                    Arc::from(manager.as_str()),
                     filled.by(events.inspect(move |_| seen.happened())),
                 )),
             });

@@ -291,7 +291,7 @@ impl<C: Object + Writable> Kind<C> {
         manager: &str,
     ) -> Box<dyn ChildKind> {
         let Watch { kind, mut selection, caching, predicate } = watch;
-        let ours = format!("{MANAGED_BY}={manager}");
+        let (ours, caching) = (format!("{MANAGED_BY}={manager}"), caching.field_manager(manager));
         selection.label_selector = both(Some(&ours), selection.label_selector.as_deref());
         if selection.namespaces.is_empty() {
             selection.namespaces = namespaces.to_vec();

@@ -22,6 +22,7 @@ pub(crate) use self::status::Said;
 use crate::{
     children::{Child, ChildKind, Children, Finder},
     error::Error,
+    flags::Flags,
     report::Report,
     watched::{Watched, WatchedCache},
 };
@@ -36,6 +37,7 @@ pub(crate) struct Shared<K: Object> {
     pub(crate) report: Option<Report<K>>,
     pub(crate) children: Vec<Box<dyn ChildKind>>,
     pub(crate) watched: Vec<WatchedCache>,
+    pub(crate) flags: Flags,
 }
 
 /// One run: the object it is about, why it runs, and what it may use. Clones are handles to the same run.
@@ -114,6 +116,16 @@ impl<K: Object> Context<K> {
         })
     }
 
+    /// The values of flags that the program [declares](crate::Operator::flags).
+    pub fn flags<F: Send + Sync + 'static>(&self) -> Result<&F, Error> {
+        self.0.shared.flags.get().ok_or_else(|| {
+            let name = std::any::type_name::<F>();
+            let message =
+                format!("the program does not declare the flags {name}; add .flags::<{name}>() to the operator");
+            Error::permanent(reasons::UNDECLARED, message)
+        })
+    }
+
     /// The children of kind `C` that the object has, by namespace and name.
     pub fn owned<C: Child>(&self) -> Result<Vec<Arc<C>>, Error> {
         self.owned_kind(&())
@@ -141,7 +153,14 @@ impl<K: Object> Context<K> {
     }
 
     /// Tells the readers of the object's events. `reason` and `action` are `CamelCase` words from fixed lists; never a secret in `note`.
-    pub fn event(&self, kind: EventType, reason: &'static str, action: &'static str, note: impl Into<String>) {
+    pub fn event(
+        &self,
+        kind: EventType,
+        reason: impl Into<&'static str>,
+        action: &'static str,
+        note: impl Into<String>,
+    ) {
+        let reason = reason.into();
         let regarding = self.0.object.object_ref(self.kind());
         self.0.shared.events.send(Notice { regarding, kind, reason, action, note: note.into() });
     }

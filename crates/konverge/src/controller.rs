@@ -2,7 +2,7 @@
 
 mod settings;
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -19,6 +19,7 @@ use prometheus_client::registry::Registry;
 pub(crate) use settings::How;
 
 use crate::{
+    author_reasons::Reasons,
     children::{Child, ChildKind, Kind},
     operator::{Home, Part, Setup, StartError},
     reconcile::Reconcile,
@@ -38,6 +39,9 @@ pub struct Controller<K: Object, R> {
     pub(crate) predicate: Predicate<K>,
     pub(crate) only: Option<Only<K>>,
     pub(crate) finalizer: Option<&'static str>,
+    pub(crate) field_manager: Option<&'static str>,
+    pub(crate) retry: Option<Retry<K>>,
+    pub(crate) reasons: Vec<(&'static str, &'static str)>,
     pub(crate) report: Option<Report<K>>,
     pub(crate) children: Vec<DeclaredChild>,
     pub(crate) watches: Vec<BeginWatch<K>>,
@@ -49,6 +53,9 @@ pub struct Controller<K: Object, R> {
 
 /// Which objects a controller is about at all.
 pub(crate) type Only<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
+
+/// The pause after an error, given the error, the object and the attempt; none where the error's class decides.
+pub(crate) type Retry<K> = Arc<dyn Fn(&(dyn Any + Send + Sync), &K, u32) -> Option<Duration> + Send + Sync>;
 
 /// A kind of children, and how its cache is made.
 pub(crate) struct DeclaredChild {
@@ -119,6 +126,9 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
             predicate: Predicate::meaningful(),
             only: None,
             finalizer: None,
+            field_manager: None,
+            retry: None,
+            reasons: Vec::new(),
             report: None,
             children: Vec::new(),
             watches: Vec::new(),
@@ -169,6 +179,30 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     #[must_use]
     pub fn finalizer(mut self, finalizer: &'static str) -> Self {
         self.finalizer = Some(finalizer);
+        self
+    }
+
+    /// The field manager that the controller writes as; the name of the program unless said. Controllers that write parts of one object need
+    /// one each, or each removes the fields of the other. It is a valid value of a label. A change orphans what was written before: remove its
+    /// fields by hand.
+    #[must_use]
+    pub fn field_manager(mut self, manager: &'static str) -> Self {
+        self.field_manager = Some(manager);
+        self
+    }
+
+    /// The pause after an error of the reconciler, given the error, the object and the number of the failed attempt. `None` leaves the pause to
+    /// the class of the error and the [backoff](Self::backoff). An object with a pause is reported as `Reconciling`, whatever the class.
+    #[must_use]
+    pub fn retry(mut self, pause: impl Fn(&R::Error, &K, u32) -> Option<Duration> + Send + Sync + 'static) -> Self {
+        self.retry = Some(Arc::new(move |error, object, attempt| pause(error.downcast_ref()?, object, attempt)));
+        self
+    }
+
+    /// Adds the reasons of an enum to the generated reference; see [`reasons!`](crate::reasons!).
+    #[must_use]
+    pub fn reasons<T: Reasons>(mut self) -> Self {
+        self.reasons.extend(T::ALL);
         self
     }
 
@@ -295,6 +329,10 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
 impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
     fn crd(&self) -> Option<&CustomResourceDefinition> {
         self.crd.as_ref()
+    }
+
+    fn reasons(&self) -> Vec<(&'static str, &'static str)> {
+        self.reasons.clone()
     }
 
     fn describe(&self, registry: &mut Registry) {

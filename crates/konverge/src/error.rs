@@ -21,13 +21,13 @@ pub struct Error {
 
 impl Error {
     /// It may go away by itself: the run is repeated with growing pauses.
-    pub fn transient(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::new(ErrorClass::Transient, reason, message)
+    pub fn transient(reason: impl Into<&'static str>, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Transient, reason.into(), message)
     }
 
     /// It stays until somebody changes something: the object is reported as stalled, and looked at again when it changes.
-    pub fn permanent(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::new(ErrorClass::Permanent, reason, message)
+    pub fn permanent(reason: impl Into<&'static str>, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Permanent, reason.into(), message)
     }
 
     /// Somebody else refuses it and may change that at any time: the object is reported as stalled, and the run is repeated, at last every one to
@@ -43,8 +43,8 @@ impl Error {
     }
 
     /// It is worth another attempt after this long.
-    pub fn after(pause: Duration, reason: &'static str, message: impl Into<String>) -> Self {
-        Self::new(ErrorClass::After(pause), reason, message)
+    pub fn after(pause: Duration, reason: impl Into<&'static str>, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::After(pause), reason.into(), message)
     }
 
     /// What caused it.

@@ -49,12 +49,14 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+mod author_reasons;
 mod children;
 mod context;
 mod controller;
 mod crds;
 mod error;
 mod exit;
+mod flags;
 mod metrics;
 #[cfg(feature = "admission")]
 mod migration;
@@ -93,6 +95,7 @@ pub use {clap, k8s_openapi, kube, prometheus_client, schemars, serde, serde_json
 
 pub use konverge_runtime::{object::Object, telemetry::LogFormat};
 
+pub use author_reasons::Reasons;
 pub use children::{Child, Children};
 pub use context::Context;
 pub use controller::Controller;

@@ -7,7 +7,7 @@ mod telemetry;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
-use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use konverge_core::error::in_one_line;
@@ -15,7 +15,7 @@ use konverge_gen::{Access, role::Grant};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use crate::{crds, exit, options::Options};
+use crate::{crds, exit, flags::Flags, options::Options};
 
 pub use generate::GenerateError;
 pub(crate) use start::both;
@@ -28,6 +28,7 @@ pub struct Operator {
     pub(crate) program: &'static str,
     pub(crate) version: &'static str,
     pub(crate) parts: Vec<Box<dyn Part>>,
+    pub(crate) flags: Flags,
     pub(crate) may_install_crds: bool,
     may_authenticate: bool,
     #[cfg(feature = "otlp")]
@@ -69,6 +70,11 @@ pub trait Part: Send {
         let _ = registry;
     }
 
+    /// The reasons that it gives besides those of the framework, with their meanings, for the reference.
+    fn reasons(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
     /// Adds what it needs of the API server: in all namespaces that the program looks at, and in its own.
     fn access(&self, home: &Home<'_>, everywhere: &mut Access, at_home: &mut Access);
 
@@ -95,7 +101,7 @@ macro_rules! operator {
 }
 
 #[derive(Parser)]
-#[command(args_conflicts_with_subcommands = true, about = None, long_about = None)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, about = None, long_about = None)]
 struct Arguments {
     #[command(flatten)]
     options: Options,
@@ -132,6 +138,7 @@ impl Operator {
             program,
             version,
             parts: Vec::new(),
+            flags: Flags::default(),
             may_install_crds: false,
             may_authenticate: false,
             #[cfg(feature = "otlp")]
@@ -149,6 +156,22 @@ impl Operator {
     #[must_use]
     pub fn part(mut self, part: impl Part + 'static) -> Self {
         self.parts.push(Box::new(part));
+        self
+    }
+
+    /// Adds flags to the command line: an `Args` of clap's, each flag with a variable of its own if it says so. Reconcilers read the values with
+    /// [`Context::flags`](crate::Context::flags), parts with [`Setup::flags`].
+    #[must_use]
+    pub fn flags<F: clap::Args + Send + Sync + 'static>(mut self) -> Self {
+        self.flags.declare::<F>();
+        self
+    }
+
+    /// Values of flags for a program that reads no command line, such as one that a test [assembles](Self::assemble_with). Declared flags
+    /// without values have their defaults there.
+    #[must_use]
+    pub fn flag_values<F: Send + Sync + 'static>(mut self, values: F) -> Self {
+        self.flags.set(values);
         self
     }
 
@@ -188,7 +211,7 @@ impl Operator {
                     Err(error) => (in_one_line(&error), exit::FAILED),
                 }
             }
-            None => match self.block_on_run(arguments.options) {
+            None => match self.read_flags(&matches).block_on_run(arguments.options) {
                 Ok(()) => return ExitCode::SUCCESS,
                 Err(error) => (in_one_line(&error), error.exit_code()),
             },
@@ -197,8 +220,13 @@ impl Operator {
         ExitCode::from(code)
     }
 
+    fn read_flags(mut self, matches: &ArgMatches) -> Self {
+        self.flags.read(matches).unwrap_or_else(|error| error.exit());
+        self
+    }
+
     pub(crate) fn command(&self) -> Command {
-        let command = Arguments::command().name(self.program).version(self.version);
+        let command = self.flags.augment(Arguments::command().name(self.program).version(self.version));
         #[cfg(feature = "otlp")]
         let command = command.mut_arg("otlp_endpoint", |argument| argument.hide(!self.sends_traces));
         self.parts.iter().fold(command, |command, part| part.command(command))

@@ -21,7 +21,7 @@ use kube::{Resource, ResourceExt, runtime::events::EventType};
 
 use crate::{
     context::{Context, Shared},
-    controller::{Controller, How, Only, Wake},
+    controller::{Controller, How, Only, Retry, Wake},
     operator::{Setup, StartError},
     reconcile::{Cleanup, Reconcile},
     report::Verdict,
@@ -75,6 +75,13 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
     let Controller { reconciler, kind, name, selection, predicate, only, finalizer, report, children, .. } = controller;
     let (watches, triggers, caching, how) =
         (controller.watches, controller.triggers, controller.caching, controller.how);
+    let retry = controller.retry;
+    let applier = match controller.field_manager {
+        Some(manager) => setup.applier.clone().with_manager(manager),
+        None => setup.applier.clone(),
+    };
+    let manager = applier.manager().to_owned();
+    let caching = caching.field_manager(&manager);
     let name = name.unwrap_or_else(|| K::plural(&kind).into_owned());
     if finalizer.is_none() && children.iter().any(|child| child.is_anywhere) {
         return Err(StartError::NeedsFinalizer { controller: name });
@@ -130,7 +137,6 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         async move { cache.synced().await }.boxed()
     }];
     for child in children {
-        let manager = setup.applier.manager().to_owned();
         let namespaces = if child.is_anywhere { &[] } else { selection.namespaces.as_slice() };
         let kind = (child.begin)(setup, namespaces, &manager);
         let (wake, by_uid) = (Arc::clone(&wake), by_uid.clone());
@@ -169,7 +175,7 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         }
     }
 
-    let applier = setup.applier.clone().with_witness(Arc::new(stores));
+    let applier = applier.with_witness(Arc::new(stores));
     let shared = Arc::new(Shared {
         name: name.clone(),
         kind,
@@ -179,10 +185,16 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         report,
         children: kinds,
         watched,
+        flags: setup.flags.clone(),
     });
     crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
     let synced = join_all(synced).map(|_all| ()).boxed();
-    Ok(Prepared { engine: Engine { shared, reconciler, only, finalizer, told: Told::default() }, queue, synced, how })
+    Ok(Prepared {
+        engine: Engine { shared, reconciler, only, finalizer, retry, told: Told::default() },
+        queue,
+        synced,
+        how,
+    })
 }
 
 /// Whether the API server has the object, as far as the cache knows, be it understood or not.
@@ -217,6 +229,7 @@ pub(crate) struct Engine<K: Object, R> {
     reconciler: R,
     only: Option<Only<K>>,
     finalizer: Option<&'static str>,
+    retry: Option<Retry<K>>,
     told: Told,
 }
 
@@ -245,7 +258,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
         }
         let context = context(self.held(object).await?);
         let result = self.reconciler.apply(Arc::clone(context.object()), context.clone()).await;
-        let result = result.map_err(RunError::Author);
+        let result = result.map_err(|error| self.failed(error, &context));
         let reported = self.report(&context, result.as_ref().err().map(Failure::of)).await;
         let action = result?;
         reported?;
@@ -274,6 +287,14 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
         Ok(held.map_or(object, Arc::new))
     }
 
+    /// The failure of the author's code, with the pause that the author's hook chooses.
+    fn failed(&self, error: R::Error, context: &Context<K>) -> RunError<R::Error> {
+        match self.retry.as_ref().and_then(|retry| retry(&error, context.object(), context.attempt())) {
+            Some(pause) => RunError::Delayed { error, pause },
+            None => RunError::Author(error),
+        }
+    }
+
     /// Lets go of an object that is being deleted or is not ours any more.
     async fn release(&self, context: Context<K>) -> Result<Action, RunError<R::Error>> {
         let Some(finalizer) = self.finalizer else { return Ok(Action::Done) };
@@ -288,7 +309,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
                 return Ok(Action::After(after));
             }
             Ok(Cleanup::Done) => context.children().delete_all().await.map_err(RunError::Engine),
-            Err(error) => Err(RunError::Author(error)),
+            Err(error) => Err(self.failed(error, &context)),
         };
         if let Err(error) = cleaned {
             self.report(&context, Some(Failure::of(&error))).await?;

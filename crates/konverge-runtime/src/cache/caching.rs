@@ -10,6 +10,8 @@ pub struct Caching<K> {
     pub(super) watching: Watching,
     pub(super) transform: Option<Transform<K>>,
     pub(super) indexes: Vec<Declare<K>>,
+    /// Whose `managedFields` are kept; those of the program's field manager unless said.
+    pub(super) field_manager: Option<String>,
 }
 
 type Declare<K> = Arc<dyn Fn(&Store<K>) + Send + Sync>;
@@ -31,14 +33,14 @@ impl Default for Watching {
 // Derived, they would ask for as much of `K`.
 impl<K> Default for Caching<K> {
     fn default() -> Self {
-        Self { watching: Watching::default(), transform: None, indexes: Vec::new() }
+        Self { watching: Watching::default(), transform: None, indexes: Vec::new(), field_manager: None }
     }
 }
 
 impl<K> Clone for Caching<K> {
     fn clone(&self) -> Self {
         let (transform, indexes) = (self.transform.clone(), self.indexes.clone());
-        Self { watching: self.watching, transform, indexes }
+        Self { watching: self.watching, transform, indexes, field_manager: self.field_manager.clone() }
     }
 }
 
@@ -64,6 +66,13 @@ impl<K: kube::Resource + Send + Sync + 'static> Caching<K> {
     #[must_use]
     pub fn transform(mut self, drop: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
         self.transform = Some(Arc::new(drop));
+        self
+    }
+
+    /// Keeps the `managedFields` of this manager instead of those of the program's. Shared with those who keep the same.
+    #[must_use]
+    pub fn field_manager(mut self, manager: impl Into<String>) -> Self {
+        self.field_manager = Some(manager.into());
         self
     }
 

@@ -80,13 +80,13 @@ impl<K: Object> Context<K> {
 
     /// Says that the run succeeded, and why; `Reconciled` unless said. While children are not ready the object is reported as in
     /// progress all the same, unless they are [tolerated](crate::Children::tolerate_unready).
-    pub fn ready(&self, reason: Reason, message: impl Into<String>) {
-        self.said().verdict = Some(Verdict::Ready { reason, message: message.into() });
+    pub fn ready(&self, reason: impl Into<Reason>, message: impl Into<String>) {
+        self.said().verdict = Some(Verdict::Ready { reason: reason.into(), message: message.into() });
     }
 
     /// Says that the run succeeded, but the object is not ready yet: something else has to happen, and will wake it.
-    pub fn progressing(&self, reason: Reason, message: impl Into<String>) {
-        self.said().verdict = Some(Verdict::Progressing { reason, message: message.into() });
+    pub fn progressing(&self, reason: impl Into<Reason>, message: impl Into<String>) {
+        self.said().verdict = Some(Verdict::Progressing { reason: reason.into(), message: message.into() });
     }
 
     /// Writes at once what the run has said so far, for one that takes long. Sends nothing if that is not new. What the run says

@@ -83,13 +83,15 @@ impl Operator {
 
     fn reference(&self, series: &str) -> String {
         let words = reference::words("Condition", CONDITIONS);
-        let reasons = reference::words("Reason", konverge_core::reasons::ALL);
+        let of_parts = self.parts.iter().flat_map(|part| part.reasons());
+        let reasons: Vec<_> = konverge_core::reasons::ALL.iter().copied().chain(of_parts).collect();
+        let reasons = reference::words("Reason", &reasons);
         let annotations = reference::words("Annotation", ANNOTATIONS);
         let flags = reference::flags(&self.command());
         let codes = reference::words("Exit code", crate::exit::CODES);
         format!(
             "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n## Flags\n\n{flags}\n## Exit codes\n\n{codes}\n## Conditions\n\n{words}\n\
-             ## Reasons\n\nOf conditions, events and `konverge_reconcile_errors_total`, as far as the framework gives them.\n\n{reasons}\n\
+             ## Reasons\n\nOf conditions, events and `konverge_reconcile_errors_total`, as far as the framework gives them or the program declares them.\n\n{reasons}\n\
              ## Annotations\n\n{annotations}\n## Metrics\n\n{series}",
             self.program
         )

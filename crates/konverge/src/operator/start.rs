@@ -17,7 +17,7 @@ use kube::Client;
 use serde_json::Value;
 
 use super::{Operator, queues, telemetry::Telemetry};
-use crate::{crds, metrics::ObjectMetrics, options::Options};
+use crate::{crds, flags::Flags, metrics::ObjectMetrics, options::Options};
 
 /// A program that is about to run, for the parts that put themselves into it.
 pub struct Setup {
@@ -39,6 +39,7 @@ pub struct Setup {
     #[cfg(feature = "external")]
     pub(crate) outside: Option<konverge_external::Metrics>,
     options: Options,
+    pub(crate) flags: Flags,
     queues: Vec<queues::Shown>,
 }
 
@@ -79,6 +80,9 @@ pub enum StartError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Flags of the author's own lack a value where no command line is read.
+    #[error("the program's own flags have no values; give them with flag_values")]
+    Flags(#[source] clap::Error),
     /// There is no runtime for it.
     #[error("cannot start threads")]
     Threads(#[source] std::io::Error),
@@ -94,6 +98,7 @@ impl Setup {
         client: Client,
         events: EventSink,
         options: Options,
+        flags: Flags,
     ) -> Self {
         let metrics = manager.metrics().clone();
         metrics.register(|registry| events.register(registry));
@@ -110,6 +115,7 @@ impl Setup {
             #[cfg(feature = "external")]
             outside: None,
             options,
+            flags,
             queues: Vec::new(),
         }
     }
@@ -133,6 +139,11 @@ impl Setup {
     /// The settings in force.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// The values of flags that the program [declares](crate::Operator::flags).
+    pub fn flags<F: Send + Sync + 'static>(&self) -> Option<&F> {
+        self.flags.get()
     }
 
     /// The namespace that the program runs in: that of its lease if one was named, else the client's own.
@@ -194,6 +205,8 @@ impl Operator {
         lease_client: Option<Client>,
         options: Options,
     ) -> Result<Manager, StartError> {
+        let mut flags = self.flags.clone();
+        flags.fill().map_err(StartError::Flags)?;
         let program = self.program;
         let mut manager = manager.grace(Duration::from_secs(options.grace_period));
         options.metrics.serve(&mut manager, &client).await?;
@@ -211,7 +224,7 @@ impl Operator {
             manager.stopping_task("events", kept(events.clone(), publish));
             events
         };
-        let mut setup = Setup::new(program, manager, client, events, options);
+        let mut setup = Setup::new(program, manager, client, events, options, flags);
         if setup.options.install_crds {
             let definitions = self.crds(setup.namespace());
             let may_stand_by = elects(&setup.options);

@@ -1,5 +1,7 @@
 //! Why a run failed, and what is said of it.
 
+use std::time::Duration;
+
 use konverge_apply::{ApplyError, conditions::Reason};
 use konverge_core::{
     error::{Classify, ErrorClass, in_one_line},
@@ -10,38 +12,46 @@ use crate::{error::Error, report::Verdict};
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError<E> {
+pub(crate) enum RunError<E: std::error::Error + 'static> {
     /// In the author's code.
     #[error(transparent)]
     Author(E),
+    /// In the author's code, tried again when the author says.
+    #[error("{error}")]
+    Delayed {
+        #[source]
+        error: E,
+        pause: Duration,
+    },
     /// Around it.
     #[error(transparent)]
     Engine(Error),
 }
 
-impl<E: Classify> Classify for RunError<E> {
+impl<E: std::error::Error + Classify + 'static> Classify for RunError<E> {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Author(error) => error.class(),
+            Self::Delayed { pause, .. } => ErrorClass::After(*pause),
             Self::Engine(error) => error.class(),
         }
     }
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Author(error) => error.reason(),
+            Self::Author(error) | Self::Delayed { error, .. } => error.reason(),
             Self::Engine(error) => error.reason(),
         }
     }
 }
 
-impl<E> From<ApplyError> for RunError<E> {
+impl<E: std::error::Error + 'static> From<ApplyError> for RunError<E> {
     fn from(error: ApplyError) -> Self {
         Self::Engine(error.into())
     }
 }
 
-impl<E> From<Error> for RunError<E> {
+impl<E: std::error::Error + 'static> From<Error> for RunError<E> {
     fn from(error: Error) -> Self {
         Self::Engine(error)
     }

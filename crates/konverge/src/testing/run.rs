@@ -24,6 +24,7 @@ use super::{
 use crate::{
     children::Child,
     controller::Controller,
+    flags::Flags,
     operator::{Setup, StartError},
     options::Options,
     reconcile::Reconcile,
@@ -81,6 +82,7 @@ pub struct TestRun<K: Object> {
     attempt: u32,
     reasons: BTreeSet<&'static str>,
     options: Options,
+    flags: Flags,
     children: Vec<MakeChild>,
 }
 
@@ -128,6 +130,7 @@ impl<K: Object + Writable> TestRun<K> {
             attempt: 1,
             reasons: ["created"].into(),
             options: Options::default(),
+            flags: Flags::default(),
             children: Vec::new(),
         }
     }
@@ -229,9 +232,15 @@ impl<K: Object + Writable> TestRun<K> {
         Self { options, ..self }
     }
 
+    /// Values of the flags that the program declares; see [`Operator::flags`](crate::Operator::flags).
+    pub fn flags<F: Send + Sync + 'static>(mut self, values: F) -> Self {
+        self.flags.set(values);
+        self
+    }
+
     /// Runs the controller once for the object.
     pub async fn apply<R: Reconcile<K>>(self, controller: Controller<K, R>) -> Result<Ran<K>, TestError> {
-        let Self { api, kind, key, attempt, reasons, options, children } = self;
+        let Self { api, kind, key, attempt, reasons, options, flags, children } = self;
         let client = api.client();
         if !children.is_empty() {
             let object = api.model().object(&id::<K>(&kind, &key)).cloned().unwrap_or_default();
@@ -244,7 +253,7 @@ impl<K: Object + Writable> TestRun<K> {
         let manager = Manager::listen(Listen::Nowhere, Metrics::new(PROGRAM, "0")).await.map_err(StartError::from)?;
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (events, publish) = EventSink::new(client.clone(), PROGRAM, stopped.map(|_| ()));
-        let mut setup = Setup::new(PROGRAM, manager, client, events, options);
+        let mut setup = Setup::new(PROGRAM, manager, client, events, options, flags);
         let prepared = run::prepare(controller, &mut setup)?;
         let watches = setup.caches.run();
         let request = Request { key: key.clone(), reasons, attempt };
@@ -363,7 +372,16 @@ impl<K: Object + Writable> Ran<K> {
         let Self { api, kind, key, .. } = self;
         api.model().refuse.clear();
         let (attempt, reasons) = (1, ["changed"].into());
-        TestRun { api, kind, key, attempt, reasons, options: Options::default(), children: Vec::new() }
+        TestRun {
+            api,
+            kind,
+            key,
+            attempt,
+            reasons,
+            options: Options::default(),
+            flags: Flags::default(),
+            children: Vec::new(),
+        }
     }
 
     fn json(&self) -> Value {

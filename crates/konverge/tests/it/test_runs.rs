@@ -306,3 +306,133 @@ async fn a_controller_looks_at_the_namespaces_that_it_names() {
     let run = TestRun::new(probe("x")).apply(controller(&["elsewhere"])).await.unwrap();
     assert!(run.writes().is_empty(), "{:?}", run.writes());
 }
+
+/// Flags of an author.
+#[derive(Debug, Clone, clap::Args)]
+struct OwnFlags {
+    /// What is said to each object
+    #[arg(long, env = "TEST_RUNS_SAYING", default_value = "nothing")]
+    saying: String,
+}
+
+fn saying() -> Controller<Probe, impl Reconcile<Probe>> {
+    let reconcile = async |_: Arc<Probe>, context: Context<Probe>| {
+        context.ready(const { Reason::new("Said") }, &context.flags::<OwnFlags>()?.saying);
+        Ok::<_, Error>(Action::Done)
+    };
+    Controller::new(reconcile_fn(reconcile))
+}
+
+#[tokio::test]
+async fn an_authors_flags_reach_the_reconciler() {
+    let flags = OwnFlags { saying: "hello".to_owned() };
+    let run = TestRun::new(probe("x")).flags(flags).apply(saying()).await.unwrap();
+    assert_eq!(run.conditions().get("Ready").unwrap().message, "hello");
+    let run = TestRun::new(probe("x")).apply(saying()).await.unwrap();
+    assert_eq!(run.error().unwrap().reason, "Undeclared", "of a program that does not declare them");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn declared_flags_have_their_defaults_and_are_in_the_reference() {
+    let operator = || crate::stage::operator(saying()).flags::<OwnFlags>();
+    let reference = operator().generate("here").unwrap().get("reference.md").unwrap().to_owned();
+    assert!(reference.contains("--saying") && reference.contains("TEST_RUNS_SAYING"), "{reference}");
+    for (given, expected) in [(None, "nothing"), (Some(OwnFlags { saying: "hello".to_owned() }), "hello")] {
+        let api = ApiModel::default();
+        let options = Options { address: "127.0.0.1:0".parse().unwrap(), ..Options::default() };
+        let operator = given.into_iter().fold(operator(), konverge::Operator::flag_values);
+        let manager = operator.assemble_with(api.client(), options).await.unwrap();
+        let stop = manager.shutdown().drop_guard();
+        let ended = tokio::spawn(manager.run());
+        let probes = Api::<Probe>::default_namespaced(api.client());
+        probes.create(&PostParams::default(), &probe("x")).await.unwrap();
+        let said = eventually(LIMIT, || async {
+            Some(probes.get("first").await.unwrap().status?.conditions.get("Ready")?.message.clone())
+        });
+        assert_eq!(said.await.unwrap(), expected);
+        drop(stop);
+        ended.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn each_controller_writes_as_its_own_field_manager() {
+    let part = |manager: &'static str, key: &'static str| {
+        let reconcile = async move |probe: Arc<Probe>, context: Context<Probe>| {
+            let mut shared = config_map("shared", "");
+            shared.metadata.namespace = probe.namespace();
+            shared.data = Some([(key.to_owned(), probe.spec.behave.clone())].into());
+            let key = ObjectKey::namespaced("default", "shared");
+            let known = context.watched::<ConfigMap>()?.get(&key);
+            let _ = context.applier().apply(&shared, known.as_deref()).await?;
+            Ok::<_, Error>(Action::Done)
+        };
+        let watch = Watch::<ConfigMap>::new().caching(|maps| maps.field_manager(manager));
+        Controller::new(reconcile_fn(reconcile)).field_manager(manager).watches(watch, |_, probes| probes.keys())
+    };
+    let run = TestRun::new(probe("x")).apply(part("one", "a")).await.unwrap();
+    let run = run.then().apply(part("two", "b")).await.unwrap();
+    let data = run.get::<ConfigMap>("shared").unwrap().data.unwrap();
+    assert_eq!(data.keys().collect::<Vec<_>>(), ["a", "b"], "{:?}", run.writes());
+    let run = run.then().apply(part("one", "a")).await.unwrap();
+    let sent: Vec<_> = run.writes().iter().filter(|write| write.kind == "ConfigMap").collect();
+    assert!(sent.is_empty(), "{sent:?}");
+}
+
+#[tokio::test]
+async fn children_of_a_field_manager_of_its_own_are_in_sync_and_pruned() {
+    let controller = || keeper().field_manager("keeper");
+    let run = TestRun::new(probe("x")).apply(controller()).await.unwrap();
+    assert_eq!(run.get::<ConfigMap>("child").unwrap().labels()["app.kubernetes.io/managed-by"], "keeper");
+    let run = run.then().apply(controller()).await.unwrap();
+    assert!(run.writes().is_empty(), "{:?}", run.writes());
+    let run =
+        run.then().change::<Probe>("first", |probe| probe.spec.behave = "none".to_owned()).apply(controller()).await;
+    assert!(run.unwrap().get::<ConfigMap>("child").is_none());
+}
+
+konverge::reasons! {
+    /// Why a probe is as it is.
+    enum Why {
+        /// The probe asks for nothing
+        NothingAsked,
+        /// The probe was read
+        WasRead,
+    }
+}
+
+#[tokio::test]
+async fn reasons_are_an_enum_of_the_author() {
+    let reconcile = async |probe: Arc<Probe>, context: Context<Probe>| {
+        if probe.spec.behave.is_empty() {
+            return Err(Error::permanent(Why::NothingAsked, "spec.behave is empty"));
+        }
+        context.event(EventType::Normal, Why::WasRead, "Read", "it was read");
+        context.ready(Why::WasRead, "it was read");
+        Ok(Action::Done)
+    };
+    let controller = || Controller::new(reconcile_fn(reconcile)).reasons::<Why>();
+    let run = TestRun::new(probe("x")).apply(controller()).await.unwrap();
+    assert_eq!(run.conditions().get("Ready").unwrap().reason, "WasRead");
+    assert_eq!(run.events()[0].reason.as_deref(), Some("WasRead"));
+    let run = TestRun::new(probe("")).apply(controller()).await.unwrap();
+    assert_eq!(run.error().unwrap().reason, "NothingAsked");
+    let reference =
+        crate::stage::operator(controller()).generate("here").unwrap().get("reference.md").unwrap().to_owned();
+    assert!(reference.contains("NothingAsked") && reference.contains("The probe asks for nothing"), "{reference}");
+}
+
+#[tokio::test]
+async fn an_author_chooses_the_pause_after_an_error() {
+    let controller = || {
+        Controller::new(Prober::default()).retry(|error, probe, attempt| {
+            let is_ours = error.to_string().contains("never works") && probe.spec.behave == "permanent";
+            is_ours.then(|| Duration::from_secs(u64::from(attempt) * 10))
+        })
+    };
+    let run = TestRun::new(probe("permanent")).attempt(3).apply(controller()).await.unwrap();
+    assert_eq!(run.error().unwrap().class, ErrorClass::After(Duration::from_secs(30)));
+    assert!(run.conditions().is_true("Reconciling"), "it is tried again");
+    let run = TestRun::new(probe("transient")).apply(controller()).await.unwrap();
+    assert_eq!(run.error().unwrap().class, ErrorClass::Transient);
+}
