@@ -41,7 +41,8 @@ impl Applier {
     pub async fn delete_with<K: Writable>(&self, object: &K, kind: &K::DynamicType) -> Result<Deletion, ApplyError> {
         let target = Target::of(object, kind)?;
         let metadata = object.meta();
-        self.delete_target(&target, metadata.uid.clone(), metadata.resource_version.clone()).await
+        let (uid, version) = (metadata.uid.clone(), metadata.resource_version.clone());
+        self.delete_target(&target, uid, version, PropagationPolicy::Background).await
     }
 
     pub(crate) async fn delete_target(
@@ -49,10 +50,11 @@ impl Applier {
         target: &Target,
         uid: Option<String>,
         resource_version: Option<String>,
+        policy: PropagationPolicy,
     ) -> Result<Deletion, ApplyError> {
         let parameters = DeleteParams {
             dry_run: self.is_dry_run(),
-            propagation_policy: Some(PropagationPolicy::Background),
+            propagation_policy: Some(policy),
             preconditions: Some(Preconditions { uid: uid.clone(), resource_version }),
             ..DeleteParams::default()
         };

@@ -1,6 +1,8 @@
 //! The children that an owner should have: apply all of them, prune what is not among them.
 
 mod budget;
+mod options;
+mod order;
 mod prune;
 mod recognition;
 
@@ -10,7 +12,8 @@ use konverge_core::{
     error::{Classify, ErrorClass, in_one_line},
     reasons,
 };
-use kube::Resource;
+use kube::{Resource, api::PropagationPolicy};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
@@ -19,13 +22,15 @@ use crate::{
     difference::Difference,
     error::ApplyError,
     object::{ObjectName, Target, Writable, json as to_json, metadata_string},
-    owners::{MANAGED_BY, OWNER_PROOF, Owner, OwnerKey},
+    owners::{MANAGED_BY, OWNER_PROOF, Owner, OwnerKey, is_retained},
     readiness::{Readiness, readiness},
 };
 
 pub use self::budget::{ALLOW_DELETES, DeleteBudget};
-pub use self::recognition::Recognition;
+pub use self::{options::ChildOptions, order::APPLY_ORDER, recognition::Recognition};
 use self::{
+    options::{Edge, Judge},
+    order::{level_of, levels},
     prune::{Observed, TooMany, children_to_prune},
     recognition::Recognizer,
 };
@@ -62,6 +67,19 @@ struct Child {
     target: Target,
     wanted: Value,
     as_seen: AsSeen,
+    after: Vec<Edge>,
+    judge: Option<Judge>,
+    tolerates_unready: bool,
+}
+
+impl Child {
+    fn readiness(&self, state: &Value) -> Readiness {
+        match &self.judge {
+            Some(_) if metadata_string(state, "deletionTimestamp").is_some() => Readiness::Terminating,
+            Some(judge) => judge(state),
+            None => readiness(Some(state)),
+        }
+    }
 }
 
 /// A child after an apply.
@@ -77,15 +95,21 @@ pub struct ChildReport {
     pub state: Value,
     /// In a dry run, what would change; else empty.
     pub differences: Vec<Difference>,
+    /// How far the child is, by its own rule if it has one.
+    pub readiness: Readiness,
+    /// Whether the owner is ready also [without it](ChildOptions::tolerate_unready).
+    pub tolerates_unready: bool,
 }
 
 /// What an apply of a set did.
 #[derive(Debug, Clone, Default)]
 pub struct SetReport {
-    /// The children, in the order in which they were added.
+    /// The children, in the order in which they were written.
     pub children: Vec<ChildReport>,
     /// What was not wanted any more and is deleted now, or being deleted.
     pub pruned: Vec<ObjectName>,
+    /// What is not wanted any more either, and stays until the children that come [after](ChildOptions::after) it are gone.
+    pub prune_later: Vec<ObjectName>,
     /// Objects with the owner's uid in their label that lack the [proof](crate::owners::OWNER_PROOF) of an [`OwnerKey`] and are not
     /// wanted. They were made by another client, or by a release that wrote no proof, and are left alone.
     pub unproven: Vec<ObjectName>,
@@ -96,7 +120,7 @@ pub struct SetReport {
 impl SetReport {
     /// The children that are not ready, and why.
     pub fn not_ready(&self) -> impl Iterator<Item = (&ObjectName, Readiness)> {
-        let all = self.children.iter().map(|child| (&child.object, readiness(Some(&child.state))));
+        let all = self.children.iter().map(|child| (&child.object, child.readiness.clone()));
         all.filter(|(_, readiness)| !readiness.is_current())
     }
 
@@ -207,25 +231,46 @@ impl DesiredSet {
 
     /// [`add`](Self::add) for kinds that are known at run time only; they have to say their namespace.
     pub fn add_with<K: Writable>(self, child: K, kind: &K::DynamicType) -> Self {
-        self.insert(child, kind, false)
+        self.insert(child, kind, false, &Treatment::default())
+    }
+
+    /// [`add_with`](Self::add_with) for a child that is not treated like all others.
+    pub fn add_with_options<K>(self, child: K, kind: &K::DynamicType, options: ChildOptions<K>) -> Self
+    where
+        K: Writable + 'static,
+    {
+        self.insert(child, kind, false, &options.into())
     }
 
     /// Adds a child that does not exist, as the caller has just found. If another client makes an object of its name before
     /// [`apply`](Self::apply) does, that object is left alone and the error is [`ApplyError::OutOfDate`].
     pub fn add_new<K: Writable + Resource<DynamicType: Default>>(self, child: K) -> Self {
-        self.insert(child, &K::DynamicType::default(), true)
+        self.insert(child, &K::DynamicType::default(), true, &Treatment::default())
     }
 
-    fn insert<K: Writable>(mut self, mut child: K, kind: &K::DynamicType, is_new: bool) -> Self {
+    fn insert<K: Writable>(mut self, mut child: K, kind: &K::DynamicType, is_new: bool, treatment: &Treatment) -> Self {
         if child.meta().namespace.is_none() && crate::object::is_namespaced::<K>() {
             child.meta_mut().namespace.clone_from(&self.owner.object.namespace);
         }
-        self.owner.adopt(child.meta_mut());
+        if treatment.is_retained {
+            self.owner.adopt_retained(child.meta_mut());
+        } else {
+            self.owner.adopt(child.meta_mut());
+        }
         let target = Target::of(&child, kind);
         match target.and_then(|target| to_json(&child, kind).map(|object| (wanted(object, &target), target))) {
             Err(fault) => self.faults.push(fault),
             Ok((wanted, target)) => match self.children.iter().find(|known| known.target.key() == target.key()) {
-                None => self.children.push(Child { stage: self.stage, is_new, target, wanted, as_seen: as_seen::<K> }),
+                None => self.children.push(Child {
+                    stage: self.stage,
+                    is_new,
+                    target,
+                    wanted,
+                    as_seen: as_seen::<K>,
+                    after: treatment.after.clone(),
+                    judge: treatment.judge.clone(),
+                    tolerates_unready: treatment.tolerates_unready,
+                }),
                 Some(known) if known.wanted == wanted => {}
                 Some(_) => self.faults.push(ApplyError::WantedTwice { object: Box::new(target.object) }),
             },
@@ -263,29 +308,44 @@ impl DesiredSet {
         self
     }
 
-    /// Makes the children exist as they are wanted, one after the other in the order in which they were added, and deletes what is not
-    /// wanted any more.
-    pub async fn apply(self, applier: &Applier) -> Result<SetReport, SetError> {
-        let (mut report, mut failed, mut altered, mut stage) = (SetReport::default(), self.faults, Vec::new(), 0);
+    /// Makes the children exist as they are wanted, in the order in which they were added and in which they wait for each other, and
+    /// deletes what is not wanted any more, in the reverse order.
+    pub async fn apply(mut self, applier: &Applier) -> Result<SetReport, SetError> {
+        let faults = std::mem::take(&mut self.faults);
+        let (after, levels) = match ordered(&self.children) {
+            Ok(ordered) => ordered,
+            Err(fault) => {
+                let failed = faults.into_iter().chain([fault]).collect();
+                return Err(SetError::Children { failed, done: Box::default() });
+            }
+        };
+        // A child that could not even be added may be one that others wait for.
+        let mut lowest_unready_stage = (!faults.is_empty()).then_some(0);
+        let has_faults = !faults.is_empty();
+        let (mut report, mut failed, mut altered) = (SetReport::default(), faults, Vec::new());
         let recognizer = Recognizer { owner: &self.owner, key: self.key.as_ref(), manager: applier.manager() };
-        for mut child in self.children {
-            let is_gated = child.stage > stage && (!failed.is_empty() || report.not_ready().next().is_some());
-            if is_gated || !report.waiting.is_empty() {
-                report.waiting.push(child.target.object);
-                continue;
-            }
-            stage = child.stage;
-            child.wanted["metadata"]["labels"][MANAGED_BY] = label_value(applier.manager()).into();
-            if let Some(key) = &self.key {
-                child.wanted["metadata"]["annotations"][OWNER_PROOF] =
-                    key.proof(self.owner.uid(), &child.target).into();
-            }
-            match apply_child(applier, &recognizer, &child, self.observed.get(&child.target.key())).await {
-                Ok((child, changed)) => {
-                    altered.extend(changed);
-                    report.children.push(child);
+        let mut order: Vec<usize> = (0..self.children.len()).collect();
+        order.sort_by_key(|child| levels[*child]);
+        let mut is_ready = vec![false; self.children.len()];
+        for position in order {
+            let child = &self.children[position];
+            let is_stage_gated = lowest_unready_stage.is_some_and(|stage| child.stage > stage);
+            let is_edge_gated = after[position].iter().any(|other| has_faults || !is_ready[*other]);
+            if is_stage_gated || is_edge_gated {
+                report.waiting.push(child.target.object.clone());
+            } else {
+                let wanted = self.completed(child, levels[position], applier);
+                match apply_child(applier, &recognizer, child, &wanted, self.observed.get(&child.target.key())).await {
+                    Ok((child, changed)) => {
+                        altered.extend(changed);
+                        is_ready[position] = child.readiness.is_current();
+                        report.children.push(child);
+                    }
+                    Err(error) => failed.push(error),
                 }
-                Err(error) => failed.push(error),
+            }
+            if !is_ready[position] {
+                lowest_unready_stage = Some(lowest_unready_stage.map_or(child.stage, |stage| child.stage.min(stage)));
             }
         }
         if !failed.is_empty() || (!report.waiting.is_empty() && !altered.is_empty()) {
@@ -300,7 +360,8 @@ impl DesiredSet {
         let uid = |child: &ChildReport| metadata_string(&child.state, "uid").map(ToOwned::to_owned);
         let wanted: BTreeSet<String> =
             report.children.iter().map(key).chain(report.children.iter().filter_map(uid)).collect();
-        let unwanted = match children_to_prune(&recognizer, self.observed.values(), &wanted, self.budget) {
+        let observed = || self.observed.values().filter(|observed| !is_retained(&observed.state));
+        let mut unwanted = match children_to_prune(&recognizer, observed(), &wanted, self.budget) {
             Ok(pruning) => {
                 report.unproven = pruning.unproven.iter().map(|observed| observed.target.object.clone()).collect();
                 pruning.unwanted
@@ -310,17 +371,118 @@ impl DesiredSet {
                 return Err(SetError::TooManyDeletions { owner, count, existing, allowed, done });
             }
         };
+        // Children that are going already hold up those below them, like those that go now.
+        let going = observed().filter(|observed| {
+            observed.metadata("deletionTimestamp").is_some()
+                && recognizer.recognize(&observed.target, &observed.state) == Recognition::Proven
+                && !wanted.contains(&observed.target.key())
+        });
+        let mut held_from = going.map(|observed| level_of(&observed.state)).max();
+        unwanted.sort_by_key(|observed| std::cmp::Reverse(level_of(&observed.state)));
+        let lowest = unwanted.last().map_or(0, |observed| level_of(&observed.state));
         for unwanted in unwanted {
-            let target = &unwanted.target;
-            match applier.delete_target(target, unwanted.metadata("uid"), unwanted.metadata("resourceVersion")).await {
-                Ok(Deletion::Deleted | Deletion::Terminating) => report.pruned.push(target.object.clone()),
+            let (target, level) = (&unwanted.target, level_of(&unwanted.state));
+            if held_from.is_some_and(|held_from| level < held_from) {
+                report.prune_later.push(target.object.clone());
+                continue;
+            }
+            // What is below has to wait until also what the child has made is gone.
+            let policy = if level > lowest { PropagationPolicy::Foreground } else { PropagationPolicy::Background };
+            let (uid, version) = (unwanted.metadata("uid"), unwanted.metadata("resourceVersion"));
+            match applier.delete_target(target, uid, version, policy).await {
+                Ok(deletion @ (Deletion::Deleted | Deletion::Terminating)) => {
+                    report.pruned.push(target.object.clone());
+                    if deletion == Deletion::Terminating {
+                        held_from = held_from.max(Some(level));
+                    }
+                }
                 Ok(Deletion::Absent) => {}
-                Err(error) => failed.push(error),
+                Err(error) => {
+                    held_from = held_from.max(Some(level));
+                    failed.push(error);
+                }
             }
         }
         // What admission changed is there all the same, so it keeps nothing from being pruned.
         failed.extend(altered);
         if failed.is_empty() { Ok(report) } else { Err(SetError::Children { failed, done: Box::new(report) }) }
+    }
+
+    /// The child as it is to be written.
+    fn completed(&self, child: &Child, level: usize, applier: &Applier) -> Value {
+        let mut wanted = child.wanted.clone();
+        wanted["metadata"]["labels"][MANAGED_BY] = label_value(applier.manager()).into();
+        if level > 0 {
+            wanted["metadata"]["annotations"][APPLY_ORDER] = level.to_string().into();
+        }
+        if let Some(key) = &self.key {
+            wanted["metadata"]["annotations"][OWNER_PROOF] = key.proof(self.owner.uid(), &child.target).into();
+        }
+        wanted
+    }
+}
+
+/// [`ChildOptions`] of a child of any kind.
+#[derive(Default)]
+struct Treatment {
+    after: Vec<Edge>,
+    judge: Option<Judge>,
+    tolerates_unready: bool,
+    is_retained: bool,
+}
+
+impl<C: DeserializeOwned + 'static> From<ChildOptions<C>> for Treatment {
+    fn from(mut options: ChildOptions<C>) -> Self {
+        let judge = options.judge();
+        let ChildOptions { after, tolerates_unready, is_retained, .. } = options;
+        Self { after, judge, tolerates_unready, is_retained }
+    }
+}
+
+/// For each child the positions of those that its edges lead to, and its level.
+fn ordered(children: &[Child]) -> Result<(Vec<Vec<usize>>, Vec<usize>), ApplyError> {
+    let fault = |child: &Child, problem| {
+        let object = Box::new(child.target.object.clone());
+        Err(ApplyError::ChildOrder { object, problem })
+    };
+    let mut after = Vec::with_capacity(children.len());
+    for child in children {
+        let mut others = Vec::new();
+        for edge in &child.after {
+            let named = |other: &&usize| children[**other].is(edge);
+            let all: Vec<usize> = (0..children.len()).collect();
+            let mut found: Vec<usize> = all.iter().filter(named).copied().collect();
+            if found.len() > 1 {
+                found.retain(|other| children[*other].target.object.namespace == child.target.object.namespace);
+            }
+            match found[..] {
+                [other] => others.push(other),
+                _ => {
+                    let Edge { kind, name, .. } = edge;
+                    return fault(
+                        child,
+                        format!("it is to be written after {kind} {name}, which is not in the set; add it"),
+                    );
+                }
+            }
+        }
+        after.push(others);
+    }
+    let stages: Vec<usize> = children.iter().map(|child| child.stage).collect();
+    match (levels(&stages, &after), children.iter().find(|child| !child.after.is_empty())) {
+        (Some(levels), _) => Ok((after, levels)),
+        (None, Some(child)) => {
+            fault(child, "children wait for each other in a circle; remove one of the edges".to_owned())
+        }
+        // Stages alone are never a circle.
+        (None, None) => Ok((after, stages)),
+    }
+}
+
+impl Child {
+    fn is(&self, edge: &Edge) -> bool {
+        let group = self.target.api_version.split_once('/').map_or("", |(group, _)| group);
+        self.target.object.kind == edge.kind && self.target.object.name == edge.name && group == edge.group
     }
 }
 
@@ -329,10 +491,12 @@ async fn apply_child(
     applier: &Applier,
     recognizer: &Recognizer<'_>,
     child: &Child,
+    wanted: &Value,
     observed: Option<&Observed>,
 ) -> Result<(ChildReport, Option<ApplyError>), ApplyError> {
     let object = || Box::new(child.target.object.clone());
     let is_ours = match observed.map(|observed| recognizer.recognize(&observed.target, &observed.state)) {
+        Some(Recognition::OfAnother(uid)) if observed.is_some_and(|seen| recognizer.may_take_over(seen, &uid)) => true,
         Some(Recognition::OfAnother(owner)) => return Err(ApplyError::OwnedByAnother { object: object(), owner }),
         Some(Recognition::Proven | Recognition::Earlier) => true,
         Some(Recognition::Unproven | Recognition::Nobodys) | None => false,
@@ -345,7 +509,7 @@ async fn apply_child(
         None if child.is_new => Seen::Absent,
         None => Seen::Unknown,
     };
-    let result = applier.apply_json(&child.target, &child.wanted, known, child.as_seen).await?;
+    let result = applier.apply_json(&child.target, wanted, known, child.as_seen).await?;
     let mut altered = None;
     let (outcome, state, differences) = match result {
         Some(written) => {
@@ -355,7 +519,9 @@ async fn apply_child(
         None => (ApplyOutcome::Unchanged, seen.cloned().unwrap_or_default(), Vec::new()),
     };
     let (object, api_version) = (child.target.object.clone(), child.target.api_version.clone());
-    Ok((ChildReport { object, api_version, outcome, state, differences }, altered))
+    let (readiness, tolerates_unready) = (child.readiness(&state), child.tolerates_unready);
+    let report = ChildReport { object, api_version, outcome, state, differences, readiness, tolerates_unready };
+    Ok((report, altered))
 }
 
 /// A field manager may have characters that a label may not.

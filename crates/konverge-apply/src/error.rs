@@ -139,6 +139,14 @@ pub enum ApplyError {
         /// The object.
         object: Box<ObjectName>,
     },
+    /// The order of the children of a set cannot be kept. Nothing was written.
+    #[error("{object} cannot be written: {problem}")]
+    ChildOrder {
+        /// A child that waits for others.
+        object: Box<ObjectName>,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
     /// A finalizer needs a name like `example.com/cleanup`. Nothing was sent.
     #[error("{finalizer:?} is no name for a finalizer of {object}; it has to look like example.com/cleanup")]
     InvalidFinalizer {
@@ -231,6 +239,7 @@ impl Classify for ApplyError {
             | Self::Conflict { .. }
             | Self::Terminating { .. }
             | Self::WantedTwice { .. }
+            | Self::ChildOrder { .. }
             | Self::InvalidFinalizer { .. } => ErrorClass::Permanent,
         }
     }
@@ -248,6 +257,7 @@ impl Classify for ApplyError {
             Self::Terminating { .. } => reasons::TERMINATING,
             Self::OwnedByAnother { .. } => reasons::OWNED_BY_ANOTHER,
             Self::WantedTwice { .. } => reasons::WANTED_TWICE,
+            Self::ChildOrder { .. } => reasons::CHILD_ORDER,
             Self::InvalidFinalizer { .. } => reasons::INVALID_FINALIZER,
             Self::Refused { code: 401, .. } => reasons::API_SERVER_UNAUTHORIZED,
             Self::Refused { code: 403, .. } => reasons::FORBIDDEN,

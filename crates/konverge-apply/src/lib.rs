@@ -40,7 +40,7 @@ pub use altered::AlteredField;
 pub use applier::{Applied, Applier, ApplyOutcome};
 pub use conditions::{ConditionStatus, Conditions, Moment, Reason};
 pub use delete::Deletion;
-pub use desired::{DeleteBudget, DesiredSet, Recognition, SetError, SetReport};
+pub use desired::{ChildOptions, DeleteBudget, DesiredSet, Recognition, SetError, SetReport};
 pub use difference::Difference;
 pub use error::ApplyError;
 pub use metadata::{Metadata, MetadataChange};

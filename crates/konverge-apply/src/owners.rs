@@ -55,6 +55,14 @@ impl fmt::Debug for OwnerKey {
     }
 }
 
+/// Annotation of a child that [outlives its owner](crate::desired::ChildOptions::retain): the kind of the owner, and its group.
+pub const RETAINED: &str = "konverge.dev/retained-from";
+
+/// Whether an object, in JSON, outlives its owner.
+pub(crate) fn is_retained(object: &serde_json::Value) -> bool {
+    object["metadata"]["annotations"][RETAINED].is_string()
+}
+
 /// An object that owns others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
@@ -138,6 +146,19 @@ impl Owner {
         let name = &self.object.name;
         let long = (!is_label_value(name)).then(|| (OWNER_NAME.to_owned(), name.clone()));
         long.into_iter().collect()
+    }
+
+    /// What [`RETAINED`] says of children of this owner.
+    pub(crate) fn retained_as(&self) -> String {
+        format!("{}.{}", self.object.kind, group(&self.api_version))
+    }
+
+    /// Makes `child` its child by labels alone, so that the garbage collector leaves it when the owner is gone.
+    pub(crate) fn adopt_retained(&self, child: &mut ObjectMeta) {
+        child.labels.get_or_insert_default().extend(self.labels());
+        let annotations = child.annotations.get_or_insert_default();
+        annotations.extend(self.annotations());
+        annotations.insert(RETAINED.to_owned(), self.retained_as());
     }
 
     /// Makes `child` its child: by a controller reference where one is allowed, else by labels and, for a long name, an annotation.

@@ -32,6 +32,16 @@ impl Readiness {
     }
 }
 
+impl From<bool> for Readiness {
+    fn from(is_ready: bool) -> Self {
+        if is_ready {
+            Self::Current
+        } else {
+            Self::InProgress("it is not ready by the rule of its operator".to_owned())
+        }
+    }
+}
+
 impl fmt::Display for Readiness {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

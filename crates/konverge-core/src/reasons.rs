@@ -27,6 +27,8 @@ reasons! {
         "The API server did not answer",
     CHILDREN_APPLIED_TWICE = "ChildrenAppliedTwice":
         "Two sets of children were applied in one run, and each would delete the children of the other; a bug in the operator",
+    CHILD_ORDER = "ChildOrder":
+        "A child waits for one that is not wanted, or children wait for each other; a bug in the operator",
     CONFLICT = "Conflict":
         "Somebody else wrote at the same time; it is tried again",
     FAILED = "Failed":

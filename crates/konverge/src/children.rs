@@ -10,8 +10,9 @@ use std::{
 
 use futures::future::{BoxFuture, FutureExt};
 use konverge_apply::{
-    ApplyOutcome, DeleteBudget, DesiredSet, Owner, SetReport, Writable,
-    owners::{MANAGED_BY, OWNER_UID},
+    ApplyOutcome, ChildOptions, DeleteBudget, DesiredSet, Owner, SetReport, Writable,
+    desired::ChildReport,
+    owners::{MANAGED_BY, OWNER_UID, RETAINED},
 };
 use konverge_core::reasons;
 use konverge_runtime::{
@@ -59,7 +60,33 @@ impl<K: Object> Children<K> {
     /// Wants this child. Without a namespace it gets the one of its owner. Its kind must have been declared with
     /// [`Controller::owns`](crate::Controller::owns).
     pub fn with<C: Child>(mut self, child: C) -> Self {
-        self.wanted.push(Step::Child(Box::new(Typed(child))));
+        self.wanted.push(Step::Child(Box::new(Typed { child, options: ChildOptions::default() })));
+        self
+    }
+
+    /// [`with`](Self::with) for a child that is not treated like all others: written after certain others, ready by a rule of its
+    /// own, or kept when its owner is deleted.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::{apps::v1::StatefulSet, batch::v1::Job, core::v1::PersistentVolumeClaim};
+    /// # use konverge::{Children, Object};
+    /// # fn all<K: Object>(children: Children<K>, backups: PersistentVolumeClaim, redis: StatefulSet, upgrade: Job) -> Children<K> {
+    /// children
+    ///     .with_options(backups, |claim| claim.retain())
+    ///     .with(redis)
+    ///     .with_options(upgrade, |job| {
+    ///         let is_done = |job: &Job| job.status.as_ref().is_some_and(|status| status.succeeded.unwrap_or(0) > 0);
+    ///         job.after::<StatefulSet>("redis").ready_when(is_done)
+    ///     })
+    /// # }
+    /// ```
+    pub fn with_options<C: Child>(
+        mut self,
+        child: C,
+        options: impl FnOnce(ChildOptions<C>) -> ChildOptions<C>,
+    ) -> Self {
+        let options = options(ChildOptions::default());
+        self.wanted.push(Step::Child(Box::new(Typed { child, options })));
         self
     }
 
@@ -106,7 +133,8 @@ impl<K: Object> Children<K> {
         let (context, tolerates_unready) = (self.context.clone(), self.tolerates_unready);
         let report = self.bring().await?;
         let is_waiting = !report.waiting.is_empty();
-        context.said().unready_children = unready(&report).filter(|_| is_waiting || !tolerates_unready);
+        context.said().unready_children =
+            unready(&report, |child| !is_waiting && (tolerates_unready || child.tolerates_unready));
         Ok(report)
     }
 
@@ -138,10 +166,11 @@ impl<K: Object> Children<K> {
     }
 }
 
-/// Which children are not ready, and what they lack; `None` if all are ready.
-fn unready(report: &SetReport) -> Option<String> {
+/// Which children are not ready and not tolerated so, and what they lack; `None` if there are none.
+fn unready(report: &SetReport, is_tolerated: impl Fn(&ChildReport) -> bool) -> Option<String> {
     const NAMED: usize = 10;
-    let mut all = report.not_ready().map(|(child, readiness)| format!("{child} is {readiness}"));
+    let unready = report.children.iter().filter(|child| !child.readiness.is_current() && !is_tolerated(child));
+    let mut all = unready.map(|child| format!("{} is {}", child.object, child.readiness));
     let named: Vec<String> = all.by_ref().take(NAMED).collect();
     let text = named.join("; ");
     match all.count() {
@@ -199,15 +228,19 @@ trait Wanted: Send + Sync {
     fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>>;
 }
 
-/// A child of a kind that the compiler knows.
-struct Typed<C>(C);
+/// A child of a kind that the compiler knows, and how it is treated.
+struct Typed<C> {
+    child: C,
+    options: ChildOptions<C>,
+}
 
 impl<C: Child> Wanted for Typed<C> {
     fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>> {
+        let Self { child, options } = *self;
         // Of a kind whose metadata alone is watched, the content is not known: each run sends it.
         match finder.find::<C>(&()).is_none().then(|| finder.find::<PartialObjectMeta<C>>(&())).flatten() {
-            Some(metadata) => add(set, finder, &(), self.0, metadata).boxed(),
-            None => async move { add(set, finder, &(), self.0, finder.kind::<C>(&())?).await }.boxed(),
+            Some(metadata) => add(set, finder, &(), child, options, metadata).boxed(),
+            None => async move { add(set, finder, &(), child, options, finder.kind::<C>(&())?).await }.boxed(),
         }
     }
 }
@@ -222,7 +255,7 @@ impl<C: Object + Writable> Wanted for Dynamic<C> {
     fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>> {
         async move {
             let Self { kind, child } = *self;
-            add(set, finder, &kind, child, finder.kind::<C>(&kind)?).await
+            add(set, finder, &kind, child, ChildOptions::default(), finder.kind::<C>(&kind)?).await
         }
         .boxed()
     }
@@ -234,6 +267,7 @@ async fn add<C: Object + Writable, S: Object + Writable>(
     finder: &Finder<'_>,
     kind: &C::DynamicType,
     child: C,
+    options: ChildOptions<C>,
     known: &Kind<S>,
 ) -> Result<DesiredSet, Error> {
     // Whether a kind that is known only at run time has namespaces, its child says.
@@ -243,7 +277,7 @@ async fn add<C: Object + Writable, S: Object + Writable>(
     let key = ObjectKey { namespace: namespace.map(ToOwned::to_owned), name: child.name_any() };
     if let Some(found) = known.cache.store.get(&key) {
         // Somebody else's child is recognised in the set.
-        return Ok(set.observe_with([&*found], &known.kind).add_with(child, kind));
+        return Ok(set.observe_with([&*found], &known.kind).add_with_options(child, kind, options));
     }
     // Not in the cache means new, or not ours. What is not ours must not be written over.
     let api = C::Scope::api::<C>(finder.client.clone(), kind, namespace);
@@ -255,7 +289,7 @@ async fn add<C: Object + Writable, S: Object + Writable>(
                 C::kind(kind)
             ),
         )),
-        _ => Ok(set.add_with(child, kind)),
+        _ => Ok(set.add_with_options(child, kind, options)),
     }
 }
 
@@ -264,7 +298,7 @@ pub(crate) trait ChildKind: Any + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     /// Tells the set which children this owner has.
     fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet;
-    /// Whether this owner has children of the kind.
+    /// Whether this owner has children of the kind, other than those that outlive it.
     fn has_any(&self, owner_uid: &str) -> bool;
     /// Calls back with the owner's uid whenever a child changes, but for our own writes through `stores`.
     fn subscribe(&self, stores: &mut Stores, wake: Wake);
@@ -319,7 +353,8 @@ impl<C: Object + Writable> ChildKind for Kind<C> {
     }
 
     fn has_any(&self, owner_uid: &str) -> bool {
-        !self.by_owner.keys(&owner_uid.to_owned()).is_empty()
+        let children = self.by_owner.get(&owner_uid.to_owned());
+        children.iter().any(|child| !child.annotations().contains_key(RETAINED))
     }
 
     fn subscribe(&self, stores: &mut Stores, wake: Wake) {

@@ -1,13 +1,17 @@
 //! Whose child an object is, and how that is known. Pure.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::{
     applier::Applier,
     error::ApplyError,
     object::{Target, Writable, json as to_json},
-    owners::{OWNER_PROOF, OWNER_UID, Owner, OwnerKey},
+    owners::{OWNER_PROOF, OWNER_UID, Owner, OwnerKey, RETAINED},
 };
+
+use super::prune::Observed;
 
 /// What the metadata of an object tells about its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +67,26 @@ impl Recognizer<'_> {
             Some(_) if has_applied_the_label(metadata, self.manager) => Recognition::Earlier,
             Some(_) => Recognition::Unproven,
         }
+    }
+}
+
+impl Recognizer<'_> {
+    /// Whether an object that names the owner with this uid was retained by an earlier owner of the same kind, namespace and name. Two
+    /// owners cannot have these at the same time, so the earlier one is gone.
+    pub(super) fn may_take_over(&self, observed: &Observed, uid: &str) -> bool {
+        let Observed { target, state } = observed;
+        let metadata = &state["metadata"];
+        let is_proven = match self.key {
+            Some(key) => metadata["annotations"][OWNER_PROOF].as_str() == Some(&*key.proof(uid, target)),
+            None => has_applied_the_label(metadata, self.manager),
+        };
+        let has = |place: &str, entries: BTreeMap<String, String>| {
+            entries.iter().filter(|(name, _)| *name != OWNER_UID).all(|(name, value)| metadata[place][name] == **value)
+        };
+        is_proven
+            && metadata["annotations"][RETAINED] == self.owner.retained_as()
+            && has("labels", self.owner.labels())
+            && has("annotations", self.owner.annotations())
     }
 }
 

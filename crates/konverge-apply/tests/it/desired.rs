@@ -5,8 +5,9 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, PersistentVolumeClaim},
 };
 use konverge_apply::{
-    Applier, ApplyError, ApplyOutcome, DeleteBudget, DesiredSet, Owner, SetError, SetReport,
-    owners::{OWNER_UID, owner_of},
+    Applier, ApplyError, ApplyOutcome, ChildOptions, DeleteBudget, DesiredSet, Owner, SetError, SetReport,
+    desired::APPLY_ORDER,
+    owners::{OWNER_UID, OwnerKey, owner_of},
 };
 use konverge_core::error::{Classify, ErrorClass};
 use kube::{
@@ -325,4 +326,134 @@ async fn row_34_children_wait_for_those_before_them() {
     let report = apply().await;
     assert!(report.waiting.is_empty() && report.pruned.len() == 1);
     assert_eq!(stage.names().await, ["first", "second", "third"]);
+}
+
+/// A config map that says in its data whether it is ready.
+fn says_ready(config_map: &ConfigMap) -> bool {
+    config_map.data.as_ref().is_some_and(|data| data.get("ready").is_some_and(|ready| ready == "yes"))
+}
+
+#[tokio::test]
+async fn children_wait_for_those_that_their_edges_name_and_for_no_others() {
+    let stage = stage().await;
+    let owner = stage.owner("redis").await;
+    let set = async |database: &str| {
+        let seen = stage.seen(&stage.children, &owner).await;
+        let child = |name: &str| config_map(None, name, &[]);
+        DesiredSet::new(Owner::of(&owner).unwrap())
+            .observe(&seen)
+            // Added before what it waits for.
+            .add_with_options(child("app"), &(), ChildOptions::default().after::<ConfigMap>("database"))
+            .add_with_options(
+                config_map(None, "database", &[("ready", database)]),
+                &(),
+                ChildOptions::default().ready_when(says_ready),
+            )
+            .add(child("metrics"))
+            .apply(&stage.applier)
+            .await
+            .unwrap()
+    };
+    let waiting = set("no").await;
+    assert_eq!(stage.names().await, ["database", "metrics"]);
+    assert_eq!(waiting.waiting.iter().map(|child| child.name.as_str()).collect::<Vec<_>>(), ["app"]);
+    let lacking: Vec<_> = waiting.not_ready().map(|(child, _)| child.name.clone()).collect();
+    assert_eq!(lacking, ["database"]);
+    let done = set("yes").await;
+    assert!(done.waiting.is_empty() && done.not_ready().next().is_none());
+    assert_eq!(stage.names().await, ["app", "database", "metrics"]);
+    assert_eq!(stage.children.get("app").await.unwrap().annotations()[APPLY_ORDER], "1");
+    assert!(!stage.children.get("metrics").await.unwrap().annotations().contains_key(APPLY_ORDER));
+    // What is there stays while it waits again, and nothing is written.
+    let again = set("no").await;
+    assert_eq!((again.waiting.len(), stage.names().await.len()), (1, 3));
+}
+
+#[tokio::test]
+async fn an_order_that_cannot_be_kept_writes_nothing() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    let set = || DesiredSet::new(Owner::of(&owner).unwrap());
+    let child = |name: &str| config_map(None, name, &[]);
+    let after = |name: &str| ChildOptions::default().after::<ConfigMap>(name);
+    let circle = set().add_with_options(child("a"), &(), after("b")).add_with_options(child("b"), &(), after("a"));
+    let missing = set().add(child("a")).add_with_options(child("b"), &(), after("typo"));
+    for (set, problem) in [(circle, "in a circle"), (missing, "after ConfigMap typo, which is not in the set")] {
+        let error = set.apply(&stage.applier).await.expect_err("no order");
+        assert!(error.to_string().contains(problem), "{error}");
+        assert_eq!((error.class(), error.reason()), (ErrorClass::Permanent, "ChildOrder"));
+    }
+    assert!(stage.names().await.is_empty());
+}
+
+#[tokio::test]
+async fn children_are_deleted_in_the_reverse_order_each_when_those_above_it_are_gone() {
+    let stage = stage().await;
+    let owner = stage.owner("owner").await;
+    let child = |name: &str| config_map(None, name, &[]);
+    let set = || DesiredSet::new(Owner::of(&owner).unwrap());
+    let made = set().add(child("database")).when_ready().add(child("app")).when_ready().add(child("proxy"));
+    assert_eq!(made.apply(&stage.applier).await.unwrap().children.len(), 3);
+    let prune = async || set().observe(&stage.seen(&stage.children, &owner).await).apply(&stage.applier).await.unwrap();
+    let names =
+        |objects: &[konverge_apply::ObjectName]| objects.iter().map(|object| object.name.clone()).collect::<Vec<_>>();
+
+    // There is no garbage collector here, so what is deleted in the foreground stays until its finalizer is removed.
+    for (going, later) in [("proxy", vec!["app", "database"]), ("app", vec!["database"])] {
+        let report = prune().await;
+        assert_eq!(
+            (names(&report.pruned), names(&report.prune_later)),
+            (vec![going.to_owned()], later.iter().map(ToString::to_string).collect())
+        );
+        let report = prune().await;
+        assert!(
+            report.pruned.is_empty() && report.prune_later.len() == later.len(),
+            "{going} is still going: {report:?}"
+        );
+        let collected = json!({"metadata": {"finalizers": null}});
+        stage.children.patch(going, &PatchParams::default(), &Patch::Merge(&collected)).await.unwrap();
+    }
+    assert_eq!(names(&prune().await.pruned), ["database"]);
+    assert!(stage.names().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_retained_child_outlives_its_owner_and_is_taken_over_by_the_next() {
+    let stage = stage().await;
+    let owner = stage.owner("redis").await;
+    let key = || OwnerKey::new(konverge_core::digest::DigestKey::new([7; 32]));
+    let volume = |content: &str| config_map(None, "volume", &[("content", content)]);
+    let set = async |owner: &Sample, is_keyed: bool| {
+        let seen = stage.children.get_opt("volume").await.unwrap();
+        let set = DesiredSet::new(Owner::of(owner).unwrap()).observe(&seen);
+        if is_keyed { set.key(key()) } else { set }
+    };
+    let retained = || ChildOptions::default().retain();
+    set(&owner, true).await.add_with_options(volume("old"), &(), retained()).apply(&stage.applier).await.unwrap();
+    let made = stage.children.get("volume").await.unwrap();
+    assert!(made.owner_references().is_empty(), "the garbage collector would delete it");
+    // Not wanted any more, it stays.
+    assert!(set(&owner, true).await.apply(&stage.applier).await.unwrap().pruned.is_empty());
+
+    let samples = samples(&stage.client, &stage.namespace).await;
+    samples.delete("redis", &DeleteParams::default()).await.unwrap();
+    // Another owner does not get it, nor one that cannot tell it from a forged one.
+    let other = stage.owner("another").await;
+    let refused =
+        set(&other, true).await.add_with_options(volume("other"), &(), retained()).apply(&stage.applier).await;
+    assert!(refused.is_err_and(|error| error.reason() == "OwnedByAnother"));
+    let next = stage.owner("redis").await;
+    let forged = set(&next, false).await.key(OwnerKey::new(konverge_core::digest::DigestKey::new([8; 32])));
+    let refused = forged.add_with_options(volume("forged"), &(), retained()).apply(&stage.applier).await;
+    assert!(refused.is_err_and(|error| error.reason() == "OwnedByAnother"));
+
+    let taken =
+        set(&next, true).await.add_with_options(volume("new"), &(), retained()).apply(&stage.applier).await.unwrap();
+    assert_eq!(taken.children[0].outcome, ApplyOutcome::Changed);
+    let now = stage.children.get("volume").await.unwrap();
+    assert_eq!((now.uid(), &now.labels()[OWNER_UID]), (made.uid(), &next.uid().unwrap()));
+    // Once it is a child like others, it goes like others.
+    let plain = set(&next, true).await.add(volume("new")).apply(&stage.applier).await.unwrap();
+    assert!(plain.is_change() && !stage.children.get("volume").await.unwrap().owner_references().is_empty());
+    assert_eq!(set(&next, true).await.apply(&stage.applier).await.unwrap().pruned.len(), 1);
 }

@@ -183,3 +183,69 @@ async fn a_field_that_the_definition_does_not_declare_is_left_out_and_the_rest_i
     let error = writer.write(&object, &serde_json::json!({"ready": "text"})).await.expect_err("refused");
     assert!(matches!(error, ApplyError::Refused { .. }), "{error}");
 }
+
+/// A kind whose definition does not merge conditions by type.
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "apply.konverge.dev",
+    version = "v1",
+    kind = "Aged",
+    plural = "ageds",
+    namespaced,
+    status = "AgedStatus"
+)]
+struct AgedSpec {}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+struct AgedStatus {
+    #[serde(default)]
+    #[schemars(schema_with = "plain_list")]
+    conditions: Conditions,
+}
+
+fn plain_list(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let mut schema = konverge_apply::conditions::conditions_schema(generator);
+    schema.remove("x-kubernetes-list-type");
+    schema.remove("x-kubernetes-list-map-keys");
+    schema
+}
+
+#[tokio::test]
+async fn an_older_definition_without_a_merged_list_loses_no_condition_of_others() {
+    let (client, namespace) = namespace().await;
+    let applier = Applier::new(client.clone(), "ours");
+    let definition = applier.apply(&Aged::crd(), None).await.unwrap().object;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    await_condition(definitions, &definition.name_any(), is_crd_established()).await.unwrap();
+    let api: Api<Aged> = Api::namespaced(client, &namespace);
+    api.create(&PostParams::default(), &Aged::new("a", AgedSpec {})).await.unwrap();
+    let theirs = async |text: &str| {
+        let time = "2026-01-01T00:00:00Z";
+        let foo = serde_json::json!({"type": "Foo", "status": text, "reason": "R", "message": "", "lastTransitionTime": time});
+        let mut all: Vec<_> = api.get("a").await.unwrap().status.unwrap_or_default().conditions.into();
+        all.retain(|condition| condition.type_ != "Foo");
+        let mut all: Vec<_> = all.iter().map(|condition| serde_json::to_value(condition).unwrap()).collect();
+        all.push(foo);
+        let patch = serde_json::json!({"status": {"conditions": all}});
+        api.patch_status("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap()
+    };
+    let writer = StatusWriter::new(applier);
+    let said = |seen: &Aged, message: &str| {
+        let mut status = seen.status.clone().unwrap_or_default();
+        status.conditions.ready(&SYNCED, message, at(Some(1), 100));
+        status
+    };
+    // The first write finds out, the later ones know.
+    for message in ["first", "second"] {
+        let seen = theirs("True").await;
+        let written = writer.update(&seen, &said(&seen, message)).await.unwrap().unwrap();
+        let conditions = written.status.unwrap().conditions;
+        assert!(conditions.is_true("Foo") && conditions.is_true(READY), "{conditions:?}");
+    }
+    // A copy that is out of date is refused instead of being written back.
+    let seen = api.get("a").await.unwrap();
+    theirs("False").await;
+    let error = writer.update(&seen, &said(&seen, "third")).await.expect_err("out of date");
+    assert_eq!(konverge_core::error::Classify::reason(&error), "Conflict", "{error}");
+    assert!(!api.get("a").await.unwrap().status.unwrap().conditions.is_true("Foo"));
+}

@@ -81,3 +81,45 @@ async fn row_34_the_app_waits_until_the_database_is_ready() {
     status(&place, "app", 1).await;
     place.says("stack", |conditions| conditions.is_true("Ready")).await;
 }
+
+/// What it owns goes in the reverse order, but for the backups.
+struct Keeping;
+
+impl Reconcile<Probe> for Keeping {
+    type Error = Error;
+
+    async fn apply(&self, _: Arc<Probe>, context: Context<Probe>) -> Result<Action, Error> {
+        let named = |name: &str| {
+            let mut config_map = ConfigMap::default();
+            config_map.metadata.name = Some(name.to_owned());
+            config_map
+        };
+        let children = context.children().with_options(named("backups"), |child| child.retain());
+        let children = children.with(named("database"));
+        children.with_options(named("app"), |child| child.after::<ConfigMap>("database")).apply().await?;
+        Ok(Action::Done)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_object_takes_its_children_along_in_the_reverse_order_and_leaves_what_is_retained() {
+    let place = Place::new().await;
+    let controller = Controller::new(Keeping).owns::<ConfigMap>().finalizer("test.konverge.dev/children");
+    let _running = place.run(operator(controller), &[]).await;
+    place.create_probe("cache", "ok").await;
+    place.says("cache", |conditions| conditions.is_true("Ready")).await;
+    let (probes, config_maps): (Api<Probe>, Api<ConfigMap>) = (place.api(), place.api());
+    probes.delete("cache", &kube::api::DeleteParams::default()).await.unwrap();
+    // Nothing collects garbage here, so the app stays until this test has done that.
+    let going = eventually(LIMIT, || async {
+        let app = config_maps.get("app").await.unwrap();
+        app.metadata.deletion_timestamp.is_some().then_some(())
+    });
+    going.await.unwrap();
+    assert!(config_maps.get("database").await.unwrap().metadata.deletion_timestamp.is_none());
+    place.merge::<ConfigMap>("app", json!({"metadata": {"finalizers": null}})).await;
+    let gone = eventually(LIMIT, || async { probes.get_opt("cache").await.unwrap().is_none().then_some(()) });
+    gone.await.unwrap();
+    assert!(config_maps.get_opt("database").await.unwrap().is_none());
+    assert!(config_maps.get_opt("backups").await.unwrap().is_some());
+}
