@@ -4,7 +4,7 @@
 //! by another only when it was *seen* unchanged for the whole lease. Why two never lead at once: `lease/state.rs`.
 //!
 //! Guarantees: [`Leadership::is_leader`] answers no from the moment the leadership could pass to another, even when the renewing
-//! task is starved. Losing the lease ends [`Elector::run`] with an error; nobody campaigns again in the same process, because
+//! task is starved. A client behind [`Leadership::gate`] asks it before each step of each write. Losing the lease ends [`Elector::run`] with an error; nobody campaigns again in the same process, because
 //! work begun under the old leadership may still be under way.
 //!
 //! Assumes: no clock runs half as fast again as another, and nobody deletes the `Lease` of a living leader, which would let a
@@ -12,6 +12,7 @@
 //! can arrive after the leadership ended, so every write needs a precondition or must be harmless to repeat. A machine that is
 //! suspended keeps its idea of leadership for as long as its monotonic clock stands still.
 
+mod gate;
 mod metrics;
 mod object;
 mod state;
@@ -30,6 +31,7 @@ use crate::{
     Metrics,
     client::{self, ClientError, ClientOptions},
 };
+pub use gate::NotLeading;
 pub use metrics::LeaseMetrics;
 use object::{CallError, LeaseObject};
 use state::{Decision, Election};

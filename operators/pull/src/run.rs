@@ -84,13 +84,16 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
     let mut manager = Manager::listen(config.health_addr, metrics.clone()).await?;
     let options = ClientOptions { kubeconfig: config.kubeconfig, ..ClientOptions::default() };
-    let kubernetes = client::build(&options, metrics.client()).await?;
+    let of_each_replica = client::build(&options, metrics.client()).await?;
+    let mut kubernetes = of_each_replica.clone();
     if config.leader_election {
-        manager = manager.leader_election(Elector::build(&options, &metrics, PROGRAM).await?);
+        let elector = Elector::build(&options, &metrics, PROGRAM).await?;
+        kubernetes = elector.leadership().gate(kubernetes);
+        manager = manager.leader_election(elector);
     }
 
     let counts = metrics.register(Metrics::new);
-    let (events, publish) = EventSink::new(kubernetes.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
+    let (events, publish) = EventSink::new(of_each_replica, PROGRAM, manager.stop_tasks().cancelled_owned());
     metrics.register(|registry| events.register(registry));
     manager.stopping_task("events", publish);
 

@@ -137,10 +137,12 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
     let mut manager = Manager::listen(listen(config.health_probe_bind_address), metrics.clone()).await?;
     let options = options(&config);
-    let kubernetes = client::build(&options, metrics.client()).await?;
+    let of_each_replica = client::build(&options, metrics.client()).await?;
+    let mut kubernetes = of_each_replica.clone();
     let mut leadership = None;
     if config.leader_elect {
         let elector = Elector::build(&options, &metrics, LEASE).await?;
+        kubernetes = elector.leadership().gate(kubernetes);
         leadership = Some(elector.leadership());
         manager = manager.leader_election(elector);
     }
@@ -157,7 +159,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         tracing::warn!("{note}");
     }
     counts.runtime(&info, workers);
-    let (events, publish) = EventSink::new(kubernetes.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
+    let (events, publish) = EventSink::new(of_each_replica, PROGRAM, manager.stop_tasks().cancelled_owned());
     metrics.register(|registry| events.register(registry));
     manager.stopping_task("events", publish);
 

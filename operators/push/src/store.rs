@@ -120,6 +120,11 @@ impl Store {
         if self.leads() { Ok(()) } else { Err(ClearError::Deposed) }
     }
 
+    /// Before each write, too: in an engine without versions, nothing in Vault keeps one from being done that was decided upon too long ago.
+    fn may_write(&self, location: &Location) -> Result<(), VaultError> {
+        if self.leads() { Ok(()) } else { Err(VaultError::NotLeading { what: format!("write {location}") }) }
+    }
+
     /// Who keeps what is written for the object. An error as long as it is not known which installation this is.
     pub async fn owner(&self, key: &ObjectRef, uid: &str) -> Result<Owner, kube::Error> {
         Ok(owner(key, uid, self.identity.name().await?))
@@ -160,6 +165,7 @@ impl Store {
         content: &Content,
         expected: Expected,
     ) -> Result<Option<u64>, VaultError> {
+        self.may_write(location)?;
         let written = self.vault.write(location, content, expected).await;
         self.counted(location, written)
     }
@@ -184,6 +190,7 @@ impl Store {
         if location.mount().version() == KvVersion::One {
             return Ok(None);
         }
+        self.may_write(location)?;
         match self.vault.write(location, content, Expected::Absent).await {
             Err(VaultError::Conflict { .. }) => Ok(None),
             written => self.counted(location, written),
@@ -201,7 +208,11 @@ impl Store {
 
     /// Notes these; nothing is sent if there are none.
     pub async fn annotate(&self, location: &Location, marks: &Marks) -> Result<(), VaultError> {
-        if marks.is_empty() { Ok(()) } else { self.vault.annotate(location, marks).await }
+        if marks.is_empty() {
+            return Ok(());
+        }
+        self.may_write(location)?;
+        self.vault.annotate(location, marks).await
     }
 
     /// Clears a path that is not wanted any more, or our keys of it, as far as that is ours; without a way to delete it loses our marks

@@ -98,19 +98,22 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
     let mut manager = Manager::listen(config.bind_address, metrics.clone()).await?;
     let options = ClientOptions { kubeconfig: config.kubeconfig.clone(), ..ClientOptions::default() };
-    let client = client::build(&options, metrics.client()).await?;
+    let of_each_replica = client::build(&options, metrics.client()).await?;
+    let mut client = of_each_replica.clone();
     if config.leader_elect {
-        manager = manager.leader_election(Elector::build(&options, &metrics, PROGRAM).await?);
+        let elector = Elector::build(&options, &metrics, PROGRAM).await?;
+        client = elector.leadership().gate(client);
+        manager = manager.leader_election(elector);
     }
     let counts = metrics.register(Metrics::new);
-    let (events, publish) = EventSink::new(client.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
+    let (events, publish) = EventSink::new(of_each_replica.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
     metrics.register(|registry| events.register(registry));
     manager.stopping_task("events", publish);
 
     let key = Key::default();
     let check = key.clone();
     manager.checks().readiness("digest-key", move || check.check());
-    let load = key.clone().load(client.clone(), config.digest_key.clone());
+    let load = key.clone().load(of_each_replica, config.digest_key.clone());
     // A task that ends would end the program.
     manager.task("digest-key", load.then(|()| pending()));
 

@@ -59,6 +59,12 @@ pub enum VaultError {
         /// When to come back, if it said so.
         retry_after: Option<Duration>,
     },
+    /// Not sent, because this process does not lead any more. The leader will write.
+    #[error("did not {what}: this process does not hold its lease; the leader will do it")]
+    NotLeading {
+        /// The request.
+        what: String,
+    },
     /// A quota is used up.
     #[error("cannot {what}: Vault's rate limit is reached; lower the rate of requests or raise the quota")]
     Limited {
@@ -286,6 +292,7 @@ impl Classify for VaultError {
             | Self::Sealed { .. }
             | Self::Unavailable { .. }
             | Self::Limited { .. }
+            | Self::NotLeading { .. }
             | Self::Credential { .. }
             | Self::Conflict { .. }
             | Self::Garbage { .. } => ErrorClass::Transient,
@@ -299,6 +306,7 @@ impl Classify for VaultError {
             Self::Deadline { .. } => "VaultTimeout",
             Self::Sealed { .. } => "VaultSealed",
             Self::Unavailable { .. } | Self::Paused { .. } => "VaultUnavailable",
+            Self::NotLeading { .. } => "NotLeading",
             Self::Limited { .. } => "VaultRateLimited",
             Self::Denied { .. } => "PermissionDenied",
             Self::Login { .. } | Self::LoginRefused { .. } => "LoginFailed",

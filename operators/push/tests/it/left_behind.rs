@@ -19,6 +19,7 @@ use konverge_runtime::{
     Queue,
     lease::{Elector, LeaseOptions},
 };
+use konverge_vault::{Found, VaultError};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -101,6 +102,28 @@ async fn who_leads_no_more_clears_nothing_more() {
     stage.world.holds(&path, &[("k", "v")]).await;
     assert_eq!(stage.clearing.clear().await.unwrap(), 0);
     assert_eq!(stage.world.read(&path).await, None);
+}
+
+#[tokio::test]
+async fn a_replica_that_leads_no_more_writes_nothing_to_vault() {
+    let stage = Stage::new().await;
+    let path = stage.world.path("db");
+    stage.world.write(&path, &[("k", "v")]).await;
+    let location = stage.world.locate(&path).await;
+    let elector = Elector::new(stage.world.client.clone(), LeaseOptions::new(&*stage.world.home, "nobodys"));
+    let identity = Identity::new(stage.world.client.clone(), Some("one".to_owned()), || true);
+    let store = Store::new(stage.world.vault.clone(), stage.counts.clone(), identity, Some(elector.leadership()));
+    let found = store.read(&location).await.unwrap();
+    let Found::Live(secret) = &found else { panic!("it was just written") };
+    let owner = store.owner(&stage.key("db"), "1").await.unwrap();
+    let refused = [
+        store.write(&location, &secret.content, found.expected()).await.unwrap_err(),
+        store.create(&location, &secret.content).await.unwrap_err(),
+        store.mark(&location, &owner, &found).await.unwrap_err(),
+    ];
+    assert!(refused.iter().all(|error| matches!(error, VaultError::NotLeading { .. })), "{refused:?}");
+    assert!(stage.world.marks(&path).await.is_empty());
+    stage.store.mark(&location, &owner, &found).await.unwrap();
 }
 
 #[tokio::test]
