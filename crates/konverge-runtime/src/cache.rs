@@ -207,6 +207,25 @@ impl Caches {
         self.ready_before.extend(definitions);
     }
 
+    /// Ends the program unless all caches are complete within `limit`.
+    pub fn require_within(&self, manager: &mut Manager, limit: std::time::Duration) {
+        let watches: Vec<_> = self.watches.iter().map(|watch| (watch.name.clone(), watch.health.clone())).collect();
+        let waiting = watches.clone();
+        let synced = async move {
+            for (_, health) in &waiting {
+                health.synced().await;
+            }
+        };
+        let missing = move || {
+            let incomplete = watches.iter().filter(|(_, health)| !health.is_synced());
+            let told: Vec<_> = incomplete
+                .map(|(name, health)| format!("{name}: {}", health.check().err().unwrap_or_default()))
+                .collect();
+            told.join("; ")
+        };
+        manager.require_within(limit, synced, missing);
+    }
+
     /// Lets the manager run the watches, and makes it unready while one of them is not complete or fails.
     pub fn install(self, manager: &mut Manager) {
         for Watch { name, definition, health, run } in self.watches {

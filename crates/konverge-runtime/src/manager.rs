@@ -20,7 +20,7 @@ use std::{borrow::Cow, net::SocketAddr, panic::AssertUnwindSafe, pin::Pin, time:
 use futures::FutureExt;
 use tokio::{
     task::JoinSet,
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -65,6 +65,8 @@ pub struct Manager {
     leader_tasks: Vec<BoxedTask>,
     controllers: Vec<ControllerTask>,
     elector: Option<Elector>,
+    /// Those of controllers with a lease of their own.
+    own_electors: Vec<Elector>,
     afterwards: Vec<LastTask>,
 }
 
@@ -79,6 +81,8 @@ enum MetricsAt {
 struct ControllerTask {
     run: BoxedTask,
     close: Box<dyn FnOnce() + Send>,
+    /// Its own, if it has its own lease.
+    leadership: Option<Leadership>,
 }
 
 impl Manager {
@@ -107,6 +111,7 @@ impl Manager {
             leader_tasks: Vec::new(),
             controllers: Vec::new(),
             elector: None,
+            own_electors: Vec::new(),
             afterwards: Vec::new(),
         })
     }
@@ -234,7 +239,38 @@ impl Manager {
         self.controllers.push(ControllerTask {
             run: Box::pin(guarded(name, stop, controller.run())),
             close: Box::new(move || queue.close()),
+            leadership: None,
         });
+    }
+
+    /// Runs a controller only while `elector` leads, whether the program leads or not. Losing that lease ends the program.
+    pub fn controller_with_lease<R: Reconciler>(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        controller: Controller<R>,
+        elector: Elector,
+    ) {
+        self.controller(name, controller);
+        if let Some(task) = self.controllers.last_mut() {
+            task.leadership = Some(elector.leadership());
+        }
+        self.own_electors.push(elector.metrics(self.metrics.leases()));
+    }
+
+    /// Ends the program with [`RunError::NotSynced`] unless `synced` ends within `limit`; `missing` then says what is missing and why.
+    pub fn require_within(
+        &mut self,
+        limit: Duration,
+        synced: impl Future<Output = ()> + Send + 'static,
+        missing: impl FnOnce() -> String + Send + 'static,
+    ) {
+        let stop = self.stop_tasks.clone();
+        self.tasks.push(Box::pin(async move {
+            match stop.run_until_cancelled(timeout(limit, synced)).await {
+                Some(Err(_elapsed)) => Err(RunError::NotSynced { limit, missing: missing() }),
+                Some(Ok(())) | None => Ok(()),
+            }
+        }));
     }
 
     /// Does this when all else has ended, however it ended: for what is needed until then and not to be left behind, such as a login.
@@ -269,6 +305,7 @@ impl Manager {
             leader_tasks,
             controllers,
             elector,
+            own_electors,
             afterwards: _,
         } = self;
         let stop_lease = CancellationToken::new();
@@ -293,15 +330,19 @@ impl Manager {
         let mut called: JoinSet<_> = server_tasks.into_iter().map(Instrument::in_current_span).collect();
         let mut lease = JoinSet::new();
         let mut leadership = None;
-        if let Some(elector) = elector {
+        if let Some(elector) = &elector {
             leadership = Some(elector.leadership());
+        }
+        for elector in own_electors.into_iter().chain(elector) {
             let until = stop_lease.clone();
             let kept = async move { elector.run(until).await.map_err(RunError::LeaseLost) };
             lease.spawn(kept.in_current_span());
         }
-        let (runs, closers): (Vec<_>, Vec<_>) = controllers.into_iter().map(|task| (task.run, task.close)).unzip();
-        let mut workers: JoinSet<_> =
-            runs.into_iter().map(|run| gated(leadership.clone(), shutdown.clone(), run).in_current_span()).collect();
+        let (mut workers, mut closers) = (JoinSet::new(), Vec::new());
+        for ControllerTask { run, close, leadership: own } in controllers {
+            closers.push(close);
+            workers.spawn(gated(own.or_else(|| leadership.clone()), shutdown.clone(), run).in_current_span());
+        }
         for task in leader_tasks {
             others.spawn(gated(leadership.clone(), shutdown.clone(), task).in_current_span());
         }

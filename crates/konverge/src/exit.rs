@@ -10,6 +10,7 @@ const LEASE_LOST: u8 = 4;
 const TASK: u8 = 5;
 const NOT_IN_TIME: u8 = 6;
 const ABORTED: u8 = 7;
+const NOT_SYNCED: u8 = 8;
 
 /// All of them, for the reference.
 pub(crate) const CODES: &[(&str, &str)] = &[
@@ -21,6 +22,7 @@ pub(crate) const CODES: &[(&str, &str)] = &[
     ("5", "Something that has to run for ever ended or panicked"),
     ("6", "Stopping took longer than the grace period, so what was left was dropped"),
     ("7", "A second signal asked to stop at once"),
+    ("8", "The caches were not complete within --cache-sync-timeout; the message names them"),
 ];
 
 impl StartError {
@@ -48,6 +50,7 @@ fn run(error: &RunError) -> u8 {
         RunError::TaskEnded { .. } | RunError::TaskPanicked { .. } => TASK,
         RunError::NotInTime { .. } => NOT_IN_TIME,
         RunError::Aborted => ABORTED,
+        RunError::NotSynced { .. } => NOT_SYNCED,
         _ => FAILED,
     }
 }
@@ -69,6 +72,7 @@ mod tests {
             (RunError::TaskPanicked { name: "watch".into(), message: String::new() }.into(), 5),
             (RunError::NotInTime { grace: Duration::ZERO }.into(), 6),
             (RunError::Aborted.into(), 7),
+            (RunError::NotSynced { limit: Duration::ZERO, missing: String::new() }.into(), 8),
         ];
         for (error, code) in table {
             assert_eq!(error.exit_code(), code, "{error}");

@@ -68,6 +68,7 @@ mod reconcile;
 mod report;
 mod resync;
 mod run;
+mod schedule;
 mod watch;
 mod watched;
 #[cfg(feature = "admission")]

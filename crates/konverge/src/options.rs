@@ -58,6 +58,9 @@ pub struct Options {
     /// Apply the program's own resource definitions at start; needs a role from generate --install-crds
     #[arg(long, env = "KONVERGE_INSTALL_CRDS")]
     pub install_crds: bool,
+    /// How long the first lists of all watched kinds may take, in seconds, before the program ends; 0 waits for ever
+    #[arg(long, env = "KONVERGE_CACHE_SYNC_TIMEOUT", default_value = "120", value_name = "SECONDS")]
+    pub cache_sync_timeout: u64,
     /// How long stopping may take, in seconds
     #[arg(long, env = "KONVERGE_GRACE_PERIOD", default_value = "30", value_name = "SECONDS")]
     pub grace_period: u64,
@@ -123,6 +126,7 @@ impl fmt::Display for Options {
             retry_period,
             dry_run,
             install_crds,
+            cache_sync_timeout,
             grace_period,
             debug_queues,
             log_format,
@@ -139,7 +143,7 @@ impl fmt::Display for Options {
         write!(f, "leader-election={leader_election} lease-namespace={} ", or_default(lease_namespace))?;
         write!(f, "lease-name={} lease-duration={lease_duration}s ", or_default(lease_name))?;
         write!(f, "renew-deadline={renew_deadline}s retry-period={retry_period}s dry-run={dry_run} ")?;
-        write!(f, "install-crds={install_crds} ")?;
+        write!(f, "install-crds={install_crds} cache-sync-timeout={cache_sync_timeout}s ")?;
         write!(f, "grace-period={grace_period}s debug-queues={debug_queues} log-format={log_format:?}")?;
         // Not which: a URL may have a password in it.
         #[cfg(feature = "otlp")]

@@ -9,12 +9,13 @@ use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},
 };
-use konverge_apply::{ApplyError, Writable};
+use konverge_apply::{Applier, ApplyError, Writable};
 use konverge_core::reasons;
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
     cache::{Change, Store},
     controller::{self, Dropped},
+    lease::Elector,
     object::{Object, ObjectKey},
 };
 use kube::{Resource, ResourceExt, runtime::events::EventType};
@@ -26,6 +27,7 @@ use crate::{
     reconcile::{Cleanup, Reconcile},
     report::Verdict,
     resync,
+    schedule::Schedule,
     witness::Stores,
 };
 use failure::{Failure, RunError};
@@ -42,6 +44,8 @@ pub(crate) struct Prepared<K: Object, R> {
     queue: Queue<ObjectKey>,
     /// Ends when all its caches are complete.
     pub(crate) synced: BoxFuture<'static, ()>,
+    /// What asks for a lease of its own, if it has one.
+    elector: Option<Elector>,
     how: How,
 }
 
@@ -50,11 +54,18 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     controller: Controller<K, R>,
     setup: &mut Setup,
 ) -> Result<(), StartError> {
-    let Prepared { engine, queue, synced, how } = prepare(controller, setup)?;
-    let How { workers, time_limit, backoff, rate, resync, .. } = how;
+    let Prepared { engine, queue, synced, elector, how } = prepare(controller, setup)?;
+    let How { workers, time_limit, backoff, rate, resync, schedules, .. } = how;
     let shared = Arc::clone(&engine.shared);
     let again = resync::turns(shared.cache.store.clone(), resync, engine.only.clone(), queue.clone());
     setup.manager.task(format!("resync {}", shared.name), again);
+    for schedule in schedules {
+        let failed = |source| StartError::Schedule { controller: shared.name.clone(), source };
+        let schedule: Schedule = schedule.parse().map_err(failed)?;
+        let store = shared.cache.store.clone();
+        let runs = schedule.request_runs(store, engine.only.clone(), queue.clone(), k8s_openapi::jiff::Timestamp::now);
+        setup.manager.task(format!("schedule {}", shared.name), runs);
+    }
     let mut controller = controller::Controller::new(Arc::new(engine), queue, setup.metrics.controllers())
         .workers(workers)
         .time_limit(time_limit)
@@ -63,7 +74,10 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     if let Some(rate) = rate {
         controller = controller.rate(rate);
     }
-    setup.manager.controller(shared.name.clone(), controller);
+    match elector {
+        Some(elector) => setup.manager.controller_with_lease(shared.name.clone(), controller, elector),
+        None => setup.manager.controller(shared.name.clone(), controller),
+    }
     Ok(())
 }
 
@@ -175,6 +189,14 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         }
     }
 
+    let elector = if how.has_own_lease { setup.elector_of(&name)? } else { None };
+    let applier = match &elector {
+        Some(elector) => {
+            let client = elector.leadership().gate(setup.client_of_each_replica().clone());
+            Applier::new(client, applier.manager())
+        }
+        None => applier,
+    };
     let applier = applier.with_witness(Arc::new(stores));
     let shared = Arc::new(Shared {
         name: name.clone(),
@@ -193,6 +215,7 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         engine: Engine { shared, reconciler, only, finalizer, retry, told: Told::default() },
         queue,
         synced,
+        elector,
         how,
     })
 }

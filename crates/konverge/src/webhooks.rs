@@ -181,7 +181,10 @@ impl Part for Admission {
                 (Some(certificate), Some(key)) => {
                     Certificates::from_files(certificate, key).map_err(|error| failed(error.into()))?
                 }
-                _ => Certificates::self_made(setup.client.clone(), self.certificates(&home, options.url.as_deref())),
+                _ => Certificates::self_made(
+                    setup.client_of_each_replica().clone(),
+                    self.certificates(&home, options.url.as_deref()),
+                ),
             };
             if let Some(authorities) = &self.setup.only_for {
                 certificates = certificates.only_for(authorities).map_err(|error| failed(error.into()))?;

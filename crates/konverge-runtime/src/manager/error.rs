@@ -25,6 +25,16 @@ pub enum RunError {
         /// What it said.
         message: String,
     },
+    /// Objects that have to be known could not be listed within a limit.
+    #[error(
+        "not all objects were listed within {limit:?}: {missing}; check the permissions and that the definitions are installed"
+    )]
+    NotSynced {
+        /// The limit.
+        limit: Duration,
+        /// The kinds that are missing, and why.
+        missing: String,
+    },
     /// Another replica may lead now, so the work was dropped where it was.
     #[error("no longer the leader")]
     LeaseLost(#[source] LeaseLost),

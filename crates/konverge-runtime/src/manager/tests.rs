@@ -259,3 +259,69 @@ async fn a_lease_that_is_lost_while_shutting_down_ends_the_runs_in_flight() {
     assert!(matches!(running.await.expect("no panic"), Err(RunError::LeaseLost(_))));
     assert!(!gate.ended.load(Ordering::SeqCst));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_has_to_be_known_within_a_limit_ends_the_program_if_it_is_not() {
+    let limit = Duration::from_secs(120);
+    let mut lacking = manager().await;
+    lacking.require_within(limit, std::future::pending(), || "probes: the kind is unknown".to_owned());
+    let begun = Instant::now();
+    let error = lacking.run_until_shutdown().await.expect_err("not synced").to_string();
+    assert!(error.starts_with("not all objects were listed within 120s: probes: the kind is unknown;"), "{error}");
+    assert!(begun.elapsed() >= limit && begun.elapsed() < limit + Duration::from_secs(40), "{:?}", begun.elapsed());
+
+    let mut complete = manager().await;
+    complete.require_within(limit, std::future::ready(()), || unreachable!("it is known"));
+    let shutdown = complete.shutdown();
+    let running = tokio::spawn(complete.run_until_shutdown());
+    tokio::time::sleep(2 * limit).await;
+    assert!(!running.is_finished());
+    shutdown.cancel();
+    running.await.expect("no panic").expect("a clean end");
+}
+
+#[tokio::test]
+async fn a_controller_with_a_lease_of_its_own_works_while_another_replica_leads_the_program() {
+    let (programs, own) = (LeaseServer::default(), LeaseServer::default());
+    let other = programs.elector("other");
+    let mut other_leads = other.leadership();
+    let other = tokio::spawn(other.run(CancellationToken::new()));
+    other_leads.acquired().await;
+
+    let mut manager = manager().await.leader_election(programs.elector("this"));
+    let mut attempts = Vec::new();
+    for (name, elector) in [("shared", None), ("own", Some(own.elector("this")))] {
+        let queue = crate::queue::Queue::new(name, manager.metrics().queues());
+        queue.add(1, crate::queue::Priority::Normal, "test");
+        let (ran, runs) = tokio::sync::watch::channel(false);
+        attempts.push(runs);
+        let controller = Controller::new(Arc::new(Telling(ran)), queue, manager.metrics().controllers());
+        match elector {
+            Some(elector) => manager.controller_with_lease(name, controller, elector),
+            None => manager.controller(name, controller),
+        }
+    }
+    let running = tokio::spawn(manager.run_until_shutdown());
+    let waited = tokio::time::timeout(Duration::from_secs(20), attempts[1].wait_for(|ran| *ran)).await;
+    waited.expect("in time").expect("it ran");
+    assert!(!*attempts[0].borrow(), "the program does not lead");
+    // The lease of one controller that is lost ends the program, as that of the program does.
+    own.hang();
+    let error = tokio::time::timeout(Duration::from_secs(20), running).await.expect("in time").expect("no panic");
+    assert!(matches!(error, Err(RunError::LeaseLost(_))), "{error:?}");
+    assert!(!*attempts[0].borrow(), "the program never led");
+    other.abort();
+}
+
+/// Tells that it ran.
+struct Telling(tokio::sync::watch::Sender<bool>);
+
+impl Reconciler for Telling {
+    type Key = u32;
+    type Error = Never;
+
+    async fn reconcile(&self, _request: crate::Request<u32>) -> Result<crate::Action, Self::Error> {
+        self.0.send_replace(true);
+        Ok(crate::Action::Done)
+    }
+}

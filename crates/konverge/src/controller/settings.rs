@@ -17,6 +17,8 @@ pub(crate) struct How {
     pub(crate) rest: Duration,
     pub(crate) debounce: Duration,
     pub(crate) resync: Duration,
+    pub(crate) schedules: Vec<String>,
+    pub(crate) has_own_lease: bool,
 }
 
 impl Default for How {
@@ -29,6 +31,8 @@ impl Default for How {
             rest: Duration::ZERO,
             debounce: Duration::ZERO,
             resync: Duration::from_hours(10),
+            schedules: Vec::new(),
+            has_own_lease: false,
         }
     }
 }
@@ -81,6 +85,26 @@ impl<K: Object, R> Controller<K, R> {
     #[must_use]
     pub fn resync(mut self, resync: Duration) -> Self {
         self.how.resync = resync;
+        self
+    }
+
+    /// Runs for each object at these times too: a schedule in cron syntax, in UTC, such as `30 3 * * *` for half past three each night. May
+    /// be called for several schedules. A schedule that is not in cron syntax keeps the program from starting.
+    ///
+    /// The runs have low priority and the reason `schedule`. A time that passes while the program does not run is not made up for.
+    #[must_use]
+    pub fn schedule(mut self, schedule: impl Into<String>) -> Self {
+        self.how.schedules.push(schedule.into());
+        self
+    }
+
+    /// Elects a leader for this controller alone, so replicas can share the controllers of a program among them. The lease is named after
+    /// the lease of the program and the controller, such as `shop-operator-leader-orders`. Without `--leader-election` it has no effect.
+    ///
+    /// The controller's own client and applier, in [`Context`](crate::Context), write only while it leads. Losing any lease ends the program.
+    #[must_use]
+    pub fn own_lease(mut self) -> Self {
+        self.how.has_own_lease = true;
         self
     }
 }

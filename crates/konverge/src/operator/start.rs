@@ -17,7 +17,7 @@ use kube::Client;
 use serde_json::Value;
 
 use super::{Operator, queues, telemetry::Telemetry};
-use crate::{crds, flags::Flags, metrics::ObjectMetrics, options::Options};
+use crate::{crds, flags::Flags, metrics::ObjectMetrics, options::Options, schedule::ScheduleError};
 
 /// A program that is about to run, for the parts that put themselves into it.
 pub struct Setup {
@@ -25,7 +25,8 @@ pub struct Setup {
     pub manager: Manager,
     /// The caches that all controllers share.
     pub caches: Caches,
-    /// The client that all share. Every call has a deadline and is counted.
+    /// The client that all share. Every call has a deadline and is counted. With leader election, writes are sent only while the program
+    /// leads; see [`client_of_each_replica`](Self::client_of_each_replica).
     pub client: Client,
     /// Writes as the program.
     pub applier: Applier,
@@ -38,9 +39,18 @@ pub struct Setup {
     pub(crate) object_metrics: ObjectMetrics,
     #[cfg(feature = "external")]
     pub(crate) outside: Option<konverge_external::Metrics>,
+    election: Election,
     options: Options,
     pub(crate) flags: Flags,
     queues: Vec<queues::Shown>,
+}
+
+/// What elections need.
+pub(crate) struct Election {
+    /// A client without the gate of a lease.
+    ungated: Client,
+    /// A client whose calls are short, if there are elections.
+    lease_client: Option<Client>,
 }
 
 /// A program could not start, or ended with an error.
@@ -70,6 +80,15 @@ pub enum StartError {
     NeedsFinalizer {
         /// Which one.
         controller: String,
+    },
+    /// A controller has a schedule that is not in cron syntax.
+    #[error("controller {controller} cannot be scheduled")]
+    Schedule {
+        /// The name of the controller.
+        controller: String,
+        /// What is wrong with it.
+        #[source]
+        source: ScheduleError,
     },
     /// A part of the author's own could not be put in.
     #[error("cannot set up {part}")]
@@ -103,6 +122,7 @@ impl Setup {
         let metrics = manager.metrics().clone();
         metrics.register(|registry| events.register(registry));
         let object_metrics = metrics.register(ObjectMetrics::register);
+        let client_of_each_replica = client.clone();
         Self {
             caches: Caches::new(client.clone(), program, metrics.caches()),
             applier: Applier::new(client.clone(), program).with_dry_run(options.dry_run),
@@ -114,6 +134,7 @@ impl Setup {
             object_metrics,
             #[cfg(feature = "external")]
             outside: None,
+            election: Election { ungated: client_of_each_replica, lease_client: None },
             options,
             flags,
             queues: Vec::new(),
@@ -149,6 +170,19 @@ impl Setup {
     /// The namespace that the program runs in: that of its lease if one was named, else the client's own.
     pub fn namespace(&self) -> &str {
         self.options.lease_namespace.as_deref().unwrap_or_else(|| self.client.default_namespace())
+    }
+
+    /// The client without the lease's gate, for what each replica writes whether it leads or not, such as a certificate of its own.
+    pub fn client_of_each_replica(&self) -> &Client {
+        &self.election.ungated
+    }
+
+    /// An elector for one controller; `None` where there are no elections.
+    pub(crate) fn elector_of(&self, controller: &str) -> Result<Option<Elector>, StartError> {
+        let Some(client) = &self.election.lease_client else { return Ok(None) };
+        let mut lease = self.options.lease(self.program, client.default_namespace())?;
+        lease.name = format!("{}-{controller}", lease.name);
+        Ok(Some(Elector::new(client.clone(), lease)))
     }
 
     pub(crate) fn show_queue(&mut self, queue: &Queue<ObjectKey>) {
@@ -210,9 +244,13 @@ impl Operator {
         let program = self.program;
         let mut manager = manager.grace(Duration::from_secs(options.grace_period));
         options.metrics.serve(&mut manager, &client).await?;
-        if let Some(lease_client) = lease_client {
+        let ungated = client;
+        let mut client = ungated.clone();
+        if let Some(lease_client) = &lease_client {
             let lease = options.lease(program, lease_client.default_namespace())?;
-            manager = manager.leader_election(Elector::new(lease_client, lease));
+            let elector = Elector::new(lease_client.clone(), lease);
+            client = elector.leadership().gate(client);
+            manager = manager.leader_election(elector);
         }
         let stop = manager.stop_tasks().cancelled_owned();
         let events = if options.dry_run {
@@ -220,11 +258,12 @@ impl Operator {
             manager.stopping_task("events", kept(events.clone(), log));
             events
         } else {
-            let (events, publish) = EventSink::new(client.clone(), program, stop);
+            let (events, publish) = EventSink::new(ungated.clone(), program, stop);
             manager.stopping_task("events", kept(events.clone(), publish));
             events
         };
         let mut setup = Setup::new(program, manager, client, events, options, flags);
+        setup.election = Election { ungated, lease_client };
         if setup.options.install_crds {
             let definitions = self.crds(setup.namespace());
             let may_stand_by = elects(&setup.options);
@@ -234,6 +273,9 @@ impl Operator {
             part.install(&mut setup).await?;
         }
         let Setup { mut manager, caches, queues, options, .. } = setup;
+        if options.cache_sync_timeout > 0 {
+            caches.require_within(&mut manager, Duration::from_secs(options.cache_sync_timeout));
+        }
         caches.install(&mut manager);
         if options.debug_queues {
             let queues = Arc::new(queues);

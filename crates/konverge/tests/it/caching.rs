@@ -7,9 +7,10 @@ use konverge::{
     prelude::*,
     runtime::{cache::Caching, watch::InitialList},
 };
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::json;
 
-use crate::stage::{LIMIT, Place, Probe, Prober, control_plane, operator, run_as};
+use crate::stage::{LIMIT, Place, Probe, Prober, control_plane, operator, run_as, start_as};
 
 fn by_behaviour(probe: &Probe) -> Vec<String> {
     vec![probe.spec.behave.clone()]
@@ -155,4 +156,17 @@ async fn row_30_an_object_rests_between_two_runs() {
         assert!(pair[1].at - pair[0].at >= Duration::from_millis(1490), "{of_busy:?}");
     }
     assert_eq!(runs.of("other").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_whose_kind_cannot_be_listed_ends_after_a_while_and_names_it() {
+    let gvk = GroupVersionKind::gvk("nowhere.konverge.dev", "v1", "Nothing");
+    let controller = Controller::<DynamicObject, _>::dynamic(
+        ApiResource::from_gvk(&gvk),
+        reconcile_fn(|_object, _context| async { Ok::<_, Error>(Action::Done) }),
+    );
+    let kubeconfig = control_plane().await.kubeconfig();
+    let running = start_as(kubeconfig, operator(controller), &["--cache-sync-timeout=1"]).await;
+    let error = running.ended().await.unwrap_err();
+    assert!(error.contains("within 1s: ") && error.contains("nothings: ") && error.contains("definitions"), "{error}");
 }

@@ -12,7 +12,7 @@ use konverge_testkit::eventually;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
-use crate::stage::{Echoer, LIMIT, Place, Probe, Prober, Running, Runs};
+use crate::stage::{Echo, EchoSpec, Echoer, LIMIT, Place, Probe, Prober, Running, Runs};
 
 const NAME: &str = "konverge-leading-leader";
 
@@ -137,4 +137,35 @@ async fn the_queue_of_a_standby_forgets_objects_that_are_gone() {
     let names: Vec<_> = probes["objects"].as_array().unwrap().iter().map(|queued| &queued["object"]).collect();
     assert_eq!(names, [&format!("{}/first", place.namespace), &format!("{}/last", place.namespace)]);
     assert_eq!(standby_runs.counts().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_with_a_lease_of_its_own_waits_for_that_one_and_the_others_do_not() {
+    let place = Place::new().await;
+    let own = format!("{NAME}-probes");
+    let mut lease = Lease::default();
+    lease.metadata.name = Some(own.clone());
+    lease.spec = Some(LeaseSpec {
+        holder_identity: Some("another".to_owned()),
+        lease_duration_seconds: Some(3600),
+        ..LeaseSpec::default()
+    });
+    place.api::<Lease>().create(&PostParams::default(), &lease).await.unwrap();
+    place.create_probe("one", "ok").await;
+    let (prober, echoer) = (Prober::default(), Echoer::default());
+    let (probed, echoed) = (prober.runs.clone(), echoer.runs.clone());
+    let program = Operator::new("konverge-leading", "0")
+        .controller(Controller::new(prober).own_lease())
+        .controller(Controller::new(echoer));
+    let namespace = format!("--lease-namespace={}", place.namespace);
+    let running = place.run(program, &["--leader-election", &namespace]).await;
+    let echo = Echo::new("loud", EchoSpec { text: "hello".to_owned() });
+    place.api::<Echo>().create(&PostParams::default(), &echo).await.unwrap();
+    echoed.reach("loud", 1).await;
+    running.measures(&format!(r#"leader_election_master_status{{name="{own}"}} 0"#)).await;
+    assert_eq!(probed.counts().len(), 0, "another replica has the lease of this controller");
+    // The other replica gives it up; the status shows that this controller writes with its own lease.
+    place.merge::<Lease>(&own, json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})).await;
+    place.says("one", |conditions| conditions.is_true("Ready")).await;
+    running.end().await.unwrap();
 }
