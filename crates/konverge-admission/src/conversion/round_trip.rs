@@ -30,10 +30,10 @@ pub enum RoundTripError {
         via: String,
         /// The first field that differs, as a JSON pointer.
         path: String,
-        /// What it was; null if there was none.
-        before: Value,
-        /// What it became; null if there is none any more.
-        after: Value,
+        /// Its JSON before; `null` if there was none.
+        before: String,
+        /// Its JSON after; `null` if there is none any more.
+        after: String,
     },
 }
 
@@ -103,9 +103,13 @@ impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Converter<H> 
         let back = self.convert(&self.convert(object, via)?, version)?;
         match difference(object, &back) {
             None => Ok(()),
-            Some((path, before, after)) => {
-                Err(RoundTripError::Lost { object: described(object), via: via.to_owned(), path, before, after })
-            }
+            Some((path, before, after)) => Err(RoundTripError::Lost {
+                object: described(object),
+                via: via.to_owned(),
+                path,
+                before: before.to_string(),
+                after: after.to_string(),
+            }),
         }
     }
 }

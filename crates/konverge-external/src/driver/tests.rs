@@ -328,16 +328,10 @@ impl crate::Memory for Contested {
     }
 
     fn save<'a>(&'a mut self, entries: &'a Entries) -> futures::future::BoxFuture<'a, Result<(), MemoryError>> {
-        let saved = match self.theirs.take() {
-            Some(theirs) => {
-                self.ours = theirs;
-                Err(MemoryError::Changed { place: "ConfigMap a/b".to_owned() })
-            }
-            None => {
-                self.ours.clone_from(entries);
-                Ok(())
-            }
-        };
+        let theirs = self.theirs.take();
+        let saved =
+            if theirs.is_some() { Err(MemoryError::Changed { place: "ConfigMap a/b".to_owned() }) } else { Ok(()) };
+        self.ours = theirs.unwrap_or_else(|| entries.clone());
         Box::pin(std::future::ready(saved))
     }
 }

@@ -32,6 +32,7 @@ pub enum Signal {
 /// An event that exceeds the limit is skipped: its bytes are read and dropped, and the events after it are delivered. Its id
 /// counts as soon as it is known, so that a new connection resumes after the skipped event instead of into it.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is true independently of the others")]
 pub struct Parser {
     limit: usize,
     line: Vec<u8>,

@@ -8,7 +8,7 @@ use konverge_external::{Change, Entries, Memory, MemoryError, http::HttpSource, 
 use konverge_testkit::{ControlPlane, Options, client_for};
 use kube::{
     Api, Client, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 use tokio::sync::OnceCell;
@@ -168,7 +168,7 @@ async fn a_memory_that_was_deleted_is_made_again() {
     let mut memory = ConfigMapMemory::new(client, &namespace, NAME);
     memory.load().await.unwrap();
     memory.save(&entries(&[("a", "1")])).await.unwrap();
-    Api::<ConfigMap>::namespaced(administrator, &namespace).delete(NAME, &Default::default()).await.unwrap();
+    Api::<ConfigMap>::namespaced(administrator, &namespace).delete(NAME, &DeleteParams::default()).await.unwrap();
     memory.save(&entries(&[("a", "2")])).await.unwrap();
     assert_eq!(memory.load().await.unwrap().entries, entries(&[("a", "2")]));
 }
