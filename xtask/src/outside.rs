@@ -3,6 +3,7 @@
 //! The packages stand in the place of the registry, so the check sees the manifests and files of the packages and nothing of the workspace.
 
 use std::{
+    fmt::Write,
     fs,
     path::{Path, PathBuf},
 };
@@ -130,7 +131,8 @@ fn install(place: &Path, packages: &[(String, PathBuf)]) -> Result<PathBuf> {
     let mut manifest = fs::read_to_string(from.join("Cargo.toml")).context(CRATE)?;
     manifest.push_str("\n[patch.crates-io]\n");
     for (name, folder) in packages {
-        manifest.push_str(&format!("{name} = {{ path = '{}' }}\n", folder.display()));
+        // Writing to a string cannot fail.
+        let _ = writeln!(manifest, "{name} = {{ path = '{}' }}", folder.display());
     }
     let path = to.join("Cargo.toml");
     fs::write(&path, manifest).with_context(|| path.display().to_string())?;

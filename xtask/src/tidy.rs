@@ -1,9 +1,10 @@
-//! Checks of the house: the walls between the rooms against the resolved dependency graph, mains without logic, and that tests exist
-//! which docs name.
+//! Checks of the house: the walls between the rooms against the resolved dependency graph, mains without logic, Rust versions that
+//! the dependencies allow, and that tests exist which docs name.
 
 mod files;
 mod graph;
 mod named_tests;
+mod rust_versions;
 mod walls;
 
 use anyhow::{Result, bail};
@@ -14,6 +15,7 @@ pub(crate) fn run() -> Result<()> {
     let root = paths::workspace();
     let graph = graph::read(&root)?;
     let mut faults = walls::faults(&graph);
+    faults.extend(rust_versions::faults(&graph));
     faults.extend(files::logic_in_mains(&graph)?);
     faults.extend(named_tests::missing(&root)?);
     if !faults.is_empty() {

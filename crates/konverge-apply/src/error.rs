@@ -12,7 +12,7 @@ use konverge_core::{
 use crate::{altered::AlteredField, object::ObjectName};
 
 /// The pause before a write that admission changed is repeated.
-const ALTERED_AGAIN: Duration = Duration::from_mins(1);
+const ALTERED_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why a write did not happen. Never contains what was to be written.
 #[derive(Debug, thiserror::Error)]
@@ -299,7 +299,7 @@ pub(crate) fn refusal(object: &ObjectName, code: StatusCode, headers: &HeaderMap
         return ApplyError::Conflict { object: Box::new(object.clone()), conflicts };
     }
     let mut message = status.message;
-    message.truncate(message.floor_char_boundary(512));
+    message.truncate(konverge_core::names::floor_char_boundary(&message, 512));
     ApplyError::Refused {
         object: Box::new(object.clone()),
         code: code.as_u16(),

@@ -149,7 +149,7 @@ pub(crate) fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
     if text.len() <= limit {
         return Cow::Borrowed(text);
     }
-    let end = text.floor_char_boundary(limit.saturating_sub(ELLIPSIS.len()));
+    let end = konverge_core::names::floor_char_boundary(text, limit.saturating_sub(ELLIPSIS.len()));
     Cow::Owned(format!("{}{ELLIPSIS}", &text[..end]))
 }
 

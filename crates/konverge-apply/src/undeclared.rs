@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{error::ApplyError, object::Target};
 
 /// How long a field is left out before it is sent again: the definition may have been upgraded since.
-const LEFT_OUT_FOR: Duration = Duration::from_mins(10);
+const LEFT_OUT_FOR: Duration = Duration::from_secs(600);
 
 /// A place in an object. An item of a list, or a value of a map, is any of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -10,7 +10,7 @@ use crate::error::ErrorClass;
 pub const ENDPOINT: &str = "API server";
 
 /// The longest `Retry-After` that is followed. A longer one comes from a broken clock or from a proxy.
-const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// Returns the class of an answer that is no success.
 ///

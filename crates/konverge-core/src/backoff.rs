@@ -18,7 +18,7 @@ pub struct Backoff {
 impl Default for Backoff {
     /// One second, doubled up to five minutes: what a person who mends the cause will wait for.
     fn default() -> Self {
-        Self { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_mins(5) }
+        Self { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_secs(300) }
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_late_delay_is_in_the_upper_half() {
-        let backoff = Backoff { cap: Duration::from_mins(2), ..Backoff::default() };
+        let backoff = Backoff { cap: Duration::from_secs(120), ..Backoff::default() };
         for (attempt, jitter, seconds) in
             [(1, 0.0, 0.5), (1, 1.0, 1.0), (3, 0.5, 3.0), (50, 0.0, 60.0), (50, 1.0, 120.0)]
         {

@@ -23,3 +23,23 @@ pub fn few<T: Display>(names: impl IntoIterator<Item = T>) -> String {
         more => format!("{} and {more} more", shown.join(", ")),
     }
 }
+
+/// Returns the largest index that is at most `index` and lies between two characters of the text.
+///
+/// The standard library has this from Rust 1.91 on, which is newer than what these crates need.
+pub fn floor_char_boundary(text: &str, index: usize) -> usize {
+    (0..=index.min(text.len())).rev().find(|&index| text.is_char_boundary(index)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boundary_is_never_within_a_character() {
+        let text = "aä€";
+        for (index, expected) in [(0, 0), (1, 1), (2, 1), (3, 3), (4, 3), (5, 3), (6, 6), (100, 6)] {
+            assert_eq!(floor_char_boundary(text, index), expected, "{index}");
+        }
+    }
+}

@@ -40,7 +40,7 @@ impl Options {
             interval,
             jitter: 0.1,
             longest_pause: None,
-            longest_retry_after: Duration::from_hours(1),
+            longest_retry_after: Duration::from_secs(3600),
             stale_after: None,
             memory: None,
             metrics: Metrics::default(),

@@ -82,7 +82,7 @@ pub enum Action {
 }
 
 /// The longest pause after a refusal; the shortest is half of it. A policy or a role that was mended is noticed within it.
-const REFUSED_AT_MOST: Duration = Duration::from_mins(2);
+const REFUSED_AT_MOST: Duration = Duration::from_secs(120);
 
 /// The time limits after which a run counts as stuck. A machine under load may be late with one, hardly with three.
 const STUCK_AFTER: u32 = 3;
@@ -113,9 +113,9 @@ impl<R: Reconciler> Controller<R> {
             queue,
             metrics: metrics.clone(),
             workers: 8,
-            time_limit: Duration::from_mins(1),
+            time_limit: Duration::from_secs(60),
             backoff: Backoff::default(),
-            permanent_retry: Duration::from_mins(30),
+            permanent_retry: Duration::from_secs(1800),
             rate: None,
             ready: None,
         }
@@ -296,7 +296,7 @@ impl<R: Reconciler> Controller<R> {
 /// By how much of a pause [`Action::After`] may be late.
 const JITTER: f64 = 0.1;
 /// By how much it may be late at most: an object that asks for a run in sixty days means that day.
-const LATEST: Duration = Duration::from_mins(10);
+const LATEST: Duration = Duration::from_secs(600);
 
 /// The pause, longer by a part that `random`, a number from 0 to 1, chooses.
 fn stretched(pause: Duration, random: f64) -> Duration {

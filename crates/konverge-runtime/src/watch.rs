@@ -59,7 +59,7 @@ impl Default for WatchOptions {
             namespace: None,
             label_selector: None,
             field_selector: None,
-            timeout: Duration::from_mins(1),
+            timeout: Duration::from_secs(60),
             initial_list: InitialList::default(),
             backoff: Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_secs(30) },
         }

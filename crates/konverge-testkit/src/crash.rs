@@ -196,7 +196,7 @@ impl<'a, S: Scenario> CrashTest<'a, S> {
         Self {
             control_plane,
             scenario,
-            limit: Duration::from_mins(1),
+            limit: Duration::from_secs(60),
             quiet: Duration::from_millis(300),
             plans: env::temp_dir().join("konverge-plans"),
         }

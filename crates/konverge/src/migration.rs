@@ -34,9 +34,9 @@ const PAGE: u32 = 500;
 /// would store in the old version.
 const UNCHANGED_FOR: Duration = Duration::from_secs(10);
 /// How often the definition is looked at when there is nothing to do.
-const LOOK_AGAIN: Duration = Duration::from_mins(10);
+const LOOK_AGAIN: Duration = Duration::from_secs(600);
 /// After a failure.
-const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_mins(2) };
+const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_secs(120) };
 /// The word of errors.
 const INCOMPLETE: &str = "MigrationIncomplete";
 

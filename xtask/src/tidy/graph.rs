@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
     path::{Path, PathBuf},
 };
 
@@ -23,6 +24,7 @@ struct MetadataPackage {
     name: String,
     manifest_path: PathBuf,
     targets: Vec<Target>,
+    rust_version: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -61,8 +63,32 @@ pub(crate) struct Package {
     pub(crate) room: String,
     /// The first files of its programs.
     pub(crate) mains: Vec<PathBuf>,
+    /// The oldest Rust that it states.
+    pub(crate) rust: Option<RustVersion>,
     /// What it depends on itself.
     pub(crate) dependencies: Vec<String>,
+}
+
+/// A version of Rust; 1.89 and 1.89.0 are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RustVersion([u32; 3]);
+
+impl RustVersion {
+    /// Reads what a manifest states; parts that are left out are zero.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let mut version = [0; 3];
+        for (number, part) in version.iter_mut().zip(text.split('.')) {
+            *number = part.parse().ok()?;
+        }
+        Some(Self(version))
+    }
+}
+
+impl fmt::Display for RustVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.0;
+        write!(f, "{major}.{minor}.{patch}")
+    }
 }
 
 /// Packages by their ids.
@@ -113,7 +139,8 @@ pub(crate) fn read(workspace: &Path) -> Result<Graph> {
         let programs = package.targets.into_iter().filter(|target| target.kind.iter().any(|kind| kind == "bin"));
         let mains = programs.map(|target| target.src_path).collect();
         let dependencies = edges.remove(&package.id).unwrap_or_default();
-        (package.id, Package { name: package.name, room, mains, dependencies })
+        let rust = package.rust_version.as_deref().and_then(RustVersion::read);
+        (package.id, Package { name: package.name, room, mains, rust, dependencies })
     };
     Ok(Graph(metadata.packages.into_iter().map(package).collect()))
 }

@@ -70,7 +70,8 @@ mod tests {
     fn a_wall_is_broken_also_by_way_of_others() {
         let package = |name: &str, room: &str, dependencies: &[&str]| {
             let dependencies = dependencies.iter().map(|&dependency| dependency.to_owned()).collect();
-            let package = Package { name: name.to_owned(), room: room.to_owned(), mains: Vec::new(), dependencies };
+            let package =
+                Package { name: name.to_owned(), room: room.to_owned(), mains: Vec::new(), rust: None, dependencies };
             (name.to_owned(), package)
         };
         let graph = Graph(

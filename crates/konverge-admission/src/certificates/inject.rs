@@ -206,7 +206,7 @@ mod tests {
             told: Some((Instant::now(), what.to_owned())),
             ..Injection::new(Target::Validating("shop".to_owned()), calm)
         };
-        let hour = Duration::from_hours(1);
+        let hour = Duration::from_secs(3600);
         let error = told(hour, "same").check_calm("same").unwrap_err();
         assert!(error.to_string().starts_with("ValidatingWebhookConfiguration shop was changed"), "{error}");
         assert!(told(hour, "old").check_calm("new").is_ok(), "news do not wait");

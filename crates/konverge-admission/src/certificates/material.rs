@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_certificate_ends_with_its_authority_at_the_latest() {
-        let lifetimes = Lifetimes { authority: Duration::from_hours(1), ..Lifetimes::default() };
+        let lifetimes = Lifetimes { authority: Duration::from_secs(3600), ..Lifetimes::default() };
         let facts = Material::make(&names(), &lifetimes, Timestamp::now()).unwrap().facts(&names(), true).unwrap();
         assert_eq!(facts.certificate.ends, facts.authorities[0].ends);
     }
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_named_without_a_key() {
-        let lifetimes = Lifetimes { authority: Duration::from_mins(1), ..Lifetimes::default() };
+        let lifetimes = Lifetimes { authority: Duration::from_secs(60), ..Lifetimes::default() };
         let made = Material::make(&names(), &lifetimes, Timestamp::now()).unwrap();
         let other = Material::make(&names(), &lifetimes, Timestamp::now()).unwrap();
         for key in [AUTHORITIES, AUTHORITY_KEY, CERTIFICATE, CERTIFICATE_KEY] {

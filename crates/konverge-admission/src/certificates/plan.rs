@@ -29,11 +29,11 @@ pub struct Lifetimes {
 impl Default for Lifetimes {
     fn default() -> Self {
         Self {
-            authority: Duration::from_hours(365 * 24),
-            certificate: Duration::from_hours(30 * 24),
-            overlap: Duration::from_hours(24),
-            look_every: Duration::from_mins(1),
-            backdating: Duration::from_mins(5),
+            authority: Duration::from_secs(365 * 24 * 3600),
+            certificate: Duration::from_secs(30 * 24 * 3600),
+            overlap: Duration::from_secs(86_400),
+            look_every: Duration::from_secs(60),
+            backdating: Duration::from_secs(300),
         }
     }
 }

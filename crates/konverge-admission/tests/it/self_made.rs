@@ -62,7 +62,7 @@ async fn a_rotation_costs_no_request() {
     let clock = Clock::days_ago(300);
     let seen = clock.clone();
     let lifetimes = Lifetimes {
-        certificate: Duration::from_hours(24 * 364),
+        certificate: Duration::from_secs(24 * 364 * 3600),
         look_every: Duration::from_millis(50),
         ..Lifetimes::default()
     };
@@ -160,7 +160,7 @@ async fn an_authority_that_is_not_known_is_not_used() {
     let clock = Clock::days_ago(300);
     let seen = clock.clone();
     let lifetimes = Lifetimes {
-        certificate: Duration::from_hours(24 * 364),
+        certificate: Duration::from_secs(24 * 364 * 3600),
         look_every: Duration::from_millis(50),
         ..Lifetimes::default()
     };

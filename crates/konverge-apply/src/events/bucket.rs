@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 /// Events that an object may have at once, and how long until it may have one more: the limits of client-go's spam filter.
 const BURST: u32 = 25;
-const REFILL: Duration = Duration::from_mins(5);
+const REFILL: Duration = Duration::from_secs(300);
 /// Objects remembered before those that have rested long enough are forgotten.
 const REMEMBERED: usize = 4096;
 

@@ -92,7 +92,7 @@ impl Recorder {
 fn name(regarding: &ObjectReference, now: Timestamp) -> String {
     let time = format!("{:x}", now.as_nanosecond());
     let object: String = regarding.name.as_deref().unwrap_or_default().chars().map(allowed).collect();
-    let end = object.floor_char_boundary(NAME_LIMIT - 1 - time.len());
+    let end = konverge_core::names::floor_char_boundary(&object, NAME_LIMIT - 1 - time.len());
     let object = object[..end].trim_matches(['.', '-']);
     // A dot must have a letter or a digit on both sides.
     let object = object.split(['.']).map(|label| label.trim_matches('-')).filter(|label| !label.is_empty());
@@ -108,7 +108,7 @@ fn allowed(character: char) -> char {
 }
 
 /// How long after the last one an event counts as a repetition: as long as in client-go.
-pub(super) const REPEATS: SignedDuration = SignedDuration::from_mins(6);
+pub(super) const REPEATS: SignedDuration = SignedDuration::from_secs(360);
 
 #[cfg(test)]
 mod tests {

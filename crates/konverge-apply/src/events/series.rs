@@ -97,13 +97,13 @@ mod tests {
         let mut series = Series::default();
         assert_eq!(series.repeated(&key("a", "R", ""), start()), None);
         series.counted(key("a", "R", "one"), "event".to_owned(), 1, start());
-        let soon = start() + SignedDuration::from_mins(5);
+        let soon = start() + SignedDuration::from_secs(300);
         assert_eq!(series.repeated(&key("a", "R", "one"), soon), Some(("event".to_owned(), 2)));
         assert_eq!(series.repeated(&key("a", "R", "two"), soon), None);
         assert_eq!(series.repeated(&key("a", "Other", "one"), soon), None);
         assert_eq!(series.repeated(&key("b", "R", "one"), soon), None);
         series.counted(key("a", "R", "one"), "event".to_owned(), 2, soon);
-        assert!(series.repeated(&key("a", "R", "one"), soon + SignedDuration::from_mins(5)).is_some());
+        assert!(series.repeated(&key("a", "R", "one"), soon + SignedDuration::from_secs(300)).is_some());
         assert!(series.repeated(&key("a", "R", "one"), soon + REPEATS).is_none());
     }
 

@@ -110,7 +110,7 @@ async fn row_20_waiting_ends() {
     let error = late.expect_err("nobody makes it");
     assert!(matches!(error, WaitError::NotInTime { last: None, .. }), "{error}");
     assert!(error.to_string().contains("ConfigMap \"app\" was not made within"), "{error}");
-    let cancelled = wait_for(&api, "app", "made", is_there, Duration::from_mins(1), std::future::ready(())).await;
+    let cancelled = wait_for(&api, "app", "made", is_there, Duration::from_secs(60), std::future::ready(())).await;
     assert!(matches!(cancelled, Err(WaitError::Cancelled { .. })));
     let (found, made) =
         tokio::join!(wait_for(&api, "app", "made", is_there, Duration::from_secs(20), never()), async {

@@ -13,7 +13,7 @@ const RETRY_AFTER_JITTER: f64 = 0.1;
 
 /// The limits of all that users set: no hot loop, and no time that the clock cannot tell.
 const SHORTEST: Duration = Duration::from_millis(1);
-const FAR: Duration = Duration::from_hours(24 * 365);
+const FAR: Duration = Duration::from_secs(24 * 365 * 3600);
 
 pub(super) struct Pauses {
     interval: Duration,
@@ -67,7 +67,7 @@ mod tests {
     const INTERVAL: Duration = Duration::from_secs(10);
 
     fn pauses() -> Pauses {
-        Pauses::new(INTERVAL, 0.1, None, Duration::from_hours(1))
+        Pauses::new(INTERVAL, 0.1, None, Duration::from_secs(3600))
     }
 
     #[test]
@@ -78,7 +78,7 @@ mod tests {
             pauses().after_failure(9, ErrorClass::After(Duration::from_secs(seconds)), random).as_secs()
         };
         assert_eq!([after(0, 1.0), after(60, 0.0), after(60, 1.0), after(1_000_000, 0.0)], [1, 60, 66, 3600]);
-        let capped = Pauses::new(INTERVAL, 0.1, Some(Duration::from_secs(3)), Duration::from_hours(1));
+        let capped = Pauses::new(INTERVAL, 0.1, Some(Duration::from_secs(3)), Duration::from_secs(3600));
         assert_eq!(capped.after_failure(1, ErrorClass::Permanent, 1.0).as_secs(), 3);
     }
 

@@ -101,11 +101,11 @@ async fn failures_never_end_the_stream_and_pauses_grow_and_are_forgotten() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_was_asked_for_is_kept() {
-    let (script, polls) = Script::new([asks_for(Duration::from_mins(2)), added(&[1])]);
+    let (script, polls) = Script::new([asks_for(Duration::from_secs(120)), added(&[1])]);
     let (mut changes, _) = watch(script, options());
     changes.next().await.unwrap();
     let second = polls.lock().unwrap()[1];
-    assert!(second >= Duration::from_mins(2) && second <= Duration::from_secs(133), "{second:?}");
+    assert!(second >= Duration::from_secs(120) && second <= Duration::from_secs(133), "{second:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +128,7 @@ async fn a_slow_consumer_delays_the_next_poll() {
     let (script, polls) = Script::new([added(&[1, 2]), added(&[3])]);
     let (mut changes, _) = watch(script, options());
     changes.next().await.unwrap();
-    tokio::time::sleep(Duration::from_mins(1)).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(polls.lock().unwrap().len(), 1);
     changes.next().await.unwrap();
     changes.next().await.unwrap();
@@ -308,7 +308,7 @@ async fn any_stream_has_health_and_metrics_and_ends_when_it_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_with_nothing_to_say_is_ready() {
     let (mut changes, health) = watch(from_stream("silent", stream::pending::<Result<Change<()>, _>>()), options());
-    assert!(tokio::time::timeout(Duration::from_hours(1), changes.next()).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_secs(3600), changes.next()).await.is_err());
     health.ready().unwrap();
 }
 

@@ -66,8 +66,15 @@ impl Known {
         for seen in self.objects.values_mut() {
             seen.missing = if seen.listing == listing { 0 } else { seen.missing.saturating_add(1) };
         }
-        let gone = self.objects.extract_if(.., |_, seen| seen.missing >= removed_after.max(1));
-        gone.map(|(path, _)| path).collect()
+        let mut gone = Vec::new();
+        self.objects.retain(|path, seen| {
+            let stays = seen.missing < removed_after.max(1);
+            if !stays {
+                gone.push(path.clone());
+            }
+            stays
+        });
+        gone
     }
 
     /// From now on the object is known to look like this.

@@ -21,7 +21,7 @@ const OBJECT_LIMIT: usize = 100_000;
 
 /// Unless set, a store that sends nothing for this long has failed. Longer than a store's client takes for its own
 /// repetitions.
-const SILENCE: Duration = Duration::from_mins(1);
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// So many bytes of content wait for the consumer at most, and one object more; the rest is fetched by the next poll,
 /// at once.

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Long polls must not wait for it.
-const LONG: Duration = Duration::from_mins(10);
+const LONG: Duration = Duration::from_secs(600);
 
 /// A body that comes after a while.
 fn later(wait: Duration, body: &'static str) -> Body {

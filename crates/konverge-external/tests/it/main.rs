@@ -23,7 +23,7 @@ use konverge_external::{Change, Changes, Health, Options};
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Whatever a test waits for comes within this.
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_secs(60);
 
 fn options() -> Options {
     Options::every(INTERVAL).longest_pause(INTERVAL * 4)

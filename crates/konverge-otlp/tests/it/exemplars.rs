@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::begin;
 
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 #[error("never")]

@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn row_30_a_burst_begins_at_once_and_then_one_at_a_time() {
         let rate = Rate { burst: 3, every: Duration::from_secs(10) };
-        let now = Instant::now() + Duration::from_hours(1);
+        let now = Instant::now() + Duration::from_secs(3600);
         let (mut full_at, mut begins) = (now, Vec::new());
         for _ in 0..5 {
             let (at, next) = place(rate, full_at, now);
@@ -63,7 +63,7 @@ mod tests {
             full_at = next;
         }
         assert_eq!(begins, [0, 0, 0, 10, 20]);
-        let rested = now + Duration::from_mins(10);
+        let rested = now + Duration::from_secs(600);
         assert_eq!(place(rate, full_at, rested).0, rested);
     }
 

@@ -62,7 +62,7 @@ fn bench(workers: usize) -> Bench {
     let pause = Duration::from_millis(5);
     let controller = Controller::new(Arc::clone(&reconciler), queue.clone(), metrics.controllers())
         .workers(workers)
-        .time_limit(Duration::from_mins(1))
+        .time_limit(Duration::from_secs(60))
         .backoff(Backoff { base: pause, factor: 1.0, cap: pause });
     Bench { reconciler, queue, metrics, controller: tokio::spawn(controller.run()) }
 }
@@ -137,9 +137,9 @@ impl Reconciler for Polls {
     async fn reconcile(&self, request: Request<u32>) -> Result<Action, Failure> {
         self.0.lock().expect("not poisoned").push((request.key, Instant::now()));
         Ok(if request.key == 0 {
-            Action::AfterAtSamePriority(Duration::from_hours(1))
+            Action::AfterAtSamePriority(Duration::from_secs(3600))
         } else {
-            Action::After(Duration::from_hours(1))
+            Action::After(Duration::from_secs(3600))
         })
     }
 }
@@ -152,11 +152,11 @@ async fn objects_that_were_listed_together_do_not_come_back_together() {
     let begun = Instant::now();
     (0..1000).for_each(|key| queue.add(key, Priority::Low, "listed"));
     tokio::spawn(Controller::new(Arc::clone(&polls), queue, metrics.controllers()).run());
-    tokio::time::sleep(Duration::from_mins(70)).await;
+    tokio::time::sleep(Duration::from_secs(4200)).await;
     let runs = polls.0.lock().expect("not poisoned").clone();
     let again: Vec<_> = runs.iter().skip(1000).map(|(_, at)| at.duration_since(begun)).collect();
     assert_eq!(again.len(), 1000);
-    let minutes = |minutes| Duration::from_mins(minutes);
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     assert!(again.iter().all(|at| (minutes(60)..=minutes(66) + Duration::from_secs(1)).contains(at)), "{again:?}");
     for minute in 60..66 {
         let share = again.iter().filter(|at| (minutes(minute)..minutes(minute + 1)).contains(*at)).count();

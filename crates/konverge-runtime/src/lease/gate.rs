@@ -144,7 +144,7 @@ mod tests {
     #[tokio::test]
     async fn only_writes_need_the_lease() {
         let server = Server::default();
-        let (lease, leadership) = leads_for(Duration::from_hours(1));
+        let (lease, leadership) = leads_for(Duration::from_secs(3600));
         let client = leadership.gate(server.client());
         assert_eq!(client.default_namespace(), "shop");
         let maps = Api::<ConfigMap>::default_namespaced(client.clone());
@@ -180,7 +180,7 @@ mod tests {
     #[tokio::test]
     async fn a_worker_that_blocks_past_the_lease_sends_no_write() {
         let server = Server::default();
-        let (lease, leadership) = leads_for(Duration::from_hours(1));
+        let (lease, leadership) = leads_for(Duration::from_secs(3600));
         let secrets = Api::<Secret>::default_namespaced(leadership.gate(server.client()));
         secrets.create(&PostParams::default(), &Secret::default()).await.expect("it leads");
         assert_eq!(server.seen().len(), 1);

@@ -50,7 +50,7 @@ async fn work(queue: Queue<usize>, keys: Arc<[Key; KEYS]>, has_timers: bool, mut
         key.is_worked_on.store(false, Ordering::SeqCst);
         let completion = match random.random_range(0..4) {
             0 if has_timers => Completion::Retry(Duration::from_micros(random.random_range(0..300))),
-            1 if has_timers => Completion::DoneUntil(Duration::from_hours(1)),
+            1 if has_timers => Completion::DoneUntil(Duration::from_secs(3600)),
             _ => Completion::Done,
         };
         queue.complete(&request.key, completion);

@@ -15,13 +15,13 @@ use super::{
 };
 
 /// Some callers refuse what holds for longer than 13 months.
-const LIFETIME: Duration = Duration::from_hours(365 * 24);
+const LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Clocks differ: it holds since before it was made.
-const BACKDATING: Duration = Duration::from_hours(1);
+const BACKDATING: Duration = Duration::from_secs(3600);
 
 /// A third of a year is left when the next one is due.
-const LOOK_EVERY: Duration = Duration::from_hours(1);
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
 
 /// A certificate could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -103,10 +103,10 @@ mod tests {
 
     #[tokio::test]
     async fn another_follows_before_it_ends() {
-        let (lifetime, look_every) = (Duration::from_hours(1), Duration::from_millis(5));
+        let (lifetime, look_every) = (Duration::from_secs(3600), Duration::from_millis(5));
         let maker = SelfSigned { names: vec!["localhost".to_owned()], lifetime, look_every };
         // Of its two hours one was over before it was made, and another half is over now: three quarters.
-        let old = maker.make(Timestamp::now() - Duration::from_mins(30)).unwrap();
+        let old = maker.make(Timestamp::now() - Duration::from_secs(1800)).unwrap();
         let ends = old.validity.ends;
         let (slot, stop) = (Slot::of(old), CancellationToken::new());
         let (heard, mut hear) = tokio::sync::mpsc::unbounded_channel();

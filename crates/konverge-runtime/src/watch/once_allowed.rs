@@ -9,7 +9,7 @@ use kube::{
 };
 
 /// Between two attempts; permissions are changed by hand.
-const EVERY: Duration = Duration::from_mins(5);
+const EVERY: Duration = Duration::from_secs(300);
 
 /// The same where the kind is not known: whoever installs its definition waits for what comes of it, and most never do.
 const EVERY_UNKNOWN: Duration = Duration::from_secs(30);

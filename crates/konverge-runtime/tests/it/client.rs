@@ -18,7 +18,7 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 
 /// The client reads the file once in a minute.
-const SOON: Duration = Duration::from_mins(2);
+const SOON: Duration = Duration::from_secs(120);
 
 /// A server's certificate, which is its own authority, and its key.
 struct Pair {

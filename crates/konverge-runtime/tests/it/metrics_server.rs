@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{control_plane, http};
 
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_secs(60);
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A program that runs, with metrics on an address of their own.

@@ -35,7 +35,7 @@ impl Names {
     /// Follows the events until the names are these.
     async fn become_these(&mut self, wanted: &[&str]) {
         let wanted: BTreeSet<_> = wanted.iter().map(|name| (*name).to_owned()).collect();
-        let followed = tokio::time::timeout(Duration::from_mins(1), async {
+        let followed = tokio::time::timeout(Duration::from_secs(60), async {
             while self.known != wanted || self.listing.is_some() {
                 self.follow().await;
             }
@@ -46,7 +46,7 @@ impl Names {
     /// Follows the events until the client has sent another request: the watch has ended, and another has begun.
     async fn outlive_a_watch(&mut self, metrics: &Metrics) {
         let before = requests(metrics);
-        let begun = eventually(Duration::from_mins(1), || future::ready((requests(metrics) > before).then_some(())));
+        let begun = eventually(Duration::from_secs(60), || future::ready((requests(metrics) > before).then_some(())));
         let follow = async {
             loop {
                 self.follow().await;

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How long an operator may take to be ready: a debug build on a busy machine.
-const READY_WITHIN: Duration = Duration::from_mins(1);
+const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// An operator that is installed in a cluster and can be started.
 #[derive(Clone)]

@@ -85,7 +85,7 @@ impl ControlPlane {
             let name = definition.metadata.name.clone().unwrap_or_default();
             let api = Api::<CustomResourceDefinition>::all(client.clone());
             let established = await_condition(api, &name, is_crd_established());
-            match tokio::time::timeout(Duration::from_mins(1), established).await {
+            match tokio::time::timeout(Duration::from_secs(60), established).await {
                 Ok(Ok(_)) => {}
                 _ => return Err(ManifestError::NotEstablished(name)),
             }

@@ -17,7 +17,7 @@ use super::{
 use crate::wait::eventually;
 
 /// What is not enforced after this time never will be.
-const NEVER: Duration = Duration::from_mins(1);
+const NEVER: Duration = Duration::from_secs(60);
 
 impl ControlPlane {
     /// Whether the pods of all workloads in a manifest may run where the Pod Security Standard `restricted` is enforced; a manifest without any is an

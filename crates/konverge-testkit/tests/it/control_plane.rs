@@ -13,7 +13,7 @@ use kube::{
 };
 use serde_json::json;
 
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_secs(60);
 
 fn config_map(name: &str) -> ConfigMap {
     ConfigMap { metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }, ..ConfigMap::default() }

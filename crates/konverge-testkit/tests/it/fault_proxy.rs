@@ -20,7 +20,7 @@ use kube::{
 };
 use tokio::sync::OnceCell;
 
-pub(crate) const SOON: Duration = Duration::from_mins(1);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// One for all tests that do not stop it.
 pub(crate) async fn control_plane() -> &'static ControlPlane {

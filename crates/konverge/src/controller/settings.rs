@@ -25,12 +25,12 @@ impl Default for How {
     fn default() -> Self {
         Self {
             workers: 8,
-            time_limit: Duration::from_mins(5),
+            time_limit: Duration::from_secs(300),
             backoff: Backoff::default(),
             rate: None,
             rest: Duration::ZERO,
             debounce: Duration::ZERO,
-            resync: Duration::from_hours(10),
+            resync: Duration::from_secs(36_000),
             schedules: Vec::new(),
             has_own_lease: false,
         }

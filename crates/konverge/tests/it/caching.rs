@@ -98,7 +98,7 @@ async fn first_requests(program: &'static str, caching: fn(Caching<Probe>) -> Ca
 #[tokio::test(flavor = "multi_thread")]
 async fn an_initial_list_comes_in_pages_or_as_a_stream() {
     let paged = first_requests("konverge-paged", |caching| {
-        caching.initial_list(InitialList::Pages(2)).watch_timeout(Duration::from_mins(2))
+        caching.initial_list(InitialList::Pages(2)).watch_timeout(Duration::from_secs(120))
     });
     let paged = paged.await;
     assert_eq!(paged.iter().filter(|request| request.contains("limit=2")).count(), 2, "{paged:#?}");

@@ -33,7 +33,7 @@ fn keeper() -> Controller<Probe, impl Reconcile<Probe>> {
         let wanted = Some(config_map("child", &probe.spec.behave)).filter(|_| probe.spec.behave != "none");
         wanted.into_iter().fold(context.children(), konverge::Children::with).apply().await?;
         context.event(EventType::Normal, "Kept", "Keep", "as it should be");
-        Ok::<_, Error>(Action::After(Duration::from_mins(1)))
+        Ok::<_, Error>(Action::After(Duration::from_secs(60)))
     };
     Controller::new(reconcile_fn(reconcile)).owns::<ConfigMap>()
 }
@@ -41,7 +41,7 @@ fn keeper() -> Controller<Probe, impl Reconcile<Probe>> {
 #[tokio::test]
 async fn a_run_shows_what_it_wrote_said_and_returned() {
     let run = TestRun::new(probe("hello")).apply(keeper()).await.unwrap();
-    assert_eq!(run.action(), Ok(Action::After(Duration::from_mins(1))));
+    assert_eq!(run.action(), Ok(Action::After(Duration::from_secs(60))));
     let child = run.get::<ConfigMap>("child").unwrap();
     assert_eq!(child.data.unwrap()["text"], "hello");
     assert_eq!(child.metadata.owner_references.unwrap()[0].name, "first");

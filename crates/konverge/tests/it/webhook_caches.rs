@@ -34,7 +34,7 @@ fn program(namespace: &str) -> Operator {
     });
     let webhooks = webhooks
         .limits(Limits { admission_body: 300_000, ..Limits::default() })
-        .lifetimes(Lifetimes { certificate: Duration::from_hours(24), ..Lifetimes::default() });
+        .lifetimes(Lifetimes { certificate: Duration::from_secs(86_400), ..Lifetimes::default() });
     Operator::new(PROGRAM, "0").controller(Controller::new(Prober::default())).webhooks(webhooks)
 }
 

@@ -27,7 +27,7 @@ async fn tidy(name: &'static str, story: &Story) -> Manager {
 
 /// How it ended, told in one line.
 async fn ended(together: Together) -> String {
-    let ended = tokio::time::timeout(Duration::from_mins(1), together.run()).await.expect("in time");
+    let ended = tokio::time::timeout(Duration::from_secs(60), together.run()).await.expect("in time");
     ended.map_or_else(|error| konverge_core::error::in_one_line(&error), |()| "well".to_owned())
 }
 

@@ -135,8 +135,8 @@ fn a_change_does_not_wait_for_the_backoff() {
     let (mut state, now) = (State::new(), Instant::now());
     state.add(1, now, Priority::Normal, "test");
     taken(&mut state, now);
-    state.complete(&1, Completion::Retry(Duration::from_mins(5)), now);
-    assert_eq!(state.take(now), Taken::NothingUntil(now + Duration::from_mins(5)));
+    state.complete(&1, Completion::Retry(Duration::from_secs(300)), now);
+    assert_eq!(state.take(now), Taken::NothingUntil(now + Duration::from_secs(300)));
     state.add(1, now, Priority::High, "changed");
     assert_eq!(taken(&mut state, now), Request { key: 1, reasons: BTreeSet::from([RETRY, "changed"]), attempt: 2 });
 }
