@@ -5,6 +5,7 @@
 
 mod deadline;
 mod places;
+mod retry;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -17,6 +18,7 @@ use kube::{
 use crate::{metrics::ClientMetrics, open_files};
 pub use deadline::{Deadline, DeadlineLayer};
 use places::PlacesLayer;
+use retry::RetryLayer;
 
 /// Which API server, and how patiently.
 #[derive(Debug, Clone)]
@@ -28,7 +30,8 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// From sending a request to the beginning of its answer, with repetitions. The body of a watch may take for ever.
     pub call_timeout: Duration,
-    /// Whether requests that the server was too busy for are repeated within the call timeout. Not for leases.
+    /// Whether requests that the server was too busy for are repeated a few times. A server that asks for a pause of more than a second gets it: its
+    /// answer is returned at once. Not for leases.
     pub retry: bool,
 }
 
@@ -76,12 +79,18 @@ pub enum ClientError {
 pub async fn build(options: &ClientOptions, metrics: &ClientMetrics) -> Result<Client, ClientError> {
     let mut config = config(options).await?;
     config.connect_timeout = Some(options.connect_timeout);
-    config.default_retry = options.retry;
+    // It follows a Retry-After of any length, within the deadline and with a worker that waits.
+    config.default_retry = false;
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
     let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build(Box::new(error)))?;
     let places = PlacesLayer::new(open_files::for_one_server());
     let builder = builder.with_layer(&places).with_layer(&metrics.for_host(&host));
-    Ok(builder.with_layer(&DeadlineLayer(options.call_timeout)).build())
+    let deadline = DeadlineLayer(options.call_timeout);
+    Ok(if options.retry {
+        builder.with_layer(&RetryLayer).with_layer(&deadline).build()
+    } else {
+        builder.with_layer(&deadline).build()
+    })
 }
 
 async fn config(options: &ClientOptions) -> Result<Config, ClientError> {
