@@ -16,7 +16,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use konverge_core::backoff::Backoff;
+use konverge_core::{backoff::Backoff, outage::LONGEST_PAUSE};
 use kube::{
     Client,
     runtime::watcher::{self, watcher},
@@ -53,7 +53,7 @@ pub struct WatchOptions {
 }
 
 impl Default for WatchOptions {
-    /// All objects, watches of a minute, pauses of up to 30 seconds.
+    /// All objects, watches of a minute, pauses of up to four seconds: changes made in an outage are seen within five seconds of its end.
     fn default() -> Self {
         Self {
             namespace: None,
@@ -61,7 +61,7 @@ impl Default for WatchOptions {
             field_selector: None,
             timeout: Duration::from_secs(60),
             initial_list: InitialList::default(),
-            backoff: Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_secs(30) },
+            backoff: Backoff { base: Duration::from_secs(1), factor: 2.0, cap: LONGEST_PAUSE },
         }
     }
 }

@@ -6,14 +6,11 @@ use std::{
     time::Duration,
 };
 
-use konverge_core::backoff::Backoff;
+use konverge_core::outage::{LONGEST_PAUSE, PROBES};
 use tokio::time::Instant;
 
 /// So many failures in a row are an outage; fewer may be one connection's.
 const FAILURES: u32 = 5;
-
-/// Sealed and unreachable servers come back when somebody acts; half a minute later is soon enough to hear of it.
-const PAUSES: Backoff = Backoff { base: Duration::from_millis(500), factor: 2.0, cap: Duration::from_secs(30) };
 
 /// How a request ended, for whoever decides about the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +48,8 @@ enum State {
         /// Whether the server said itself until when.
         told: bool,
     },
-    /// One request is under way to see whether it serves again.
-    Probing { pauses: u32, cause: Arc<str> },
+    /// One request is under way to see whether it serves again, or a second one if the first hangs.
+    Probing { pauses: u32, cause: Arc<str>, since: Instant, is_second: bool },
 }
 
 /// Shared by all requests to one Vault.
@@ -84,6 +81,11 @@ impl Breaker {
         self.state().serves(now);
     }
 
+    /// The reason not to send a request now, without asking to send one.
+    pub(crate) fn refusal(&self, now: Instant) -> Option<Refusal> {
+        self.state().refusal(now)
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,14 +109,27 @@ impl Drop for Pass<'_> {
 impl State {
     /// Whether a request may be sent, and whether it is the one that finds out.
     fn admit(&mut self, now: Instant) -> Result<bool, Refusal> {
+        if let Some(refusal) = self.refusal(now) {
+            return Err(refusal);
+        }
+        let (pauses, cause, is_second) = match self {
+            Self::Closed { .. } => return Ok(false),
+            Self::Open { pauses, cause, .. } => (*pauses, Arc::clone(cause), false),
+            Self::Probing { pauses, cause, .. } => (*pauses, Arc::clone(cause), true),
+        };
+        *self = Self::Probing { pauses, cause, since: now, is_second };
+        Ok(true)
+    }
+
+    fn refusal(&self, now: Instant) -> Option<Refusal> {
         match self {
-            Self::Closed { .. } => Ok(false),
-            Self::Open { until, pauses, cause, .. } if *until <= now => {
-                *self = Self::Probing { pauses: *pauses, cause: Arc::clone(cause) };
-                Ok(true)
+            Self::Open { until, cause, .. } if *until > now => {
+                Some(Refusal { cause: Arc::clone(cause), after: *until - now })
             }
-            Self::Open { until, cause, .. } => Err(Refusal { cause: Arc::clone(cause), after: *until - now }),
-            Self::Probing { cause, .. } => Err(Refusal { cause: Arc::clone(cause), after: PAUSES.base }),
+            Self::Probing { cause, since, is_second, .. } if *is_second || now < *since + LONGEST_PAUSE => {
+                Some(Refusal { cause: Arc::clone(cause), after: PROBES.base })
+            }
+            Self::Closed { .. } | Self::Open { .. } | Self::Probing { .. } => None,
         }
     }
 
@@ -124,7 +139,7 @@ impl State {
             Self::Open { pauses, .. } | Self::Probing { pauses, .. } => (FAILURES, None, *pauses),
         };
         let open =
-            |cause, pauses: u32| Self::Open { until: now + PAUSES.delay(pauses, jitter), pauses, cause, told: false };
+            |cause, pauses: u32| Self::Open { until: now + PROBES.delay(pauses, jitter), pauses, cause, told: false };
         *self = match outcome {
             Outcome::Limited(cause, pause) => Self::Open { until: now + pause, pauses, cause, told: true },
             // What was under way when it was opened says nothing new, be it good or bad.
@@ -138,7 +153,7 @@ impl State {
     }
 
     fn forget_probe(&mut self, now: Instant) {
-        if let Self::Probing { pauses, cause } = self {
+        if let Self::Probing { pauses, cause, .. } = self {
             *self = Self::Open { until: now, pauses: *pauses, cause: Arc::clone(cause), told: false };
         }
     }
@@ -202,7 +217,7 @@ mod tests {
             assert_eq!(breaker.pass(Instant::now()).is_err(), is_outage, "{what}");
         }
         // Whoever finds out whether it serves again finds that it does not.
-        tokio::time::advance(PAUSES.base).await;
+        tokio::time::advance(PROBES.base).await;
         report(&breaker, late());
         assert!(breaker.pass(Instant::now()).is_err());
     }
@@ -211,8 +226,23 @@ mod tests {
     async fn a_probe_that_is_given_up_makes_room_for_the_next() {
         let breaker = Breaker::new();
         report(&breaker, Outcome::Closed("sealed".into()));
-        tokio::time::advance(PAUSES.cap).await;
+        tokio::time::advance(PROBES.cap).await;
         drop(breaker.pass(Instant::now()).unwrap());
+        assert!(breaker.pass(Instant::now()).is_ok());
+    }
+
+    /// A server that takes connections and says nothing.
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_hangs_is_joined_by_a_second_one() {
+        let breaker = Breaker::new();
+        report(&breaker, Outcome::Closed("sealed".into()));
+        tokio::time::advance(PROBES.cap).await;
+        let hangs = breaker.pass(Instant::now()).unwrap();
+        assert!(breaker.pass(Instant::now()).is_err());
+        tokio::time::advance(Duration::from_secs(4)).await;
+        report(&breaker, Outcome::Served);
+        assert!(breaker.pass(Instant::now()).is_ok(), "it is known four seconds later that it serves");
+        hangs.report(Outcome::Late("it does not answer in time".into()), Instant::now(), 1.0);
         assert!(breaker.pass(Instant::now()).is_ok());
     }
 
@@ -239,7 +269,7 @@ mod tests {
                 Err(refusal) => tokio::time::advance(refusal.after).await,
             }
         }
-        assert!((100..=140).contains(&questions), "{questions} in an hour");
+        assert!((900..=920).contains(&questions), "one in four seconds: {questions} in an hour");
         report(&breaker, Outcome::Closed("sealed".into()));
         assert!(breaker.pass(Instant::now()).is_err());
         breaker.serves(Instant::now());

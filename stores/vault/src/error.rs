@@ -246,6 +246,12 @@ impl VaultError {
         }
     }
 
+    /// Whether every request fails so, whatever it asks for: the server is away, there is no token, or something else answers in its place. A question
+    /// soon after tells whether that is over.
+    pub fn concerns_every_request(&self) -> bool {
+        self.is_outage() || matches!(self, Self::Login { .. } | Self::Garbage { .. })
+    }
+
     /// Whether it said no to what may be allowed some day: a policy or a mount has to be changed for that, which nothing tells.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Denied { .. } | Self::NoMount { .. } | Self::UnknownMount { .. } | Self::NotKv { .. })
@@ -339,6 +345,23 @@ mod tests {
             (VaultError::Limited { what: what(), retry_after: None }, false),
         ] {
             assert_eq!(error.is_refusal(), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn what_every_request_runs_into_is_told_from_what_one_does() {
+        let what = || "read secret/data/db".to_owned();
+        let denied = || VaultError::Denied { what: what(), capability: "read", cause: String::new() };
+        let garbage = VaultError::Garbage { what: what(), address: "x".into(), cause: "404 without words".to_owned() };
+        for (error, expected) in [
+            (VaultError::Sealed { what: what(), address: "x".into() }, true),
+            (VaultError::Login { how: "AppRole".into(), source: Arc::new(denied()) }, true),
+            (garbage, true),
+            (denied(), false),
+            (VaultError::NoMount { what: what() }, false),
+            (VaultError::Conflict { what: what() }, false),
+        ] {
+            assert_eq!(error.concerns_every_request(), expected, "{error}");
         }
     }
 

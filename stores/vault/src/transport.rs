@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     answer::{Answer, Asked},
-    breaker::{Breaker, Outcome, Pass},
+    breaker::{Breaker, Outcome, Pass, Refusal},
     config::VaultConfig,
     error::VaultError,
     limits::{Limits, Pace},
@@ -110,6 +110,10 @@ impl Transport {
         namespace: Option<&HeaderValue>,
         deadline: Instant,
     ) -> Result<Answer, VaultError> {
+        // A request that is not sent takes nothing of the rate.
+        if let Some(refusal) = self.breaker.refusal(Instant::now()) {
+            return Err(self.paused(call, refusal));
+        }
         // Those who wait for the rate hold no place.
         let due = self.pace.reserve(Instant::now());
         if due > deadline {
@@ -149,12 +153,11 @@ impl Transport {
     }
 
     fn pass(&self, call: &Call) -> Result<Pass<'_>, VaultError> {
-        self.breaker.pass(Instant::now()).map_err(|refusal| VaultError::Paused {
-            what: call.what.clone(),
-            address: Arc::clone(&self.address),
-            cause: refusal.cause,
-            after: refusal.after,
-        })
+        self.breaker.pass(Instant::now()).map_err(|refusal| self.paused(call, refusal))
+    }
+
+    fn paused(&self, call: &Call, Refusal { cause, after }: Refusal) -> VaultError {
+        VaultError::Paused { what: call.what.clone(), address: Arc::clone(&self.address), cause, after }
     }
 
     async fn exchange(&self, call: &Call, headers: HeaderMap) -> Result<Answer, VaultError> {

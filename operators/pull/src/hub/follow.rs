@@ -6,7 +6,7 @@ use futures::{
     FutureExt, Stream, StreamExt,
     future::{Fuse, FusedFuture},
 };
-use konverge_core::backoff::Backoff;
+use konverge_core::{backoff::Backoff, outage::LONGEST_PAUSE};
 use konverge_zopp_client::{FetchError, WatchEvent};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
@@ -14,8 +14,8 @@ use tracing::{debug, info, warn};
 use super::{Stated, Wake, fetch::Fetcher, missed::Missed};
 use crate::metrics::Metrics;
 
-/// From a second, so that a restarted server is found again at once, to half a minute, twice as often as the poll.
-const RECONNECT: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_secs(30) };
+/// From a second to four, so that a server is found again within five seconds however long it was away.
+const RECONNECT: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: LONGEST_PAUSE };
 
 /// A connection that lived this long was a good one: the next failure begins counting anew.
 const HEALTHY: Duration = Duration::from_secs(30);

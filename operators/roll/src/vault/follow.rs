@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use konverge_apply::events::{EventSink, Notice};
-use konverge_core::{backoff::Backoff, digest::DigestKey};
+use konverge_core::{backoff::Backoff, digest::DigestKey, outage::PROBES};
 use konverge_runtime::{Priority, Queue};
 use konverge_vault::{Found, Known, KvVersion, Location, Seen, Vault, VaultError, Watches};
 use kube::runtime::events::EventType;
@@ -124,7 +124,7 @@ impl Follower {
         while let Err(error) = self.find_kv(location).await {
             failures += 1;
             self.learn(source, Standing::failing(&error), None);
-            sleep(BACKOFF.delay(failures, rand::random())).await;
+            sleep(pause(&error, failures)).await;
         }
     }
 
@@ -164,7 +164,7 @@ impl Follower {
                 Err(VaultError::NotKv { .. }) if source.name.kind == SourceKind::VaultV1 => return,
                 Err(error) => {
                     failures += 1;
-                    again = Some(Instant::now() + BACKOFF.delay(failures, rand::random()));
+                    again = Some(Instant::now() + pause(&error, failures));
                     self.learn(source, Standing::failing(&error), None);
                 }
             }
@@ -253,6 +253,12 @@ impl Follower {
             parts.triggers.add(trigger, Priority::Normal, SOURCE);
         }
     }
+}
+
+/// The pause after so many failures. What every request runs into may be over at any moment, and while Vault is left alone no request is sent.
+fn pause(error: &VaultError, failures: u32) -> Duration {
+    let backoff = if error.concerns_every_request() { PROBES } else { BACKOFF };
+    backoff.delay(failures, rand::random())
 }
 
 async fn until(time: Option<Instant>) {

@@ -12,6 +12,7 @@ use http::{HeaderValue, Method};
 use konverge_core::{
     backoff::Backoff,
     error::{Classify, ErrorClass},
+    outage,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -31,8 +32,8 @@ use crate::{
     transport::{Call, Transport},
 };
 
-/// After a failed login: soon at first, and never so seldom that a role that is mended waits long.
-const PAUSES: Backoff = Backoff { base: Duration::from_millis(500), factor: 2.0, cap: Duration::from_secs(15) };
+/// After a failed login. Everything waits for it, and one attempt per process is cheap.
+const PAUSES: Backoff = outage::PROBES;
 
 /// A token with hardly any time left is not looked after more often than this.
 const SOONEST: Duration = Duration::from_millis(200);
@@ -151,6 +152,10 @@ impl Driver {
         let now = Instant::now();
         let pause = PAUSES.delay(self.failures, rand::random());
         let pause = match error.class() {
+            // No request was sent; this one may be the first when that ends.
+            ErrorClass::After(asked) if matches!(error, VaultError::Paused { .. }) => {
+                asked + PAUSES.delay(1, rand::random())
+            }
             ErrorClass::After(asked) if error.is_outage() => asked.max(pause),
             _ => pause,
         };

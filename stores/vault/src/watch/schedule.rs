@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use konverge_core::{backoff::Backoff, error::in_one_line};
+use konverge_core::{backoff::Backoff, error::in_one_line, outage::PROBES};
 use tokio::{sync::watch, time::Instant};
 
 use super::{Known, Seen, look::Way};
@@ -15,7 +15,7 @@ use crate::{
     mount::{KvVersion, Location, Mount},
 };
 
-/// After questions without an answer, for one location.
+/// After questions without an answer that concern one location.
 const PAUSES: Backoff = Backoff { base: Duration::from_secs(5), factor: 2.0, cap: Duration::from_mins(5) };
 
 /// An interval is drawn from this much less to this much more, so that locations that were asked for together come apart.
@@ -225,18 +225,26 @@ impl Entry {
     }
 
     fn fail(&mut self, error: VaultError, pause: Option<Duration>, jitter: f64) -> Duration {
-        self.failures = self.failures.saturating_add(1);
+        // A location that was not asked for because Vault is left alone is asked for when that ends, and those that wait so are spread over a second.
+        let is_unsent = matches!(error, VaultError::Paused { .. });
+        self.failures = self.failures.saturating_add(u32::from(!is_unsent));
         self.absences = 0;
+        let backoff = match &error {
+            _ if is_unsent => PROBES.base.saturating_add(Duration::from_secs(1).mul_f64(jitter) / 2),
+            error if error.concerns_every_request() => PROBES.delay(self.failures, jitter),
+            _ => PAUSES.delay(self.failures, jitter),
+        };
+        let spread = Duration::from_secs(1).mul_f64(if is_unsent { jitter } else { 0.0 });
         self.known.send_if_modified(|known| match &known.failure {
             // Nobody was asked, so that nothing is known but what was before.
-            Some(_) if matches!(error, VaultError::Paused { .. }) => false,
+            Some(_) if is_unsent => false,
             before => {
                 let is_news = before.as_ref().is_none_or(|before| !is_like(before, &error));
                 known.failure = Some(Arc::new(error));
                 is_news
             }
         });
-        PAUSES.delay(self.failures, jitter).max(pause.unwrap_or_default())
+        backoff.max(pause.unwrap_or_default().saturating_add(spread))
     }
 }
 

@@ -141,6 +141,38 @@ async fn a_location_that_fails_is_asked_for_less_and_less() {
     assert_eq!(schedule.next_due(), Some(due + Duration::from_hours(1)), "as long as it was told to wait");
 }
 
+/// Vault is away, or answers 404 to everything, for ten minutes.
+#[tokio::test(start_paused = true)]
+async fn a_location_that_fails_because_everything_does_is_asked_for_within_five_seconds_of_the_end() {
+    let (what, address) = (|| "read".to_owned(), || "http://vault".into());
+    let denied = VaultError::LoginRefused { status: 404, cause: String::new() };
+    let login = VaultError::Login { how: "a role".into(), source: Arc::new(denied) };
+    let login = || match &login {
+        VaultError::Login { how, source } => VaultError::Login { how: Arc::clone(how), source: Arc::clone(source) },
+        _ => failure(),
+    };
+    let sealed = || VaultError::Sealed { what: what(), address: address() };
+    let garbage = || VaultError::Garbage { what: what(), address: address(), cause: "404".to_owned() };
+    let (mut schedule, start, location) = (Schedule::default(), Instant::now(), at("a"));
+    let _known = schedule.add(&location, 0, Duration::from_secs(5), start);
+    let (mut now, mut asked) = (start, 0_u32);
+    while now < start + Duration::from_mins(10) {
+        schedule.take_one(&location, now);
+        let error = [sealed(), login(), garbage()].into_iter().nth(asked as usize % 3).unwrap();
+        schedule.done(&location, Way::Metadata, Err(error), None, now, 1.0);
+        let next = schedule.next_due().unwrap();
+        assert!(next <= now + Duration::from_secs(4), "{:?} after {asked} questions", next - now);
+        (now, asked) = (next, asked + 1);
+    }
+    assert!(asked <= 155, "{asked} questions in ten minutes");
+    // The breaker opens in two seconds, and this location is asked for within a second of that.
+    schedule.take_one(&location, now);
+    let after = Duration::from_secs(2);
+    let paused = VaultError::Paused { what: what(), address: address(), cause: "sealed".into(), after };
+    schedule.done(&location, Way::Metadata, Err(paused), Some(after), now, 1.0);
+    assert_eq!(schedule.next_due(), Some(now + Duration::from_secs(3)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_folder_with_enough_in_it_is_one_question_until_the_engine_cannot() {
     let (mut schedule, now) = (Schedule::default(), Instant::now());
