@@ -8,15 +8,16 @@ use crate::{manifest, words::Names};
 pub const MANIFEST: &str = include_str!("../template/Cargo.toml");
 
 /// The sources in which a kind must not mean something else, and what they take in with one `use`.
-pub const SOURCES: [&str; 3] = [
+pub const SOURCES: [&str; 4] = [
     include_str!("../template/src/lib.rs"),
     include_str!("../template/tests/it/life.rs"),
     include_str!("../../konverge/src/prelude.rs"),
+    include_str!("../template/tests/it/reconcile.rs"),
 ];
 
 /// What the template has, under the paths of the crate that is made. What hides or rules this repository if it were called by its name
 /// is called by another here.
-const TEMPLATE: [(&str, &str); 13] = [
+const TEMPLATE: [(&str, &str); 14] = [
     (".dockerignore", include_str!("../template/dockerignore")),
     (".gitignore", include_str!("../template/gitignore")),
     ("Dockerfile", include_str!("../template/Dockerfile")),
@@ -30,6 +31,7 @@ const TEMPLATE: [(&str, &str); 13] = [
     ("tests/it/deploy.rs", include_str!("../template/tests/it/deploy.rs")),
     ("tests/it/life.rs", SOURCES[1]),
     ("tests/it/main.rs", include_str!("../template/tests/it/main.rs")),
+    ("tests/it/reconcile.rs", SOURCES[3]),
 ];
 
 /// The files of a new crate by their path in it, but for the generated ones and the lock file.

@@ -76,8 +76,12 @@ impl Reconcile<Greeting> for Reconciler {
     }
 }
 
-/// The operator: its controllers, what they own, and what wakes them. Its role is derived from this.
+/// The controller: what it owns, and what wakes it. The operator's role is derived from this.
+pub fn controller() -> Controller<Greeting, impl Reconcile<Greeting>> {
+    Controller::new(Reconciler).owns::<ConfigMap>().finalizer("konverge-template.example.io/cleanup")
+}
+
+/// The operator: its controllers.
 pub fn operator() -> Operator {
-    let controller = Controller::new(Reconciler).owns::<ConfigMap>().finalizer("konverge-template.example.io/cleanup");
-    konverge::operator!().controller(controller)
+    konverge::operator!().controller(controller())
 }

@@ -74,7 +74,7 @@ fn every_file_has_the_new_names_and_none_of_the_template() {
             }
         }
     }
-    assert_eq!(count, 20, "{}", folder.display());
+    assert_eq!(count, 21, "{}", folder.display());
     let crds = fs::read_to_string(folder.join("deploy/crds.yaml")).unwrap();
     assert!(crds.contains("name: loadbalancers.lb.acme.dev\n"), "{crds}");
 }
