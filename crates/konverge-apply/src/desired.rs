@@ -248,6 +248,14 @@ impl DesiredSet {
         self.insert(child, &K::DynamicType::default(), true, &Treatment::default())
     }
 
+    /// [`add_new`](Self::add_new) with options, and for kinds that are known at run time only; those have to say their namespace.
+    pub fn add_new_with_options<K>(self, child: K, kind: &K::DynamicType, options: ChildOptions<K>) -> Self
+    where
+        K: Writable + 'static,
+    {
+        self.insert(child, kind, true, &options.into())
+    }
+
     fn insert<K: Writable>(mut self, mut child: K, kind: &K::DynamicType, is_new: bool, treatment: &Treatment) -> Self {
         if child.meta().namespace.is_none() && crate::object::is_namespaced::<K>() {
             child.meta_mut().namespace.clone_from(&self.owner.object.namespace);

@@ -11,9 +11,6 @@ use konverge_core::{
 
 use crate::{altered::AlteredField, object::ObjectName};
 
-/// The pause before a write that admission changed is repeated.
-const ALTERED_AGAIN: Duration = Duration::from_secs(60);
-
 /// Why a write did not happen. Never contains what was to be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -231,8 +228,8 @@ impl Classify for ApplyError {
             Self::Answer { .. } | Self::Gone { .. } | Self::OutOfDate { .. }
             // The other owner may let go, which nothing tells us.
             | Self::OwnedByAnother { .. } => ErrorClass::Transient,
-            // Nothing tells when the policy goes, and each attempt is a write.
-            Self::Altered { .. } => ErrorClass::After(ALTERED_AGAIN),
+            // Nothing tells when the policy goes.
+            Self::Altered { .. } => ErrorClass::Refused,
             Self::MissingField { .. }
             | Self::Encode { .. }
             | Self::Request { .. }
@@ -299,7 +296,7 @@ pub(crate) fn refusal(object: &ObjectName, code: StatusCode, headers: &HeaderMap
         return ApplyError::Conflict { object: Box::new(object.clone()), conflicts };
     }
     let mut message = status.message;
-    message.truncate(konverge_core::names::floor_char_boundary(&message, 512));
+    message.truncate(message.floor_char_boundary(512));
     ApplyError::Refused {
         object: Box::new(object.clone()),
         code: code.as_u16(),

@@ -14,7 +14,7 @@ macro_rules! reasons {
 
 reasons! {
     ALTERED_BY_ADMISSION = "AlteredByAdmission":
-        "An admission policy or webhook stored other values than were sent; it is tried again every minute",
+        "An admission policy or webhook stored other values than were sent; it is tried again",
     API_SERVER_ANSWER_UNREADABLE = "ApiServerAnswerUnreadable":
         "The API server answered something that cannot be read",
     API_SERVER_BUSY = "ApiServerBusy":
@@ -61,6 +61,8 @@ reasons! {
         "An object has the name of a child and belongs to somebody else; it is left alone",
     NOT_UNDERSTOOD = "NotUnderstood":
         "An object is not what its kind says; it is left alone until somebody changes it",
+    OWNER_KEY_UNAVAILABLE = "OwnerKeyUnavailable":
+        "The Secret with the key that proves which children are the operator's cannot be read; it is tried again",
     OWNED_BY_ANOTHER = "OwnedByAnother":
         "The child has another owner already; it is left alone",
     PANICKED = "Panicked":
@@ -89,6 +91,8 @@ reasons! {
         "More children would be deleted than the budget allows; an annotation allows it",
     UNDECLARED = "Undeclared":
         "A kind was used that the controller does not declare; a bug in the operator",
+    UNPROVEN_CHILD = "UnprovenChild":
+        "An object carries the label of a child, and nothing proves that the operator made it; it is left alone",
     WAITING_FOR_CHILDREN = "WaitingForChildren":
         "Children are not ready yet, or wait for others that are not",
     WANTED_TWICE = "WantedTwice":

@@ -5,12 +5,12 @@
 use std::{
     any::{Any, TypeId},
     collections::HashSet,
-    sync::Arc,
+    sync::{Arc, PoisonError},
 };
 
 use futures::future::{BoxFuture, FutureExt};
 use konverge_apply::{
-    ApplyOutcome, ChildOptions, DeleteBudget, DesiredSet, Owner, SetReport, Writable,
+    Applier, ApplyOutcome, ChildOptions, DeleteBudget, DesiredSet, Owner, OwnerKey, Recognition, SetReport, Writable,
     desired::ChildReport,
     owners::{MANAGED_BY, OWNER_UID, RETAINED},
 };
@@ -22,6 +22,7 @@ use konverge_runtime::{
 use kube::{
     Resource, ResourceExt,
     core::{DynamicResourceScope, PartialObjectMeta},
+    runtime::events::EventType,
 };
 
 use crate::{
@@ -122,7 +123,10 @@ impl<K: Object> Children<K> {
     ///
     /// The set is all that the object should have, so a run applies one set: a second one would delete the children of the first, and
     /// is an error. An object of that name that is not a child of this owner is left alone and is an error.
-    pub async fn apply(self) -> Result<SetReport, Error> {
+    pub async fn apply(self) -> Result<SetReport, Error>
+    where
+        K: Writable,
+    {
         if std::mem::replace(&mut self.context.said().has_applied_children, true) {
             return Err(Error::permanent(
                 reasons::CHILDREN_APPLIED_TWICE,
@@ -139,30 +143,67 @@ impl<K: Object> Children<K> {
     }
 
     /// Deletes all children of an object that is being deleted.
-    pub(crate) async fn delete_all(self) -> Result<SetReport, Error> {
+    pub(crate) async fn delete_all(self) -> Result<SetReport, Error>
+    where
+        K: Writable,
+    {
         Self { wanted: Vec::new(), ..self }.bring().await
     }
 
-    async fn bring(self) -> Result<SetReport, Error> {
+    async fn bring(self) -> Result<SetReport, Error>
+    where
+        K: Writable,
+    {
         let Self { context, wanted, budget, .. } = self;
-        let owner = Owner::of_kind(&**context.object(), context.kind())?;
-        let mut set = DesiredSet::new(owner.clone()).budget(budget);
+        let claim = context.claim()?;
+        let mut set = DesiredSet::new(claim.owner.clone()).budget(budget);
+        if let Some(key) = claim.key {
+            set = set.key(key.clone());
+        }
         let finder = context.finder();
         for kind in &finder.kinds {
-            set = kind.observe(owner.uid(), set);
+            set = kind.observe(claim.owner.uid(), set);
         }
         for step in wanted {
             set = match step {
-                Step::Child(child) => child.add(set, &finder).await?,
+                Step::Child(child) => {
+                    // The garbage collector deletes no such child.
+                    if !claim.owner.may_be_referred_to_from(child.namespace(&finder).as_deref()) {
+                        context.ensure_finalizer().await?;
+                    }
+                    child.add(set, &finder, &claim).await?
+                }
                 Step::WhenReady => set.when_ready(),
             };
         }
-        let is_dry_run = context.applier().is_dry_run();
         let result = set.apply(context.applier()).await;
-        if is_dry_run {
-            announce(result.as_ref().unwrap_or_else(|error| error.done()));
+        let report = result.as_ref().unwrap_or_else(|error| error.done());
+        if context.applier().is_dry_run() {
+            announce(report);
         }
+        warn_of_unproven(&context, claim.owner.uid(), report);
         Ok(result?)
+    }
+}
+
+/// Reports objects that claim to be children and that nothing proves to be, once.
+fn warn_of_unproven<K: Object>(context: &Context<K>, owner_uid: &str, report: &SetReport) {
+    let unproven = &report.unproven;
+    let mut reported = context.shared().unproven.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(first) = unproven.first() else {
+        reported.remove(owner_uid);
+        return;
+    };
+    if reported.insert(owner_uid.to_owned(), unproven.clone()).is_none_or(|before| before != *unproven) {
+        let objects = match unproven.len() {
+            1 => format!("{first} carries"),
+            count => format!("{first} and {} more objects carry", count - 1),
+        };
+        let note = format!(
+            "{objects} the label {OWNER_UID} of this object, but nothing proves that this operator made them as its children. They are \
+             left alone; delete them by hand if they should go"
+        );
+        context.event(EventType::Warning, reasons::UNPROVEN_CHILD, "Prune", note);
     }
 }
 
@@ -222,10 +263,47 @@ impl<'a> Finder<'a> {
     }
 }
 
+/// An owner, and how its children are told from objects that only claim to be.
+pub(crate) struct Claim<'a> {
+    pub(crate) owner: Owner,
+    pub(crate) key: Option<&'a OwnerKey>,
+    pub(crate) applier: &'a Applier,
+}
+
+impl Claim<'_> {
+    fn recognize<C: Resource<Scope: 'static>>(&self, object: &C, kind: &C::DynamicType) -> Result<Recognition, Error> {
+        Ok(Recognition::of(object, kind, &self.owner, self.key, self.applier)?)
+    }
+
+    /// Whether an object that has the name of a wanted child may be written. A child of another owner is an error of the set.
+    fn check<C: Resource<Scope: 'static>>(
+        &self,
+        object: &C,
+        kind: &C::DynamicType,
+        key: &ObjectKey,
+    ) -> Result<(), Error> {
+        let why = match self.recognize(object, kind)? {
+            Recognition::Nobodys => "was not made by this operator",
+            Recognition::Unproven => "carries the label of a child, but nothing proves that this operator made it",
+            _ => return Ok(()),
+        };
+        let message = format!("{} {key} exists and {why}; delete it, or choose another name", C::kind(kind));
+        Err(Error::permanent(reasons::NOT_OURS, message))
+    }
+}
+
 /// A child that is wanted, whatever its kind.
 trait Wanted: Send + Sync {
     /// Adds it to the set, with what is known of the object of its name, unless that is somebody else's.
-    fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>>;
+    fn add<'a>(
+        self: Box<Self>,
+        set: DesiredSet,
+        finder: &'a Finder<'a>,
+        claim: &'a Claim<'a>,
+    ) -> BoxFuture<'a, Result<DesiredSet, Error>>;
+
+    /// The namespace that it will be in.
+    fn namespace(&self, finder: &Finder<'_>) -> Option<String>;
 }
 
 /// A child of a kind that the compiler knows, and how it is treated.
@@ -235,13 +313,22 @@ struct Typed<C> {
 }
 
 impl<C: Child> Wanted for Typed<C> {
-    fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>> {
+    fn add<'a>(
+        self: Box<Self>,
+        set: DesiredSet,
+        finder: &'a Finder<'a>,
+        claim: &'a Claim<'a>,
+    ) -> BoxFuture<'a, Result<DesiredSet, Error>> {
         let Self { child, options } = *self;
         // Of a kind whose metadata alone is watched, the content is not known: each run sends it.
         match finder.find::<C>(&()).is_none().then(|| finder.find::<PartialObjectMeta<C>>(&())).flatten() {
-            Some(metadata) => add(set, finder, &(), child, options, metadata).boxed(),
-            None => async move { add(set, finder, &(), child, options, finder.kind::<C>(&())?).await }.boxed(),
+            Some(metadata) => add(set, finder, claim, &(), child, options, metadata).boxed(),
+            None => async move { add(set, finder, claim, &(), child, options, finder.kind::<C>(&())?).await }.boxed(),
         }
+    }
+
+    fn namespace(&self, finder: &Finder<'_>) -> Option<String> {
+        namespace_of(&self.child, finder)
     }
 }
 
@@ -252,44 +339,56 @@ struct Dynamic<C: Object> {
 }
 
 impl<C: Object + Writable> Wanted for Dynamic<C> {
-    fn add<'a>(self: Box<Self>, set: DesiredSet, finder: &'a Finder<'a>) -> BoxFuture<'a, Result<DesiredSet, Error>> {
+    fn add<'a>(
+        self: Box<Self>,
+        set: DesiredSet,
+        finder: &'a Finder<'a>,
+        claim: &'a Claim<'a>,
+    ) -> BoxFuture<'a, Result<DesiredSet, Error>> {
         async move {
             let Self { kind, child } = *self;
-            add(set, finder, &kind, child, ChildOptions::default(), finder.kind::<C>(&kind)?).await
+            add(set, finder, claim, &kind, child, ChildOptions::default(), finder.kind::<C>(&kind)?).await
         }
         .boxed()
     }
+
+    fn namespace(&self, finder: &Finder<'_>) -> Option<String> {
+        namespace_of(&self.child, finder)
+    }
+}
+
+/// The namespace of a wanted child.
+fn namespace_of<C: Object>(child: &C, finder: &Finder<'_>) -> Option<String> {
+    // Whether a kind that is known only at run time has namespaces, its child says.
+    let is_dynamic = TypeId::of::<C::Scope>() == TypeId::of::<DynamicResourceScope>();
+    let default = finder.namespace.filter(|_| C::Scope::IS_NAMESPACED && !is_dynamic);
+    let namespace = child.meta().namespace.as_deref().filter(|_| C::Scope::IS_NAMESPACED).or(default);
+    namespace.map(ToOwned::to_owned)
 }
 
 /// Adds a child, whose kind is cached whole or as its metadata alone.
 async fn add<C: Object + Writable, S: Object + Writable>(
     set: DesiredSet,
     finder: &Finder<'_>,
+    claim: &Claim<'_>,
     kind: &C::DynamicType,
     child: C,
     options: ChildOptions<C>,
     known: &Kind<S>,
 ) -> Result<DesiredSet, Error> {
-    // Whether a kind that is known only at run time has namespaces, its child says.
-    let is_dynamic = TypeId::of::<C::Scope>() == TypeId::of::<DynamicResourceScope>();
-    let default = finder.namespace.filter(|_| C::Scope::IS_NAMESPACED && !is_dynamic);
-    let namespace = child.meta().namespace.as_deref().filter(|_| C::Scope::IS_NAMESPACED).or(default);
-    let key = ObjectKey { namespace: namespace.map(ToOwned::to_owned), name: child.name_any() };
+    let key = ObjectKey { namespace: namespace_of(&child, finder), name: child.name_any() };
     if let Some(found) = known.cache.store.get(&key) {
-        // Somebody else's child is recognised in the set.
+        claim.check(&*found, &known.kind, &key)?;
         return Ok(set.observe_with([&*found], &known.kind).add_with_options(child, kind, options));
     }
     // Not in the cache means new, or not ours. What is not ours must not be written over.
-    let api = C::Scope::api::<C>(finder.client.clone(), kind, namespace);
+    let api = C::Scope::api::<C>(finder.client.clone(), kind, key.namespace.as_deref());
     match api.get_metadata_opt(&key.name).await? {
-        Some(found) if !found.labels().contains_key(OWNER_UID) => Err(Error::permanent(
-            reasons::NOT_OURS,
-            format!(
-                "{} {key} exists and was not made by this operator; delete it, or choose another name",
-                C::kind(kind)
-            ),
-        )),
-        _ => Ok(set.add_with_options(child, kind, options)),
+        Some(found) => {
+            claim.check(&found, kind, &key)?;
+            Ok(set.observe_with([&found], kind).add_with_options(child, kind, options))
+        }
+        None => Ok(set.add_new_with_options(child, kind, options)),
     }
 }
 
@@ -298,8 +397,8 @@ pub(crate) trait ChildKind: Any + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     /// Tells the set which children this owner has.
     fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet;
-    /// Whether this owner has children of the kind, other than those that outlive it.
-    fn has_any(&self, owner_uid: &str) -> bool;
+    /// Whether this owner has children of the kind that have to go before it does. Those that outlive it do not.
+    fn has_any(&self, claim: &Claim<'_>) -> Result<bool, Error>;
     /// Calls back with the owner's uid whenever a child changes, but for our own writes through `stores`.
     fn subscribe(&self, stores: &mut Stores, wake: Wake);
     /// Returns once the cache is complete.
@@ -336,7 +435,18 @@ impl<C: Object + Writable> Kind<C> {
     }
 
     /// The children of this owner, by namespace and name.
-    pub(crate) fn of(&self, owner_uid: &str) -> Vec<Arc<C>> {
+    pub(crate) fn children(&self, claim: &Claim<'_>) -> Result<Vec<Arc<C>>, Error> {
+        let mut children = Vec::new();
+        for object in self.labelled(claim.owner.uid()) {
+            if matches!(claim.recognize(&*object, &self.kind)?, Recognition::Proven | Recognition::Earlier) {
+                children.push(object);
+            }
+        }
+        Ok(children)
+    }
+
+    /// The objects with this owner's label, by namespace and name. Anyone may have written it.
+    fn labelled(&self, owner_uid: &str) -> Vec<Arc<C>> {
         let mut children = self.by_owner.get(&owner_uid.to_owned());
         children.sort_by_key(|child| (child.namespace(), child.name_any()));
         children
@@ -349,12 +459,17 @@ impl<C: Object + Writable> ChildKind for Kind<C> {
     }
 
     fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet {
-        set.observe_with(self.of(owner_uid).iter().map(AsRef::as_ref), &self.kind)
+        set.observe_with(self.labelled(owner_uid).iter().map(AsRef::as_ref), &self.kind)
     }
 
-    fn has_any(&self, owner_uid: &str) -> bool {
-        let children = self.by_owner.get(&owner_uid.to_owned());
-        children.iter().any(|child| !child.annotations().contains_key(RETAINED))
+    fn has_any(&self, claim: &Claim<'_>) -> Result<bool, Error> {
+        for object in self.labelled(claim.owner.uid()) {
+            let is_retained = object.annotations().contains_key(RETAINED);
+            if !is_retained && claim.recognize(&*object, &self.kind)? == Recognition::Proven {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn subscribe(&self, stores: &mut Stores, wake: Wake) {

@@ -3,12 +3,12 @@
 mod status;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use konverge_apply::{
-    Applier, MetadataChange, Writable,
+    Applier, MetadataChange, ObjectName, Owner, Writable,
     events::{EventSink, Notice},
 };
 use konverge_core::reasons;
@@ -17,12 +17,15 @@ use konverge_runtime::{
     object::Object,
 };
 use kube::{Client, Resource, runtime::events::EventType};
+use tokio::sync::OnceCell;
 
 pub(crate) use self::status::Said;
 use crate::{
-    children::{Child, ChildKind, Children, Finder},
+    children::{Child, ChildKind, Children, Claim, Finder},
     error::Error,
+    finalizers::Finalizers,
     flags::Flags,
+    owner_keys::OwnerKeys,
     report::Report,
     watched::{Watched, WatchedCache},
 };
@@ -38,6 +41,10 @@ pub(crate) struct Shared<K: Object> {
     pub(crate) children: Vec<Box<dyn ChildKind>>,
     pub(crate) watched: Vec<WatchedCache>,
     pub(crate) flags: Flags,
+    pub(crate) finalizers: Option<Finalizers>,
+    pub(crate) owner_keys: OwnerKeys,
+    /// By uid of the owner: the objects that were reported as unproven.
+    pub(crate) unproven: Mutex<HashMap<String, Vec<ObjectName>>>,
 }
 
 /// One run: the object it is about, why it runs, and what it may use. Clones are handles to the same run.
@@ -51,6 +58,8 @@ struct Inner<K: Object> {
     said: Mutex<Said>,
     /// The object after the last write of its status in this run.
     written: Mutex<Option<Arc<K>>>,
+    /// Set once the finalizer is there.
+    held: OnceCell<()>,
 }
 
 impl<K: Object> Clone for Context<K> {
@@ -61,7 +70,15 @@ impl<K: Object> Clone for Context<K> {
 
 impl<K: Object> Context<K> {
     pub(crate) fn new(shared: Arc<Shared<K>>, object: Arc<K>, attempt: u32, reasons: BTreeSet<&'static str>) -> Self {
-        Self(Arc::new(Inner { shared, object, attempt, reasons, said: Mutex::default(), written: Mutex::default() }))
+        Self(Arc::new(Inner {
+            shared,
+            object,
+            attempt,
+            reasons,
+            said: Mutex::default(),
+            written: Mutex::default(),
+            held: OnceCell::new(),
+        }))
     }
 
     /// The object as the cache knew it when the run began.
@@ -126,15 +143,34 @@ impl<K: Object> Context<K> {
         })
     }
 
-    /// The children of kind `C` that the object has, by namespace and name.
+    /// The children of kind `C` that the object has, by namespace and name. An object that only claims to be one is left out.
     pub fn owned<C: Child>(&self) -> Result<Vec<Arc<C>>, Error> {
         self.owned_kind(&())
     }
 
     /// [`owned`](Self::owned) for kinds that are known only at run time.
     pub fn owned_kind<C: Object + Writable>(&self, kind: &C::DynamicType) -> Result<Vec<Arc<C>>, Error> {
-        let uid = self.0.object.meta().uid.as_deref().unwrap_or_default();
-        Ok(self.finder().kind::<C>(kind)?.of(uid))
+        self.finder().kind::<C>(kind)?.children(&self.claim()?)
+    }
+
+    /// Adds the finalizer of a controller that has one [on demand](crate::Controller::finalizer_on_demand), so that
+    /// [`cleanup`](crate::Reconcile::cleanup) runs before the object goes. Call it right before the run makes the first thing outside
+    /// the cluster. Sends nothing if the object has the finalizer.
+    pub async fn ensure_finalizer(&self) -> Result<(), Error>
+    where
+        K: Writable,
+    {
+        let Some(finalizers) = &self.0.shared.finalizers else {
+            return Err(Error::permanent(
+                reasons::UNDECLARED,
+                "the controller has no finalizer; add .finalizer_on_demand(\"…\") to it",
+            ));
+        };
+        let add = async || {
+            self.applier().add_finalizer_with(&**self.object(), finalizers.name, self.kind()).await.map(|_object| ())
+        };
+        self.0.held.get_or_try_init(add).await?;
+        Ok(())
     }
 
     /// The children that the object should have.
@@ -185,6 +221,12 @@ impl<K: Object> Context<K> {
 
     pub(crate) fn kind(&self) -> &K::DynamicType {
         &self.0.shared.kind
+    }
+
+    /// The object as an owner, and how its children are told from others.
+    pub(crate) fn claim(&self) -> Result<Claim<'_>, Error> {
+        let owner = Owner::of_kind(&**self.object(), self.kind())?;
+        Ok(Claim { owner, key: self.0.shared.owner_keys.get(), applier: self.applier() })
     }
 
     /// Where children look for their kinds.

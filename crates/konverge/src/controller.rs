@@ -21,7 +21,9 @@ pub(crate) use settings::How;
 use crate::{
     author_reasons::Reasons,
     children::{Child, ChildKind, Kind},
+    finalizers::Finalizers,
     operator::{Home, Part, Setup, StartError},
+    owner_keys,
     reconcile::Reconcile,
     report::{CustomStatus, Report},
     run,
@@ -38,10 +40,11 @@ pub struct Controller<K: Object, R> {
     pub(crate) selection: Selection,
     pub(crate) predicate: Predicate<K>,
     pub(crate) only: Option<Only<K>>,
-    pub(crate) finalizer: Option<&'static str>,
     pub(crate) field_manager: Option<&'static str>,
     pub(crate) retry: Option<Retry<K>>,
     pub(crate) reasons: Vec<(&'static str, &'static str)>,
+    pub(crate) finalizers: Option<Finalizers>,
+    pub(crate) former_finalizers: Vec<&'static str>,
     pub(crate) report: Option<Report<K>>,
     pub(crate) children: Vec<DeclaredChild>,
     pub(crate) watches: Vec<BeginWatch<K>>,
@@ -125,10 +128,11 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
             selection: Selection::default(),
             predicate: Predicate::meaningful(),
             only: None,
-            finalizer: None,
             field_manager: None,
             retry: None,
             reasons: Vec::new(),
+            finalizers: None,
+            former_finalizers: Vec::new(),
             report: None,
             children: Vec::new(),
             watches: Vec::new(),
@@ -178,7 +182,24 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     /// domain name and a word, such as `example.io/cleanup`.
     #[must_use]
     pub fn finalizer(mut self, finalizer: &'static str) -> Self {
-        self.finalizer = Some(finalizer);
+        self.finalizers = Some(Finalizers::new(finalizer, false));
+        self
+    }
+
+    /// Like [`finalizer`](Self::finalizer), but an object gets it only when a run calls
+    /// [`Context::ensure_finalizer`](crate::Context::ensure_finalizer), or has a child in another namespace. An object for which nothing
+    /// exists outside is deleted at once, also while the operator is away.
+    #[must_use]
+    pub fn finalizer_on_demand(mut self, finalizer: &'static str) -> Self {
+        self.finalizers = Some(Finalizers::new(finalizer, true));
+        self
+    }
+
+    /// The name of a finalizer that an earlier release used. Objects that have it get the current one in its place, and those that are
+    /// being deleted are cleaned up and let go. Needs a [`finalizer`](Self::finalizer).
+    #[must_use]
+    pub fn former_finalizer(mut self, finalizer: &'static str) -> Self {
+        self.former_finalizers.push(finalizer);
         self
     }
 
@@ -339,9 +360,12 @@ impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
         self.triggers.iter().for_each(|trigger| (trigger.describe)(registry));
     }
 
-    fn access(&self, _home: &Home<'_>, access: &mut Access, _at_home: &mut Access) {
+    fn access(&self, home: &Home<'_>, access: &mut Access, at_home: &mut Access) {
+        if !self.children.is_empty() {
+            owner_keys::declare(home.program, at_home);
+        }
         access.to::<K>(&self.kind, &["list", "watch"]);
-        if self.finalizer.is_some() {
+        if self.finalizers.is_some() {
             access.to::<K>(&self.kind, &["patch"]);
         }
         if self.report.is_some() {

@@ -56,6 +56,7 @@ mod controller;
 mod crds;
 mod error;
 mod exit;
+mod finalizers;
 mod flags;
 mod metrics;
 #[cfg(feature = "admission")]
@@ -64,6 +65,7 @@ mod operator;
 mod options;
 #[cfg(feature = "external")]
 mod outside;
+mod owner_keys;
 mod reconcile;
 mod report;
 mod resync;

@@ -23,6 +23,7 @@ use kube::{Resource, ResourceExt, runtime::events::EventType};
 use crate::{
     context::{Context, Shared},
     controller::{Controller, How, Only, Retry, Wake},
+    finalizers::Finalizers,
     operator::{Setup, StartError},
     reconcile::{Cleanup, Reconcile},
     report::Verdict,
@@ -86,7 +87,8 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
     controller: Controller<K, R>,
     setup: &mut Setup,
 ) -> Result<Prepared<K, R>, StartError> {
-    let Controller { reconciler, kind, name, selection, predicate, only, finalizer, report, children, .. } = controller;
+    let Controller { reconciler, kind, name, selection, predicate, only, finalizers, report, children, .. } =
+        controller;
     let (watches, triggers, caching, how) =
         (controller.watches, controller.triggers, controller.caching, controller.how);
     let retry = controller.retry;
@@ -97,7 +99,8 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
     let manager = applier.manager().to_owned();
     let caching = caching.field_manager(&manager);
     let name = name.unwrap_or_else(|| K::plural(&kind).into_owned());
-    if finalizer.is_none() && children.iter().any(|child| child.is_anywhere) {
+    let finalizers = finalizers.map(|finalizers| Finalizers { former: controller.former_finalizers, ..finalizers });
+    if finalizers.is_none() && children.iter().any(|child| child.is_anywhere) {
         return Err(StartError::NeedsFinalizer { controller: name });
     }
     let selection = setup.narrowed(selection);
@@ -122,12 +125,12 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
     };
     let mut stores = Stores::default();
     let subscriber = {
-        let (queue, wake, only) = (queue.clone(), Arc::clone(&wake), only.clone());
+        let (queue, wake, only, finalizers) = (queue.clone(), Arc::clone(&wake), only.clone(), finalizers.clone());
         cache.store.subscribe(move |key, change| {
             if change.new.is_none() {
                 // What is gone needs nothing more: its children go by their owner references, or went before the finalizer did.
                 queue.remove_unless(key, || is_there(key));
-            } else if predicate.admits(change) && concerns(only.as_ref(), finalizer, change) {
+            } else if predicate.admits(change) && concerns(only.as_ref(), finalizers.as_ref(), change) {
                 let (priority, reason, is_new_wish) = meaning(change);
                 if is_new_wish {
                     queue.forget_failures(key);
@@ -208,11 +211,14 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         children: kinds,
         watched,
         flags: setup.flags.clone(),
+        finalizers,
+        owner_keys: setup.owner_keys.clone(),
+        unproven: std::sync::Mutex::default(),
     });
     crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
     let synced = join_all(synced).map(|_all| ()).boxed();
     Ok(Prepared {
-        engine: Engine { shared, reconciler, only, finalizer, retry, told: Told::default() },
+        engine: Engine { shared, reconciler, only, retry, told: Told::default() },
         queue,
         synced,
         elector,
@@ -226,13 +232,13 @@ pub(crate) fn exists<K: Object>(store: &Store<K>, key: &ObjectKey) -> bool {
 }
 
 /// Whether a change is any business of the controller: the object is or was one of those it is about, or still has our finalizer.
-fn concerns<K: Resource>(only: Option<&Only<K>>, finalizer: Option<&str>, change: &Change<K>) -> bool {
+fn concerns<K: Resource>(only: Option<&Only<K>>, finalizers: Option<&Finalizers>, change: &Change<K>) -> bool {
     // What is gone needs nothing more: its children go by their owner references, or went before the finalizer did.
     let Some(new) = &change.new else { return false };
     let is_ours = |object: &K| only.is_none_or(|only| only(object));
     is_ours(new)
         || change.old.as_ref().is_some_and(|old| is_ours(old))
-        || finalizer.is_some_and(|finalizer| has_finalizer(&**new, finalizer))
+        || finalizers.is_some_and(|finalizers| finalizers.hold(&**new))
 }
 
 /// How urgent a change is, what it is called, and whether earlier failures say nothing about what comes now.
@@ -251,7 +257,6 @@ pub(crate) struct Engine<K: Object, R> {
     shared: Arc<Shared<K>>,
     reconciler: R,
     only: Option<Only<K>>,
-    finalizer: Option<&'static str>,
     retry: Option<Retry<K>>,
     told: Told,
 }
@@ -272,6 +277,12 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
         let Some(object) = self.shared.cache.store.get(&request.key) else { return Ok(Action::Done) };
         let is_ours = self.only.as_ref().is_none_or(|only| only(&object));
         let context = |object| Context::new(Arc::clone(&self.shared), object, request.attempt, request.reasons.clone());
+        if !self.shared.children.is_empty()
+            && let Err(error) = self.shared.owner_keys.load().await
+        {
+            self.report(&context(object), Some(Failure::of(&error))).await?;
+            return Err(error.into());
+        }
         if object.meta().deletion_timestamp.is_some() || !is_ours {
             return self.release(context(object)).await;
         }
@@ -303,11 +314,21 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
 }
 
 impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
-    /// The object with our finalizer on it, where the controller has one.
-    async fn held(&self, object: Arc<K>) -> Result<Arc<K>, ApplyError> {
-        let Some(finalizer) = self.finalizer else { return Ok(object) };
-        let held = self.shared.applier.add_finalizer_with(&*object, finalizer, &self.shared.kind).await?;
-        Ok(held.map_or(object, Arc::new))
+    /// The object with our finalizer on it, where the controller has one that every object gets, and without those of earlier releases.
+    async fn held(&self, mut object: Arc<K>) -> Result<Arc<K>, ApplyError> {
+        let Shared { finalizers, applier, kind, .. } = &*self.shared;
+        let Some(finalizers) = finalizers.as_ref().filter(|finalizers| finalizers.is_due(&*object)) else {
+            return Ok(object);
+        };
+        if let Some(held) = applier.add_finalizer_with(&*object, finalizers.name, kind).await? {
+            object = Arc::new(held);
+        }
+        for former in &finalizers.former {
+            if let Some(after) = applier.remove_finalizer_with(&*object, former, kind).await? {
+                object = Arc::new(after);
+            }
+        }
+        Ok(object)
     }
 
     /// The failure of the author's code, with the pause that the author's hook chooses.
@@ -320,11 +341,11 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
 
     /// Lets go of an object that is being deleted or is not ours any more.
     async fn release(&self, context: Context<K>) -> Result<Action, RunError<R::Error>> {
-        let Some(finalizer) = self.finalizer else { return Ok(Action::Done) };
-        let object = Arc::clone(context.object());
-        if !has_finalizer(&*object, finalizer) {
+        let Shared { finalizers, applier, kind, .. } = &*self.shared;
+        let mut object = Arc::clone(context.object());
+        let Some(finalizers) = finalizers.as_ref().filter(|finalizers| finalizers.hold(&*object)) else {
             return Ok(Action::Done);
-        }
+        };
         let cleaned = match self.reconciler.finalize(Arc::clone(&object), context.clone()).await {
             Ok(Cleanup::Pending { after, reason, message }) => {
                 context.progressing(reason, message);
@@ -338,12 +359,18 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
             self.report(&context, Some(Failure::of(&error))).await?;
             return Err(error);
         }
-        let uid = object.uid().unwrap_or_default();
-        if self.shared.children.iter().any(|kind| kind.has_any(&uid)) {
-            // The last of them wakes us when it goes.
-            return Ok(Action::Done);
+        let claim = context.claim()?;
+        for kind in &self.shared.children {
+            if kind.has_any(&claim)? {
+                // The last of them wakes us when it goes.
+                return Ok(Action::Done);
+            }
         }
-        self.shared.applier.remove_finalizer_with(&*object, finalizer, &self.shared.kind).await?;
+        for finalizer in finalizers.names() {
+            if let Some(after) = applier.remove_finalizer_with(&*object, finalizer, kind).await? {
+                object = Arc::new(after);
+            }
+        }
         Ok(Action::Done)
     }
 
@@ -362,10 +389,6 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
         }
         Ok(())
     }
-}
-
-fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
-    object.finalizers().iter().any(|found| found == finalizer)
 }
 
 fn is_paused<K: Resource>(object: &K) -> bool {

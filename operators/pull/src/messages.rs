@@ -121,7 +121,7 @@ impl Message {
         if matches!(error, ApplyError::Altered { .. }) {
             return Self::new(
                 reasons::SYNC_FAILED,
-                format!("{error}. It is tried again every minute ({})", error.reason()),
+                format!("{error}. It is tried again ({})", error.reason()),
             );
         }
         Self::new(reasons::SYNC_FAILED, format!("{error}. The data stays as it is ({})", error.reason()))

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use kube::Resource;
+use serde_json::{Value, json};
 
 use crate::{
     applier::Applier,
     error::ApplyError,
-    object::{Target, Writable, json as to_json},
+    object::Target,
     owners::{OWNER_PROOF, OWNER_UID, Owner, OwnerKey, RETAINED},
 };
 
@@ -32,7 +33,7 @@ pub enum Recognition {
 
 impl Recognition {
     /// Returns what `object`, with our entry in its managed fields, tells about `owner` to the field manager of `applier`.
-    pub fn of<K: Writable>(
+    pub fn of<K: Resource<Scope: 'static>>(
         object: &K,
         kind: &K::DynamicType,
         owner: &Owner,
@@ -40,7 +41,12 @@ impl Recognition {
         applier: &Applier,
     ) -> Result<Self, ApplyError> {
         let recognizer = Recognizer { owner, key, manager: applier.manager() };
-        Ok(recognizer.recognize(&Target::of(object, kind)?, &to_json(object, kind)?))
+        let metadata = serde_json::to_value(object.meta()).map_err(|source| ApplyError::Encode {
+            kind: K::kind(kind).into_owned(),
+            name: object.meta().name.clone().unwrap_or_default(),
+            source,
+        })?;
+        Ok(recognizer.recognize(&Target::of(object, kind)?, &json!({ "metadata": metadata })))
     }
 }
 

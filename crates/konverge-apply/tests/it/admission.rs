@@ -99,7 +99,7 @@ async fn a_value_that_a_policy_replaces_is_not_in_sync_and_heals_once_the_policy
     assert_eq!(stored.resource_version().as_ref(), Some(resource_version));
     let text = error.to_string();
     assert!(text.contains(&format!("ConfigMap {namespace}/app")) && !text.contains("by policy"), "{text}");
-    assert_eq!((error.reason(), error.class()), ("AlteredByAdmission", ErrorClass::After(Duration::from_secs(60))));
+    assert_eq!((error.reason(), error.class()), ("AlteredByAdmission", ErrorClass::Refused));
     // Neither what was remembered nor what is seen makes it in sync, and repeating changes nothing.
     let again = applier.apply(&wanted, Some(&stored)).await.expect_err("altered again");
     assert!(matches!(again, ApplyError::Altered { .. }), "{again}");

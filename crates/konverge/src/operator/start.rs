@@ -17,7 +17,9 @@ use kube::Client;
 use serde_json::Value;
 
 use super::{Operator, queues, telemetry::Telemetry};
-use crate::{crds, flags::Flags, metrics::ObjectMetrics, options::Options, schedule::ScheduleError};
+use crate::{
+    crds, flags::Flags, metrics::ObjectMetrics, options::Options, owner_keys::OwnerKeys, schedule::ScheduleError,
+};
 
 /// A program that is about to run, for the parts that put themselves into it.
 pub struct Setup {
@@ -43,6 +45,7 @@ pub struct Setup {
     options: Options,
     pub(crate) flags: Flags,
     queues: Vec<queues::Shown>,
+    pub(crate) owner_keys: OwnerKeys,
 }
 
 /// What elections need.
@@ -138,6 +141,7 @@ impl Setup {
             options,
             flags,
             queues: Vec::new(),
+            owner_keys: OwnerKeys::default(),
         }
     }
 
@@ -264,6 +268,7 @@ impl Operator {
         };
         let mut setup = Setup::new(program, manager, client, events, options, flags);
         setup.election = Election { ungated, lease_client };
+        setup.owner_keys = OwnerKeys::stored(setup.client.clone(), setup.namespace(), program, setup.options.dry_run);
         if setup.options.install_crds {
             let definitions = self.crds(setup.namespace());
             let may_stand_by = elects(&setup.options);

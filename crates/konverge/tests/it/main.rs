@@ -13,6 +13,7 @@ mod hooked;
 mod leading;
 mod ordering;
 mod outside;
+mod owning;
 mod pausing;
 mod process;
 mod scraping;
