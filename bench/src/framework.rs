@@ -5,11 +5,13 @@ mod changes;
 mod failover;
 mod field;
 mod latency;
+mod lease_check;
 mod lines;
 mod object_memory;
 mod one_change;
 mod operator;
 mod peer;
+mod standby;
 mod start;
 mod syncs;
 mod throughput;
@@ -47,6 +49,10 @@ enum Figure {
     OneChange,
     /// A leader that is killed
     Failover,
+    /// What reading the lease's clock before a write costs
+    LeaseCheck,
+    /// What a standby keeps of objects that come and go
+    Standby,
     /// What a watched object costs
     ObjectMemory,
     /// Length of the examples
@@ -67,6 +73,12 @@ pub(crate) async fn measure(scale: &Scale, changes: usize, report: &mut Report) 
     }
     if wanted(Figure::Failover) {
         failover::measure(&field, report).await?;
+    }
+    if wanted(Figure::LeaseCheck) {
+        lease_check::measure(&field, report).await?;
+    }
+    if wanted(Figure::Standby) {
+        standby::measure(&field, report).await?;
     }
     let full = [Figure::Throughput, Figure::Latency, Figure::Start, Figure::ObjectMemory];
     if !full.into_iter().any(wanted) {
