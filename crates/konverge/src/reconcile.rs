@@ -61,8 +61,8 @@ pub enum Cleanup {
 
 impl Cleanup {
     /// Not yet: look again after this time. `message` says what is waited for, and becomes the status of the object.
-    pub fn pending(after: Duration, reason: Reason, message: impl Into<String>) -> Self {
-        Self::Pending { after, reason, message: message.into() }
+    pub fn pending(after: Duration, reason: impl Into<Reason>, message: impl Into<String>) -> Self {
+        Self::Pending { after, reason: reason.into(), message: message.into() }
     }
 }
 

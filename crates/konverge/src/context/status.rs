@@ -64,12 +64,12 @@ impl<K: Object> Context<K> {
         &self,
         condition_type: &str,
         status: impl Into<ConditionStatus>,
-        reason: &Reason,
+        reason: impl Into<Reason>,
         message: impl AsRef<str>,
     ) {
-        let moment = self.moment();
+        let (moment, reason) = (self.moment(), reason.into());
         self.change_status(|all| {
-            all.conditions().set(condition_type, status.into(), reason, message.as_ref(), moment);
+            all.conditions().set(condition_type, status.into(), &reason, message.as_ref(), moment);
         });
     }
 

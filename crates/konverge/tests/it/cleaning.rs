@@ -88,11 +88,11 @@ impl Reconcile<Probe> for Telling {
         if context.object().status.as_ref().is_some_and(|status| status.conditions.is_true("BackedUp")) {
             return Ok(Action::Done);
         }
-        context.condition("BackedUp", false, &reason, "half of it is there");
+        context.condition("BackedUp", false, reason.clone(), "half of it is there");
         context.progressing(reason.clone(), "takes a while");
         context.write_status().await?;
         self.0.notified().await;
-        context.condition("BackedUp", true, &reason, "all of it is there");
+        context.condition("BackedUp", true, reason.clone(), "all of it is there");
         context.ready(reason, "done");
         Ok(Action::Done)
     }
