@@ -296,7 +296,7 @@ pub(crate) fn refusal(object: &ObjectName, code: StatusCode, headers: &HeaderMap
         return ApplyError::Conflict { object: Box::new(object.clone()), conflicts };
     }
     let mut message = status.message;
-    message.truncate(message.floor_char_boundary(512));
+    message.truncate(konverge_core::names::floor_char_boundary(&message, 512));
     ApplyError::Refused {
         object: Box::new(object.clone()),
         code: code.as_u16(),
