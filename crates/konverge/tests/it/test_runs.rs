@@ -98,7 +98,7 @@ async fn a_run_that_fails_says_why() {
     let run =
         TestRun::new(probe("x")).refusing(|write| (write.kind == "ConfigMap").then_some(500)).apply(keeper()).await;
     let run = run.unwrap();
-    assert_eq!(run.error().unwrap().class, ErrorClass::Transient);
+    assert_eq!(run.error().unwrap().class, ErrorClass::Unavailable(konverge::core::api_server::ENDPOINT));
     assert!(run.conditions().is_true("Reconciling"));
     assert!(run.get::<ConfigMap>("child").is_none());
 }
