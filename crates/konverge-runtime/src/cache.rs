@@ -16,6 +16,7 @@ mod objects;
 mod own_writes;
 mod state;
 mod store;
+mod unshown;
 
 use std::{
     any::{Any, TypeId},
@@ -37,7 +38,7 @@ pub use store::{Store, Subscriber, Writing};
 use crate::{
     manager::Manager,
     object::{Object, Scope},
-    watch::{self, Event, Guarded, WatchHealth, WatchOptions},
+    watch::{self, Guarded, Observed, WatchHealth, WatchOptions},
 };
 use state::Seen;
 
@@ -173,9 +174,10 @@ impl Caches {
                 field_selector: selection.field_selector.clone(),
                 timeout: caching.watching.timeout,
                 initial_list: caching.watching.initial_list,
+                optional: caching.watching.optional,
                 ..WatchOptions::default()
             };
-            let (events, health) = watch::events::<Guarded<K>>(self.client.clone(), kind, &options);
+            let (observed, health) = watch::observe::<Guarded<K>>(self.client.clone(), kind, &options);
             let filled = Filled { store: cache.store.clone(), namespace };
             cache.health.push(health.clone());
             let seen = self.metrics.events(&name);
@@ -185,7 +187,7 @@ impl Caches {
                 health,
                 run: Box::pin(watch::keeping(
                     Arc::from(manager.as_str()),
-                    filled.by(events.inspect(move |_| seen.happened())),
+                    filled.by(observed.inspect(move |observed| seen.observed(observed))),
                 )),
             });
         }
@@ -246,28 +248,32 @@ struct Filled<K> {
 }
 
 impl<K: Object> Filled<K> {
-    async fn by(self, events: impl Stream<Item = Event<Guarded<K>>> + Send) {
-        let mut events = std::pin::pin!(events);
+    async fn by(self, observed: impl Stream<Item = Observed<Guarded<K>>> + Send) {
+        let Self { store, namespace } = self;
+        let namespace = namespace.as_deref();
+        let mut observed = std::pin::pin!(observed);
         let mut missing = HashSet::new();
         let mut is_filled = false;
-        while let Some(event) = events.next().await {
-            match event {
-                Event::Init => missing = self.store.known(self.namespace.as_deref()),
-                Event::InitApply(object) => {
+        while let Some(observed) = observed.next().await {
+            match observed {
+                Observed::Init => missing = store.begin_list(namespace),
+                Observed::InitApply(object) => {
                     if let Some(key) = crate::object::ObjectKey::of(&object) {
                         missing.remove(&key);
                     }
                     let seen = Seen::Applied { object, listed: true };
-                    if is_filled { self.store.see(seen) } else { self.store.fill(seen) }
+                    if is_filled { store.see(seen) } else { store.fill(seen) }
                 }
-                Event::InitDone => {
-                    self.store.missing(std::mem::take(&mut missing));
+                Observed::InitDone(version) => {
+                    store.end_list(namespace, version, std::mem::take(&mut missing));
                     if !std::mem::replace(&mut is_filled, true) {
-                        self.store.filled(self.namespace.as_deref());
+                        store.filled(namespace);
                     }
                 }
-                Event::Apply(object) => self.store.see(Seen::Applied { object, listed: false }),
-                Event::Delete(object) => self.store.see(Seen::Deleted(object)),
+                Observed::Apply(object) => store.see(Seen::Applied { object, listed: false }),
+                Observed::Delete(object) => store.see(Seen::Deleted(object)),
+                Observed::Bookmark(version) => store.passed(namespace, version),
+                Observed::Opened => {}
             }
         }
     }

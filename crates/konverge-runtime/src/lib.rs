@@ -21,6 +21,7 @@ pub mod queue;
 mod schedule;
 pub mod telemetry;
 pub mod tls;
+mod version;
 pub mod watch;
 
 pub use controller::{Action, Controller, Reconciler};

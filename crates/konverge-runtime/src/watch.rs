@@ -6,6 +6,7 @@
 mod explained;
 mod guarded;
 mod initial_list;
+mod list_watch;
 mod namespace;
 mod once_allowed;
 mod selector;
@@ -15,12 +16,9 @@ use std::{
     time::Duration,
 };
 
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 use konverge_core::{backoff::Backoff, outage::LONGEST_PAUSE};
-use kube::{
-    Client,
-    runtime::watcher::{self, watcher},
-};
+use kube::{Client, runtime::watcher};
 use tokio::{sync::watch, time::Instant};
 
 use explained::{explained, served_as};
@@ -28,6 +26,8 @@ pub(crate) use guarded::keeping;
 pub use guarded::{Guarded, Undecodable};
 pub use initial_list::InitialList;
 pub use kube::runtime::watcher::Event;
+pub(crate) use list_watch::Observed;
+use list_watch::list_watch;
 pub use namespace::{NamespaceError, namespace};
 pub use once_allowed::once_allowed;
 pub use selector::{SelectorError, label_selector};
@@ -43,9 +43,15 @@ pub struct WatchOptions {
     pub label_selector: Option<String>,
     /// Only objects with these fields, in the syntax of `kubectl --field-selector`.
     pub field_selector: Option<String>,
-    /// How long one watch lasts before the next begins where it ended. A connection that died without a word is noticed five
-    /// seconds later, so this bounds how stale the events can be. Rounded up to whole seconds.
+    /// How long one watch lasts before the next one begins where it ended, at the cost of one request. A watch that has not ended four
+    /// seconds later counts as dead, so this bounds how long a frozen connection goes unnoticed, and with it how stale the events can
+    /// be. Rounded up to whole seconds.
     pub timeout: Duration,
+    /// For one page of a list, from the request to its last byte, and for the next object of a streamed list.
+    pub list_timeout: Duration,
+    /// Whether the kind may be missing. If the API server does not serve it, the watch counts as complete, and begins once the
+    /// definition of the kind is installed.
+    pub optional: bool,
     /// How what exists is read at the beginning.
     pub initial_list: InitialList,
     /// The pauses after failures.
@@ -53,13 +59,16 @@ pub struct WatchOptions {
 }
 
 impl Default for WatchOptions {
-    /// All objects, watches of a minute, pauses of up to four seconds: changes made in an outage are seen within five seconds of its end.
+    /// All objects, watches of 25 seconds, so that a frozen connection is noticed within 30, and pauses of up to four seconds: changes made
+    /// in an outage are seen within five seconds of its end.
     fn default() -> Self {
         Self {
             namespace: None,
             label_selector: None,
             field_selector: None,
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(25),
+            list_timeout: Duration::from_secs(30),
+            optional: false,
             initial_list: InitialList::default(),
             backoff: Backoff { base: Duration::from_secs(1), factor: 2.0, cap: LONGEST_PAUSE },
         }
@@ -70,28 +79,35 @@ impl Default for WatchOptions {
 #[derive(Debug, Clone)]
 pub struct WatchHealth {
     synced: Arc<watch::Sender<bool>>,
-    failing: Arc<Mutex<Option<Failing>>>,
+    state: Arc<Mutex<HealthState>>,
 }
 
 impl Default for WatchHealth {
     fn default() -> Self {
-        Self { synced: Arc::new(watch::Sender::new(false)), failing: Arc::default() }
+        Self { synced: Arc::new(watch::Sender::new(false)), state: Arc::default() }
     }
 }
 
-/// Failures that nothing good came after.
+#[derive(Debug, Default)]
+struct HealthState {
+    /// Failures that nothing good came after.
+    failing: Option<Failing>,
+    /// Since when a list has been read that is not complete yet.
+    listing_since: Option<Instant>,
+    is_missing: bool,
+}
+
 #[derive(Debug)]
 struct Failing {
     since: Instant,
-    last: Instant,
     error: String,
 }
 
-/// An opened watch says nothing while nothing happens. Failing ones fail more often than this, so silence is health.
-const SILENCE_IS_HEALTH: Duration = Duration::from_secs(90);
-
 /// A watch that fails for longer than this says that what is known may be old.
 const RESTART: Duration = Duration::from_secs(30);
+
+/// So does a list that takes longer than this while what was known before is in use.
+const LONG_LIST: Duration = Duration::from_secs(60);
 
 impl WatchHealth {
     /// Whether a complete list was seen since the start; the check for readiness.
@@ -105,42 +121,63 @@ impl WatchHealth {
         let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
-    /// Fails until the first list is complete, and while the watch has been failing for longer than a restart of the API server
-    /// takes; for [`Checks::readiness`](crate::checks::Checks::readiness).
+    /// Whether the API server does not serve the kind. Only an [optional](WatchOptions::optional) kind may be missing; any other counts
+    /// as failing.
+    pub fn is_missing(&self) -> bool {
+        self.state().is_missing
+    }
+
+    /// Fails until the first list is complete, while the watch has been failing for longer than a restart of the API server takes, and
+    /// while a later list takes very long; for [`Checks::readiness`](crate::checks::Checks::readiness).
     pub fn check(&self) -> Result<(), String> {
-        let (failing_for, synced) = (self.failing_for(), self.is_synced());
-        match (&*self.failing(), failing_for) {
-            (Some(last), Some(since)) if !synced || since > RESTART => {
-                Err(format!("failing for {} s: {}", since.as_secs(), last.error))
+        let (state, synced) = (self.state(), self.is_synced());
+        if let Some(Failing { since, error }) = &state.failing
+            && (!synced || since.elapsed() > RESTART)
+        {
+            return Err(format!("failing for {} s: {error}", since.elapsed().as_secs()));
+        }
+        match state.listing_since.map(|since| since.elapsed()) {
+            _ if !synced => Err("the first list is not complete".to_owned()),
+            Some(listing) if listing > LONG_LIST => {
+                Err(format!("listing again for {} s; what is known may be old", listing.as_secs()))
             }
-            _ if synced => Ok(()),
-            _ => Err("the first list is not complete".to_owned()),
+            _ => Ok(()),
         }
     }
 
     /// How long the watch has been failing, if it is.
     pub fn failing_for(&self) -> Option<Duration> {
-        let failing = self.failing();
-        let failing = failing.as_ref().filter(|failing| failing.last.elapsed() < SILENCE_IS_HEALTH);
-        failing.map(|failing| failing.since.elapsed())
+        self.state().failing.as_ref().map(|failing| failing.since.elapsed())
     }
 
-    fn succeeded(&self, synced: bool) {
-        *self.failing() = None;
-        if synced {
-            self.synced.send_replace(true);
+    fn observed<T>(&self, observed: &Observed<T>) {
+        let mut state = self.state();
+        match observed {
+            // The beginning of a list is no success yet.
+            Observed::Init => {
+                state.listing_since.get_or_insert_with(Instant::now);
+            }
+            Observed::InitDone(_) => {
+                *state = HealthState::default();
+                self.synced.send_replace(true);
+            }
+            _ => state.failing = None,
         }
     }
 
     fn failed(&self, error: String) {
-        let mut failing = self.failing();
-        let now = Instant::now();
-        let since = failing.as_ref().map_or(now, |failing| failing.since);
-        *failing = Some(Failing { since, last: now, error });
+        let mut state = self.state();
+        let since = state.failing.as_ref().map_or_else(Instant::now, |failing| failing.since);
+        state.failing = Some(Failing { since, error });
     }
 
-    fn failing(&self) -> std::sync::MutexGuard<'_, Option<Failing>> {
-        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn missing(&self) {
+        *self.state() = HealthState { is_missing: true, ..HealthState::default() };
+        self.synced.send_replace(true);
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, HealthState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -157,22 +194,34 @@ pub fn events<K: Object>(
     kind: &K::DynamicType,
     options: &WatchOptions,
 ) -> (impl Stream<Item = Event<K>> + Send + use<K>, WatchHealth) {
+    let (observed, health) = observe::<K>(client, kind, options);
+    (observed.filter_map(|observed| future::ready(observed.event())), health)
+}
+
+/// [`events`] with the resource versions that prove how far they go.
+pub(crate) fn observe<K: Object>(
+    client: Client,
+    kind: &K::DynamicType,
+    options: &WatchOptions,
+) -> (impl Stream<Item = Observed<K>> + Send + use<K>, WatchHealth) {
     let health = WatchHealth::default();
     let api = <K::Scope as Scope>::api::<K>(client, kind, options.namespace.as_deref());
-    let config = watcher::Config {
-        label_selector: options.label_selector.clone(),
-        field_selector: options.field_selector.clone(),
-        timeout: Some(u32::try_from(options.timeout.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)),
-        ..watcher::Config::default()
-    };
     let served_as = served_as::<K>(kind);
     let kind = K::kind(kind).into_owned();
+    let options = options.clone();
+    let manner = Manner { list: options.initial_list, backoff: options.backoff, optional: options.optional };
     let begin = move |list: InitialList| {
         let served_as = served_as.clone();
-        let events = watcher(api.clone(), list.put_into(config.clone()));
-        events.map_err(move |error| explained(error, &served_as)).boxed()
+        list_watch(api.clone(), &options, list).map_err(move |error| explained(error, &served_as)).boxed()
     };
-    (never_ending(begin, options.initial_list, options.backoff, health.clone(), kind), health)
+    (never_ending(begin, manner, health.clone(), kind), health)
+}
+
+/// How [`never_ending`] begins, and what it does when something fails.
+struct Manner {
+    list: InitialList,
+    backoff: Backoff,
+    optional: bool,
 }
 
 /// What [`never_ending`] carries from event to event.
@@ -182,6 +231,7 @@ struct Progress<Begin, S> {
     is_listing: bool,
     events: S,
     failures: u32,
+    is_missing: bool,
 }
 
 impl<Begin: Fn(InitialList) -> S, S> Progress<Begin, S> {
@@ -200,40 +250,47 @@ impl<Begin: Fn(InitialList) -> S, S> Progress<Begin, S> {
 
 fn never_ending<T, Begin, S>(
     begin: Begin,
-    list: InitialList,
-    backoff: Backoff,
+    manner: Manner,
     health: WatchHealth,
     kind: String,
-) -> impl Stream<Item = Event<T>> + Send
+) -> impl Stream<Item = Observed<T>> + Send
 where
     T: Send,
     Begin: Fn(InitialList) -> S + Send,
-    S: Stream<Item = Result<Event<T>, watcher::Error>> + Send + Unpin,
+    S: Stream<Item = Result<Observed<T>, watcher::Error>> + Send + Unpin,
 {
+    let Manner { list, backoff, optional } = manner;
     let events = begin(list);
-    stream::unfold(Progress { begin, list, is_listing: false, events, failures: 0 }, move |mut progress| {
+    let progress = Progress { begin, list, is_listing: false, events, failures: 0, is_missing: false };
+    stream::unfold(progress, move |mut progress| {
         let (health, kind) = (health.clone(), kind.clone());
         async move {
             loop {
                 match progress.events.next().await {
                     // One that does not know what a streamed list is never ends it.
-                    Some(Ok(Event::Init)) if progress.is_listing && progress.list.is_streamed() => {
+                    Some(Ok(Observed::Init)) if progress.is_listing && progress.list.is_streamed() => {
                         progress.fall_back(&kind);
                     }
-                    Some(Ok(event)) => {
-                        // The beginning of a list is no success yet.
-                        if !matches!(event, Event::Init) {
-                            progress.failures = 0;
-                            health.succeeded(matches!(event, Event::InitDone));
+                    Some(Ok(observed)) => {
+                        health.observed(&observed);
+                        match observed {
+                            Observed::Init => progress.is_listing = true,
+                            Observed::InitDone(_) => {
+                                (progress.is_listing, progress.is_missing, progress.failures) = (false, false, 0);
+                            }
+                            _ => progress.failures = 0,
                         }
-                        progress.is_listing = match event {
-                            Event::Init => true,
-                            Event::InitDone => false,
-                            _ => progress.is_listing,
-                        };
-                        return Some((event, progress));
+                        return Some((observed, progress));
                     }
                     Some(Err(error)) if progress.list.is_refused_by(&error) => progress.fall_back(&kind),
+                    Some(Err(error)) if optional && is_missing(&error) => {
+                        if !std::mem::replace(&mut progress.is_missing, true) {
+                            tracing::info!(kind, "{error}; watching it once it is");
+                        }
+                        health.missing();
+                        tokio::time::sleep(once_allowed::EVERY_UNKNOWN).await;
+                        progress.begin_anew();
+                    }
                     Some(Err(error)) => {
                         progress.failures = progress.failures.saturating_add(1);
                         let pause = backoff.delay(progress.failures, rand::random());
@@ -251,9 +308,19 @@ where
     })
 }
 
-/// The watcher of kube asks again for the same version after HTTP 410 at the opening of a watch, which is in vain.
+/// Whether a watch after the same version is in vain.
 fn needs_new_list(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
+}
+
+/// Whether the API server does not serve the kind.
+fn is_missing(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
+    | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
+    else {
+        return false;
+    };
+    status.code == 404
 }
 
 #[cfg(test)]

@@ -21,12 +21,13 @@ type Declare<K> = Arc<dyn Fn(&Store<K>) + Send + Sync>;
 pub(super) struct Watching {
     pub(super) initial_list: InitialList,
     pub(super) timeout: Duration,
+    pub(super) optional: bool,
 }
 
 impl Default for Watching {
     fn default() -> Self {
-        let WatchOptions { initial_list, timeout, .. } = WatchOptions::default();
-        Self { initial_list, timeout }
+        let WatchOptions { initial_list, timeout, optional, .. } = WatchOptions::default();
+        Self { initial_list, timeout, optional }
     }
 }
 
@@ -52,10 +53,18 @@ impl<K: kube::Resource + Send + Sync + 'static> Caching<K> {
         self
     }
 
-    /// How long one watch lasts before the next begins where it ended, a minute unless said; see [`WatchOptions::timeout`].
+    /// How long one watch lasts before the next one begins where it ended, 25 seconds by default; see [`WatchOptions::timeout`].
     #[must_use]
     pub fn watch_timeout(mut self, timeout: Duration) -> Self {
         self.watching.timeout = timeout;
+        self
+    }
+
+    /// The kind may be missing, such as a `ServiceMonitor` in a cluster without Prometheus. Until its definition is installed the cache is
+    /// empty and counts as complete; then it fills, without a restart.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.watching.optional = true;
         self
     }
 

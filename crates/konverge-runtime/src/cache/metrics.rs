@@ -12,7 +12,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use crate::metrics::BeforeScrape;
+use crate::{metrics::BeforeScrape, watch::Observed};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -39,7 +39,10 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn happened(&self) {
+    pub(super) fn observed<T>(&self, observed: &Observed<T>) {
+        if matches!(observed, Observed::Bookmark(_) | Observed::Opened) {
+            return;
+        }
         self.count.inc();
         let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(elapsed, Ordering::Relaxed);

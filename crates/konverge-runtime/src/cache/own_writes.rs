@@ -4,9 +4,11 @@ use std::{collections::HashMap, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::object::ObjectKey;
+use super::unshown::is_in;
+use crate::{object::ObjectKey, version::is_older};
 
-/// An echo that has not come by then will not come. Until then the answer to our write counts more than the watch.
+/// An echo that has not come by then is not taken for one any more. What is older than our write stays older, see
+/// [`Unshown`](super::unshown::Unshown).
 const ECHO_WITHIN: Duration = Duration::from_secs(30);
 
 /// Writes of this process that the watch has not shown yet.
@@ -88,6 +90,16 @@ impl OwnWrites {
         self.waiting(key, now).is_some()
     }
 
+    /// Forgets the writes to an object whose echo will not come.
+    pub(super) fn forget(&mut self, key: &ObjectKey) {
+        self.0.remove(key);
+    }
+
+    /// Forgets the writes to all objects in `namespace`, or everywhere.
+    pub(super) fn forget_all(&mut self, namespace: Option<&str>) {
+        self.0.retain(|key, _| !is_in(key, namespace));
+    }
+
     /// Forgets what will not be shown any more.
     pub(super) fn sweep(&mut self, now: Instant) {
         self.0.retain(|_, pending| now.saturating_duration_since(pending.since) < ECHO_WITHIN);
@@ -118,11 +130,6 @@ impl Pending {
     fn is_newer_than(&self, version: &str) -> bool {
         self.versions.iter().any(|own| is_older(version, own))
     }
-}
-
-/// Versions of one kind are numbers that grow (Kubernetes, "API concepts", resource versions). Where they are not, none is older.
-pub(super) fn is_older(version: &str, than: &str) -> bool {
-    matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use tokio::time::Instant;
 
@@ -12,10 +13,12 @@ use super::{
     change::Change,
     index::Indexer,
     objects::Objects,
-    own_writes::{OwnWrites, Reading, is_older},
+    own_writes::{OwnWrites, Reading},
+    unshown::{Unshown, is_in},
 };
 use crate::{
     object::ObjectKey,
+    version::{is_older, number},
     watch::{Guarded, Undecodable},
 };
 
@@ -26,6 +29,19 @@ pub(super) enum Seen<K> {
     Applied { object: Guarded<K>, listed: bool },
     /// It is gone.
     Deleted(Guarded<K>),
+    /// A list has ended.
+    Listed { key: ObjectKey, end: ListEnd },
+}
+
+/// What the end of a list says of one object.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListEnd {
+    /// The version of the list.
+    version: Option<u64>,
+    /// Whether the object was known before and is not in the list.
+    is_missing: bool,
+    /// Whether the list proves that the API server's store is older than what was seen before.
+    went_back: bool,
 }
 
 /// What is known.
@@ -36,6 +52,11 @@ pub(super) struct State<K> {
     pub(super) puzzling: Vec<ObjectKey>,
     pub(super) indexes: Vec<Arc<dyn Indexer<K>>>,
     own_writes: OwnWrites,
+    unshown: Unshown,
+    /// Objects that a list shows as older than they are known, until the version of the list tells which of both is right.
+    disputed: HashMap<ObjectKey, K>,
+    /// By the namespace of the watch: the version up to which it has shown everything.
+    progress: HashMap<Option<String>, u64>,
     /// Objects as they were before writes of ours that the watch has not shown yet.
     before: HashMap<ObjectKey, Arc<K>>,
     writing: HashMap<ObjectKey, Held<K>>,
@@ -58,6 +79,9 @@ impl<K> Default for State<K> {
             puzzling: Vec::new(),
             indexes: Vec::new(),
             own_writes: OwnWrites::default(),
+            unshown: Unshown::default(),
+            disputed: HashMap::new(),
+            progress: HashMap::new(),
             before: HashMap::new(),
             writing: HashMap::new(),
         }
@@ -67,8 +91,14 @@ impl<K> Default for State<K> {
 impl<K: Resource> State<K> {
     /// Takes in what the watch says, or holds it until our write is over.
     pub(super) fn see(&mut self, seen: Seen<K>) -> Changes<K> {
-        let (Seen::Applied { object, .. } | Seen::Deleted(object)) = &seen;
-        let Some(key) = ObjectKey::of(object) else { return Vec::new() };
+        let key = match &seen {
+            Seen::Applied { object, .. } | Seen::Deleted(object) => ObjectKey::of(object),
+            Seen::Listed { key, .. } => Some(key.clone()),
+        };
+        let Some(key) = key else { return Vec::new() };
+        if let Seen::Applied { object, listed: false } | Seen::Deleted(object) = &seen {
+            self.advance(&key, version_of(object.meta()));
+        }
         if let Some(held) = self.writing.get_mut(&key) {
             held.seen.push(seen);
             return Vec::new();
@@ -79,13 +109,18 @@ impl<K: Resource> State<K> {
                 self.puzzle(&key, undecodable);
                 None
             }
-            Seen::Deleted(object) => self.gone(&key, object.meta().uid.as_deref()),
+            Seen::Deleted(object) => self.gone(&key, object.meta()),
+            Seen::Listed { end, .. } => self.list_ended(&key, end),
         };
         change.map(|change| (key, change)).into_iter().collect()
     }
 
     /// What is known of it stays: not to understand an object is no reason to take it for gone.
     fn puzzle(&mut self, key: &ObjectKey, undecodable: Undecodable) {
+        if self.is_overtaken(key, &undecodable.metadata) {
+            return;
+        }
+        self.mark_shown(key, &undecodable.metadata);
         if self.undecodable.get(key).is_none_or(|known| known.error != undecodable.error) {
             tracing::warn!(kind = std::any::type_name::<K>(), object = %key, error = undecodable.error, "cannot understand an object; leaving it alone until it is mended");
             self.puzzling.push(key.clone());
@@ -93,31 +128,126 @@ impl<K: Resource> State<K> {
         self.undecodable.insert(key.clone(), undecodable);
     }
 
-    /// What is known in that namespace, or anywhere: of this, what a list that begins now does not have is gone.
+    /// What is known in that namespace, or anywhere, when a list begins: of this, what the list does not have is gone.
     ///
     /// To remember what is listed would come to the same, and cost a name for each object when there is nothing to compare with.
-    pub(super) fn known(&self, namespace: Option<&str>) -> HashSet<ObjectKey> {
-        let is_there = |key: &ObjectKey| namespace.is_none() || key.namespace.as_deref() == namespace;
-        self.keys().chain(self.undecodable.keys().cloned()).filter(is_there).collect()
+    pub(super) fn begin_list(&mut self, namespace: Option<&str>) -> HashSet<ObjectKey> {
+        self.disputed.retain(|key, _| !is_in(key, namespace));
+        self.unshown.begin_list(namespace);
+        // What is being written may be known by the time the list ends, by what was held.
+        let others = self.undecodable.keys().chain(self.writing.keys()).cloned();
+        self.keys().chain(others).filter(|key| is_in(key, namespace)).collect()
     }
 
-    /// A list has ended that these were not in.
-    pub(super) fn missing(&mut self, missing: HashSet<ObjectKey>) -> Changes<K> {
-        self.own_writes.sweep(Instant::now());
-        self.forget_before();
+    /// Ends the list of a namespace, or of everything, at this version; `missing` were known when it began and are not in it.
+    ///
+    /// The list is the state at its version. What it does not have is gone, unless it is a later write of ours. What it shows in another
+    /// version than is known is right, unless we wrote later.
+    pub(super) fn end_list(
+        &mut self,
+        namespace: Option<&str>,
+        version: Option<u64>,
+        missing: HashSet<ObjectKey>,
+    ) -> Changes<K> {
+        let went_back = version.is_some_and(|version| self.went_back(namespace, version, &missing));
+        if went_back {
+            tracing::warn!(
+                kind = std::any::type_name::<K>(),
+                version,
+                "the API server's store is older than what was seen before, as after a restore of an older copy of etcd; taking its state and forgetting own writes"
+            );
+            self.unshown.forget_all(namespace);
+            self.own_writes.forget_all(namespace);
+            self.before.retain(|key, _| !is_in(key, namespace));
+        }
+        // What is being written is looked at when that is over, and may be disputed only then.
+        let open = self.disputed.keys().chain(self.writing.keys()).filter(|key| is_in(key, namespace));
+        let open: HashSet<_> = open.filter(|key| !missing.contains(*key)).cloned().collect();
+        let ended = missing.into_iter().map(|key| (key, true)).chain(open.into_iter().map(|key| (key, false)));
         let mut changes = Vec::new();
-        for key in missing {
-            self.undecodable.remove(&key);
-            // A list can be older than our write; what we are writing or have just written is not taken for gone.
-            let uid = self.objects.get(&key).and_then(|object| object.meta().uid.clone());
-            if self.writing.contains_key(&key) || self.own_writes.awaits(&key, uid.as_deref(), Instant::now()) {
-                continue;
-            }
-            if let Some(old) = self.replace(&key, None) {
-                changes.push((key, Change { old: Some(old), new: None, listed: true }));
-            }
+        for (key, is_missing) in ended {
+            changes.extend(self.see(Seen::Listed { key, end: ListEnd { version, is_missing, went_back } }));
+        }
+        match version {
+            Some(version) => changes.extend(self.passed(namespace, version)),
+            None => self.forget_old(),
         }
         changes
+    }
+
+    /// Whether a list at this version contradicts what the watch has shown. Lists are never older than what was read before them, so the
+    /// store must be another one.
+    fn went_back(&self, namespace: Option<&str>, version: u64, missing: &HashSet<ObjectKey>) -> bool {
+        let known = |key: &ObjectKey| self.objects.get(key).and_then(|known| version_of(known.meta()));
+        let was_shown_later =
+            |key: &ObjectKey| known(key).is_some_and(|known| known > version) && !self.unshown.awaits(key);
+        let contradicts = |key: &ObjectKey, object: &K| {
+            was_shown_later(key)
+                || known(key).is_some_and(|known| known <= version)
+                || self.unshown.is_contradicted(key, object.meta().uid.as_deref(), version)
+        };
+        self.progress.get(&namespace.map(ToOwned::to_owned)).is_some_and(|progress| *progress > version)
+            || self.unshown.is_newer_than_list(version, namespace)
+            || missing.iter().any(was_shown_later)
+            || self.disputed.iter().any(|(key, object)| is_in(key, namespace) && contradicts(key, object))
+    }
+
+    /// Takes in that the watch of a namespace, or of everything, has shown all up to this version.
+    ///
+    /// What we wrote by then and was not shown is not what the watch is about, such as an object without the label that it selects.
+    pub(super) fn passed(&mut self, namespace: Option<&str>, version: u64) -> Changes<K> {
+        self.forget_old();
+        self.progress.insert(namespace.map(ToOwned::to_owned), version);
+        let passed = self.unshown.passed(version, namespace);
+        passed.into_iter().filter_map(|key| Some((key.clone(), self.drop_unshown(&key)?))).collect()
+    }
+
+    /// Drops what we wrote and the watch did not show, unless a write is under way, with which it is looked at again.
+    fn drop_unshown(&mut self, key: &ObjectKey) -> Option<Change<K>> {
+        if self.writing.contains_key(key) {
+            return None;
+        }
+        self.forget_writes(key);
+        let old = self.replace(key, None)?;
+        Some(Change { old: Some(old), new: None, listed: true })
+    }
+
+    fn list_ended(&mut self, key: &ObjectKey, end: ListEnd) -> Option<Change<K>> {
+        let disputed = self.disputed.remove(key);
+        let known = self.objects.get(key).map(|known| (known.meta().uid.clone(), version_of(known.meta())));
+        let is_of_this_world = !end.went_back || self.unshown.awaits(key);
+        let wrote_later = is_of_this_world
+            && match (known, end.version) {
+                (Some((_, Some(known))), Some(version)) => known > version,
+                // Without an order, a list counts as older while the echo of our write is awaited.
+                (Some((uid, _)), _) => self.own_writes.awaits(key, uid.as_deref(), Instant::now()),
+                // Deleted by us, and the list may be from before.
+                (None, _) => true,
+            };
+        if end.is_missing {
+            self.undecodable.remove(key);
+            if end.version.is_some_and(|version| self.unshown.absent(key, version)) {
+                self.forget_writes(key);
+            }
+        }
+        if wrote_later {
+            // What our write replaced was gone by then, which the write may not have known.
+            let before = self.before.get(key).filter(|_| end.is_missing).cloned()?;
+            return self.overtook(key, Some(before), true);
+        }
+        let new = disputed.filter(|_| end.version.is_some()).map(Arc::new);
+        if new.is_none() && !end.is_missing {
+            return None;
+        }
+        self.forget_writes(key);
+        let old = self.replace(key, new.as_ref());
+        (old.is_some() || new.is_some()).then_some(Change { old, new, listed: true })
+    }
+
+    fn forget_writes(&mut self, key: &ObjectKey) {
+        self.unshown.forget(key);
+        self.own_writes.forget(key);
+        self.before.remove(key);
     }
 
     /// The names of all objects, in no order.
@@ -138,11 +268,40 @@ impl<K: Resource> State<K> {
             return Vec::new();
         }
         let seen = self.writing.remove(key).map(|held| held.seen).unwrap_or_default();
-        seen.into_iter().flat_map(|seen| self.see(seen)).collect()
+        let mut changes: Changes<K> = seen.into_iter().flat_map(|seen| self.see(seen)).collect();
+        let progress = self.progress_of(key);
+        if progress.is_some_and(|progress| self.unshown.is_passed(key, progress)) {
+            changes.extend(self.drop_unshown(key).map(|change| (key.clone(), change)));
+        }
+        changes
+    }
+
+    /// A watch shows events in their order, so this one proves that all before it were shown.
+    fn advance(&mut self, key: &ObjectKey, version: Option<u64>) {
+        let whole = !self.progress.contains_key(&key.namespace);
+        let progress = self.progress.get_mut(if whole { &None } else { &key.namespace });
+        if let (Some(progress), Some(version)) = (progress, version) {
+            *progress = version.max(*progress);
+        }
+    }
+
+    /// The version up to which the watch that is about this object has shown everything.
+    fn progress_of(&self, key: &ObjectKey) -> Option<u64> {
+        self.progress.get(&key.namespace).or_else(|| self.progress.get(&None)).copied()
+    }
+
+    /// Whether a list showed another store while the object was being written. What is known is of the store before, so the answer cannot be
+    /// compared with it, and the list and the watch are believed.
+    fn is_across_stores(&self, key: &ObjectKey) -> bool {
+        let is_another = |seen: &Seen<K>| matches!(seen, Seen::Listed { end, .. } if end.went_back);
+        self.writing.get(key).is_some_and(|held| held.seen.iter().any(is_another))
     }
 
     /// Takes in the answer to a write. Returns what the write changed, and what was held meanwhile.
     pub(super) fn wrote(&mut self, key: &ObjectKey, object: K) -> (Changes<K>, Changes<K>) {
+        if self.is_across_stores(key) {
+            return (Vec::new(), self.end_write(key));
+        }
         let meta = object.meta();
         let (uid, version) = (meta.uid.clone(), meta.resource_version.clone().unwrap_or_default());
         let known = self.objects.get(key).map(|known| known.meta());
@@ -150,9 +309,17 @@ impl<K: Resource> State<K> {
             known.uid == uid
                 && known.resource_version.as_deref().is_some_and(|known| known == version || is_older(&version, known))
         });
+        let number = number(&version);
+        // The watch has been there and has shown nothing: it is not about this object.
+        let is_passed = number.is_some_and(|number| self.progress_of(key).is_some_and(|progress| number <= progress))
+            && self.writing.get(key).is_none_or(|held| held.seen.is_empty())
+            && known.is_none();
         let mut changes = Vec::new();
-        if !is_known {
+        if !is_known && !is_passed && !self.is_overtaken(key, meta) {
             self.own_writes.wrote(key, uid.as_deref(), &version, Instant::now());
+            if let Some(number) = number {
+                self.unshown.wrote(key, uid.as_deref(), number);
+            }
             let new = Arc::new(object);
             let old = self.replace(key, Some(&new));
             if let Some(old) = &old {
@@ -166,8 +333,15 @@ impl<K: Resource> State<K> {
     /// Takes in the answer to a deletion. Returns what it changed, and what was held meanwhile.
     pub(super) fn deleted(&mut self, key: &ObjectKey, uid: Option<&str>) -> (Changes<K>, Changes<K>) {
         let mut changes = Vec::new();
-        if self.objects.get(key).is_some_and(|known| known.meta().uid.as_deref() == uid) {
+        if self.is_across_stores(key) {
+            return (changes, self.end_write(key));
+        }
+        let known = self.objects.get(key).filter(|known| known.meta().uid.as_deref() == uid);
+        if let Some(version) = known.map(|known| version_of(known.meta())) {
             self.own_writes.deleted(key, uid, Instant::now());
+            if let Some(version) = version {
+                self.unshown.deleted(key, uid, version);
+            }
             let old = self.replace(key, None);
             changes.push((key.clone(), Change { old, new: None, listed: false }));
         }
@@ -178,25 +352,34 @@ impl<K: Resource> State<K> {
         let was_undecodable = self.undecodable.remove(key).is_some();
         let meta = object.meta();
         let version = meta.resource_version.as_deref().unwrap_or_default();
+        let is_overtaken = self.is_overtaken(key, meta);
         let reading = self.own_writes.read_apply(key, meta.uid.as_deref(), version, Instant::now());
+        // A list does not show what happened before our write, which may not have known it.
+        let is_first_showing = listed && self.unshown.awaits(key);
+        self.mark_shown(key, meta);
         let before = self.before.get(key).cloned();
         if !self.own_writes.awaits_any(key, Instant::now()) {
             self.before.remove(key);
         }
+        if is_overtaken {
+            if listed {
+                self.disputed.insert(key.clone(), object);
+            }
+            let is_echo = reading == Reading::Echo && !listed;
+            return if is_echo { None } else { self.overtook(key, before, listed) };
+        }
         match reading {
+            Reading::Echo if is_first_showing => self.overtook(key, before, listed),
             Reading::Echo => None,
             // It happened before our write, which may have been made without knowing it.
-            Reading::Overtaken => {
-                let new = self.objects.get(key).cloned()?;
-                Some(Change { old: before, new: Some(new), listed })
-            }
+            Reading::Overtaken => self.overtook(key, before, listed),
             Reading::News => {
                 let known = self.objects.get(key).map(|known| known.meta());
                 let is_known = known.is_some_and(|known| {
                     known.uid == meta.uid && known.resource_version == meta.resource_version && !was_undecodable
                 });
                 if is_known {
-                    return None;
+                    return if is_first_showing { self.overtook(key, before, listed) } else { None };
                 }
                 let new = Arc::new(object);
                 let old = self.replace(key, Some(&new));
@@ -205,8 +388,39 @@ impl<K: Resource> State<K> {
         }
     }
 
-    fn gone(&mut self, key: &ObjectKey, uid: Option<&str>) -> Option<Change<K>> {
+    /// Tells that something happened before our last write, which may not have known it.
+    fn overtook(&self, key: &ObjectKey, before: Option<Arc<K>>, listed: bool) -> Option<Change<K>> {
+        let new = self.objects.get(key).cloned()?;
+        Some(Change { old: before, new: Some(new), listed })
+    }
+
+    /// Whether this is older than what is known of the object.
+    fn is_overtaken(&self, key: &ObjectKey, meta: &ObjectMeta) -> bool {
+        let Some(version) = version_of(meta) else { return false };
+        let known = self.objects.get(key).and_then(|known| version_of(known.meta()));
+        known.is_some_and(|known| version < known) || self.unshown.is_overtaken(key, meta.uid.as_deref(), version)
+    }
+
+    fn mark_shown(&mut self, key: &ObjectKey, meta: &ObjectMeta) {
+        if let Some(version) = version_of(meta) {
+            self.unshown.shown(key, meta.uid.as_deref(), version);
+        }
+    }
+
+    fn gone(&mut self, key: &ObjectKey, meta: &ObjectMeta) -> Option<Change<K>> {
+        let uid = meta.uid.as_deref();
+        let known = self.objects.get(key).map(|known| known.meta());
+        let came_back = known.is_some_and(|known| {
+            known.uid.as_deref() == uid
+                && matches!((version_of(meta), version_of(known)), (Some(end), Some(known)) if end < known)
+        });
+        if came_back {
+            // It left the selection, and a later write of ours brought it back.
+            let before = self.before.get(key).cloned();
+            return self.overtook(key, before, false);
+        }
         self.undecodable.remove(key);
+        self.unshown.ended(key, uid);
         let reading = self.own_writes.read_delete(key, uid, Instant::now());
         if !self.own_writes.awaits_any(key, Instant::now()) {
             self.before.remove(key);
@@ -222,8 +436,9 @@ impl<K: Resource> State<K> {
         (reading == Reading::News).then_some(Change { old, new: None, listed: false })
     }
 
-    fn forget_before(&mut self) {
+    fn forget_old(&mut self) {
         let (own_writes, now) = (&mut self.own_writes, Instant::now());
+        own_writes.sweep(now);
         self.before.retain(|key, _| own_writes.awaits_any(key, now));
     }
 
@@ -239,5 +454,11 @@ impl<K: Resource> State<K> {
     }
 }
 
+fn version_of(meta: &ObjectMeta) -> Option<u64> {
+    number(meta.resource_version.as_deref()?)
+}
+
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

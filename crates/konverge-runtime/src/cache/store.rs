@@ -150,16 +150,19 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     /// Announces a write of this process, before its request is sent. What the watch says of the object meanwhile is looked at when
     /// the write is over, since until then nobody can tell an echo from news.
     ///
-    /// `by` is not told of the write; other subscribers are.
-    pub fn writing(&self, key: ObjectKey, by: Option<Subscriber>) -> Writing<K> {
-        self.write().begin_write(&key);
-        Writing { store: self.clone(), key, by, is_over: false }
+    /// `by` are not told of the write; other subscribers are.
+    pub fn writing(&self, key: ObjectKey, by: impl IntoIterator<Item = Subscriber>) -> Writing<K> {
+        let mut state = self.write();
+        state.begin_write(&key);
+        let known_uid = state.objects.get(&key).and_then(|known| known.meta().uid.clone());
+        drop(state);
+        Writing { store: self.clone(), key, by: by.into_iter().collect(), known_uid, is_over: false }
     }
 
     /// Takes in what the watch says.
     pub(super) fn see(&self, seen: Seen<K>) {
         let changes = self.take_in(seen);
-        self.tell(&changes, None);
+        self.tell(&changes, &[]);
         self.tell_of_undecodable();
     }
 
@@ -174,7 +177,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         let is_there = |object: &K| namespace.is_none() || object.meta().namespace.as_deref() == namespace;
         for object in self.list().into_iter().filter(|object| is_there(object)) {
             if let Some(key) = ObjectKey::of(&*object) {
-                self.tell(&[(key, Change { old: None, new: Some(object), listed: true })], None);
+                self.tell(&[(key, Change { old: None, new: Some(object), listed: true })], &[]);
             }
         }
         self.tell_of_undecodable();
@@ -191,14 +194,20 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     }
 
     /// What is known in `namespace`, or everywhere, when a list of it begins.
-    pub(super) fn known(&self, namespace: Option<&str>) -> HashSet<ObjectKey> {
-        self.read().known(namespace)
+    pub(super) fn begin_list(&self, namespace: Option<&str>) -> HashSet<ObjectKey> {
+        self.write().begin_list(namespace)
     }
 
-    /// Ends a list that these were not in: they are gone.
-    pub(super) fn missing(&self, missing: HashSet<ObjectKey>) {
-        let changes = self.write().missing(missing);
-        self.tell(&changes, None);
+    /// Ends a list of `namespace`, or of everything, at this version; `missing` were known when it began and were not in it.
+    pub(super) fn end_list(&self, namespace: Option<&str>, version: Option<u64>, missing: HashSet<ObjectKey>) {
+        let changes = self.write().end_list(namespace, version, missing);
+        self.tell(&changes, &[]);
+    }
+
+    /// Takes in that the watch of `namespace`, or of everything, has shown all up to this version.
+    pub(super) fn passed(&self, namespace: Option<&str>, version: u64) {
+        let changes = self.write().passed(namespace, version);
+        self.tell(&changes, &[]);
     }
 
     /// The entries of other managers are often larger than the object, and nobody here asks for them.
@@ -234,14 +243,14 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         }
     }
 
-    fn tell(&self, changes: &[(ObjectKey, Change<K>)], except: Option<Subscriber>) {
+    fn tell(&self, changes: &[(ObjectKey, Change<K>)], except: &[Subscriber]) {
         if changes.is_empty() {
             return;
         }
         // Listeners may read this store, so no lock is held while they run.
         let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner).clone();
         for (key, change) in changes {
-            for (_, listener) in subscribers.iter().filter(|(id, _)| Some(*id) != except) {
+            for (_, listener) in subscribers.iter().filter(|(id, _)| !except.contains(id)) {
                 listener(key, change);
             }
         }
@@ -261,7 +270,9 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
 pub struct Writing<K: Resource + Send + Sync + 'static> {
     store: Store<K>,
     key: ObjectKey,
-    by: Option<Subscriber>,
+    by: Vec<Subscriber>,
+    /// The uid that was known when the write began.
+    known_uid: Option<String>,
     is_over: bool,
 }
 
@@ -272,17 +283,19 @@ impl<K: Resource + Send + Sync + 'static> Writing<K> {
         self.store.reduce(object.meta_mut());
         self.store.transform(&mut object);
         let (own, seen) = self.store.write().wrote(&self.key, object);
-        self.store.tell(&own, self.by);
-        self.store.tell(&seen, None);
+        self.store.tell(&own, &self.by);
+        self.store.tell(&seen, &[]);
         self.store.tell_of_undecodable();
     }
 
-    /// The API server answered that the object is gone.
+    /// The API server answered that the object with this uid is gone; `None` means that it has no object of the name. Then the one that
+    /// was known when the write began is gone, because no other object ever has its uid.
     pub fn deleted(mut self, uid: Option<&str>) {
         self.is_over = true;
+        let uid = uid.or(self.known_uid.as_deref());
         let (own, seen) = self.store.write().deleted(&self.key, uid);
-        self.store.tell(&own, self.by);
-        self.store.tell(&seen, None);
+        self.store.tell(&own, &self.by);
+        self.store.tell(&seen, &[]);
         self.store.tell_of_undecodable();
     }
 }
@@ -291,7 +304,7 @@ impl<K: Resource + Send + Sync + 'static> Drop for Writing<K> {
     fn drop(&mut self) {
         if !self.is_over {
             let seen = self.store.write().end_write(&self.key);
-            self.store.tell(&seen, None);
+            self.store.tell(&seen, &[]);
             self.store.tell_of_undecodable();
         }
     }

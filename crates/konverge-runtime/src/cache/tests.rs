@@ -4,7 +4,7 @@ use futures::stream;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::*;
-use crate::object::ObjectKey;
+use crate::{object::ObjectKey, watch::Event};
 
 fn object(name: &str, version: u32) -> Guarded<ConfigMap> {
     let mut object = ConfigMap::default();
@@ -22,7 +22,7 @@ async fn told(events: Vec<Event<Guarded<ConfigMap>>>) -> Vec<(String, bool, bool
     store.subscribe(move |key: &ObjectKey, change: &Change<ConfigMap>| {
         tells.lock().unwrap().push((key.name.clone(), change.new.is_some(), change.listed));
     });
-    Filled { store, namespace: None }.by(stream::iter(events)).await;
+    Filled { store, namespace: None }.by(stream::iter(events).map(Observed::from)).await;
     let mut told = told.lock().unwrap().clone();
     told.sort();
     told

@@ -1,6 +1,6 @@
 //! How a watch learns what exists before it hears what changes.
 
-use kube::runtime::watcher::{self, Config, InitialListStrategy};
+use kube::runtime::watcher;
 
 /// How what exists is read at the beginning of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,13 +25,6 @@ impl Default for InitialList {
 impl InitialList {
     pub(super) fn is_streamed(self) -> bool {
         self == Self::Streamed
-    }
-
-    pub(super) fn put_into(self, config: Config) -> Config {
-        match self {
-            Self::Pages(size) => config.page_size(size.max(1)),
-            Self::Streamed => Config { initial_list_strategy: InitialListStrategy::StreamingList, ..config },
-        }
     }
 
     /// Whether the error says that the API server streams no lists, rather than that something is wrong.

@@ -12,7 +12,7 @@ use kube::{
 const EVERY: Duration = Duration::from_secs(300);
 
 /// The same where the kind is not known: whoever installs its definition waits for what comes of it, and most never do.
-const EVERY_UNKNOWN: Duration = Duration::from_secs(30);
+pub(super) const EVERY_UNKNOWN: Duration = Duration::from_secs(30);
 
 /// Does `follow` from when the kind is there and may be listed, in this namespace or in all. Until then the log tells once that its objects
 /// take no part.

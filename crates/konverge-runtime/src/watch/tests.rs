@@ -6,6 +6,15 @@ use super::*;
 
 type Step = Result<Event<u8>, watcher::Error>;
 
+fn life(steps: Vec<fn() -> Step>) -> stream::BoxStream<'static, Result<Observed<u8>, watcher::Error>> {
+    let steps = stream::iter(steps.into_iter().map(|step| step().map(Observed::from)));
+    steps.chain(stream::pending()).boxed()
+}
+
+fn manner(list: InitialList, backoff: Backoff) -> Manner {
+    Manner { list, backoff, optional: false }
+}
+
 fn api_error(code: u16) -> kube::Error {
     kube::Error::Api(Status { code, ..Status::default() }.boxed())
 }
@@ -14,12 +23,10 @@ fn api_error(code: u16) -> kube::Error {
 fn watch(lives: Vec<Vec<fn() -> Step>>) -> (impl Stream<Item = Event<u8>>, WatchHealth, Arc<AtomicUsize>) {
     let beginnings = Arc::new(AtomicUsize::new(0));
     let (health, count) = (WatchHealth::default(), Arc::clone(&beginnings));
-    let begin = move |_| {
-        let life = lives[beginnings.fetch_add(1, Ordering::SeqCst)].clone();
-        stream::iter(life.into_iter().map(|step| step())).chain(stream::pending()).boxed()
-    };
+    let begin = move |_| life(lives[beginnings.fetch_add(1, Ordering::SeqCst)].clone());
     let backoff = Backoff { base: Duration::from_millis(1), factor: 1.0, cap: Duration::from_millis(1) };
-    (never_ending(begin, InitialList::default(), backoff, health.clone(), "Test".to_owned()), health, count)
+    let events = never_ending(begin, manner(InitialList::default(), backoff), health.clone(), "Test".to_owned());
+    (events.filter_map(|observed| future::ready(observed.event())), health, count)
 }
 
 async fn next(events: &mut (impl Stream<Item = Event<u8>> + Unpin)) -> Event<u8> {
@@ -70,11 +77,11 @@ async fn streamed(first_life: Vec<fn() -> Step>) -> Vec<InitialList> {
         let mut begun = seen.lock().unwrap();
         begun.push(list);
         let paged: Vec<fn() -> Step> = vec![|| Ok(Event::Init), || Ok(Event::InitDone)];
-        let life = if begun.len() == 1 { first_life.clone() } else { paged };
-        stream::iter(life.into_iter().map(|step| step())).chain(stream::pending()).boxed()
+        life(if begun.len() == 1 { first_life.clone() } else { paged })
     };
     let (backoff, health) = (Backoff::default(), WatchHealth::default());
-    let mut events = Box::pin(never_ending(begin, InitialList::Streamed, backoff, health.clone(), "Test".to_owned()));
+    let events = never_ending(begin, manner(InitialList::Streamed, backoff), health.clone(), "Test".to_owned());
+    let mut events = Box::pin(events.filter_map(|observed| future::ready(observed.event())));
     while !matches!(next(&mut events).await, Event::InitDone) {}
     assert_eq!(health.check(), Ok(()));
     drop(events);

@@ -25,6 +25,12 @@ fn applied(object: ConfigMap) -> Seen<ConfigMap> {
     Seen::Applied { object: Guarded(Ok(object)), listed: false }
 }
 
+/// A list that has nothing, and does not say of which version it is.
+fn end_list(state: &mut State<ConfigMap>, namespace: Option<&str>) -> Changes<ConfigMap> {
+    let known = state.begin_list(namespace);
+    state.end_list(namespace, None, known)
+}
+
 fn version(state: &State<ConfigMap>) -> Option<u64> {
     state.objects.get(&key()).map(|object| object.metadata.resource_version.as_ref().unwrap().parse().unwrap())
 }
@@ -67,12 +73,12 @@ fn a_list_that_is_older_than_our_write_takes_nothing_away() {
     let mut state = State::default();
     state.begin_write(&key());
     state.wrote(&key(), object(1, 5));
-    assert!(state.missing(state.known(None)).is_empty());
+    assert!(end_list(&mut state, None).is_empty());
     assert_eq!(version(&state), Some(5));
     state.see(applied(object(1, 5)));
-    assert_eq!(state.missing(state.known(Some("elsewhere"))).len(), 0);
-    assert_eq!(state.missing(state.known(Some("a"))).len(), 1);
-    assert!(state.known(None).is_empty());
+    assert_eq!(end_list(&mut state, Some("elsewhere")).len(), 0);
+    assert_eq!(end_list(&mut state, Some("a")).len(), 1);
+    assert!(state.begin_list(None).is_empty());
 }
 
 #[test]
@@ -85,7 +91,7 @@ fn what_cannot_be_understood_is_not_taken_for_gone() {
     };
     assert!(state.see(broken()).is_empty());
     assert_eq!((version(&state), state.undecodable.len()), (Some(1), 1));
-    assert!(state.missing(HashSet::new()).is_empty());
+    assert!(state.end_list(None, None, HashSet::new()).is_empty());
     assert_eq!((version(&state), state.undecodable.len()), (Some(1), 1));
     assert_eq!(state.see(applied(object(1, 3))).len(), 1);
     assert!(state.undecodable.is_empty());
@@ -97,6 +103,130 @@ fn the_late_deletion_of_a_predecessor_does_not_take_the_successor() {
     state.see(applied(object(2, 5)));
     assert!(state.see(Seen::Deleted(Guarded(Ok(object(1, 4))))).is_empty());
     assert_eq!(version(&state), Some(5));
+}
+
+#[test]
+fn an_object_that_a_later_list_lacks_is_gone_even_if_its_echo_was_never_shown() {
+    let mut state = State::default();
+    state.begin_write(&key());
+    state.wrote(&key(), object(1, 5));
+    // Another client deletes it at 6, the watch breaks, and the list that follows is of 7.
+    let known = state.begin_list(None);
+    assert_eq!(state.end_list(None, Some(7), known).len(), 1);
+    assert_eq!(version(&state), None);
+    // The same where the list came first and the answer of the lost write never did.
+    let mut state = State::default();
+    state.see(applied(object(1, 1)));
+    state.begin_write(&key());
+    let known = state.begin_list(None);
+    assert!(state.end_list(None, Some(7), known).is_empty(), "what is being written is looked at when that is over");
+    assert_eq!(state.end_write(&key()).len(), 1);
+    assert_eq!(version(&state), None);
+}
+
+#[test]
+fn a_write_that_is_newer_than_the_list_stays_until_the_watch_has_come_so_far() {
+    let mut state = State::default();
+    let known = state.begin_list(None);
+    state.end_list(None, Some(4), known);
+    let known = state.begin_list(None);
+    state.begin_write(&key());
+    state.wrote(&key(), object(1, 5));
+    assert!(state.end_list(None, Some(4), known).is_empty());
+    assert!(state.passed(None, 4).is_empty());
+    assert_eq!(version(&state), Some(5));
+    assert_eq!(state.passed(None, 5).len(), 1, "not shown: the watch is not about it");
+    assert_eq!(version(&state), None);
+    // What the watch has passed already does not even come in.
+    state.begin_write(&key());
+    assert!(state.wrote(&key(), object(1, 5)).0.is_empty());
+    assert_eq!(version(&state), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_back_however_late_the_watch_is() {
+    let mut state = State::default();
+    state.see(applied(object(1, 1)));
+    state.begin_write(&key());
+    state.wrote(&key(), object(1, 3));
+    tokio::time::advance(std::time::Duration::from_mins(10)).await;
+    assert_eq!(state.see(applied(object(1, 2))).len(), 1, "the change that our write overtook is told");
+    assert_eq!(version(&state), Some(3));
+    // An object that we deleted does not come back, whatever others did to it before.
+    state.begin_write(&key());
+    state.deleted(&key(), Some("1"));
+    tokio::time::advance(std::time::Duration::from_mins(10)).await;
+    for version_seen in [3, 4] {
+        state.see(applied(object(1, version_seen)));
+        assert_eq!(version(&state), None);
+    }
+    state.see(Seen::Deleted(Guarded(Ok(object(1, 5)))));
+    state.see(applied(object(6, 6)));
+    assert_eq!(version(&state), Some(6));
+    // One that left the selection, and that a later write of ours brought back, does not go.
+    state.begin_write(&key());
+    state.wrote(&key(), object(6, 8));
+    state.see(Seen::Deleted(Guarded(Ok(object(6, 7)))));
+    assert_eq!(version(&state), Some(8));
+}
+
+#[test]
+fn a_list_of_an_older_world_is_believed_and_own_writes_are_forgotten() {
+    let named = |name: &str, version| {
+        let mut object = object(version, version);
+        object.metadata.name = Some(name.to_owned());
+        object
+    };
+    let listed = |object| Seen::Applied { object: Guarded(Ok(object)), listed: true };
+    let mut state = State::default();
+    for object in [named("changed", 10), named("same", 11), named("made", 30)] {
+        state.see(applied(object));
+    }
+    let written = ObjectKey::namespaced("a", "written");
+    state.begin_write(&written);
+    state.wrote(&written, named("written", 40));
+    state.see(applied(named("changed", 35)));
+    // The copy is of version 20.
+    let mut missing = state.begin_list(None);
+    for object in [named("changed", 10), named("same", 11)] {
+        missing.remove(&ObjectKey::of(&object).unwrap());
+        state.see(listed(object));
+    }
+    let changes = state.end_list(None, Some(20), missing);
+    let mut told: Vec<_> = changes.iter().map(|(key, change)| (key.name.as_str(), change.new.is_some())).collect();
+    told.sort_unstable();
+    assert_eq!(told, [("changed", true), ("made", false), ("written", false)]);
+    let mut names: Vec<_> = state.keys().map(|key| key.name).collect();
+    names.sort();
+    assert_eq!(names, ["changed", "same"]);
+    // What happens in the new world is news, also where its versions are lower than those of the old one.
+    assert_eq!(state.see(applied(named("changed", 21))).len(), 1);
+    assert_eq!(state.see(applied(named("written", 22))).len(), 1);
+}
+
+#[test]
+fn a_write_across_two_worlds_leaves_the_word_to_the_list() {
+    let mut state = State::default();
+    state.see(applied(object(7, 32)));
+    state.begin_write(&key());
+    let missing = state.begin_list(None);
+    assert!(state.end_list(None, Some(10), missing).is_empty());
+    state.deleted(&key(), Some("7"));
+    assert_eq!(version(&state), None);
+    state.see(applied(object(8, 11)));
+    assert_eq!(version(&state), Some(11), "nothing of the old world is in the way");
+}
+
+#[test]
+fn an_older_world_whose_versions_have_passed_ours_is_believed_too() {
+    let mut state = State::default();
+    state.see(applied(object(1, 10)));
+    state.see(applied(object(1, 30)));
+    state.begin_list(None);
+    state.see(Seen::Applied { object: Guarded(Ok(object(1, 10))), listed: true });
+    assert_eq!(version(&state), Some(30), "until the version of the list is known");
+    assert_eq!(state.end_list(None, Some(50), HashSet::new()).len(), 1);
+    assert_eq!(version(&state), Some(10));
 }
 
 /// What happens in the model.
