@@ -459,6 +459,4 @@ fn version_of(meta: &ObjectMeta) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod model;
-#[cfg(test)]
 mod tests;

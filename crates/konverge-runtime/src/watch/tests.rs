@@ -102,3 +102,170 @@ async fn a_list_that_cannot_be_streamed_is_read_in_pages() {
         vec![|| Err(watcher::Error::WatchStartFailed(api_error(503))), || Ok(Event::Init), || Ok(Event::InitDone)];
     assert_eq!(streamed(away).await, streamed_once);
 }
+
+mod against_a_server {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use konverge_testkit::double::{Answer, ApiDouble, Expectation, RequestMatcher, WatchScript};
+    use kube::ResourceExt;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const PATH: &str = "/api/v1/configmaps";
+
+    fn object(name: &str, version: &str) -> Value {
+        json!({ "metadata": { "namespace": "a", "name": name, "uid": name, "resourceVersion": version } })
+    }
+
+    fn list(version: &str, items: &[Value]) -> Expectation {
+        RequestMatcher::list(PATH).answer(Answer::list("v1", "ConfigMapList", version, items))
+    }
+
+    fn watch(after: &str, script: &WatchScript) -> Expectation {
+        RequestMatcher::watch(PATH).query("resourceVersion", after).answer(Answer::watch(script))
+    }
+
+    /// The next event in a few words.
+    async fn next(events: &mut (impl Stream<Item = Event<ConfigMap>> + Unpin)) -> String {
+        match events.next().await.expect("no end") {
+            Event::Init => "list".to_owned(),
+            Event::InitApply(object) => format!("has {}", object.name_any()),
+            Event::InitDone => "complete".to_owned(),
+            Event::Apply(object) => format!("changed {}", object.name_any()),
+            Event::Delete(object) => format!("deleted {}", object.name_any()),
+        }
+    }
+
+    fn events_of(
+        server: &ApiDouble,
+        options: &WatchOptions,
+    ) -> (impl Stream<Item = Event<ConfigMap>> + Unpin + use<>, WatchHealth) {
+        let (events, health) = events::<ConfigMap>(server.client(), &(), options);
+        (Box::pin(events), health)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_whose_body_stalls_fails_within_its_deadline_and_is_not_ready() {
+        let (server, half) = (ApiDouble::default(), WatchScript::default());
+        half.raw("{\"kind\":\"ConfigMapList\",\"items\":[");
+        server.expect(RequestMatcher::list(PATH).answer(Answer::watch(&half)).times(5));
+        server.expect(list("7", &[]));
+        server.expect(watch("7", &WatchScript::default()));
+        let (mut events, health) = events_of(&server, &WatchOptions::default());
+        let run = tokio::spawn(async move { while next(&mut events).await != "complete" {} });
+        let begin = Instant::now();
+        while !run.is_finished() && begin.elapsed() < Duration::from_secs(100) {
+            assert!(health.check().is_err(), "after {:?}", begin.elapsed());
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        assert!(health.check().is_err_and(|why| why.contains("not complete after 30s")), "{:?}", health.check());
+        tokio::time::timeout(Duration::from_mins(5), run).await.expect("in time").unwrap();
+        assert_eq!(health.check(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_page_that_stalls_is_read_again_and_not_the_whole_list() {
+        let (server, half) = (ApiDouble::default(), WatchScript::default());
+        half.raw("{");
+        let page = json!({
+            "apiVersion": "v1", "kind": "ConfigMapList",
+            "metadata": { "resourceVersion": "7", "continue": "next" }, "items": [object("x", "3")],
+        });
+        server.expect(RequestMatcher::list(PATH).without_query("continue").answer(Answer::object(&page)));
+        server.expect(RequestMatcher::list(PATH).query("continue", "next").answer(Answer::watch(&half)));
+        let rest = Answer::list("v1", "ConfigMapList", "7", &[object("y", "4")]);
+        server.expect(RequestMatcher::list(PATH).query("continue", "next").answer(rest));
+        let (mut events, _) = events_of(&server, &WatchOptions::default());
+        for expected in ["list", "has x", "has y", "complete"] {
+            assert_eq!(next(&mut events).await, expected);
+        }
+        server.finish().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frozen_watch_is_noticed_within_thirty_seconds_and_goes_on_where_it_was() {
+        let (server, frozen, later) = (ApiDouble::default(), WatchScript::default(), WatchScript::default());
+        server.expect(list("7", &[]));
+        server.expect(watch("7", &frozen));
+        frozen.added(&object("x", "8"));
+        // Silence may be that of another store, so the version is compared first.
+        server.expect(list("9", &[]));
+        server.expect(watch("8", &later));
+        later.added(&object("y", "9"));
+        let (mut events, health) = events_of(&server, &WatchOptions::default());
+        for expected in ["list", "complete", "changed x"] {
+            assert_eq!(next(&mut events).await, expected);
+        }
+        let begin = Instant::now();
+        assert_eq!(next(&mut events).await, "changed y");
+        assert!(begin.elapsed() <= Duration::from_secs(30), "{:?}", begin.elapsed());
+        assert_eq!((health.check(), health.failing_for()), (Ok(()), None));
+        server.finish().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_watch_that_ends_as_agreed_costs_one_request() {
+        let (server, quiet) = (ApiDouble::default(), WatchScript::default());
+        server.expect(list("7", &[]));
+        server.expect(watch("7", &quiet));
+        let next_watch = WatchScript::default();
+        server.expect(watch("12", &next_watch));
+        next_watch.added(&object("x", "13"));
+        let (mut events, _) = events_of(&server, &WatchOptions::default());
+        let ended = quiet.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(23)).await;
+            ended.bookmark("v1", "ConfigMap", "12");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            ended.end();
+        });
+        for expected in ["list", "complete", "changed x"] {
+            assert_eq!(next(&mut events).await, expected);
+        }
+        server.finish().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_older_store_is_noticed_and_listed_again() {
+        let (server, broken) = (ApiDouble::default(), WatchScript::default());
+        server.expect(list("70", &[object("x", "60")]));
+        server.expect(watch("70", &broken));
+        broken.break_off();
+        // The copy is of version 50. A watch after 70 would be silent until it is reached.
+        server.expect(list("50", &[object("x", "40")]));
+        server.expect(list("50", &[object("x", "40")]));
+        server.expect(watch("50", &WatchScript::default()));
+        let (mut events, _) = events_of(&server, &WatchOptions::default());
+        for expected in ["list", "has x", "complete", "list", "has x", "complete"] {
+            assert_eq!(next(&mut events).await, expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_ends_with_a_list() {
+        let (server, broken) = (ApiDouble::default(), WatchScript::default());
+        server.expect(list("70", &[]));
+        server.expect(watch("70", &broken));
+        broken.break_off();
+        server.expect(RequestMatcher::list(PATH).answer(Answer::connection_error()).times(2));
+        server.expect(list("90", &[object("x", "40")]));
+        let (mut events, _) = events_of(&server, &WatchOptions::default());
+        for expected in ["list", "complete", "list", "has x", "complete"] {
+            assert_eq!(next(&mut events).await, expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_may_be_missing_keeps_nobody_unready_and_is_watched_once_it_is_there() {
+        for optional in [true, false] {
+            let server = ApiDouble::default();
+            server.expect(RequestMatcher::list(PATH).answer(Answer::status(404, "NotFound", "no such kind")).times(3));
+            server.expect(list("7", &[object("x", "3")]));
+            let (mut events, health) = events_of(&server, &WatchOptions { optional, ..WatchOptions::default() });
+            let run = tokio::spawn(async move { while next(&mut events).await != "has x" {} });
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!((health.check().is_ok(), health.is_missing()), (optional, optional));
+            tokio::time::timeout(Duration::from_mins(2), run).await.expect("in time").unwrap();
+        }
+    }
+}
