@@ -159,7 +159,7 @@ mod against_a_server {
             tokio::time::sleep(Duration::from_secs(5)).await;
         }
         assert!(health.check().is_err_and(|why| why.contains("not complete after 30s")), "{:?}", health.check());
-        tokio::time::timeout(Duration::from_mins(5), run).await.expect("in time").unwrap();
+        tokio::time::timeout(Duration::from_secs(5 * 60), run).await.expect("in time").unwrap();
         assert_eq!(health.check(), Ok(()));
     }
 
@@ -265,7 +265,7 @@ mod against_a_server {
             let run = tokio::spawn(async move { while next(&mut events).await != "has x" {} });
             tokio::time::sleep(Duration::from_secs(1)).await;
             assert_eq!((health.check().is_ok(), health.is_missing()), (optional, optional));
-            tokio::time::timeout(Duration::from_mins(2), run).await.expect("in time").unwrap();
+            tokio::time::timeout(Duration::from_secs(2 * 60), run).await.expect("in time").unwrap();
         }
     }
 }

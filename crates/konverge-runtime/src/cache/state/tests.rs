@@ -149,13 +149,13 @@ async fn nothing_goes_back_however_late_the_watch_is() {
     state.see(applied(object(1, 1)));
     state.begin_write(&key());
     state.wrote(&key(), object(1, 3));
-    tokio::time::advance(std::time::Duration::from_mins(10)).await;
+    tokio::time::advance(std::time::Duration::from_secs(10 * 60)).await;
     assert_eq!(state.see(applied(object(1, 2))).len(), 1, "the change that our write overtook is told");
     assert_eq!(version(&state), Some(3));
     // An object that we deleted does not come back, whatever others did to it before.
     state.begin_write(&key());
     state.deleted(&key(), Some("1"));
-    tokio::time::advance(std::time::Duration::from_mins(10)).await;
+    tokio::time::advance(std::time::Duration::from_secs(10 * 60)).await;
     for version_seen in [3, 4] {
         state.see(applied(object(1, version_seen)));
         assert_eq!(version(&state), None);
