@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn of_several_errors_the_one_that_goes_first_decides() {
-        let after = |seconds| ErrorClass::After(Duration::from_secs(seconds));
         use ErrorClass::{Permanent, Refused, Transient, Unavailable};
+        let after = |seconds| ErrorClass::After(Duration::from_secs(seconds));
         for (classes, expected) in [
             (vec![], None),
             (vec![Permanent, Permanent], Some(Permanent)),

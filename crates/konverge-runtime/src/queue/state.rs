@@ -115,6 +115,7 @@ impl Wish {
 }
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each says another thing of a key, and most combinations occur")]
 struct Entry {
     /// What is waiting: to run for the first time, or again after the run in flight.
     wish: Option<Wish>,
@@ -207,7 +208,7 @@ impl Entry {
         let level = self.level_after_failure();
         match completion {
             _ if std::mem::take(&mut self.is_outdated) => {
-                (self.failures, self.level, self.backs_off_until) = (0, 0, None)
+                (self.failures, self.level, self.backs_off_until) = (0, 0, None);
             }
             Completion::Done | Completion::DoneUntil(_) | Completion::Again(_) => {
                 (self.failures, self.level, self.backs_off_until) = (0, 0, None);

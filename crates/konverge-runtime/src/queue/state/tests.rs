@@ -177,14 +177,14 @@ fn a_key_that_waits_for_an_endpoint_runs_for_a_new_wish_and_for_no_other_event()
     state.forget_failures(&1);
     state.add(1, now, Priority::High, "changed");
     // The other one is the probe; it rests as well.
-    let mut order = vec![taken(&mut state, now + second), taken(&mut state, now + second)];
+    let mut order = [taken(&mut state, now + second), taken(&mut state, now + second)];
     order.sort_by_key(|request| request.key);
     assert_eq!(order.iter().map(|request| (request.key, request.attempt)).collect::<Vec<_>>(), [(1, 1), (2, 2)]);
     assert_eq!(order[0].reasons, BTreeSet::from([RETRY, "changed"]));
     state.complete(&1, Completion::Done, now + second);
     state.complete(&2, Completion::Done, now + second);
     assert_eq!(state.take(now + second), Taken::Nothing);
-    assert!(state.endpoints.is_empty() && state.entries.len() == 0, "the outage is over");
+    assert!(state.endpoints.is_empty() && state.entries.is_empty(), "the outage is over");
 }
 
 #[test]
