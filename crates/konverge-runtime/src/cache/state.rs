@@ -135,7 +135,8 @@ impl<K: Resource> State<K> {
         self.disputed.retain(|key, _| !is_in(key, namespace));
         self.unshown.begin_list(namespace);
         // What is being written may be known by the time the list ends, by what was held.
-        let others = self.undecodable.keys().chain(self.writing.keys()).cloned();
+        // The end of what this process deleted may never be shown by the watch. The list then proves it.
+        let others = self.undecodable.keys().chain(self.writing.keys()).chain(self.unshown.keys()).cloned();
         self.keys().chain(others).filter(|key| is_in(key, namespace)).collect()
     }
 
@@ -353,7 +354,15 @@ impl<K: Resource> State<K> {
         let meta = object.meta();
         let version = meta.resource_version.as_deref().unwrap_or_default();
         let is_overtaken = self.is_overtaken(key, meta);
-        let reading = self.own_writes.read_apply(key, meta.uid.as_deref(), version, Instant::now());
+        let mut reading = self.own_writes.read_apply(key, meta.uid.as_deref(), version, Instant::now());
+        let known = self.objects.get(key).map(|known| known.meta());
+        let is_known =
+            known.is_some_and(|known| known.uid == meta.uid && known.resource_version == meta.resource_version);
+        if reading != Reading::News && !is_overtaken && !is_known && version_of(meta).is_some() {
+            // Newer than all that is known, so the awaited write is of the time before, as after a restore of an older store.
+            self.own_writes.forget(key);
+            reading = Reading::News;
+        }
         // A list does not show what happened before our write, which may not have known it.
         let is_first_showing = listed && self.unshown.awaits(key);
         self.mark_shown(key, meta);
@@ -374,11 +383,7 @@ impl<K: Resource> State<K> {
             // It happened before our write, which may have been made without knowing it.
             Reading::Overtaken => self.overtook(key, before, listed),
             Reading::News => {
-                let known = self.objects.get(key).map(|known| known.meta());
-                let is_known = known.is_some_and(|known| {
-                    known.uid == meta.uid && known.resource_version == meta.resource_version && !was_undecodable
-                });
-                if is_known {
+                if is_known && !was_undecodable {
                     return if is_first_showing { self.overtook(key, before, listed) } else { None };
                 }
                 let new = Arc::new(object);
@@ -409,6 +414,10 @@ impl<K: Resource> State<K> {
 
     fn gone(&mut self, key: &ObjectKey, meta: &ObjectMeta) -> Option<Change<K>> {
         let uid = meta.uid.as_deref();
+        if version_of(meta).is_some_and(|end| self.unshown.is_deleted_later(key, uid, end)) {
+            // It left the selection before our deletion, whose own event is still to come.
+            return None;
+        }
         let known = self.objects.get(key).map(|known| known.meta());
         let came_back = known.is_some_and(|known| {
             known.uid.as_deref() == uid
@@ -429,7 +438,7 @@ impl<K: Resource> State<K> {
         if known.meta().uid.as_deref() != uid {
             // A predecessor. If it went before a write of ours made the object anew, that write may not have known.
             let new = Some(Arc::clone(known));
-            let is_overtaken = self.own_writes.awaits_any(key, Instant::now());
+            let is_overtaken = self.own_writes.awaits_any(key, Instant::now()) || self.unshown.awaits(key);
             return is_overtaken.then_some(Change { old: None, new, listed: false });
         }
         let old = self.replace(key, None);
@@ -458,5 +467,7 @@ fn version_of(meta: &ObjectMeta) -> Option<u64> {
     number(meta.resource_version.as_deref()?)
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -61,6 +61,12 @@ impl Unshown {
         }
     }
 
+    /// Returns whether we deleted the object later than at this version.
+    pub(super) fn is_deleted_later(&self, key: &ObjectKey, uid: Option<&str>, version: u64) -> bool {
+        let is_later = |mark: &Mark| mark.is_deletion && mark.uid.as_deref() == uid && mark.version > version;
+        self.0.get(key).is_some_and(is_later)
+    }
+
     /// Takes in that a list at this version does not have the object. Returns whether our last write to it is thereby over.
     pub(super) fn absent(&mut self, key: &ObjectKey, version: u64) -> bool {
         let is_over = self.0.get(key).is_some_and(|mark| mark.version <= version);
@@ -104,6 +110,11 @@ impl Unshown {
     /// Returns whether our last write to the object has not been shown.
     pub(super) fn awaits(&self, key: &ObjectKey) -> bool {
         self.0.contains_key(key)
+    }
+
+    /// Returns the objects whose last write by this process has not been shown.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.0.keys()
     }
 
     /// Forgets the object.

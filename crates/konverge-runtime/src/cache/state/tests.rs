@@ -229,6 +229,61 @@ fn an_older_world_whose_versions_have_passed_ours_is_believed_too() {
     assert_eq!(version(&state), Some(10));
 }
 
+#[test]
+fn an_object_that_left_the_selection_before_our_deletion_does_not_come_back() {
+    let mut state = State::default();
+    state.see(applied(object(1, 1)));
+    state.begin_write(&key());
+    state.wrote(&key(), object(1, 29));
+    state.begin_write(&key());
+    // Another client takes the label away at 24 and puts it back at 25. Our write of 29 and our deletion follow.
+    state.see(Seen::Deleted(Guarded(Ok(object(1, 24)))));
+    state.see(applied(object(1, 25)));
+    state.deleted(&key(), Some("1"));
+    assert_eq!(version(&state), None, "25 is from before our deletion");
+    assert!(state.see(applied(object(1, 29))).is_empty());
+    state.see(Seen::Deleted(Guarded(Ok(object(1, 30)))));
+    assert_eq!(state.see(applied(object(2, 31))).len(), 1, "a successor is news");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_predecessor_before_our_write_is_told_however_late_it_is() {
+    let mut state = State::default();
+    state.begin_write(&key());
+    state.wrote(&key(), object(12, 41));
+    tokio::time::advance(std::time::Duration::from_secs(10 * 60)).await;
+    assert_eq!(state.see(Seen::Deleted(Guarded(Ok(object(8, 40))))).len(), 1);
+    assert_eq!(version(&state), Some(41));
+}
+
+#[test]
+fn own_writes_of_a_newer_store_do_not_hide_what_the_restored_one_has() {
+    let listed = |object| Seen::Applied { object: Guarded(Ok(object)), listed: true };
+    // The object that this process deleted, after the watch has shown its successor and the successor's end.
+    let mut state = State::default();
+    state.see(applied(object(3, 9)));
+    state.begin_write(&key());
+    state.deleted(&key(), Some("3"));
+    state.see(applied(object(6, 19)));
+    state.see(Seen::Deleted(Guarded(Ok(object(6, 20)))));
+    state.begin_list(None);
+    state.see(listed(object(3, 9)));
+    state.end_list(None, Some(32), HashSet::new());
+    assert_eq!(version(&state), Some(9));
+}
+
+#[test]
+fn a_deletion_that_a_later_list_proves_is_forgotten() {
+    let mut state = State::default();
+    state.see(applied(object(1, 5)));
+    state.begin_write(&key());
+    state.deleted(&key(), Some("1"));
+    // The watch breaks before it has shown the end.
+    let known = state.begin_list(None);
+    assert!(state.end_list(None, Some(7), known).is_empty());
+    assert!(!state.unshown.awaits(&key()), "or one entry per deleted object stays for ever");
+}
+
 /// What happens in the model.
 #[derive(Debug, Clone, Copy)]
 enum Step {
