@@ -463,15 +463,14 @@ fn ordered(children: &[Child]) -> Result<(Vec<Vec<usize>>, Vec<usize>), ApplyErr
             if found.len() > 1 {
                 found.retain(|other| children[*other].target.object.namespace == child.target.object.namespace);
             }
-            match found[..] {
-                [other] => others.push(other),
-                _ => {
-                    let Edge { kind, name, .. } = edge;
-                    return fault(
-                        child,
-                        format!("it is to be written after {kind} {name}, which is not in the set; add it"),
-                    );
-                }
+            if let [other] = found[..] {
+                others.push(other);
+            } else {
+                let Edge { kind, name, .. } = edge;
+                return fault(
+                    child,
+                    format!("it is to be written after {kind} {name}, which is not in the set; add it"),
+                );
             }
         }
         after.push(others);

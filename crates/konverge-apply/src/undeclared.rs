@@ -147,10 +147,10 @@ fn remove(value: &mut Value, path: &[Step]) -> bool {
         }
         // The list is known by the field that it must not have, so it stays.
         ([Step::Any, rest @ ..], Value::Array(items)) if !rest.is_empty() => {
-            items.iter_mut().fold(false, |any, item| remove(item, rest) || any)
+            items.iter_mut().filter_map(|item| remove(item, rest).then_some(())).count() > 0
         }
         ([Step::Any, rest @ ..], Value::Object(members)) if !rest.is_empty() => {
-            members.values_mut().fold(false, |any, member| remove(member, rest) || any)
+            members.values_mut().filter_map(|member| remove(member, rest).then_some(())).count() > 0
         }
         _ => false,
     }

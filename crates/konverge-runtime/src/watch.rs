@@ -214,7 +214,7 @@ pub(crate) fn observe<K: Object>(
         let served_as = served_as.clone();
         list_watch(api.clone(), &options, list).map_err(move |error| explained(error, &served_as)).boxed()
     };
-    (never_ending(begin, manner, health.clone(), kind), health)
+    (never_ending(begin, manner, health.clone(), &kind), health)
 }
 
 /// How [`never_ending`] begins, and what it does when something fails.
@@ -252,14 +252,14 @@ fn never_ending<T, Begin, S>(
     begin: Begin,
     manner: Manner,
     health: WatchHealth,
-    kind: String,
-) -> impl Stream<Item = Observed<T>> + Send
+    kind: &str,
+) -> impl Stream<Item = Observed<T>> + Send + use<T, Begin, S>
 where
     T: Send,
     Begin: Fn(InitialList) -> S + Send,
     S: Stream<Item = Result<Observed<T>, watcher::Error>> + Send + Unpin,
 {
-    let Manner { list, backoff, optional } = manner;
+    let (Manner { list, backoff, optional }, kind) = (manner, kind.to_owned());
     let events = begin(list);
     let progress = Progress { begin, list, is_listing: false, events, failures: 0, is_missing: false };
     stream::unfold(progress, move |mut progress| {

@@ -259,7 +259,7 @@ impl<'a> Finder<'a> {
 
     fn find<C: Object + Writable>(&self, kind: &C::DynamicType) -> Option<&'a Kind<C>> {
         let of_type = self.kinds.iter().filter_map(|kind| kind.as_any().downcast_ref::<Kind<C>>());
-        of_type.into_iter().find(|found| found.kind == *kind)
+        of_type.into_iter().find(|found| found.dynamic_type == *kind)
     }
 }
 
@@ -378,8 +378,8 @@ async fn add<C: Object + Writable, S: Object + Writable>(
 ) -> Result<DesiredSet, Error> {
     let key = ObjectKey { namespace: namespace_of(&child, finder), name: child.name_any() };
     if let Some(found) = known.cache.store.get(&key) {
-        claim.check(&*found, &known.kind, &key)?;
-        return Ok(set.observe_with([&*found], &known.kind).add_with_options(child, kind, options));
+        claim.check(&*found, &known.dynamic_type, &key)?;
+        return Ok(set.observe_with([&*found], &known.dynamic_type).add_with_options(child, kind, options));
     }
     // Not in the cache means new, or not ours. What is not ours must not be written over.
     let api = C::Scope::api::<C>(finder.client.clone(), kind, key.namespace.as_deref());
@@ -409,7 +409,7 @@ pub(crate) trait ChildKind: Any + Send + Sync {
 pub(crate) type Wake = Box<dyn Fn(&str, bool) + Send + Sync>;
 
 pub(crate) struct Kind<C: Object> {
-    kind: C::DynamicType,
+    dynamic_type: C::DynamicType,
     predicate: Predicate<C>,
     pub(crate) cache: Cache<C>,
     by_owner: Index<C, String>,
@@ -431,14 +431,14 @@ impl<C: Object + Writable> Kind<C> {
         }
         let cache = setup.caches.cache_as::<C>(&kind, &selection, &caching);
         let by_owner = cache.store.index(|child: &C| owner_uid(child).into_iter().collect());
-        Box::new(Self { kind, predicate, cache, by_owner })
+        Box::new(Self { dynamic_type: kind, predicate, cache, by_owner })
     }
 
     /// The children of this owner, by namespace and name.
     pub(crate) fn children(&self, claim: &Claim<'_>) -> Result<Vec<Arc<C>>, Error> {
         let mut children = Vec::new();
         for object in self.labelled(claim.owner.uid()) {
-            if matches!(claim.recognize(&*object, &self.kind)?, Recognition::Proven | Recognition::Earlier) {
+            if matches!(claim.recognize(&*object, &self.dynamic_type)?, Recognition::Proven | Recognition::Earlier) {
                 children.push(object);
             }
         }
@@ -459,13 +459,13 @@ impl<C: Object + Writable> ChildKind for Kind<C> {
     }
 
     fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet {
-        set.observe_with(self.labelled(owner_uid).iter().map(AsRef::as_ref), &self.kind)
+        set.observe_with(self.labelled(owner_uid).iter().map(AsRef::as_ref), &self.dynamic_type)
     }
 
     fn has_any(&self, claim: &Claim<'_>) -> Result<bool, Error> {
         for object in self.labelled(claim.owner.uid()) {
             let is_retained = object.annotations().contains_key(RETAINED);
-            if !is_retained && claim.recognize(&*object, &self.kind)? == Recognition::Proven {
+            if !is_retained && claim.recognize(&*object, &self.dynamic_type)? == Recognition::Proven {
                 return Ok(true);
             }
         }
@@ -483,7 +483,7 @@ impl<C: Object + Writable> ChildKind for Kind<C> {
                 wake(&owner, change.listed);
             }
         });
-        stores.add(&self.kind, self.cache.store.clone(), subscriber);
+        stores.add(&self.dynamic_type, self.cache.store.clone(), subscriber);
     }
 
     fn synced(&self) -> BoxFuture<'static, ()> {

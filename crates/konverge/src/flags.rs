@@ -57,10 +57,10 @@ impl Flags {
     /// Gives those without values what they have where no flag is given: their defaults, or the variables of the environment.
     pub(crate) fn fill(&mut self) -> Result<(), clap::Error> {
         for declared in &self.declared {
-            if !self.values.contains_key(&(declared.id)()) {
+            if let std::collections::hash_map::Entry::Vacant(e) = self.values.entry((declared.id)()) {
                 let command = (declared.augment)(Command::new("flags"));
                 let matches = command.try_get_matches_from(["flags"])?;
-                self.values.insert((declared.id)(), (declared.read)(&matches)?);
+                e.insert((declared.read)(&matches)?);
             }
         }
         Ok(())

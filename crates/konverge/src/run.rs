@@ -13,7 +13,7 @@ use konverge_apply::{Applier, ApplyError, Writable};
 use konverge_core::reasons;
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
-    cache::{Change, Store},
+    cache::{Change, Index, Store},
     controller::{self, Dropped},
     lease::Elector,
     object::{Object, ObjectKey},
@@ -21,8 +21,9 @@ use konverge_runtime::{
 use kube::{Resource, ResourceExt, runtime::events::EventType};
 
 use crate::{
+    children::Wake as WakeOwner,
     context::{Context, Shared},
-    controller::{Controller, How, Only, Retry, Wake},
+    controller::{Controller, How, Only, Retry, Trigger, Wake},
     finalizers::Finalizers,
     operator::{Setup, StartError},
     reconcile::{Cleanup, Reconcile},
@@ -89,15 +90,12 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
 ) -> Result<Prepared<K, R>, StartError> {
     let Controller { reconciler, kind, name, selection, predicate, only, finalizers, report, children, .. } =
         controller;
-    let (watches, triggers, caching, how) =
-        (controller.watches, controller.triggers, controller.caching, controller.how);
+    let (triggers, caching, how) = (controller.triggers, controller.caching, controller.how);
     let retry = controller.retry;
-    let applier = match controller.field_manager {
-        Some(manager) => setup.applier.clone().with_manager(manager),
-        None => setup.applier.clone(),
-    };
-    let manager = applier.manager().to_owned();
-    let caching = caching.field_manager(&manager);
+    let applier = setup.applier.clone();
+    let applier = controller.field_manager.map_or(applier.clone(), |manager| applier.with_manager(manager));
+    let field_manager = applier.manager().to_owned();
+    let caching = caching.field_manager(&field_manager);
     let name = name.unwrap_or_else(|| K::plural(&kind).into_owned());
     let finalizers = finalizers.map(|finalizers| Finalizers { former: controller.former_finalizers, ..finalizers });
     if finalizers.is_none() && children.iter().any(|child| child.is_anywhere) {
@@ -146,60 +144,32 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         move |key| wake(key.clone(), Priority::Normal, "undecodable")
     });
 
-    // Made for those who have children only, since it costs something for each object.
+    // Made only where there are children, since it costs something for each object.
     let by_uid = (!children.is_empty()).then(|| cache.store.index(|object: &K| object.uid().into_iter().collect()));
-    let mut kinds = Vec::new();
     let mut synced = vec![{
         let cache = cache.clone();
         async move { cache.synced().await }.boxed()
     }];
+    let mut kinds = Vec::new();
     for child in children {
         let namespaces = if child.is_anywhere { &[] } else { selection.namespaces.as_slice() };
-        let kind = (child.begin)(setup, namespaces, &manager);
-        let (wake, by_uid) = (Arc::clone(&wake), by_uid.clone());
-        let told = move |owner_uid: &str, listed| {
-            let priority = if listed { Priority::Low } else { Priority::Normal };
-            for owner in by_uid.iter().flat_map(|by_uid| by_uid.keys(&owner_uid.to_owned())) {
-                wake(owner, priority, "child");
-            }
-        };
-        kind.subscribe(&mut stores, Box::new(told));
+        let kind = (child.begin)(setup, namespaces, &field_manager);
+        kind.subscribe(&mut stores, wake_owners(by_uid.clone(), Arc::clone(&wake)));
         synced.push(kind.synced());
         kinds.push(kind);
     }
     let mut watched = Vec::new();
-    for watch in watches {
-        let declared = watch(setup, Wake { cache: cache.clone(), add: wake.clone() });
+    for begin in controller.watches {
+        let declared = begin(setup, Wake { cache: cache.clone(), add: wake.clone() });
         synced.push(declared.synced);
         watched.push(declared.cache);
     }
     for trigger in triggers {
-        let (keys, wake, name) = ((trigger.stream)(setup, cache.store.clone()), Arc::clone(&wake), trigger.name);
-        let run = keys.for_each(move |key| {
-            wake(key, Priority::High, name);
-            std::future::ready(())
-        });
-        // A stream that ends has nothing more to say, which is no reason for the program to end.
-        let task = async move {
-            run.await;
-            tracing::warn!(trigger = name, "the trigger's stream has ended");
-            std::future::pending::<()>().await;
-        };
-        if trigger.on_standbys {
-            setup.manager.task(name, task);
-        } else {
-            setup.manager.leader_task(name, task);
-        }
+        begin_trigger(trigger, setup, &cache.store, Arc::clone(&wake));
     }
 
     let elector = if how.has_own_lease { setup.elector_of(&name)? } else { None };
-    let applier = match &elector {
-        Some(elector) => {
-            let client = elector.leadership().gate(setup.client_of_each_replica().clone());
-            Applier::new(client, applier.manager())
-        }
-        None => applier,
-    };
+    let applier = elector.as_ref().map_or(applier, |elector| gated(elector, setup, &field_manager));
     let applier = applier.with_witness(Arc::new(stores));
     let shared = Arc::new(Shared {
         name: name.clone(),
@@ -224,6 +194,49 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         elector,
         how,
     })
+}
+
+/// An applier whose writes wait for the lease of the controller instead of the program's.
+fn gated(elector: &Elector, setup: &Setup, field_manager: &str) -> Applier {
+    Applier::new(elector.leadership().gate(setup.client_of_each_replica().clone()), field_manager)
+}
+
+/// Wakes the owner of a child that changed, if it is an object of the controller.
+fn wake_owners<K: Object>(
+    by_uid: Option<Index<K, String>>,
+    wake: Arc<impl Fn(ObjectKey, Priority, &'static str) + Send + Sync + 'static>,
+) -> WakeOwner {
+    Box::new(move |owner_uid: &str, listed| {
+        let priority = if listed { Priority::Low } else { Priority::Normal };
+        for owner in by_uid.iter().flat_map(|by_uid| by_uid.keys(&owner_uid.to_owned())) {
+            wake(owner, priority, "child");
+        }
+    })
+}
+
+/// Wakes the objects that a stream names.
+fn begin_trigger<K: Object>(
+    trigger: Trigger<K>,
+    setup: &mut Setup,
+    store: &Store<K>,
+    wake: Arc<impl Fn(ObjectKey, Priority, &'static str) + Send + Sync + 'static>,
+) {
+    let (keys, name) = ((trigger.stream)(setup, store.clone()), trigger.name);
+    let run = keys.for_each(move |key| {
+        wake(key, Priority::High, name);
+        std::future::ready(())
+    });
+    // A stream that ends has nothing more to say, which is no reason for the program to end.
+    let task = async move {
+        run.await;
+        tracing::warn!(trigger = name, "the trigger's stream has ended");
+        std::future::pending::<()>().await;
+    };
+    if trigger.on_standbys {
+        setup.manager.task(name, task);
+    } else {
+        setup.manager.leader_task(name, task);
+    }
 }
 
 /// Whether the API server has the object, as far as the cache knows, be it understood or not.

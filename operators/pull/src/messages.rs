@@ -119,10 +119,7 @@ impl Message {
             return Self::problem(&Problem::Immutable);
         }
         if matches!(error, ApplyError::Altered { .. }) {
-            return Self::new(
-                reasons::SYNC_FAILED,
-                format!("{error}. It is tried again ({})", error.reason()),
-            );
+            return Self::new(reasons::SYNC_FAILED, format!("{error}. It is tried again ({})", error.reason()));
         }
         Self::new(reasons::SYNC_FAILED, format!("{error}. The data stays as it is ({})", error.reason()))
     }

@@ -110,13 +110,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     metrics.register(|registry| events.register(registry));
     manager.stopping_task("events", publish);
 
-    let key = Key::default();
-    let check = key.clone();
-    manager.checks().readiness("digest-key", move || check.check());
-    let load = key.clone().load(of_each_replica, config.digest_key.clone());
-    // A task that ends would end the program.
-    manager.task("digest-key", load.then(|()| pending()));
-
+    let key = load_digest_key(&mut manager, of_each_replica, &config);
     let index = Arc::new(Index::new(
         config.others(),
         breaker::Settings {
@@ -127,11 +121,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     ));
     let (measured, gauges) = (Arc::clone(&index), counts.clone());
     metrics.before_scrape(move || gauges.measure(&measured, Timestamp::now()));
-    let budget = Arc::new(Mutex::new(Budget::new(Limits {
-        in_a_minute: Some(config.in_a_minute).filter(|most| *most > 0),
-        at_once: Some(config.at_once).filter(|most| *most > 0),
-        longest: config.longest,
-    })));
+    let budget = Arc::new(Mutex::new(Budget::new(limits(&config))));
     let workloads = Queue::new("roll", metrics.queues()).with_namespaces(|key: &WorkloadRef| &key.namespace);
     let sources =
         Queue::new("roll-sources", metrics.queues()).with_rest(REST).with_namespaces(|key: &SourceRef| &key.namespace);
@@ -204,6 +194,26 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     let roller = Controller::new(Arc::new(roller), workloads, metrics.controllers()).workers(config.workers.into());
     manager.controller("roll", roller.ready(all_seen));
     Ok(manager)
+}
+
+/// How many rollouts the flags allow. A limit of 0 is none.
+fn limits(config: &Config) -> Limits {
+    Limits {
+        in_a_minute: Some(config.in_a_minute).filter(|most| *most > 0),
+        at_once: Some(config.at_once).filter(|most| *most > 0),
+        longest: config.longest,
+    }
+}
+
+/// Loads the key of digests on each replica. The program is ready once it is there.
+fn load_digest_key(manager: &mut Manager, client: Client, config: &Config) -> Key {
+    let key = Key::default();
+    let check = key.clone();
+    manager.checks().readiness("digest-key", move || check.check());
+    let load = key.clone().load(client, config.digest_key.clone());
+    // A task that ends would end the program.
+    manager.task("digest-key", load.then(|()| pending()));
+    key
 }
 
 /// Vault, if one is named.

@@ -153,7 +153,7 @@ async fn a_server_that_lets_its_callers_go_does_not_keep_the_lease() {
     let told = story.clone();
     manager.leader_task("leading", async move {
         told.tell("leads".to_owned());
-        std::future::pending().await
+        std::future::pending::<()>().await;
     });
     let running = tokio::spawn(manager.run_until_shutdown());
     let until = async |holds: &(dyn Fn() -> bool + Sync)| {

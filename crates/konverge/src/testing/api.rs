@@ -124,7 +124,7 @@ fn reply((code, body): Answer) -> Result<Response<ReplyBody>, BoxError> {
 }
 
 fn lines(events: &[Value]) -> Bytes {
-    events.iter().map(|event| format!("{event}\n")).collect::<String>().into()
+    events.iter().flat_map(|event| [event.to_string(), "\n".to_owned()]).collect::<String>().into()
 }
 
 fn query(text: &str) -> BTreeMap<String, String> {

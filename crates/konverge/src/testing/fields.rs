@@ -138,7 +138,7 @@ fn entry(writer: Writer<'_>, operation: &str, fields: BTreeSet<Path>) -> Entry {
 }
 
 fn shown(path: &[String]) -> String {
-    path.iter().map(|segment| format!(".{}", segment.strip_prefix("f:").unwrap_or(segment))).collect()
+    path.iter().flat_map(|segment| [".", segment.strip_prefix("f:").unwrap_or(segment)]).collect()
 }
 
 fn entries(object: &Value) -> Vec<Entry> {
@@ -204,15 +204,14 @@ fn read_fields(fields: &Value, path: &mut Path, found: &mut BTreeSet<Path>) {
 
 /// What can be owned of an apply configuration.
 fn owned_part(body: &Value, subresource: Option<&str>) -> Value {
-    match subresource {
-        Some(subresource) => json!({ subresource: body.get(subresource).cloned().unwrap_or_default() }),
-        None => {
-            let mut part = whole(body);
-            if let Some(members) = part.as_object_mut() {
-                members.remove("status");
-            }
-            part
+    if let Some(subresource) = subresource {
+        json!({ subresource: body.get(subresource).cloned().unwrap_or_default() })
+    } else {
+        let mut part = whole(body);
+        if let Some(members) = part.as_object_mut() {
+            members.remove("status");
         }
+        part
     }
 }
 

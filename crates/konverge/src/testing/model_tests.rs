@@ -13,6 +13,7 @@ fn asked(method: Method, path: &str, query: &[(&str, &str)], content_type: &str,
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers make the value in place")]
 fn map(data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
 }

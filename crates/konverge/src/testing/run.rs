@@ -141,6 +141,7 @@ impl<K: Object + Writable> TestRun<K> {
     }
 
     /// [`seeing`](Self::seeing) for an object of a kind that is known only at run time.
+    #[expect(clippy::needless_pass_by_value, reason = "a test makes both in place, as with the methods beside it")]
     pub fn seeing_dynamic<O: Object + Writable>(self, kind: O::DynamicType, object: O) -> Self {
         let key = self.key_of(&object);
         put(&self.api, &kind, &key, &object);
@@ -239,7 +240,15 @@ impl<K: Object + Writable> TestRun<K> {
     }
 
     /// Runs the controller once for the object.
-    pub async fn apply<R: Reconcile<K>>(self, controller: Controller<K, R>) -> Result<Ran<K>, TestError> {
+    pub fn apply<R: Reconcile<K>>(
+        self,
+        controller: Controller<K, R>,
+    ) -> impl Future<Output = Result<Ran<K>, TestError>> {
+        // Boxed, since it is as large as the author's future and would lie within those of the test.
+        Box::pin(self.run(controller))
+    }
+
+    async fn run<R: Reconcile<K>>(self, controller: Controller<K, R>) -> Result<Ran<K>, TestError> {
         let Self { api, kind, key, attempt, reasons, options, flags, children } = self;
         let client = api.client();
         if !children.is_empty() {

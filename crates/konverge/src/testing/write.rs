@@ -71,6 +71,7 @@ impl fmt::Display for Write {
 /// `write == "apply ConfigMap shop/first"`, so that a list of writes is compared with a list of texts.
 impl PartialEq<&str> for Write {
     fn eq(&self, text: &&str) -> bool {
-        self.to_string() == *text
+        let shown = self.to_string();
+        shown == *text
     }
 }

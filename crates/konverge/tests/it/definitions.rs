@@ -133,8 +133,8 @@ impl Reconcile<releases::new::Aging> for Nothing {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_replica_never_downgrades_a_definition_and_only_the_leader_installs_one() {
-    let plane = crate::stage::own_control_plane().await;
-    let place = Place::on(&plane).await;
+    let control_plane = crate::stage::own_control_plane().await;
+    let place = Place::on(&control_plane).await;
     let old = || Operator::new(PROGRAM, "1.0.0").controller(Controller::<releases::old::Aging, _>::new(Nothing));
     let new = || Operator::new(PROGRAM, "1.1.0").controller(Controller::<releases::new::Aging, _>::new(Nothing));
     let home = ["--lease-namespace", place.namespace.as_str()];
@@ -147,11 +147,11 @@ async fn an_old_replica_never_downgrades_a_definition_and_only_the_leader_instal
             &serde_json::to_value(&definition.spec.versions[0].schema).unwrap()["openAPIV3Schema"]["properties"];
         (properties["spec"]["properties"].get("colour").is_some(), definition.metadata.resource_version)
     };
-    let first = run_as(plane.kubeconfig(), old(), &arguments).await;
+    let first = run_as(control_plane.kubeconfig(), old(), &arguments).await;
     assert!(!declared().await.0);
 
     // A newer replica stands by: it is ready, and installs nothing before it leads.
-    let second = run_as(plane.kubeconfig(), new(), &arguments).await;
+    let second = run_as(control_plane.kubeconfig(), new(), &arguments).await;
     assert!(!declared().await.0);
     first.end().await.unwrap();
     let upgraded = eventually(LIMIT, || async { declared().await.0.then_some(()) });
@@ -161,10 +161,13 @@ async fn an_old_replica_never_downgrades_a_definition_and_only_the_leader_instal
     // An old one that starts and leads leaves the definition alone, and works.
     second.end().await.unwrap();
     let (_, before) = declared().await;
-    run_as(plane.kubeconfig(), old(), &arguments).await.end().await.unwrap();
+    run_as(control_plane.kubeconfig(), old(), &arguments).await.end().await.unwrap();
     let agings: Api<releases::old::Aging> = place.api();
-    agings.create(&PostParams::default(), &releases::old::Aging::new("one", Default::default())).await.unwrap();
-    let third = run_as(plane.kubeconfig(), old(), &arguments).await;
+    agings
+        .create(&PostParams::default(), &releases::old::Aging::new("one", releases::old::AgingSpec::default()))
+        .await
+        .unwrap();
+    let third = run_as(control_plane.kubeconfig(), old(), &arguments).await;
     let worked = eventually(LIMIT, || async {
         let status = agings.get("one").await.unwrap().status;
         status.filter(|status| status.conditions.is_true("Ready"))

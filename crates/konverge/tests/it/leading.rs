@@ -152,18 +152,18 @@ async fn a_controller_with_a_lease_of_its_own_waits_for_that_one_and_the_others_
     });
     place.api::<Lease>().create(&PostParams::default(), &lease).await.unwrap();
     place.create_probe("one", "ok").await;
-    let (prober, echoer) = (Prober::default(), Echoer::default());
-    let (probed, echoed) = (prober.runs.clone(), echoer.runs.clone());
+    let (prober, repeating) = (Prober::default(), Echoer::default());
+    let (probe_runs, echo_runs) = (prober.runs.clone(), repeating.runs.clone());
     let program = Operator::new("konverge-leading", "0")
         .controller(Controller::new(prober).own_lease())
-        .controller(Controller::new(echoer));
+        .controller(Controller::new(repeating));
     let namespace = format!("--lease-namespace={}", place.namespace);
     let running = place.run(program, &["--leader-election", &namespace]).await;
     let echo = Echo::new("loud", EchoSpec { text: "hello".to_owned() });
     place.api::<Echo>().create(&PostParams::default(), &echo).await.unwrap();
-    echoed.reach("loud", 1).await;
+    echo_runs.reach("loud", 1).await;
     running.measures(&format!(r#"leader_election_master_status{{name="{own}"}} 0"#)).await;
-    assert_eq!(probed.counts().len(), 0, "another replica has the lease of this controller");
+    assert_eq!(probe_runs.counts().len(), 0, "another replica has the lease of this controller");
     // The other replica gives it up; the status shows that this controller writes with its own lease.
     place.merge::<Lease>(&own, json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})).await;
     place.says("one", |conditions| conditions.is_true("Ready")).await;

@@ -94,7 +94,7 @@ impl Reconcile<Probe> for Keeping {
             config_map.metadata.name = Some(name.to_owned());
             config_map
         };
-        let children = context.children().with_options(named("backups"), |child| child.retain());
+        let children = context.children().with_options(named("backups"), konverge::apply::ChildOptions::retain);
         let children = children.with(named("database"));
         children.with_options(named("app"), |child| child.after::<ConfigMap>("database")).apply().await?;
         Ok(Action::Done)

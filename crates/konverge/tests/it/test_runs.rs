@@ -1,5 +1,7 @@
 //! Controllers against a model of an API server: runs of one object, and a whole program.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use konverge::{
     Options, Watch,
@@ -200,12 +202,12 @@ async fn started(api: &ApiModel, controller: impl konverge::Part + 'static) -> t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn predicates_of_watched_and_owned_kinds_see_the_object_before_and_after() {
-    let (api, prober) = (ApiModel::default(), Prober::default());
-    let runs = prober.runs.clone();
+    let (api, watching) = (ApiModel::default(), Prober::default());
+    let runs = watching.runs.clone();
     let grows = Predicate::new(|old: &ConfigMap, new: &ConfigMap| {
-        old.data.as_ref().map(|data| data.len()) < new.data.as_ref().map(|data| data.len())
+        old.data.as_ref().map(BTreeMap::len) < new.data.as_ref().map(BTreeMap::len)
     });
-    let controller = Controller::new(prober)
+    let controller = Controller::new(watching)
         .watches(Watch::<ConfigMap>::new().label_selector("watched").predicate(grows), |_, probes| probes.keys())
         .owns_with(Watch::<Secret>::new().predicate(Predicate::annotations()));
     let _running = started(&api, controller).await;

@@ -14,7 +14,7 @@ use crate::stage::{LIMIT, Place, Probe, ProbeSpec, Prober, Running, control_plan
 
 const PROGRAM: &str = "konverge-reading";
 
-/// A Probe behaves as a ConfigMap of its namespace says.
+/// A Probe behaves as a `ConfigMap` of its namespace says.
 fn program(namespace: &str) -> Operator {
     let namespace = namespace.to_owned();
     let webhooks = WebhookSetup::reading(move |caches| {
@@ -98,8 +98,9 @@ async fn a_standby_judges_by_caches_that_are_complete() {
     let ends = standby.scraped();
     let ends =
         ends.lines().find_map(|line| line.strip_prefix("konverge_webhook_certificate_expiry_timestamp_seconds "));
-    let left = ends.unwrap().parse::<f64>().unwrap() - k8s_openapi::jiff::Timestamp::now().as_second() as f64;
-    assert!((0.0..=24.0 * 3600.0).contains(&left), "{left}");
+    let ends = k8s_openapi::jiff::Timestamp::from_second(ends.unwrap().parse().unwrap()).unwrap();
+    let left = ends.as_second() - k8s_openapi::jiff::Timestamp::now().as_second();
+    assert!((0..=24 * 3600).contains(&left), "{left}");
 
     assert_eq!(holder().await.as_ref(), Some(&leads), "the one that answered does not lead");
     let answered = answered("200");
@@ -114,9 +115,9 @@ async fn a_standby_judges_by_caches_that_are_complete() {
 async fn authorities_of_callers_that_cannot_be_read_keep_the_program_from_starting() {
     let place = Place::new().await;
     let webhooks = WebhookSetup::from(Webhooks::new()).only_for("no PEM");
-    let mut options = konverge::Options::default();
-    options.address = ([127, 0, 0, 1], 0).into();
-    options.webhook.address = options.address;
+    let address = ([127, 0, 0, 1], 0).into();
+    let mut options = konverge::Options { address, ..konverge::Options::default() };
+    options.webhook.address = address;
     let program = Operator::new(PROGRAM, "0").webhooks(webhooks);
     let error = program.assemble_with(place.client.clone(), options).await.err().unwrap();
     assert_eq!(error.to_string(), "cannot set up webhooks");

@@ -196,9 +196,9 @@ fn a_list_of_an_older_world_is_believed_and_own_writes_are_forgotten() {
     let mut told: Vec<_> = changes.iter().map(|(key, change)| (key.name.as_str(), change.new.is_some())).collect();
     told.sort_unstable();
     assert_eq!(told, [("changed", true), ("made", false), ("written", false)]);
-    let mut names: Vec<_> = state.keys().map(|key| key.name).collect();
-    names.sort();
-    assert_eq!(names, ["changed", "same"]);
+    let mut left: Vec<_> = state.keys().map(|key| key.name).collect();
+    left.sort();
+    assert_eq!(left, ["changed", "same"]);
     // What happens in the new world is news, also where its versions are lower than those of the old one.
     assert_eq!(state.see(applied(named("changed", 21))).len(), 1);
     assert_eq!(state.see(applied(named("written", 22))).len(), 1);

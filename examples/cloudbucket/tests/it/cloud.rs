@@ -1,0 +1,194 @@
+//! A cloud with a bucket API that fails when a test says so.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{Path, Query, Request, State},
+    http::{Method, StatusCode},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use cloudbucket_operator::cloud::{Phase, Settings, Shown};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
+
+/// The cloud, ended when dropped.
+pub(crate) struct FakeCloud {
+    pub(crate) url: String,
+    state: Shared,
+    _serving: AbortOnDropHandle<()>,
+}
+
+type Shared = Arc<Mutex<Inner>>;
+
+#[derive(Default)]
+struct Inner {
+    buckets: BTreeMap<String, Bucket>,
+    created: usize,
+    /// Calls that were served, by method.
+    calls: HashMap<Method, usize>,
+    fault: Option<(Method, Fault)>,
+    keeps_deleting: bool,
+}
+
+#[derive(Clone)]
+struct Bucket {
+    tag: String,
+    shown: Shown,
+}
+
+/// What goes wrong with the next call of a method.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// It is served, and the client is told that the cloud fails.
+    LostReply,
+    /// It is refused, with a `Retry-After` of so many seconds.
+    TooManyRequests(u64),
+}
+
+impl FakeCloud {
+    pub(crate) async fn start() -> Self {
+        let state = Shared::default();
+        let router = Router::new()
+            .route("/v1/buckets", get(find).post(create))
+            .route("/v1/buckets/{id}", get(show).patch(update).delete(remove))
+            .layer(from_fn_with_state(Arc::clone(&state), failing))
+            .with_state(Arc::clone(&state));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, state, _serving: AbortOnDropHandle::new(serving) }
+    }
+
+    /// The buckets by name.
+    pub(crate) fn buckets(&self) -> BTreeMap<String, Shown> {
+        let inner = lock(&self.state);
+        inner.buckets.values().map(|bucket| (bucket.shown.name.clone(), bucket.shown.clone())).collect()
+    }
+
+    /// Changes a bucket as a person does in the cloud's console.
+    pub(crate) fn edit(&self, name: &str, settings: Settings) {
+        let mut inner = lock(&self.state);
+        inner.buckets.values_mut().find(|bucket| bucket.shown.name == name).unwrap().shown.settings = settings;
+    }
+
+    /// Creates a bucket as a person does in the cloud's console.
+    pub(crate) fn create_by_hand(&self, name: &str, settings: Settings) {
+        lock(&self.state).create(name, "", settings);
+    }
+
+    /// Lets the next call of this method fail.
+    pub(crate) fn fail(&self, method: Method, fault: Fault) {
+        lock(&self.state).fault = Some((method, fault));
+    }
+
+    /// Keeps buckets in deletion from being gone, or lets them go.
+    pub(crate) fn keep_deleting(&self, keep: bool) {
+        let mut inner = lock(&self.state);
+        inner.keeps_deleting = keep;
+        if !keep {
+            inner.buckets.retain(|_, bucket| bucket.shown.phase != Phase::Deleting);
+        }
+    }
+
+    /// How many calls of this method were served.
+    pub(crate) fn calls(&self, method: &Method) -> usize {
+        lock(&self.state).calls.get(method).copied().unwrap_or_default()
+    }
+}
+
+impl Inner {
+    fn create(&mut self, name: &str, tag: &str, settings: Settings) -> Shown {
+        self.created += 1;
+        let id = format!("b-{}", self.created);
+        let shown = Shown { id, name: name.to_owned(), settings, phase: Phase::Active };
+        let bucket = Bucket { tag: tag.to_owned(), shown: shown.clone() };
+        self.buckets.insert(shown.id.clone(), bucket);
+        shown
+    }
+}
+
+fn lock(state: &Shared) -> MutexGuard<'_, Inner> {
+    state.lock().unwrap()
+}
+
+async fn failing(State(state): State<Shared>, request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let fault = lock(&state).fault.take_if(|(of, _)| *of == method).map(|(_, fault)| fault);
+    if let Some(Fault::TooManyRequests(seconds)) = fault {
+        return (StatusCode::TOO_MANY_REQUESTS, [("retry-after", seconds.to_string())]).into_response();
+    }
+    *lock(&state).calls.entry(method).or_default() += 1;
+    let answer = next.run(request).await;
+    match fault {
+        Some(Fault::LostReply) => StatusCode::BAD_GATEWAY.into_response(),
+        _ => answer,
+    }
+}
+
+#[derive(Deserialize)]
+struct Filter {
+    tag: String,
+}
+
+fn json(code: StatusCode, body: &impl Serialize) -> Response {
+    (code, serde_json::to_vec(body).unwrap()).into_response()
+}
+
+async fn find(State(state): State<Shared>, Query(filter): Query<Filter>) -> Response {
+    let inner = lock(&state);
+    let found: Vec<_> =
+        inner.buckets.values().filter(|bucket| bucket.tag == filter.tag).map(|bucket| &bucket.shown).collect();
+    json(StatusCode::OK, &found)
+}
+
+async fn create(State(state): State<Shared>, body: Bytes) -> Response {
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let mut inner = lock(&state);
+    let (name, tag) = (body["name"].as_str().unwrap(), body["tag"].as_str().unwrap());
+    if inner.buckets.values().any(|bucket| bucket.shown.name == name) {
+        return StatusCode::CONFLICT.into_response();
+    }
+    let shown = inner.create(name, tag, serde_json::from_value(body.clone()).unwrap());
+    json(StatusCode::CREATED, &shown)
+}
+
+async fn show(State(state): State<Shared>, Path(id): Path<String>) -> Response {
+    match lock(&state).buckets.get(&id) {
+        Some(bucket) => json(StatusCode::OK, &bucket.shown),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+async fn update(State(state): State<Shared>, Path(id): Path<String>, body: Bytes) -> StatusCode {
+    let settings = serde_json::from_slice(&body).unwrap();
+    match lock(&state).buckets.get_mut(&id) {
+        Some(bucket) => {
+            bucket.shown.settings = settings;
+            StatusCode::OK
+        }
+        None => StatusCode::NOT_FOUND,
+    }
+}
+
+async fn remove(State(state): State<Shared>, Path(id): Path<String>) -> StatusCode {
+    let mut inner = lock(&state);
+    if inner.keeps_deleting
+        && let Some(bucket) = inner.buckets.get_mut(&id)
+    {
+        bucket.shown.phase = Phase::Deleting;
+        return StatusCode::ACCEPTED;
+    }
+    match inner.buckets.remove(&id) {
+        Some(_) => StatusCode::NO_CONTENT,
+        None => StatusCode::NOT_FOUND,
+    }
+}

@@ -1,0 +1,5 @@
+//! The program.
+
+fn main() -> std::process::ExitCode {
+    konverge_recipes::redis::operator().main()
+}
