@@ -299,6 +299,11 @@ impl<K: Resource> State<K> {
     }
 
     /// Takes in the answer to a write. Returns what the write changed, and what was held meanwhile.
+    ///
+    /// The answer to a write that changed nothing has the version of another client's change, whose event then counts as our echo. The two
+    /// cannot be told apart here. Our entries in `managedFields` have their time in seconds, so a second change within a second leaves them
+    /// as they are, as does a deletion that waits for finalizers. Entries that differ may come from an earlier write whose answer was lost.
+    /// Only the sender could tell: it can compare the values of its fields in what it read and in the answer.
     pub(super) fn wrote(&mut self, key: &ObjectKey, object: K) -> (Changes<K>, Changes<K>) {
         if self.is_across_stores(key) {
             return (Vec::new(), self.end_write(key));
