@@ -312,7 +312,7 @@ impl Classify for VaultError {
             Self::Deadline { .. } => "VaultTimeout",
             Self::Sealed { .. } => "VaultSealed",
             Self::Unavailable { .. } | Self::Paused { .. } => "VaultUnavailable",
-            Self::NotLeading { .. } => "NotLeading",
+            Self::NotLeading { .. } => "NotLeader",
             Self::Limited { .. } => "VaultRateLimited",
             Self::Denied { .. } => "PermissionDenied",
             Self::Login { .. } | Self::LoginRefused { .. } => "LoginFailed",
