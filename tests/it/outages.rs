@@ -185,6 +185,8 @@ async fn two_operators_at_once_have_the_effect_of_one() {
     // Both look after all namespaces.
     let mut second = scene.stage.operator_with("second-operator", &["--poll-interval", "1"]).unwrap();
     second.ready().await.unwrap();
+    // It is ready before its first look at the Secret, which would see the change and be its only one.
+    second.metric_becomes("konverge_pull_syncs_total", "", |count| count >= 1.0).await.unwrap();
     scene.change().await;
     scene.converges().await;
     second.metric_becomes("konverge_pull_syncs_total", "", |count| count >= 2.0).await.unwrap();

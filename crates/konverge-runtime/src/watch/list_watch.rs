@@ -127,7 +127,8 @@ enum State<K> {
     Stream,
     /// A list is read as events.
     Streamed { events: Events<K> },
-    /// A watch is to begin after this version. If that is doubtful, the version is compared with that of the collection first.
+    /// A watch is to begin after this version. If that is doubtful, the version is compared with that of the collection before any event
+    /// of the watch is taken.
     Listed { version: String, is_doubtful: bool },
     /// Events after this version are awaited.
     Watching { version: String, events: Events<K>, opened: Instant, has_spoken: bool },
@@ -161,8 +162,7 @@ impl<K: Object> Lister<K> {
             },
             State::Stream => self.stream().await,
             State::Streamed { events } => self.streamed(events).await,
-            State::Listed { version, is_doubtful: true } => self.verify(version).await,
-            State::Listed { version, is_doubtful: false } => self.open(version).await,
+            State::Listed { version, is_doubtful } => self.open(version, is_doubtful).await,
             State::Watching { version, events, opened, has_spoken } => {
                 self.watching(version, events, opened, has_spoken).await
             }
@@ -244,37 +244,40 @@ impl<K: Object> Lister<K> {
         }
     }
 
-    /// Asks for the version of the collection before a watch goes on after a version that may be of another store.
+    /// Whether the collection is at an older version than this one, so that the version is of another store.
     ///
     /// After a restore of an older copy of its store, the API server takes the version of a watch for one of the future and is silent until it
     /// is reached, so silence proves nothing.
-    async fn verify(&mut self, version: String) -> (Option<Step<K>>, State<K>) {
-        match self.read_page(1, None).await {
-            Ok(list) => {
-                let now = list.metadata.resource_version.unwrap_or_default();
-                if version::is_older(&now, &version) {
-                    tracing::warn!(
-                        now,
-                        before = version,
-                        "the resource versions of the API server moved backwards, as after a restore of an older copy of etcd; listing everything again"
-                    );
-                    return (None, State::Empty);
-                }
-                (None, State::Listed { version, is_doubtful: false })
-            }
-            Err(error) => self.not_reached(Error::InitialListFailed(error), version),
+    async fn is_of_another_store(&self, version: &str) -> kube::Result<bool> {
+        let list = self.read_page(1, None).await?;
+        let now = list.metadata.resource_version.unwrap_or_default();
+        let is_older = version::is_older(&now, version);
+        if is_older {
+            tracing::warn!(
+                now,
+                before = version,
+                "the resource versions of the API server moved backwards, as after a restore of an older copy of etcd; listing everything again"
+            );
         }
+        Ok(is_older)
     }
 
-    async fn open(&mut self, version: String) -> (Option<Step<K>>, State<K>) {
-        match self.api.watch(&self.watch_parameters(self.timeout), &version).await {
-            Ok(events) => {
-                self.failures = 0;
-                let (events, opened) = (events.boxed(), Instant::now());
-                (Some(Ok(Observed::Opened)), State::Watching { version, events, opened, has_spoken: false })
+    /// The version is compared once the API server has accepted the watch, so no list is asked for while it refuses watches.
+    async fn open(&mut self, version: String, is_doubtful: bool) -> (Option<Step<K>>, State<K>) {
+        let events = match self.api.watch(&self.watch_parameters(self.timeout), &version).await {
+            Ok(events) => events.boxed(),
+            Err(error) => return self.not_reached(Error::WatchStartFailed(error), version),
+        };
+        let opened = Instant::now();
+        if is_doubtful {
+            match self.is_of_another_store(&version).await {
+                Ok(false) => {}
+                Ok(true) => return (None, State::Empty),
+                Err(error) => return self.not_reached(Error::InitialListFailed(error), version),
             }
-            Err(error) => self.not_reached(Error::WatchStartFailed(error), version),
         }
+        self.failures = 0;
+        (Some(Ok(Observed::Opened)), State::Watching { version, events, opened, has_spoken: false })
     }
 
     /// An outage ends with a list, not with the watch from before: when it is over, the store may be an older copy, whose versions have
