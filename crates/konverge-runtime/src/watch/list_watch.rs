@@ -37,6 +37,10 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// After so many attempts in a row that did not reach the API server, its store may be another one, so the collection is listed again.
 const OUTAGE: u32 = 2;
 
+/// After a comparison of versions, the next one is not before this time, so that watches that break off in a row cost one list. The store of
+/// an API server is not replaced so soon after; if it is, the watch stays silent, and the versions are compared when it ends.
+const COMPARED: Duration = Duration::from_secs(10);
+
 /// What a watch observes: the events of [`Event`], and the resource versions that prove how far they go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Observed<T> {
@@ -98,6 +102,7 @@ pub(super) fn list_watch<K: Object>(
         list_timeout: options.list_timeout,
         list,
         failures: 0,
+        compared: None,
     };
     let steps = stream::unfold((lister, State::Empty), |(mut lister, mut state)| async move {
         loop {
@@ -149,6 +154,8 @@ struct Lister<K> {
     list: InitialList,
     /// Attempts in a row that did not reach the API server.
     failures: u32,
+    /// When the version of a watch was last found to be of the store that the API server has.
+    compared: Option<Instant>,
 }
 
 impl<K: Object> Lister<K> {
@@ -269,9 +276,9 @@ impl<K: Object> Lister<K> {
             Err(error) => return self.not_reached(Error::WatchStartFailed(error), version),
         };
         let opened = Instant::now();
-        if is_doubtful {
+        if is_doubtful && self.compared.is_none_or(|at| at.elapsed() >= COMPARED) {
             match self.is_of_another_store(&version).await {
-                Ok(false) => {}
+                Ok(false) => self.compared = Some(Instant::now()),
                 Ok(true) => return (None, State::Empty),
                 Err(error) => return self.not_reached(Error::InitialListFailed(error), version),
             }
@@ -285,6 +292,7 @@ impl<K: Object> Lister<K> {
     fn not_reached(&mut self, error: Error, version: String) -> (Option<Step<K>>, State<K>) {
         let is_busy = matches!(&error, Error::InitialListFailed(ClientError::Api(status)) | Error::WatchStartFailed(ClientError::Api(status)) if status.code == 429);
         self.failures += u32::from(!is_busy);
+        self.compared = None;
         if self.failures < OUTAGE {
             return (Some(Err(error)), State::doubtful(version));
         }

@@ -188,9 +188,9 @@ mod against_a_server {
         server.expect(list("7", &[]));
         server.expect(watch("7", &frozen));
         frozen.added(&object("x", "8"));
-        // Silence may be that of another store, so the version is compared first.
-        server.expect(list("9", &[]));
+        // Silence may be that of another store, so the version is compared before an event is taken.
         server.expect(watch("8", &later));
+        server.expect(list("9", &[]));
         later.added(&object("y", "9"));
         let (mut events, health) = events_of(&server, &WatchOptions::default());
         for expected in ["list", "complete", "changed x"] {
@@ -231,7 +231,8 @@ mod against_a_server {
         server.expect(list("70", &[object("x", "60")]));
         server.expect(watch("70", &broken));
         broken.break_off();
-        // The copy is of version 50. A watch after 70 would be silent until it is reached.
+        // The copy is of version 50. A watch after 70 is silent until it is reached.
+        server.expect(watch("70", &WatchScript::default()));
         server.expect(list("50", &[object("x", "40")]));
         server.expect(list("50", &[object("x", "40")]));
         server.expect(watch("50", &WatchScript::default()));
@@ -247,12 +248,49 @@ mod against_a_server {
         server.expect(list("70", &[]));
         server.expect(watch("70", &broken));
         broken.break_off();
-        server.expect(RequestMatcher::list(PATH).answer(Answer::connection_error()).times(2));
+        server.expect(RequestMatcher::watch(PATH).answer(Answer::connection_error()).times(2));
         server.expect(list("90", &[object("x", "40")]));
         let (mut events, _) = events_of(&server, &WatchOptions::default());
         for expected in ["list", "complete", "list", "has x", "complete"] {
             assert_eq!(next(&mut events).await, expected);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_that_break_off_in_a_row_cost_one_comparison_of_versions() {
+        let (server, broken, last) = (ApiDouble::default(), WatchScript::default(), WatchScript::default());
+        broken.break_off();
+        server.expect(list("70", &[]));
+        server.expect(watch("70", &broken));
+        server.expect(watch("70", &broken));
+        server.expect(list("71", &[]));
+        server.expect(watch("70", &broken));
+        server.expect(watch("70", &last));
+        last.added(&object("x", "71"));
+        let (mut events, _) = events_of(&server, &WatchOptions::default());
+        for expected in ["list", "complete", "changed x"] {
+            assert_eq!(next(&mut events).await, expected);
+        }
+        server.finish().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_that_are_refused_cost_one_list() {
+        let (server, broken) = (ApiDouble::default(), WatchScript::default());
+        server.expect(list("70", &[]));
+        server.expect(watch("70", &broken));
+        broken.break_off();
+        let refused = Answer::status(500, "InternalError", "etcd has no leader");
+        server.expect(RequestMatcher::watch(PATH).answer(refused).times(2));
+        server.expect(list("90", &[object("x", "40")]));
+        server.expect(watch("90", &WatchScript::default()));
+        let (mut events, health) = events_of(&server, &WatchOptions::default());
+        for expected in ["list", "complete", "list", "has x", "complete"] {
+            assert_eq!(next(&mut events).await, expected);
+        }
+        assert!(tokio::time::timeout(Duration::from_secs(1), events.next()).await.is_err(), "nothing has changed");
+        assert_eq!(health.check(), Ok(()));
+        server.finish().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
