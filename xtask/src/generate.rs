@@ -5,7 +5,8 @@ use anyhow::Result;
 use crate::step::{cargo, run};
 
 /// Each program that generates, and where its files are committed.
-const PROGRAMS: [(&str, &str); 3] = [
+const PROGRAMS: [(&str, &str); 4] = [
+    ("cloudbucket-operator", "examples/cloudbucket/deploy"),
     ("configmapsync-operator", "examples/configmapsync/deploy"),
     ("konverge-template", "crates/konverge-new/template/deploy"),
     ("multicontroller-operator", "examples/multicontroller/deploy"),
