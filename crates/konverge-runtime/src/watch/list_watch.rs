@@ -3,7 +3,7 @@
 //! kube's watcher does the same, but keeps the resource versions of lists and bookmarks to itself, and these are what tells a cache
 //! which objects a list proves to be gone, and that the API server's store was replaced by an older one.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, pin::Pin, time::Duration};
 
 use futures::{
     StreamExt,
@@ -40,6 +40,9 @@ const OUTAGE: u32 = 2;
 /// After a comparison of versions, the next one is not before this time, so that watches that break off in a row cost one list. The store of
 /// an API server is not replaced so soon after; if it is, the watch stays silent, and the versions are compared when it ends.
 const COMPARED: Duration = Duration::from_secs(10);
+
+/// A watch that is resumed and shows nothing for so long is compared with the version of the collection.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// What a watch observes: the events of [`Event`], and the resource versions that prove how far they go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -276,7 +279,11 @@ impl<K: Object> Lister<K> {
             Err(error) => return self.not_reached(Error::WatchStartFailed(error), version),
         };
         let opened = Instant::now();
-        if is_doubtful && self.compared.is_none_or(|at| at.elapsed() >= COMPARED) {
+        let mut events = events.peekable();
+        // An event is newer than the version, or an error that ends the watch; only silence needs the comparison.
+        let is_silent = is_doubtful && timeout(SILENCE, Pin::new(&mut events).peek()).await.is_err();
+        let events = events.boxed();
+        if is_silent && self.compared.is_none_or(|at| at.elapsed() >= COMPARED) {
             match self.is_of_another_store(&version).await {
                 Ok(false) => self.compared = Some(Instant::now()),
                 Ok(true) => return (None, State::Empty),
