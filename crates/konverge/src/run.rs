@@ -290,23 +290,31 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
         let Some(object) = self.shared.cache.store.get(&request.key) else { return Ok(Action::Done) };
         let is_ours = self.only.as_ref().is_none_or(|only| only(&object));
         let context = |object| Context::new(Arc::clone(&self.shared), object, request.attempt, request.reasons.clone());
+        let is_released = object.meta().deletion_timestamp.is_some() || !is_ours;
+        if !is_released && is_paused(&*object) {
+            tracing::debug!("paused by its annotation {PAUSED}");
+            return Ok(Action::Done);
+        }
         if !self.shared.children.is_empty()
             && let Err(error) = self.shared.owner_keys.load().await
         {
-            self.report(&context(object), Some(Failure::of(&error))).await?;
+            if is_ours {
+                self.report(&context(object), Some(Failure::of(&error))).await?;
+            }
             return Err(error.into());
         }
-        if object.meta().deletion_timestamp.is_some() || !is_ours {
+        if is_released {
             return self.release(context(object)).await;
-        }
-        if is_paused(&*object) {
-            tracing::debug!("paused by its annotation {PAUSED}");
-            return Ok(Action::Done);
         }
         let context = context(self.held(object).await?);
         let result = self.reconciler.apply(Arc::clone(context.object()), context.clone()).await;
         let result = result.map_err(|error| self.failed(error, &context));
-        let reported = self.report(&context, result.as_ref().err().map(Failure::of)).await;
+        let failure = result.as_ref().err().map(Failure::of);
+        if request.attempt == 1 && failure.as_ref().is_some_and(Failure::is_of_the_api_server) {
+            // To report it takes the API server, which mostly answers again by the next attempt.
+            return result;
+        }
+        let reported = self.report(&context, failure).await;
         let action = result?;
         reported?;
         Ok(action)

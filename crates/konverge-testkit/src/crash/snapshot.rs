@@ -47,7 +47,10 @@ pub async fn snapshot(client: &Client, namespace: &str, kinds: &[ApiResource]) -
     Ok(found.into())
 }
 
-/// Takes out of an object what differs from run to run: what the API server writes into its metadata, uids in references to owners,
+/// The annotation that proves who the owner of a child is: a keyed digest over the owner's uid.
+const OWNER_PROOF: &str = "konverge.dev/owner-proof";
+
+/// Takes out of an object what differs from run to run: what the API server writes into its metadata, uids in references to owners and proofs of them,
 /// times of conditions, the name of the namespace, and a name that the server chose.
 pub fn mask(mut object: Value, namespace: &str) -> Value {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -60,6 +63,9 @@ pub fn mask(mut object: Value, namespace: &str) -> Value {
         let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut);
         for owner in owners.into_iter().flatten().filter_map(Value::as_object_mut) {
             owner.remove("uid");
+        }
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove(OWNER_PROOF);
         }
     }
     without_times(&mut object, namespace);

@@ -73,6 +73,11 @@ impl Failure {
         Self { reason: error.reason(), message: in_one_line(error), is_stalled, is_told_again }
     }
 
+    /// Whether the API server did not answer, or asked to wait.
+    pub(super) fn is_of_the_api_server(&self) -> bool {
+        matches!(self.reason, reasons::API_SERVER_BUSY | reasons::API_SERVER_UNREACHABLE)
+    }
+
     pub(super) fn verdict(&self) -> Verdict {
         let reason = Reason::parse(self.reason).unwrap_or(const { Reason::new(reasons::FAILED) });
         let message = self.message.clone();

@@ -34,7 +34,7 @@ impl Scenario for Syncing {
         ProcessSpec::new("operator", env!("CARGO_BIN_EXE_configmapsync-operator"))
             .arg("--kubeconfig")
             .arg(kubeconfig)
-            .args(["--namespace", namespace, "--address", &address])
+            .args(["--namespace", namespace, "--lease-namespace", namespace, "--address", &address])
     }
 
     async fn change(&self, step: usize, client: &Client, namespace: &str) -> Result<()> {
