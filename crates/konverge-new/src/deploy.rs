@@ -48,6 +48,16 @@ fn renamed_access(rules: &[PolicyRule], names: &Names) -> Access {
     let leaked = |text: &String| -> &'static str { names.put_into(text).leak() };
     let mut access = Access::default();
     for rule in rules {
+        if rule.resource_names.is_some() {
+            // What is allowed on objects of certain names must not become allowed on all.
+            let renamed = |texts: &Option<Vec<String>>| {
+                texts.as_ref().map(|texts| texts.iter().map(|text| names.put_into(text)).collect())
+            };
+            let (api_groups, resources) = (renamed(&rule.api_groups), renamed(&rule.resources));
+            let resource_names = renamed(&rule.resource_names);
+            access.rules_of([PolicyRule { api_groups, resources, resource_names, ..rule.clone() }]);
+            continue;
+        }
         let verbs: Vec<_> = rule.verbs.iter().map(leaked).collect();
         for group in rule.api_groups.iter().flatten() {
             for resource in rule.resources.iter().flatten() {

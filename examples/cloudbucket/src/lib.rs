@@ -1,6 +1,6 @@
 //! Keeps buckets of a cloud as their objects say: the example of an operator for things outside the cluster.
 //!
-//! Read [`BucketSpec`] first, the object that a user writes; then [`plan`], the decision; then the reconciler below, which asks the cloud,
+//! Read [`BucketSpec`] first, the object that a user writes; then [`mod@plan`], the decision; then the reconciler below, which asks the cloud,
 //! decides and acts; then [`cloud`], the client.
 
 pub mod cloud;
