@@ -54,7 +54,7 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// Watches what is there; each event is [`Change::Added`]. `name` labels metrics and logs.
+    /// Watches what is there; each event is [`Change::Added`](crate::Change::Added). `name` labels metrics and logs.
     pub fn new(name: impl Into<String>, endpoint: Endpoint) -> Self {
         Self {
             name: name.into(),
