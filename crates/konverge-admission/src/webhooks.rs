@@ -85,7 +85,7 @@ pub enum RegistrationError {
     VersionsMismatch {
         /// The custom resource definition.
         definition: String,
-        /// What does not fit.
+        /// The conflict.
         mistake: String,
     },
     /// A version has two conversions.

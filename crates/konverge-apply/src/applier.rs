@@ -55,12 +55,12 @@ pub struct Applied<K> {
     pub differences: Vec<Difference>,
 }
 
-/// What the caller knows of an object that it wants to apply.
+/// The caller's knowledge of an object that it wants to apply.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Seen<'a> {
     /// Nothing: it is made if it is not there, and else changed.
     Unknown,
-    /// That there is none. One that somebody else has made since is left alone.
+    /// That there is none. An object that another client has made since is left alone.
     Absent,
     /// How it was.
     As(&'a Value),
@@ -69,12 +69,12 @@ pub(crate) enum Seen<'a> {
 /// An apply that the API server has done.
 pub(crate) struct Written {
     pub(crate) applied: Applied<Value>,
-    /// What admission made of it.
+    /// The fields that admission changed.
     pub(crate) altered: Vec<AlteredField>,
 }
 
 impl Written {
-    /// What admission made of it, as an error; nothing if it is as it was sent.
+    /// Returns the changes of admission as an error, or `None` if the object is as it was sent.
     pub(crate) fn altered_error(&self, target: &Target) -> Option<ApplyError> {
         let resource_version = metadata_string(&self.applied.object, "resourceVersion").unwrap_or_default().to_owned();
         let (object, fields) = (Box::new(target.object.clone()), self.altered.clone());
@@ -147,7 +147,7 @@ impl Applier {
     /// Writes as another field manager.
     #[must_use]
     pub fn with_manager(self, manager: &str) -> Self {
-        // What one manager has applied says nothing of another.
+        // Applies of one manager say nothing about another.
         Self { manager: manager.into(), memory: Arc::default(), ..self }
     }
 
@@ -215,7 +215,7 @@ impl Applier {
         let wanted = wanted(to_json(desired, kind)?, &target);
         match self.apply_json(&target, &wanted, Seen::Absent, as_seen::<K>).await? {
             Some(written) => written.typed(&target),
-            // What was not there is never in step.
+            // An object that was absent is never in sync.
             None => Ok(Applied { object: desired.clone(), outcome: ApplyOutcome::Unchanged, differences: Vec::new() }),
         }
     }

@@ -108,7 +108,7 @@ pub struct SetReport {
     pub children: Vec<ChildReport>,
     /// What was not wanted any more and is deleted now, or being deleted.
     pub pruned: Vec<ObjectName>,
-    /// What is not wanted any more either, and stays until the children that come [after](ChildOptions::after) it are gone.
+    /// Children that are not wanted any more either, and stay until the children that come [after](ChildOptions::after) them are gone.
     pub prune_later: Vec<ObjectName>,
     /// Objects with the owner's uid in their label that lack the [proof](crate::owners::OWNER_PROOF) of an [`OwnerKey`] and are not
     /// wanted. They were made by another client, or by a release that wrote no proof, and are left alone.
@@ -457,9 +457,7 @@ fn ordered(children: &[Child]) -> Result<(Vec<Vec<usize>>, Vec<usize>), ApplyErr
     for child in children {
         let mut others = Vec::new();
         for edge in &child.after {
-            let named = |other: &&usize| children[**other].is(edge);
-            let all: Vec<usize> = (0..children.len()).collect();
-            let mut found: Vec<usize> = all.iter().filter(named).copied().collect();
+            let mut found: Vec<usize> = (0..children.len()).filter(|other| children[*other].is(edge)).collect();
             if found.len() > 1 {
                 found.retain(|other| children[*other].target.object.namespace == child.target.object.namespace);
             }

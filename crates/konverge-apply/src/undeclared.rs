@@ -147,6 +147,7 @@ fn remove(value: &mut Value, path: &[Step]) -> bool {
         }
         // The list is known by the field that it must not have, so it stays.
         ([Step::Any, rest @ ..], Value::Array(items)) if !rest.is_empty() => {
+            // Each item is visited: `any` would stop at the first.
             items.iter_mut().filter_map(|item| remove(item, rest).then_some(())).count() > 0
         }
         ([Step::Any, rest @ ..], Value::Object(members)) if !rest.is_empty() => {

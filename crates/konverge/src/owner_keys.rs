@@ -102,7 +102,7 @@ fn secret_name(program: &str) -> String {
     format!("{program}-owner-key")
 }
 
-/// What loading the key takes, in the operator's own namespace. Making a Secret cannot be limited to a name.
+/// Declares the access that loading the key needs in the operator's own namespace. The creation of a Secret cannot be limited to a name.
 pub(crate) fn declare(program: &str, at_home: &mut Access) {
     let rule = PolicyRule {
         api_groups: Some(vec![String::new()]),
