@@ -1,6 +1,6 @@
 //! What happened to a thing outside.
 
-/// A change of one thing.
+/// A change of one thing. It gets no further variant, so that a handler is known to deal with each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change<T> {
     /// It is seen for the first time.
@@ -11,7 +11,7 @@ pub enum Change<T> {
     Removed(T),
 }
 
-/// Which change it is, without the thing.
+/// Which change it is, without the thing; exhaustive as [`Change`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
     /// See [`Change::Added`].

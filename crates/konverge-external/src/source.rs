@@ -59,7 +59,7 @@ pub trait Source: Send + 'static {
     }
 }
 
-/// What a poll found.
+/// The result of a poll. It gets no further field, so that a source can be written with a literal.
 #[derive(Debug)]
 pub struct Polled<T> {
     /// Delivered in this order.
@@ -73,6 +73,7 @@ pub struct Polled<T> {
 
 /// When to poll again after a poll that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Next {
     /// After the usual interval.
     AfterInterval,

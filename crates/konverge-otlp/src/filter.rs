@@ -1,14 +1,14 @@
 //! Which spans and log lines are sent.
 
-use konverge_runtime::telemetry::JOB;
+use konverge_runtime::telemetry::{JOB, REQUESTS};
 use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter, subscriber::Interest};
 use tracing_subscriber::{
     layer::{Context, Filter},
     registry::LookupSpan,
 };
 
-/// Where kube opens a span for each request, at a level that no log shows.
-const REQUESTS: &str = "kube_client::client::builder";
+/// Where kube opens the span of a request. Our clients have its connections only if they go through a proxy.
+const REQUESTS_OF_KUBE: &str = "kube_client::client::builder";
 
 /// Everything of level `info` and above, and the requests to the API server that belong to such a span. Those of watches and leases
 /// belong to none: each would be a trace of its own that says nothing.
@@ -19,7 +19,7 @@ pub(crate) fn exported() -> Exported {
 pub(crate) struct Exported;
 
 fn is_request(metadata: &Metadata<'_>) -> bool {
-    metadata.is_span() && metadata.target() == REQUESTS
+    metadata.is_span() && [REQUESTS, REQUESTS_OF_KUBE].contains(&metadata.target())
 }
 
 /// The exporter's own words about itself would be exported, which makes more of them.

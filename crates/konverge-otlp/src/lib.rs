@@ -42,6 +42,7 @@ pub struct Traces {
 
 /// Spans cannot be sent, whatever the collector does.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OtlpError {
     /// The endpoint is no address of a collector.
     #[error(

@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
+use konverge_endpoint::Outcome;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use crate::{breaker::Outcome, error::VaultError};
+use crate::error::VaultError;
 
 /// No error text of Vault is longer than this here; what is behind it rarely helps.
 const LONGEST_CAUSE: usize = 400;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method};
+use konverge_endpoint::Limits;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -10,7 +11,6 @@ use crate::{
     answer::Answer,
     config::{ConfigError, VaultConfig, namespace_header},
     error::VaultError,
-    limits::Limits,
     locate::Mounts,
     session::{LoginCounts, Session, Verdict},
     transport::{Call, Transport},

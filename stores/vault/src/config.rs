@@ -1,11 +1,13 @@
 //! Which Vault, who logs in, and how much of it may be used.
 
-use std::path::PathBuf;
-
 use http::HeaderValue;
-use url::{Host, Url};
+use konverge_endpoint::{
+    Limits, TlsSettings,
+    address::{self, NoAddress, is_in_the_clear},
+};
+use url::Url;
 
-use crate::{limits::Limits, login::Login, path};
+use crate::{login::Login, path};
 
 /// What a client needs to know.
 ///
@@ -18,23 +20,6 @@ pub struct VaultConfig {
     pub(crate) tls: TlsSettings,
     pub(crate) proxy: Option<Url>,
     pub(crate) limits: Limits,
-}
-
-/// How the server is known, and how it knows us. Certificates and keys are in PEM.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TlsSettings {
-    /// Authorities to trust besides the system's: a file, or a folder whose files are read but for hidden ones.
-    pub authorities: Option<PathBuf>,
-    /// More of them, as text.
-    pub authorities_text: Option<String>,
-    /// Trusts these authorities alone and not the system's.
-    pub without_system: bool,
-    /// Certificate and key to show, for servers that ask for them and for logins by certificate.
-    pub client: Option<(PathBuf, PathBuf)>,
-    /// The name that the server's certificate is for, if it is not that of the address.
-    pub server_name: Option<String>,
-    /// Talks to whoever answers. Then everybody on the way can read and change everything; there is a warning each time a client is made.
-    pub trust_anybody: bool,
 }
 
 /// A setting that cannot be used.
@@ -92,16 +77,13 @@ impl VaultConfig {
 
     /// Goes by way of this HTTP proxy; otherwise by that of the system's variables, if they name one.
     pub fn proxy(mut self, address: &str) -> Result<Self, ConfigError> {
-        // Its user and password are kept, and so nothing of it is shown.
-        let proxy = Url::parse(address.trim()).ok();
-        let proxy = proxy.filter(|proxy| matches!(proxy.scheme(), "http" | "https") && proxy.host_str().is_some());
-        self.proxy = Some(proxy.ok_or(ConfigError::Proxy)?);
+        self.proxy = Some(address::proxy(address).ok_or(ConfigError::Proxy)?);
         Ok(self)
     }
 
     /// Whether tokens and values leave this machine without TLS, for whoever is on the way to read.
     pub fn is_in_the_clear(&self) -> bool {
-        self.address.scheme() == "http" && !self.address.host().is_some_and(|host| is_loopback(&host))
+        is_in_the_clear(&self.address)
     }
 
     /// Keeps to these limits.
@@ -109,15 +91,6 @@ impl VaultConfig {
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
-    }
-}
-
-/// Whether what is sent there stays on this machine. A name does by its own promise (RFC 6761), not by what it leads to now.
-fn is_loopback(host: &Host<&str>) -> bool {
-    match host {
-        Host::Domain(name) => *name == "localhost" || name.ends_with(".localhost"),
-        Host::Ipv4(address) => address.is_loopback(),
-        Host::Ipv6(address) => address.to_canonical().is_loopback(),
     }
 }
 
@@ -132,24 +105,7 @@ fn check(what: &'static str, name: &str) -> Result<(), ConfigError> {
 }
 
 fn parse(address: &str) -> Result<Url, ConfigError> {
-    let refused = |shown: &str, why: &str| ConfigError::Address { address: shown.to_owned(), why: why.to_owned() };
-    // Before it is parsed, nothing tells a password in it from the rest.
-    let mut url = Url::parse(address.trim()).map_err(|error| refused("(not shown)", &error.to_string()))?;
-    let secret = !url.username().is_empty() || url.password().is_some();
-    // These fail only for addresses that have no user to begin with.
-    let _ = (url.set_username(""), url.set_password(None));
-    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(refused(url.as_str(), "it is neither http nor https"));
-    }
-    if secret {
-        return Err(refused(url.as_str(), "it has a user or a password, which Vault does not know"));
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err(refused(url.as_str(), "it has a query or a fragment"));
-    }
-    let path = url.path().trim_end_matches('/').trim_end_matches("/v1").to_owned();
-    url.set_path(&format!("{path}/v1/"));
-    Ok(url)
+    address::api(address, "Vault", "v1").map_err(|NoAddress { address, why, .. }| ConfigError::Address { address, why })
 }
 
 #[cfg(test)]

@@ -13,12 +13,12 @@ use std::{
 };
 
 use konverge_core::SecretValue;
+use konverge_endpoint::{Credential, Limits, TlsSettings};
 
 use self::rate::Rate;
 use crate::{
-    config::{ConfigError, TlsSettings, VaultConfig},
-    limits::Limits,
-    login::{Credential, Login, SERVICE_ACCOUNT_TOKEN},
+    config::{ConfigError, VaultConfig},
+    login::{Login, SERVICE_ACCOUNT_TOKEN},
 };
 
 /// Requests in a second where nothing else is said. The client's own default is for programs that ask less.
@@ -275,14 +275,13 @@ impl VaultEnvironment {
             (None, Some(rate)) => rate,
             (None, None) => Rate::whole(DEFAULT_RATE),
         };
-        Limits {
-            rate: NonZeroU32::new(rate.per_second),
-            burst: NonZeroU32::new(rate.burst).unwrap_or(NonZeroU32::MIN),
-            concurrency: flags.concurrency,
-            deadline: flags.timeout,
-            connect: Limits::default().connect.min(flags.timeout),
-            ..Limits::default()
-        }
+        Limits::default().with(|limits| {
+            limits.rate = NonZeroU32::new(rate.per_second);
+            limits.burst = NonZeroU32::new(rate.burst).unwrap_or(NonZeroU32::MIN);
+            limits.concurrency = flags.concurrency;
+            limits.deadline = flags.timeout;
+            limits.connect = Limits::default().connect.min(flags.timeout);
+        })
     }
 
     fn login(&mut self, flags: &Flags) -> Result<Login, EnvironmentError> {
@@ -348,14 +347,14 @@ fn tls(
         (Some(_), None) => return Err(EnvironmentError::HalfACertificate { given: "VAULT_CLIENT_CERT" }),
         (None, Some(_)) => return Err(EnvironmentError::HalfACertificate { given: "VAULT_CLIENT_KEY" }),
     };
-    Ok(TlsSettings {
-        authorities: authorities.map(Into::into),
-        authorities_text,
-        without_system: first.is_some(),
-        client,
-        server_name: variable("VAULT_TLS_SERVER_NAME"),
-        trust_anybody: skip_verify,
-    })
+    Ok(TlsSettings::default().with(|tls| {
+        tls.authorities = authorities.map(Into::into);
+        tls.authorities_text = authorities_text;
+        tls.without_system = first.is_some();
+        tls.client = client;
+        tls.server_name = variable("VAULT_TLS_SERVER_NAME");
+        tls.trust_anybody = skip_verify;
+    }))
 }
 
 /// Why somebody on the way can read or change what is sent, and what to do about it.

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use konverge_core::error::{Classify, ErrorClass};
+use konverge_endpoint::Unusable;
 
 use crate::path::PathError;
 
@@ -80,7 +81,7 @@ pub enum VaultError {
         what: String,
         /// Vault's address.
         address: Arc<str>,
-        /// What happened last.
+        /// The last failure.
         cause: Arc<str>,
         /// When it is asked again.
         after: Duration,
@@ -221,6 +222,12 @@ pub enum VaultError {
 
 fn shown(path: Option<&PathBuf>) -> String {
     path.map(|path| format!("{} ", path.display())).unwrap_or_default()
+}
+
+impl From<Unusable> for VaultError {
+    fn from(unusable: Unusable) -> Self {
+        Self::Credential { what: unusable.what, path: unusable.path, cause: unusable.fault.to_string() }
+    }
 }
 
 impl VaultError {

@@ -27,35 +27,32 @@
 //! our own is the spelling of addresses.
 //!
 //! # Reading order
-//! `path` → `mount` → [`config`] and `login` ([`environment`] makes them of flags and variables) → `transport` and `breaker` → `session` → `client` → `kv` → `ownership` → `watch`; and [`boundaries`], which of all that an operator's users may name.
+//! `path` → `mount` → [`config`] and `login` ([`environment`] makes them of flags and variables) → `transport` (limits, breaker, TLS and credentials are those of `konverge-endpoint`) → `session` → `client` → `kv` → `ownership` → `watch`; and [`boundaries`], which of all that an operator's users may name.
 
 mod answer;
 pub mod boundaries;
-mod breaker;
 mod client;
 pub mod config;
 mod content;
 pub mod environment;
 mod error;
 mod kv;
-mod limits;
 mod locate;
 mod login;
 mod mount;
 mod ownership;
 mod path;
 mod session;
-mod tls;
 mod transport;
 mod watch;
 
 pub use client::{Health, Vault};
-pub use config::{ConfigError, TlsSettings, VaultConfig};
+pub use config::{ConfigError, VaultConfig};
 pub use content::{Content, Field};
 pub use error::VaultError;
+pub use konverge_endpoint::{Credential, Limits, TlsSettings};
 pub use kv::{Deletion, Expected, Found, Metadata, Secret, VersionRecord, VersionState};
-pub use limits::Limits;
-pub use login::{Credential, Login, SERVICE_ACCOUNT_TOKEN};
+pub use login::{Login, SERVICE_ACCOUNT_TOKEN};
 pub use mount::{KvVersion, Location, Mount};
 pub use ownership::{InvalidOwner, Owner, Standing};
 pub use path::{PathError, PathFault, SecretPath};

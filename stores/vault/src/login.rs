@@ -1,56 +1,13 @@
 //! The ways to get a token.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use http::{HeaderValue, Method};
-use konverge_core::SecretValue;
+use konverge_endpoint::Credential;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use zeroize::Zeroizing;
 
-use crate::{
-    content::to_wiped_json, error::VaultError, path::escaped, session::Lifetime, tls::read_small, transport::Call,
-};
-
-/// No token, role id or the like is longer; a larger file is another file.
-const LONGEST_CREDENTIAL: u64 = 64 * 1024;
-
-/// Something secret to log in with. It cannot be printed.
-///
-/// That of a file is read at each login, so that a rotation is never missed. Blanks around it do not count.
-#[derive(Clone)]
-pub struct Credential(Place);
-
-#[derive(Clone)]
-enum Place {
-    Value(Arc<SecretValue>),
-    File(PathBuf),
-}
-
-impl Credential {
-    /// This one.
-    pub fn value(value: SecretValue) -> Self {
-        Self(Place::Value(Arc::new(value)))
-    }
-
-    /// Whatever is in the file at the time of a login.
-    pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self(Place::File(path.into()))
-    }
-
-    /// What it is now, as text.
-    async fn read(&self, what: &'static str) -> Result<Zeroizing<String>, VaultError> {
-        let (content, path) = match &self.0 {
-            Place::Value(value) => (Zeroizing::new(value.expose().to_vec()), None),
-            Place::File(path) => (read_small(what, path, LONGEST_CREDENTIAL).await?, Some(path.clone())),
-        };
-        let unusable = |cause: &str| VaultError::Credential { what, path: path.clone(), cause: cause.to_owned() };
-        let text = std::str::from_utf8(&content).map_err(|_| unusable("it is not text"))?.trim();
-        if text.is_empty() {
-            return Err(unusable("it is empty"));
-        }
-        Ok(Zeroizing::new(text.to_owned()))
-    }
-}
+use crate::{content::to_wiped_json, error::VaultError, path::escaped, session::Lifetime, transport::Call};
 
 /// Who logs in. Mounts are named without `auth/`.
 #[derive(Clone)]
@@ -251,6 +208,8 @@ pub(crate) fn header(token: &str) -> Result<HeaderValue, VaultError> {
 
 #[cfg(test)]
 mod tests {
+    use konverge_core::SecretValue;
+
     use super::*;
 
     async fn body(login: Login) -> (String, String) {

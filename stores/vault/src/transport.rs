@@ -2,25 +2,20 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, sleep_until},
-};
+use konverge_endpoint::{ClientSettings, Clients, Gate, Limits, NotSent, Outcome, Refusal, address, retry_after};
+use tokio::time::Instant;
 use url::Url;
 use zeroize::Zeroizing;
 
 use crate::{
     answer::{Answer, Asked},
-    breaker::{Breaker, Outcome, Pass, Refusal},
     config::VaultConfig,
     error::VaultError,
-    limits::{Limits, Pace},
-    tls::Clients,
 };
 
 const TOKEN: HeaderName = HeaderName::from_static("x-vault-token");
@@ -69,10 +64,7 @@ pub(crate) struct Transport {
     base: Url,
     address: Arc<str>,
     clients: Clients,
-    pace: Pace,
-    places: Semaphore,
-    breaker: Breaker,
-    limits: Limits,
+    gate: Gate,
 }
 
 impl Transport {
@@ -81,16 +73,19 @@ impl Transport {
         Self {
             base: config.address.clone(),
             address: shown.into(),
-            clients: Clients::new(config.tls.clone(), config.proxy.clone(), config.limits.connect),
-            pace: Pace::new(&config.limits),
-            places: Semaphore::new(config.limits.concurrency.get()),
-            breaker: Breaker::new(),
-            limits: config.limits,
+            clients: Clients::new(
+                ClientSettings::new("Vault", concat!("konverge-vault/", env!("CARGO_PKG_VERSION"))).with(|settings| {
+                    settings.tls.clone_from(&config.tls);
+                    settings.proxy.clone_from(&config.proxy);
+                    settings.connect = config.limits.connect;
+                }),
+            ),
+            gate: Gate::new(config.limits),
         }
     }
 
     pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
+        self.gate.limits()
     }
 
     pub(crate) fn asked(&self, call: &Call) -> Asked {
@@ -99,7 +94,7 @@ impl Transport {
 
     pub(crate) fn too_late(&self, call: &Call) -> VaultError {
         let (what, address) = (call.what.clone(), Arc::clone(&self.address));
-        VaultError::Deadline { what, address, limit: self.limits.deadline }
+        VaultError::Deadline { what, address, limit: self.limits().deadline }
     }
 
     /// Sends it and reads the answer, whatever its status. An error is one without an answer.
@@ -110,50 +105,39 @@ impl Transport {
         namespace: Option<&HeaderValue>,
         deadline: Instant,
     ) -> Result<Answer, VaultError> {
-        // A request that is not sent takes nothing of the rate.
-        if let Some(refusal) = self.breaker.refusal(Instant::now()) {
-            return Err(self.paused(call, refusal));
+        let exchange = self.exchange(call, headers(call, token, namespace));
+        match self.gate.run(deadline, exchange, |answer| self.judge(answer)).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) | Err(NotSent::Late) => Err(self.too_late(call)),
+            Err(NotSent::Paused(refusal)) => Err(self.paused(call, refusal)),
         }
-        // Those who wait for the rate hold no place.
-        let due = self.pace.reserve(Instant::now());
-        if due > deadline {
-            return Err(self.too_late(call));
-        }
-        sleep_until(due).await;
-        let place = tokio::time::timeout_at(deadline, self.places.acquire()).await;
-        let _place = place.map_err(|_| self.too_late(call))?;
-        let pass = self.pass(call)?;
-        let headers = headers(call, token, namespace);
-        let outcome = tokio::time::timeout_at(deadline, self.exchange(call, headers)).await;
-        let answer = outcome.unwrap_or_else(|_| Err(self.too_late(call)));
-        let learned = match &answer {
-            Ok(answer) => answer.outcome(),
+    }
+
+    /// What the breaker learns.
+    fn judge(&self, answer: Option<&Result<Answer, VaultError>>) -> Option<Outcome> {
+        match answer {
+            Some(Ok(answer)) => Some(answer.outcome()),
             // It was not asked.
-            Err(VaultError::Credential { .. }) => return answer,
-            Err(VaultError::Unreachable { cause, .. }) => {
+            Some(Err(VaultError::Credential { .. })) => None,
+            Some(Err(VaultError::Unreachable { cause, .. })) => {
                 self.clients.doubt();
-                Outcome::Failed(cause.as_str().into())
+                Some(Outcome::Failed(cause.as_str().into()))
             }
-            Err(VaultError::Deadline { .. }) => Outcome::Late("it does not answer in time".into()),
-            Err(_) => Outcome::Served,
-        };
-        pass.report(learned, Instant::now(), rand::random());
-        answer
+            None => Some(Outcome::Late("it does not answer in time".into())),
+            Some(Err(_)) => Some(Outcome::Served),
+        }
     }
 
     /// Sends it without a token, whatever the breaker knows, and teaches it nothing.
     pub(crate) async fn send_always(&self, call: &Call) -> Result<Answer, VaultError> {
-        let outcome = tokio::time::timeout(self.limits.deadline, self.exchange(call, headers(call, None, None))).await;
+        let outcome =
+            tokio::time::timeout(self.limits().deadline, self.exchange(call, headers(call, None, None))).await;
         outcome.unwrap_or_else(|_| Err(self.too_late(call)))
     }
 
     /// The server has said that it serves.
     pub(crate) fn serves(&self) {
-        self.breaker.serves(Instant::now());
-    }
-
-    fn pass(&self, call: &Call) -> Result<Pass<'_>, VaultError> {
-        self.breaker.pass(Instant::now()).map_err(|refusal| self.paused(call, refusal))
+        self.gate.serves();
     }
 
     fn paused(&self, call: &Call, Refusal { cause, after }: Refusal) -> VaultError {
@@ -170,10 +154,7 @@ impl Transport {
             let location = answer.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
             match (answer.status().as_u16(), location) {
                 (307 | 308, Some(location)) => {
-                    let next = url
-                        .join(location)
-                        .ok()
-                        .filter(|next| next.scheme() == "https" || next.scheme() == url.scheme());
+                    let next = address::follow(&url, location);
                     url = next.ok_or_else(|| self.garbage(call, "a redirect that gives up TLS or leads nowhere"))?;
                 }
                 _ => return self.read(call, answer).await,
@@ -183,7 +164,7 @@ impl Transport {
     }
 
     async fn read(&self, call: &Call, mut answer: reqwest::Response) -> Result<Answer, VaultError> {
-        let limit = self.limits.answer;
+        let limit = self.limits().answer;
         let known = answer.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
         let too_large = || self.garbage(call, &format!("it is larger than the {limit} bytes that are allowed"));
         if known > limit {
@@ -226,36 +207,7 @@ fn headers(call: &Call, token: Option<&HeaderValue>, namespace: Option<&HeaderVa
     headers
 }
 
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse::<u32>() {
-        return Some(Duration::from_secs(seconds.into()));
-    }
-    Some(httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default())
-}
-
 fn date(headers: &HeaderMap) -> Option<i64> {
     let date = httpdate::parse_http_date(headers.get(header::DATE)?.to_str().ok()?).ok()?;
     i64::try_from(date.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 10:00:00 GMT").unwrap();
-        for (value, seconds) in [
-            ("7", Some(7)),
-            (" 120 ", Some(120)),
-            ("Fri, 20 Nov 2026 10:01:30 GMT", Some(90)),
-            ("Fri, 20 Nov 2026 09:00:00 GMT", Some(0)),
-            ("-1", None),
-            ("soon", None),
-        ] {
-            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from_static(value))]);
-            assert_eq!(retry_after(&headers, now), seconds.map(Duration::from_secs), "{value}");
-        }
-    }
 }

@@ -2,13 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, pem::PemObject},
-};
+use konverge_endpoint as endpoint;
+use rustls::ClientConfig;
 
 /// No client could be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ClientError {
     /// The authority is not a certificate.
     #[error("the certificate authority is not usable: {why}")]
@@ -37,20 +36,13 @@ pub(crate) fn client_builder(
     connect_timeout: Duration,
     authorities: &[u8],
 ) -> Result<reqwest::ClientBuilder, ClientError> {
-    let mut roots = RootCertStore::empty();
-    // What cannot be parsed among the system's own is not ours to mend.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    for authority in CertificateDer::pem_slice_iter(authorities) {
-        let authority = authority.map_err(|error| ClientError::Authority { why: error.to_string() })?;
-        roots.add(authority).map_err(|error| ClientError::Authority { why: error.to_string() })?;
-    }
+    let mut roots = endpoint::system_roots();
+    endpoint::add_certificates(&mut roots, authorities).map_err(|why| ClientError::Authority { why })?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = ClientConfig::builder_with_provider(provider)
+    let tls = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let builder = reqwest::Client::builder().tls_backend_preconfigured(tls).connect_timeout(connect_timeout);
     let agent = concat!("konverge-external/", env!("CARGO_PKG_VERSION"));
-    Ok(builder.redirect(reqwest::redirect::Policy::none()).user_agent(agent))
+    Ok(endpoint::client_builder(tls, connect_timeout, agent))
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use konverge_core::error::in_one_line;
+use konverge_endpoint::{address, retry_after};
 use url::Url;
 
-use super::{HttpError, Token, address, client};
+use super::{HttpError, Token, client};
 
 /// An address, who asks, and the limits of asking.
 ///
@@ -179,9 +180,8 @@ impl Endpoint {
     }
 
     pub(crate) fn status(&self, status: StatusCode, headers: &HeaderMap) -> HttpError {
-        let retry_after = headers.get(header::RETRY_AFTER).filter(|_| matches!(status.as_u16(), 429 | 503));
-        let retry_after = retry_after.and_then(|value| value.to_str().ok());
-        let retry_after = retry_after.and_then(|value| super::retry_after::parse(value, std::time::SystemTime::now()));
+        let asks = matches!(status.as_u16(), 429 | 503);
+        let retry_after = asks.then(|| retry_after(headers, std::time::SystemTime::now())).flatten();
         HttpError::Status { url: self.shown.clone(), status, retry_after }
     }
 

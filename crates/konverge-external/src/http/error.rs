@@ -8,6 +8,7 @@ use super::{ClientError, token::TokenError};
 
 /// A request that did not give what was asked for. Addresses are shown without user, password and query.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HttpError {
     /// There is no client to ask with.
     #[error(transparent)]

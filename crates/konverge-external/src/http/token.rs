@@ -1,34 +1,21 @@
-//! Who asks.
+//! The bearer token of an endpoint.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{borrow::Cow, io, path::PathBuf};
 
 use http::HeaderValue;
 use konverge_core::SecretValue;
-use tokio::io::AsyncReadExt;
-use zeroize::Zeroizing;
-
-/// No token is longer; a larger file is another file.
-const LONGEST: u64 = 64 * 1024;
+use konverge_endpoint::{Credential, Fault, Unusable};
 
 /// A bearer token. It cannot be printed.
 ///
-/// That of a file is read anew for each request: it is a short file, and so a rotation is never missed. Blanks around
+/// That of a file is read again for each request: it is a short file, and so a rotation is never missed. Blanks around
 /// it do not count. Does not: wipe the copies that the HTTP client makes.
 #[derive(Clone)]
-pub struct Token(Place);
-
-#[derive(Clone)]
-enum Place {
-    Value(Arc<SecretValue>),
-    File(PathBuf),
-}
+pub struct Token(Credential);
 
 /// There is no usable token.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TokenError {
     /// The file cannot be read.
     #[error("cannot read the token file {}: {source}", path.display())]
@@ -44,54 +31,36 @@ pub enum TokenError {
         /// Which one.
         place: String,
         /// What is wrong with it.
-        why: &'static str,
+        why: Cow<'static, str>,
     },
 }
 
 impl Token {
-    /// This one.
+    /// This value.
     pub fn value(value: SecretValue) -> Self {
-        Self(Place::Value(Arc::new(value)))
+        Self(Credential::value(value))
     }
 
-    /// Whatever is in the file at the time of a request.
+    /// The content of the file at the time of each request.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self(Place::File(path.into()))
+        Self(Credential::file(path))
     }
 
     /// The `Authorization` header, which the client does not print.
     pub(super) async fn header(&self) -> Result<HeaderValue, TokenError> {
-        match &self.0 {
-            Place::Value(value) => {
-                header(value.expose()).map_err(|why| TokenError::Unusable { place: String::new(), why })
-            }
-            Place::File(path) => {
-                let content = read(path).await.map_err(|source| TokenError::Read { path: path.clone(), source })?;
-                let place = format!(" file {}", path.display());
-                header(&content).map_err(|why| TokenError::Unusable { place, why })
-            }
+        Ok(self.0.authorization("token", "Bearer").await?)
+    }
+}
+
+impl From<Unusable> for TokenError {
+    fn from(unusable: Unusable) -> Self {
+        let place = unusable.path.as_ref().map(|path| format!(" file {}", path.display())).unwrap_or_default();
+        match (unusable.fault, unusable.path) {
+            (Fault::Read(source), Some(path)) => Self::Read { path, source },
+            (Fault::Content(why), _) => Self::Unusable { place, why },
+            (fault, _) => Self::Unusable { place, why: fault.to_string().into() },
         }
     }
-}
-
-async fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    let mut content = Zeroizing::new(Vec::new());
-    tokio::fs::File::open(path).await?.take(LONGEST + 1).read_to_end(&mut content).await?;
-    Ok(content)
-}
-
-fn header(token: &[u8]) -> Result<HeaderValue, &'static str> {
-    if token.len() as u64 > LONGEST {
-        return Err("it is too long");
-    }
-    let token = token.trim_ascii();
-    if token.is_empty() {
-        return Err("it is empty");
-    }
-    let value = Zeroizing::new([b"Bearer ".as_slice(), token].concat());
-    let mut value = HeaderValue::from_bytes(&value).map_err(|_| "it has characters that no header can carry")?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 #[cfg(test)]

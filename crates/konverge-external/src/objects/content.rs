@@ -11,6 +11,7 @@ use super::ObjectsError;
 
 /// The content of an object, if it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Content {
     /// It was not asked for, or the object was removed.
     NotFetched,

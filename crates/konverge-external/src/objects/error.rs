@@ -10,6 +10,7 @@ const LONGEST_CAUSE: usize = 400;
 
 /// A store that did not tell what is in it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ObjectsError {
     /// It refused, failed or is not there.
     #[error("cannot {act} {place}: {cause}{}", hint(*.kind))]
@@ -50,6 +51,7 @@ pub enum ObjectsError {
 
 /// What kind of refusal it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Kind {
     /// The credentials are wrong or may not do this.
     Forbidden,

@@ -15,6 +15,7 @@ pub struct Event {
 
 /// What bytes amount to.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Signal {
     /// An event is complete.
     Event(Event),

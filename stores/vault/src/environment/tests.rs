@@ -63,11 +63,12 @@ fn nothing_set_is_nothing_to_tell() {
 #[test]
 fn certificates() {
     let all = [("VAULT_CACERT", "/ca.crt"), ("VAULT_CACERT_BYTES", "pem"), ("VAULT_CAPATH", "/cas")];
-    let only = |authorities: Option<&str>, text: Option<&str>| TlsSettings {
-        authorities: authorities.map(Into::into),
-        authorities_text: text.map(str::to_owned),
-        without_system: true,
-        ..TlsSettings::default()
+    let only = |authorities: Option<&str>, text: Option<&str>| {
+        TlsSettings::default().with(|tls| {
+            tls.authorities = authorities.map(Into::into);
+            tls.authorities_text = text.map(str::to_owned);
+            tls.without_system = true;
+        })
     };
     for (variables, expected, ignored) in [
         (&all[..], only(Some("/ca.crt"), None), &["VAULT_CACERT_BYTES", "VAULT_CAPATH"][..]),

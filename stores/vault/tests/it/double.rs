@@ -66,7 +66,7 @@ pub(crate) async fn serve(script: &Script) -> (String, Vault) {
     let address = format!("http://{}", listener.local_addr().unwrap());
     let router = Router::new().fallback(answer).with_state(script.clone());
     tokio::spawn(async { axum::serve(listener, router).await.unwrap() });
-    let limits = Limits { deadline: Duration::from_secs(5), ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.deadline = Duration::from_secs(5));
     let config = VaultConfig::new(&address, Login::Token(credential("token"))).unwrap().limits(limits);
     (address, Vault::new(&config))
 }
@@ -212,7 +212,7 @@ async fn silent() -> (String, Arc<std::sync::atomic::AtomicUsize>) {
 async fn a_server_that_hangs_ends_every_call_at_its_deadline() {
     let (address, _) = silent().await;
     let deadline = Duration::from_millis(300);
-    let limits = Limits { deadline, ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.deadline = deadline);
     let vault = Vault::new(&VaultConfig::new(&address, Login::Token(credential("token"))).unwrap().limits(limits));
     let began = std::time::Instant::now();
     let calls = (0..20).map(|_| async { vault.read(&location()).await.err().unwrap() });
@@ -226,7 +226,7 @@ async fn a_server_that_hangs_ends_every_call_at_its_deadline() {
 #[tokio::test]
 async fn no_more_are_under_way_than_allowed() {
     let (address, count) = silent().await;
-    let limits = Limits { concurrency: std::num::NonZeroUsize::new(3).unwrap(), ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.concurrency = std::num::NonZeroUsize::new(3).unwrap());
     let front = Script::default();
     front.then(307, &[("location", &format!("{address}/v1/x"))], "");
     let (address, _) = serve(&front).await;

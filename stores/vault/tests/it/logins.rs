@@ -163,10 +163,14 @@ async fn a_client_certificate() {
     let config = VaultConfig::new(server.address(), login).unwrap();
     let authorities = Some(path("ca.crt"));
     let without =
-        Vault::new(&config.clone().tls(TlsSettings { authorities: authorities.clone(), ..TlsSettings::default() }));
+        Vault::new(&config.clone().tls(TlsSettings::default().with(|tls| tls.authorities.clone_from(&authorities))));
     assert!(matches!(without.log_in().await, Err(VaultError::Login { .. })));
     let client = Some((path("tls.crt"), path("tls.key")));
-    reads(&Vault::new(&config.tls(TlsSettings { authorities, client, ..TlsSettings::default() }))).await;
+    reads(&Vault::new(&config.tls(TlsSettings::default().with(|tls| {
+        tls.authorities = authorities;
+        tls.client = client;
+    }))))
+    .await;
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ async fn an_authority_that_is_rotated_needs_no_restart() {
         "{unknown}"
     );
 
-    let files = TlsSettings { authorities: Some(file.path().to_owned()), ..TlsSettings::default() };
+    let files = TlsSettings::default().with(|tls| tls.authorities = Some(file.path().to_owned()));
     let vault = Vault::new(&config.tls(files));
     vault.log_in().await.unwrap();
     server.kill();
@@ -36,16 +36,16 @@ async fn the_certificate_is_for_the_name_that_is_asked_for() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), server.authority().unwrap()).unwrap();
     let config = VaultConfig::new(server.address(), Login::Token(credential(server.root_token()))).unwrap();
-    let trusted = TlsSettings { authorities: Some(file.path().to_owned()), ..TlsSettings::default() };
-    let named = |name: &str| TlsSettings { server_name: Some(name.to_owned()), ..trusted.clone() };
-    let anybody = TlsSettings { trust_anybody: true, ..TlsSettings::default() };
-    let text = TlsSettings { authorities_text: server.authority(), ..TlsSettings::default() };
+    let trusted = TlsSettings::default().with(|tls| tls.authorities = Some(file.path().to_owned()));
+    let named = |name: &str| trusted.clone().with(|tls| tls.server_name = Some(name.to_owned()));
+    let anybody = TlsSettings::default().with(|tls| tls.trust_anybody = true);
+    let text = TlsSettings::default().with(|tls| tls.authorities_text = server.authority());
     // As a volume looks: a hidden folder with what the names lead to.
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("..data")).unwrap();
     std::fs::write(folder.path().join("..data/ca.crt"), server.authority().unwrap()).unwrap();
     std::os::unix::fs::symlink("..data/ca.crt", folder.path().join("ca.crt")).unwrap();
-    let folder = TlsSettings { authorities: Some(folder.path().to_owned()), ..TlsSettings::default() };
+    let folder = TlsSettings::default().with(|tls| tls.authorities = Some(folder.path().to_owned()));
     for (settings, fine) in [
         (trusted.clone(), true),
         (named("127.0.0.1"), true),
@@ -54,9 +54,9 @@ async fn the_certificate_is_for_the_name_that_is_asked_for() {
         (TlsSettings::default(), false),
         (anybody, true),
         (text.clone(), true),
-        (TlsSettings { without_system: true, ..text }, true),
+        (text.with(|tls| tls.without_system = true), true),
         (folder, true),
-        (TlsSettings { without_system: true, ..TlsSettings::default() }, false),
+        (TlsSettings::default().with(|tls| tls.without_system = true), false),
     ] {
         let outcome = Vault::new(&config.clone().tls(settings.clone())).health().await;
         assert_eq!(outcome.is_ok(), fine, "{settings:?}: {:?}", outcome.err());

@@ -1,4 +1,4 @@
-//! How much of Vault one client uses.
+//! How much of an endpoint one client uses.
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 /// The limits of one client, over all its callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Requests a second in the long run; none is no limit.
     pub rate: Option<NonZeroU32>,
@@ -40,8 +41,10 @@ impl Default for Limits {
     }
 }
 
+konverge_core::with!(Limits);
+
 /// Spreads requests over time: the generic cell rate algorithm, which keeps one point in time and no counter.
-pub(crate) struct Pace {
+pub struct Pace {
     /// Between two requests in the long run.
     interval: Duration,
     /// How far ahead of its time a request may come.
@@ -51,13 +54,14 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    /// A pace of these limits.
+    pub fn new(limits: &Limits) -> Self {
         let interval = limits.rate.map_or(Duration::ZERO, |rate| Duration::from_secs(1) / rate.get());
         Self { interval, ahead: interval * (limits.burst.get() - 1), due: Mutex::new(None) }
     }
 
     /// Takes a place, and says when it is due.
-    pub(crate) fn reserve(&self, now: Instant) -> Instant {
+    pub fn reserve(&self, now: Instant) -> Instant {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         let even = due.map_or(now, |due| due.max(now));
         *due = Some(even + self.interval);

@@ -1,5 +1,4 @@
-//! Leaving a Vault alone that does not serve: one that is sealed, unreachable or out of quota hears one question now and then instead of
-//! all of ours.
+//! A circuit breaker: an endpoint that is closed, unreachable or out of quota gets one request now and then instead of all of them.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -12,14 +11,15 @@ use tokio::time::Instant;
 /// So many failures in a row are an outage; fewer may be one connection's.
 const FAILURES: u32 = 5;
 
-/// How a request ended, for whoever decides about the next.
+/// How a request ended, which decides about the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// There was an answer to the question, be it yes or no.
+#[non_exhaustive]
+pub enum Outcome {
+    /// The endpoint answered the request, whether it granted or refused it.
     Served,
-    /// There was none.
+    /// There was no answer.
     Failed(Arc<str>),
-    /// There was none in time. If others have been answered meanwhile, that tells of what was asked for and not of the server.
+    /// There was no answer in time. If others have been answered meanwhile, that tells of what was asked for and not of the server.
     Late(Arc<str>),
     /// It says itself that it serves nobody.
     Closed(Arc<str>),
@@ -29,9 +29,11 @@ pub(crate) enum Outcome {
 
 /// Why a request is not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) cause: Arc<str>,
-    pub(crate) after: Duration,
+pub struct Refusal {
+    /// The last failure.
+    pub cause: Arc<str>,
+    /// How long until a request may be sent.
+    pub after: Duration,
 }
 
 #[derive(Debug)]
@@ -52,37 +54,44 @@ enum State {
     Probing { pauses: u32, cause: Arc<str>, since: Instant, is_second: bool },
 }
 
-/// Shared by all requests to one Vault.
-pub(crate) struct Breaker(Mutex<State>);
+/// The circuit breaker of one endpoint, shared by all requests to it.
+pub struct Breaker(Mutex<State>);
 
 /// Leave to send one request. What became of it is to be reported; if it is dropped before, nothing is known.
 #[must_use]
-pub(crate) struct Pass<'a> {
+pub struct Pass<'a> {
     breaker: &'a Breaker,
     begun: Instant,
     probe: bool,
     reported: bool,
 }
 
+impl Default for Breaker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Breaker {
-    pub(crate) fn new() -> Self {
+    /// A closed breaker: requests are sent.
+    pub fn new() -> Self {
         Self(Mutex::new(State::Closed { failures: 0, served: None }))
     }
 
     /// Asks whether a request may be sent.
-    pub(crate) fn pass(&self, now: Instant) -> Result<Pass<'_>, Refusal> {
+    pub fn pass(&self, now: Instant) -> Result<Pass<'_>, Refusal> {
         let mut state = self.state();
         let probe = state.admit(now)?;
         Ok(Pass { breaker: self, begun: now, probe, reported: false })
     }
 
     /// The server says that it serves: the next request finds out whether it does. A pause that it asked for itself is kept to.
-    pub(crate) fn serves(&self, now: Instant) {
+    pub fn serves(&self, now: Instant) {
         self.state().serves(now);
     }
 
     /// The reason not to send a request now, without asking to send one.
-    pub(crate) fn refusal(&self, now: Instant) -> Option<Refusal> {
+    pub fn refusal(&self, now: Instant) -> Option<Refusal> {
         self.state().refusal(now)
     }
 
@@ -92,7 +101,8 @@ impl Breaker {
 }
 
 impl Pass<'_> {
-    pub(crate) fn report(mut self, outcome: Outcome, now: Instant, jitter: f64) {
+    /// Tells the breaker how the request ended. `jitter` is from 0 to 1.
+    pub fn report(mut self, outcome: Outcome, now: Instant, jitter: f64) {
         self.reported = true;
         self.breaker.state().learn(outcome, (self.begun, now), jitter);
     }
@@ -258,7 +268,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn sealed_for_an_hour_it_hears_few_questions_and_the_first_one_after_comes_at_once() {
         let breaker = Breaker::new();
-        let end = Instant::now() + Duration::from_hours(1);
+        let end = Instant::now() + Duration::from_secs(3600);
         let mut questions = 0;
         while Instant::now() < end {
             match breaker.pass(Instant::now()) {
@@ -280,11 +290,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_stays_away_as_long_as_it_is_told() {
         let breaker = Breaker::new();
-        report(&breaker, Outcome::Limited("quota".into(), Duration::from_mins(2)));
-        assert_eq!(breaker.pass(Instant::now()).err().unwrap().after, Duration::from_mins(2));
+        report(&breaker, Outcome::Limited("quota".into(), Duration::from_secs(120)));
+        assert_eq!(breaker.pass(Instant::now()).err().unwrap().after, Duration::from_secs(120));
         breaker.serves(Instant::now());
-        assert_eq!(breaker.pass(Instant::now()).err().unwrap().after, Duration::from_mins(2), "a quota is one for all");
-        tokio::time::advance(Duration::from_mins(2)).await;
+        assert_eq!(
+            breaker.pass(Instant::now()).err().unwrap().after,
+            Duration::from_secs(120),
+            "a quota is one for all"
+        );
+        tokio::time::advance(Duration::from_secs(120)).await;
         assert!(breaker.pass(Instant::now()).is_ok());
     }
 }

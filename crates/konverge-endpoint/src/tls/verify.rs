@@ -1,4 +1,4 @@
-//! Who the server has to be.
+//! The identity that the server has to prove.
 
 use std::sync::Arc;
 

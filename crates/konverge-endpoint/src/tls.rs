@@ -1,9 +1,10 @@
-//! The HTTP client, made anew when the certificates in its files have changed.
+//! The HTTP client, built again when the certificates in its files have changed.
 
 mod verify;
 
 use std::{
-    path::Path,
+    fmt,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -17,7 +18,7 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use self::verify::Verifier;
-use crate::{config::TlsSettings, error::VaultError};
+use crate::{Limits, address::shown, credential::read_file, unusable::Unusable};
 
 /// How often the files are looked at while all goes well. A rotation leaves hours; a failed connection looks at once.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -38,27 +39,85 @@ struct Current {
     looked: Instant,
 }
 
-/// Makes clients out of files.
-pub(crate) struct Clients {
-    settings: TlsSettings,
-    proxy: Option<Url>,
-    connect: Duration,
+/// How an endpoint is known, and how it knows us. Certificates and keys are in PEM.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TlsSettings {
+    /// Authorities to trust besides the system's: a file, or a folder whose files are read but for hidden ones.
+    pub authorities: Option<PathBuf>,
+    /// More of them, as text.
+    pub authorities_text: Option<String>,
+    /// Trusts these authorities alone and not the system's.
+    pub without_system: bool,
+    /// Certificate and key to show, for servers that ask for them and for logins by certificate.
+    pub client: Option<(PathBuf, PathBuf)>,
+    /// The name that the server's certificate is for, if it is not that of the address.
+    pub server_name: Option<String>,
+    /// Talks to any server. Then everybody on the way can read and change everything; there is a warning each time a client is made.
+    pub trust_anybody: bool,
+}
+
+konverge_core::with!(TlsSettings);
+
+/// The settings of an HTTP client.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ClientSettings {
+    /// The system at the endpoint, as warnings name it.
+    pub system: &'static str,
+    /// The `User-Agent` header.
+    pub user_agent: &'static str,
+    /// TLS.
+    pub tls: TlsSettings,
+    /// An HTTP proxy, instead of that of the environment's variables.
+    pub proxy: Option<Url>,
+    /// For making a connection, TLS included.
+    pub connect: Duration,
+}
+
+konverge_core::with!(ClientSettings);
+
+impl ClientSettings {
+    /// The usual TLS, the environment's proxy, and the usual time for a connection.
+    pub fn new(system: &'static str, user_agent: &'static str) -> Self {
+        Self { system, user_agent, tls: TlsSettings::default(), proxy: None, connect: Limits::default().connect }
+    }
+}
+
+impl fmt::Debug for ClientSettings {
+    /// Shows the proxy without its user and password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { system, user_agent, tls, proxy, connect } = self;
+        f.debug_struct("ClientSettings")
+            .field("system", system)
+            .field("user_agent", user_agent)
+            .field("tls", tls)
+            .field("proxy", &proxy.as_ref().map(shown))
+            .field("connect", connect)
+            .finish()
+    }
+}
+
+/// Builds HTTP clients from files, and a new one when their content has changed.
+pub struct Clients {
+    settings: ClientSettings,
     current: Mutex<Option<Current>>,
 }
 
 impl Clients {
-    pub(crate) fn new(settings: TlsSettings, proxy: Option<Url>, connect: Duration) -> Self {
-        Self { settings, proxy, connect, current: Mutex::new(None) }
+    /// Clients of these settings. No file is read before the first is requested.
+    pub fn new(settings: ClientSettings) -> Self {
+        Self { settings, current: Mutex::new(None) }
     }
 
-    /// The client to ask with. Files that have become unusable are told and the last client is kept, since a rotation may be under
-    /// way; without a client it is an error.
-    pub(crate) async fn get(&self) -> Result<reqwest::Client, VaultError> {
+    /// Returns the client to send with. Files that have become unusable give a warning and the last client stays in use, because a rotation
+    /// may be under way. Without a last client they are an error.
+    pub async fn get(&self) -> Result<reqwest::Client, Unusable> {
         let now = Instant::now();
         let known = self.with(|current| {
             current.as_ref().map(|known| (known.client.clone(), Arc::clone(&known.content), known.looked))
         });
-        let changing = self.settings.authorities.is_some() || self.settings.client.is_some();
+        let changing = self.settings.tls.authorities.is_some() || self.settings.tls.client.is_some();
         if let Some((client, _, looked)) = &known
             && (!changing || now < *looked + LOOK_EVERY)
         {
@@ -72,7 +131,8 @@ impl Clients {
             }
             (outcome, Some((client, ..))) => {
                 if let Err(error) = outcome {
-                    tracing::warn!(%error, "the certificates for Vault cannot be read again; those from before are used");
+                    let system = self.settings.system;
+                    tracing::warn!(%error, "the certificates for {system} cannot be read again; those from before are used");
                 }
                 self.with(|slot| slot.as_mut().map(|current| current.looked = now));
                 Ok(client)
@@ -82,8 +142,8 @@ impl Clients {
         }
     }
 
-    /// The next request looks at the files, because a connection failed.
-    pub(crate) fn doubt(&self) {
+    /// The next request looks at the files at once, because a connection failed.
+    pub fn doubt(&self) {
         self.with(|slot| {
             if let Some(current) = slot.as_mut()
                 && let Some(before) = current.looked.checked_sub(LOOK_EVERY)
@@ -94,12 +154,12 @@ impl Clients {
     }
 
     /// A client of what the files hold, unless they hold what is known.
-    async fn renewed(&self, known: Option<&Content>) -> Result<Option<(reqwest::Client, Content)>, VaultError> {
+    async fn renewed(&self, known: Option<&Content>) -> Result<Option<(reqwest::Client, Content)>, Unusable> {
         let mut content = Content::default();
-        if let Some(path) = &self.settings.authorities {
+        if let Some(path) = &self.settings.tls.authorities {
             content.authorities = Some(read_authorities(path).await?);
         }
-        if let Some((certificate, key)) = &self.settings.client {
+        if let Some((certificate, key)) = &self.settings.tls.client {
             content.client = Some((read(CERTIFICATE, certificate).await?.to_vec(), read(KEY, key).await?));
         }
         if known == Some(&content) {
@@ -110,40 +170,31 @@ impl Clients {
     }
 
     /// The authorities that are trusted.
-    fn roots(&self, content: &Content) -> Result<RootCertStore, VaultError> {
-        let mut roots = RootCertStore::empty();
-        if !self.settings.without_system {
-            // What cannot be parsed among the system's own is not ours to mend.
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-        let text = self.settings.authorities_text.as_ref().map(|text| (text.as_bytes(), None));
-        let file = content.authorities.as_ref().map(|pem| (pem.as_slice(), self.settings.authorities.as_deref()));
+    fn roots(&self, content: &Content) -> Result<RootCertStore, Unusable> {
+        let mut roots = if self.settings.tls.without_system { RootCertStore::empty() } else { system_roots() };
+        let text = self.settings.tls.authorities_text.as_ref().map(|text| (text.as_bytes(), None));
+        let file = content.authorities.as_ref().map(|pem| (pem.as_slice(), self.settings.tls.authorities.as_deref()));
         for (pem, path) in text.into_iter().chain(file) {
-            let mut count = 0;
-            for authority in CertificateDer::pem_slice_iter(pem) {
-                let authority = authority.map_err(|error| unusable(AUTHORITIES, path, &error.to_string()))?;
-                roots.add(authority).map_err(|error| unusable(AUTHORITIES, path, &error.to_string()))?;
-                count += 1;
-            }
-            if count == 0 {
+            if add_certificates(&mut roots, pem).map_err(|cause| unusable(AUTHORITIES, path, &cause))? == 0 {
                 return Err(unusable(AUTHORITIES, path, "there is no certificate in it"));
             }
         }
         Ok(roots)
     }
 
-    fn build(&self, content: &Content) -> Result<reqwest::Client, VaultError> {
+    fn build(&self, content: &Content) -> Result<reqwest::Client, Unusable> {
         let roots = self.roots(content)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let fault = |error: &dyn std::fmt::Display| unusable("TLS configuration", None, &error.to_string());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| fault(&error))?;
-        let TlsSettings { server_name, trust_anybody, .. } = &self.settings;
+        let TlsSettings { server_name, trust_anybody, .. } = &self.settings.tls;
         let builder = if server_name.is_some() || *trust_anybody {
             if *trust_anybody {
+                let system = self.settings.system;
                 tracing::warn!(
-                    "Vault's certificate is not checked: whoever is on the way can read and change everything"
+                    "the certificate of {system} is not checked: anybody on the way can read and change everything"
                 );
             }
             let verifier = Verifier::new(roots, provider, server_name.as_deref(), *trust_anybody);
@@ -152,7 +203,7 @@ impl Clients {
         } else {
             builder.with_root_certificates(roots)
         };
-        let mut tls = match (&content.client, &self.settings.client) {
+        let tls = match (&content.client, &self.settings.tls.client) {
             (Some((certificate, key)), Some((certificate_path, key_path))) => {
                 let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
                 let chain = chain.map_err(|error| unusable(CERTIFICATE, Some(certificate_path), &error.to_string()))?;
@@ -165,13 +216,8 @@ impl Clients {
             }
             _ => builder.with_no_client_auth(),
         };
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let mut client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
-            .connect_timeout(self.connect)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("konverge-vault/", env!("CARGO_PKG_VERSION")));
-        if let Some(proxy) = &self.proxy {
+        let mut client = client_builder(tls, self.settings.connect, self.settings.user_agent);
+        if let Some(proxy) = &self.settings.proxy {
             let proxy = reqwest::Proxy::all(proxy.clone());
             // Its words could repeat the proxy's password.
             client = client.proxy(proxy.map_err(|_| unusable("proxy", None, "it is not understood"))?);
@@ -184,13 +230,40 @@ impl Clients {
     }
 }
 
+/// Returns the certificate authorities that the system trusts. Certificates that cannot be parsed are left out, because only the system's owner can correct them.
+pub fn system_roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
+
+/// Adds all certificates of a text in PEM, and returns their number. The error is the cause.
+pub fn add_certificates(roots: &mut RootCertStore, pem: &[u8]) -> Result<usize, String> {
+    let mut count = 0;
+    for authority in CertificateDer::pem_slice_iter(pem) {
+        roots.add(authority.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Returns a builder of HTTP clients that follow no redirects by themselves, because headers with credentials would follow them.
+pub fn client_builder(mut tls: ClientConfig, connect: Duration, user_agent: &str) -> reqwest::ClientBuilder {
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .connect_timeout(connect)
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(user_agent)
+}
+
 const AUTHORITIES: &str = "collection of certificate authorities";
 const CERTIFICATE: &str = "client certificate";
 const KEY: &str = "key of the client certificate";
 
 /// The file, or the files of the folder one after another. Hidden ones are what a mounted volume is made of and no certificates.
-async fn read_authorities(path: &Path) -> Result<Vec<u8>, VaultError> {
-    let fault = |error: std::io::Error| unusable(AUTHORITIES, Some(path), &error.to_string());
+async fn read_authorities(path: &Path) -> Result<Vec<u8>, Unusable> {
+    let fault = |error| Unusable::read(AUTHORITIES, path.to_owned(), error);
     if !tokio::fs::metadata(path).await.map_err(fault)?.is_dir() {
         return Ok(read(AUTHORITIES, path).await?.to_vec());
     }
@@ -212,34 +285,33 @@ async fn read_authorities(path: &Path) -> Result<Vec<u8>, VaultError> {
     Ok(content)
 }
 
-async fn read(what: &'static str, path: &Path) -> Result<Zeroizing<Vec<u8>>, VaultError> {
-    read_small(what, path, LARGEST).await
+async fn read(what: &'static str, path: &Path) -> Result<Zeroizing<Vec<u8>>, Unusable> {
+    read_file(what, path, LARGEST).await
 }
 
-/// Reads a file that is short if it is the right one.
-pub(crate) async fn read_small(what: &'static str, path: &Path, limit: u64) -> Result<Zeroizing<Vec<u8>>, VaultError> {
-    use tokio::io::AsyncReadExt;
-
-    let fault = |error: std::io::Error| unusable(what, Some(path), &error.to_string());
-    let mut content = Zeroizing::new(Vec::new());
-    let file = tokio::fs::File::open(path).await.map_err(fault)?;
-    file.take(limit + 1).read_to_end(&mut content).await.map_err(fault)?;
-    if content.len() as u64 > limit {
-        return Err(unusable(what, Some(path), "it is too large"));
-    }
-    Ok(content)
-}
-
-fn unusable(what: &'static str, path: Option<&Path>, cause: &str) -> VaultError {
-    VaultError::Credential { what, path: path.map(Path::to_owned), cause: cause.to_owned() }
+fn unusable(what: &'static str, path: Option<&Path>, cause: &str) -> Unusable {
+    Unusable::content(what, path.map(Path::to_owned), cause.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn clients(tls: TlsSettings) -> Clients {
+        Clients::new(ClientSettings { system: "a test", user_agent: "test", tls, proxy: None, connect: LOOK_EVERY })
+    }
+
     async fn failure(files: TlsSettings) -> String {
-        Clients::new(files, None, LOOK_EVERY).get().await.err().unwrap().to_string()
+        clients(files).get().await.err().unwrap().to_string()
+    }
+
+    #[test]
+    fn debug_output_hides_the_proxys_password() {
+        let proxy = Some(Url::parse("http://alice:hunter2@proxy.example:3128").unwrap());
+        let (system, user_agent, tls) = ("a test", "test", TlsSettings::default());
+        let shown = format!("{:?}", ClientSettings { system, user_agent, tls, proxy, connect: LOOK_EVERY });
+        assert!(shown.contains("http://proxy.example:3128/"), "{shown}");
+        assert!(!shown.contains("hunter2") && !shown.contains("alice"), "{shown}");
     }
 
     #[tokio::test]
@@ -269,7 +341,7 @@ mod tests {
         for (without_system, expected) in [(false, systems + 1), (true, 1)] {
             let settings =
                 TlsSettings { authorities_text: Some(own.clone()), without_system, ..TlsSettings::default() };
-            let roots = Clients::new(settings, None, LOOK_EVERY).roots(&Content::default()).unwrap();
+            let roots = clients(settings).roots(&Content::default()).unwrap();
             assert_eq!(roots.len(), expected);
         }
     }

@@ -2,8 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
-/// How long to wait: from a number of seconds or from a date, which is zero if it has passed. Nothing if it is neither.
-pub(super) fn parse(value: &str, now: SystemTime) -> Option<Duration> {
+use http::{HeaderMap, header};
+
+/// Returns how long the headers ask to be left alone, or `None` if they do not say so in a known form.
+pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    parse(headers.get(header::RETRY_AFTER)?.to_str().ok()?, now)
+}
+
+/// Returns how long to wait, from a number of seconds or from a date, which is zero if it has passed. `None` if it is neither.
+fn parse(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         // More than fits is more than anybody waits.

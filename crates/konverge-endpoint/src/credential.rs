@@ -1,0 +1,139 @@
+//! A secret to authenticate with.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use http::HeaderValue;
+use konverge_core::SecretValue;
+use tokio::io::AsyncReadExt;
+use zeroize::Zeroizing;
+
+use crate::unusable::Unusable;
+
+/// No token, role id or key is longer; a larger file is another file.
+const LONGEST: u64 = 64 * 1024;
+
+/// A secret from memory or from a file. It cannot be printed.
+///
+/// A file is read again for each use, so a rotation takes effect at once. Blanks around the secret do not count.
+#[derive(Clone)]
+pub struct Credential(Place);
+
+#[derive(Clone)]
+enum Place {
+    Value(Arc<SecretValue>),
+    File(PathBuf),
+}
+
+impl Credential {
+    /// This value.
+    pub fn value(value: SecretValue) -> Self {
+        Self(Place::Value(Arc::new(value)))
+    }
+
+    /// The content of the file at the time of each use.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self(Place::File(path.into()))
+    }
+
+    /// Returns its current text, trimmed. `what` names it in errors.
+    pub async fn read(&self, what: &'static str) -> Result<Zeroizing<String>, Unusable> {
+        let content = self.bytes(what).await?;
+        let text = std::str::from_utf8(&content).map_err(|_| self.unusable(what, "it is not text"))?.trim();
+        if text.is_empty() {
+            return Err(self.unusable(what, "it is empty"));
+        }
+        Ok(Zeroizing::new(text.to_owned()))
+    }
+
+    /// Returns an `Authorization` header of this scheme, such as `Bearer`. The header is marked as sensitive, so that HTTP clients do not
+    /// print it; the copies that they make are not wiped.
+    pub async fn authorization(&self, what: &'static str, scheme: &str) -> Result<HeaderValue, Unusable> {
+        let content = self.bytes(what).await?;
+        let token = content.trim_ascii();
+        if token.is_empty() {
+            return Err(self.unusable(what, "it is empty"));
+        }
+        let value = Zeroizing::new([scheme.as_bytes(), b" ", token].concat());
+        let mut value = HeaderValue::from_bytes(&value)
+            .map_err(|_| self.unusable(what, "it has characters that no header can carry"))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
+    async fn bytes(&self, what: &'static str) -> Result<Zeroizing<Vec<u8>>, Unusable> {
+        match &self.0 {
+            Place::Value(value) => Ok(Zeroizing::new(value.expose().to_vec())),
+            Place::File(path) => read_file(what, path, LONGEST).await,
+        }
+    }
+
+    fn unusable(&self, what: &'static str, cause: &'static str) -> Unusable {
+        let path = match &self.0 {
+            Place::Value(_) => None,
+            Place::File(path) => Some(path.clone()),
+        };
+        Unusable::content(what, path, cause)
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Place::Value(_) => f.write_str("Credential(value)"),
+            Place::File(path) => f.debug_tuple("Credential").field(path).finish(),
+        }
+    }
+}
+
+/// Reads a file of at most `limit` bytes; a longer one is not the expected file.
+pub(crate) async fn read_file(what: &'static str, path: &Path, limit: u64) -> Result<Zeroizing<Vec<u8>>, Unusable> {
+    let fault = |error| Unusable::read(what, path.to_owned(), error);
+    let mut content = Zeroizing::new(Vec::new());
+    let file = tokio::fs::File::open(path).await.map_err(fault)?;
+    file.take(limit + 1).read_to_end(&mut content).await.map_err(fault)?;
+    if content.len() as u64 > limit {
+        return Err(Unusable::content(what, Some(path.to_owned()), "it is too long"));
+    }
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_is_read_again_for_each_use_and_errors_name_it_but_never_show_its_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let credential = Credential::file(&path);
+        let failure = async || credential.authorization("token", "Bearer").await.unwrap_err().to_string();
+        assert!(failure().await.contains("token"));
+        for content in ["one\n", " two"] {
+            std::fs::write(&path, content).unwrap();
+            assert_eq!(&**credential.read("token").await.unwrap(), content.trim());
+            let header = credential.authorization("token", "Bearer").await.unwrap();
+            assert_eq!(header, format!("Bearer {}", content.trim()));
+            assert!(header.is_sensitive());
+        }
+        for (content, why) in [("\n", "empty"), ("hunter2\nx", "characters"), (&"x".repeat(70_000), "long")] {
+            std::fs::write(&path, content).unwrap();
+            let text = failure().await;
+            assert!(
+                text.contains(why) && text.contains(&*path.to_string_lossy()) && !text.contains("hunter2"),
+                "{text}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_value_is_not_printed() {
+        let credential = Credential::value(SecretValue::from("hunter2".to_owned()));
+        assert_eq!(credential.authorization("token", "Token").await.unwrap(), "Token hunter2");
+        assert!(!format!("{credential:?}").contains("hunter2"));
+        assert!(Credential::value(SecretValue::from(String::new())).read("token").await.is_err());
+    }
+}
