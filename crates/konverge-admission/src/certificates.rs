@@ -89,7 +89,11 @@ impl Certificates {
 
     /// A check that fails before the certificate does: when a new one cannot be read, renewed or made known, or is overdue.
     ///
-    /// For alerts and `?verbose`, rather than for readiness: an unready server answers nobody, with however good a certificate.
+    /// For alerts and `?verbose`, not for readiness. Readiness tells whether this replica answers the calls that reach it. All replicas share
+    /// one authority, and the API server knows it or does not: if this check made replicas unready, all would leave the Service at once. A
+    /// permission that is taken away, or a configuration that somebody deletes to get around a rule, would then stop calls that work, and
+    /// rollouts with them. While the API server does not know the authority, its calls fail and the failure policy of each webhook decides;
+    /// `konverge_webhook_injection_errors_total` counts the attempts.
     pub fn in_order(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
         let slot = self.slot.clone();
         move || slot.in_order(Timestamp::now())

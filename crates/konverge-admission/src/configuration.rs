@@ -21,6 +21,7 @@ const REVIEW_VERSION: &str = "v1";
 
 /// Where the API server finds the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Location {
     /// Behind a Service of the cluster.
     Service {

@@ -69,6 +69,8 @@ pub use conversion::Converter;
 pub use handler::{Defaulter, Mutation, Mutator, Validator};
 pub use metrics::AdmissionMetrics;
 pub use review::{Operation, Review, Undecodable};
+// `Security::Config` takes a configuration of it.
+pub use rustls;
 pub use server::{Limits, Security, WebhookServer};
 pub use verdict::Verdict;
 pub use versions::{CrdVersions, crd_versions};

@@ -64,7 +64,7 @@ pub struct Review<T> {
     pub options: Option<Value>,
 }
 
-/// What is about to happen to the object.
+/// The operation on the object. A match on it can be exhaustive: new words are [`Unknown`](Self::Unknown).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub enum Operation {

@@ -30,6 +30,7 @@ use crate::{Certificates, RegistrationError, Webhooks, metrics::AdmissionMetrics
 
 /// How connections are secured.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Security {
     /// HTTPS, with HTTP/2 or HTTP/1.1 as the caller likes.
     Tls(Certificates),

@@ -12,6 +12,7 @@ use crate::Operation;
 
 /// What the API server does when a webhook does not answer, or answers with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum FailurePolicy {
     /// The request is refused. What must never be stored unchecked needs this; it makes the webhook part of the API's availability.
     #[default]
@@ -22,6 +23,7 @@ pub enum FailurePolicy {
 
 /// What happens with an object that is not of the form that the handler's type knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OnUndecodable {
     /// The request is refused with 400, and the message names the field.
     ///
@@ -37,6 +39,7 @@ pub enum OnUndecodable {
 
 /// Whether an answer leaves something behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum SideEffects {
     /// It does not.
     #[default]

@@ -25,7 +25,7 @@ use crate::{
 
 use self::memory::Memory;
 
-/// What an apply did.
+/// The outcome of an apply. No variant will be added, so that a match on it can be exhaustive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ApplyOutcome {
     /// The object was made.
@@ -264,13 +264,17 @@ impl Applier {
             let outcome = outcome(answer.code, differences.is_empty());
             return Ok(Some(Written { applied: Applied { object, outcome, differences }, altered: Vec::new() }));
         }
-        if let Some(writing) = writing {
-            writing.wrote(&object);
-        }
         if target.object.kind == "CustomResourceDefinition" {
             self.undeclared.forget();
         }
         let altered = altered(wanted, &object, &self.manager);
+        // The version of another client's change is not an own write: the watch is to show it as that client's change.
+        let is_of_another = seen.is_some_and(|seen| {
+            altered.is_empty() && is_version_of_another_client(wanted, seen, &object, &self.manager)
+        });
+        if let Some(writing) = writing.filter(|_| !is_of_another) {
+            writing.wrote(&object);
+        }
         if let Some(uid) = metadata_string(&object, "uid").filter(|_| altered.is_empty()) {
             self.memory.remember(uid, wanted, &object);
         }
@@ -289,7 +293,8 @@ impl Applier {
             .validation_strict()
     }
 
-    /// Sends a body. A refusal that means that the object with the expected uid is no longer there becomes [`ApplyError::Gone`].
+    /// Sends a body. A refusal that means that the object with the expected uid is no longer there becomes [`ApplyError::Gone`]. Not so a conflict
+    /// of a body with a resource version, as the caller reads the object then.
     pub(crate) async fn exchange(
         &self,
         target: &Target,
@@ -303,7 +308,10 @@ impl Applier {
             (StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY, Some(uid)) => {
                 let refusal = answer.refusal(&target.object);
                 let (requests, object) = (target.requests(), &target.object);
-                if matches!(refusal, ApplyError::Conflict { .. })
+                let is_read_by_caller =
+                    answer.code == StatusCode::CONFLICT && metadata_string(body, "resourceVersion").is_some();
+                if is_read_by_caller
+                    || matches!(refusal, ApplyError::Conflict { .. })
                     || !is_gone(&self.client, object, &requests, uid).await?
                 {
                     return Err(refusal);
@@ -319,6 +327,30 @@ impl Applier {
         let witness = self.witness.as_ref().filter(|_| !self.dry_run)?;
         Some(witness.begin(&target.object, &target.api_version))
     }
+}
+
+/// Whether an apply of `wanted` by `manager` changed nothing, although `answer` is of another version than `seen`. `answer` has all fields
+/// as wanted.
+///
+/// An update by another client takes a field from its manager. So if the record of our fields is the same, together with its time, and the
+/// fields had their wanted values, our apply left them as they were. An apply that puts a field back within the second in which we applied
+/// it before leaves the same record; the watch then shows it, as it shows the change that it undid.
+fn is_version_of_another_client(wanted: &Value, seen: &Value, answer: &Value, manager: &str) -> bool {
+    let is_same = |field: &str| metadata_string(seen, field) == metadata_string(answer, field);
+    let record = |object| applied_entry(object, manager);
+    is_same("uid")
+        && !is_same("resourceVersion")
+        && record(seen).is_some_and(|seen| Some(seen) == record(answer))
+        && altered(wanted, seen, manager).is_empty()
+}
+
+/// The record of the fields that the manager has applied, with its time.
+fn applied_entry<'a>(object: &'a Value, manager: &str) -> Option<&'a Value> {
+    let is = |entry: &Value, field: &str, text: &str| entry[field].as_str().unwrap_or_default() == text;
+    object["metadata"]["managedFields"]
+        .as_array()?
+        .iter()
+        .find(|entry| is(entry, "manager", manager) && is(entry, "operation", "Apply") && is(entry, "subresource", ""))
 }
 
 /// How an answer is read: as the caller's cache will show it, so without what the type does not know.
@@ -377,6 +409,42 @@ mod tests {
     use kube::api::ObjectMeta;
 
     use super::*;
+
+    /// The answer to an apply that changed nothing has the version of another client's change. Taken for an own write, it hid that change
+    /// from the controller.
+    #[test]
+    fn the_version_of_another_client_is_told_from_that_of_an_own_write() {
+        let object = |uid: &str, version: &str, time: &str, cpu: &str, note: &str| {
+            json!({
+                "metadata": {
+                    "uid": uid, "resourceVersion": version, "annotations": {"note": note},
+                    "managedFields": [
+                        {"manager": "other", "operation": "Update", "apiVersion": "v1", "time": version},
+                        {
+                            "manager": "ours", "operation": "Apply", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1",
+                            "fieldsV1": {"f:spec": {"f:hard": {"f:cpu": {}}}},
+                        },
+                    ],
+                },
+                "spec": {"hard": {"cpu": cpu}},
+            })
+        };
+        // The API server spells the wanted quantity in another way, so whether it is in sync is not known without a request.
+        let wanted = json!({"apiVersion": "v1", "spec": {"hard": {"cpu": "0.5"}}});
+        let seen = object("u", "7", "noon", "500m", "");
+        for (answer, expected) in [
+            (object("u", "8", "noon", "500m", "by another client"), true),
+            (object("u", "7", "noon", "500m", ""), false),
+            (object("u", "8", "one", "500m", ""), false),
+            (object("v", "8", "noon", "500m", ""), false),
+        ] {
+            assert_eq!(is_version_of_another_client(&wanted, &seen, &answer, "ours"), expected, "{answer}");
+        }
+        // Within one second, and with a value that was another one before.
+        let (before, answer) = (object("u", "7", "noon", "1", ""), object("u", "8", "noon", "500m", ""));
+        assert!(!is_version_of_another_client(&wanted, &before, &answer, "ours"));
+        assert!(!is_version_of_another_client(&wanted, &seen, &answer, "a manager without a record"));
+    }
 
     #[test]
     fn what_the_server_decides_and_what_is_null_is_not_wanted() {

@@ -28,7 +28,7 @@ pub const STALLED: &str = "Stalled";
 /// What the API server allows for a message. It counts characters; bytes are never fewer.
 const MESSAGE_LIMIT: usize = 32_768;
 
-/// Whether something is true.
+/// Whether something is true. Kubernetes has these three values and no others, so that a match on it can be exhaustive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConditionStatus {
     /// It is.

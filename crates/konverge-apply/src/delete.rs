@@ -16,6 +16,7 @@ use crate::{
 
 /// What a delete did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Deletion {
     /// The object is gone.
     Deleted,

@@ -12,7 +12,7 @@ use konverge_core::{
     error::{Classify, ErrorClass, in_one_line},
     reasons,
 };
-use kube::{Resource, api::PropagationPolicy};
+use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ use crate::{
     difference::Difference,
     error::ApplyError,
     object::{ObjectName, Target, Writable, json as to_json, metadata_string},
-    owners::{MANAGED_BY, OWNER_PROOF, Owner, OwnerKey, is_retained},
+    owners::{MANAGED_BY, OWNER_PROOF, Owner, OwnerKey, is_retained, managed_by},
     readiness::{Readiness, readiness},
 };
 
@@ -30,7 +30,7 @@ pub use self::budget::{ALLOW_DELETES, DeleteBudget};
 pub use self::{options::ChildOptions, order::APPLY_ORDER, recognition::Recognition};
 use self::{
     options::{Edge, Judge},
-    order::{level_of, levels},
+    order::{PruneOrder, level_of, levels},
     prune::{Observed, TooMany, children_to_prune},
     recognition::Recognizer,
 };
@@ -99,6 +99,8 @@ pub struct ChildReport {
     pub readiness: Readiness,
     /// Whether the owner is ready also [without it](ChildOptions::tolerate_unready).
     pub tolerates_unready: bool,
+    /// Whether other children wait until this one is ready.
+    pub is_awaited: bool,
 }
 
 /// What an apply of a set did.
@@ -335,12 +337,19 @@ impl DesiredSet {
         let mut order: Vec<usize> = (0..self.children.len()).collect();
         order.sort_by_key(|child| levels[*child]);
         let mut is_ready = vec![false; self.children.len()];
+        // The position of each child of the report.
+        let mut written: Vec<usize> = Vec::new();
         for position in order {
             let child = &self.children[position];
             let is_stage_gated = lowest_unready_stage.is_some_and(|stage| child.stage > stage);
             let is_edge_gated = after[position].iter().any(|other| has_faults || !is_ready[*other]);
             if is_stage_gated || is_edge_gated {
                 report.waiting.push(child.target.object.clone());
+                for (position_before, before) in written.iter().copied().zip(&mut report.children) {
+                    let is_of_earlier_stage = self.children[position_before].stage < child.stage;
+                    let comes_before = is_of_earlier_stage || after[position].contains(&position_before);
+                    before.is_awaited |= comes_before && !is_ready[position_before];
+                }
             } else {
                 let wanted = self.completed(child, levels[position], applier);
                 match apply_child(applier, &recognizer, child, &wanted, self.observed.get(&child.target.key())).await {
@@ -348,6 +357,7 @@ impl DesiredSet {
                         altered.extend(changed);
                         is_ready[position] = child.readiness.is_current();
                         report.children.push(child);
+                        written.push(position);
                     }
                     Err(error) => failed.push(error),
                 }
@@ -385,28 +395,26 @@ impl DesiredSet {
                 && recognizer.recognize(&observed.target, &observed.state) == Recognition::Proven
                 && !wanted.contains(&observed.target.key())
         });
-        let mut held_from = going.map(|observed| level_of(&observed.state)).max();
+        let going = going.map(|observed| level_of(&observed.state));
         unwanted.sort_by_key(|observed| std::cmp::Reverse(level_of(&observed.state)));
-        let lowest = unwanted.last().map_or(0, |observed| level_of(&observed.state));
+        let mut prune_order = PruneOrder::new(unwanted.iter().map(|observed| level_of(&observed.state)), going);
         for unwanted in unwanted {
             let (target, level) = (&unwanted.target, level_of(&unwanted.state));
-            if held_from.is_some_and(|held_from| level < held_from) {
+            let Some(policy) = prune_order.policy(level) else {
                 report.prune_later.push(target.object.clone());
                 continue;
-            }
-            // What is below has to wait until also what the child has made is gone.
-            let policy = if level > lowest { PropagationPolicy::Foreground } else { PropagationPolicy::Background };
+            };
             let (uid, version) = (unwanted.metadata("uid"), unwanted.metadata("resourceVersion"));
             match applier.delete_target(target, uid, version, policy).await {
                 Ok(deletion @ (Deletion::Deleted | Deletion::Terminating)) => {
                     report.pruned.push(target.object.clone());
                     if deletion == Deletion::Terminating {
-                        held_from = held_from.max(Some(level));
+                        prune_order.is_left(level);
                     }
                 }
                 Ok(Deletion::Absent) => {}
                 Err(error) => {
-                    held_from = held_from.max(Some(level));
+                    prune_order.is_left(level);
                     failed.push(error);
                 }
             }
@@ -419,7 +427,7 @@ impl DesiredSet {
     /// The child as it is to be written.
     fn completed(&self, child: &Child, level: usize, applier: &Applier) -> Value {
         let mut wanted = child.wanted.clone();
-        wanted["metadata"]["labels"][MANAGED_BY] = label_value(applier.manager()).into();
+        wanted["metadata"]["labels"][MANAGED_BY] = managed_by(applier.manager()).into();
         if level > 0 {
             wanted["metadata"]["annotations"][APPLY_ORDER] = level.to_string().into();
         }
@@ -525,16 +533,10 @@ async fn apply_child(
     };
     let (object, api_version) = (child.target.object.clone(), child.target.api_version.clone());
     let (readiness, tolerates_unready) = (child.readiness(&state), child.tolerates_unready);
-    let report = ChildReport { object, api_version, outcome, state, differences, readiness, tolerates_unready };
+    let is_awaited = false;
+    let report =
+        ChildReport { object, api_version, outcome, state, differences, readiness, tolerates_unready, is_awaited };
     Ok((report, altered))
-}
-
-/// A field manager may have characters that a label may not.
-fn label_value(manager: &str) -> String {
-    let allowed = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
-    let value: String =
-        manager.chars().map(|character| if allowed(character) { character } else { '-' }).take(63).collect();
-    value.trim_matches(|character: char| !character.is_ascii_alphanumeric()).to_owned()
 }
 
 #[cfg(test)]

@@ -302,7 +302,7 @@ pub(crate) fn refusal(object: &ObjectName, code: StatusCode, headers: &HeaderMap
         code: code.as_u16(),
         status_reason: status.reason,
         message,
-        retry_after: retry_after(headers),
+        retry_after: headers.get(RETRY_AFTER).and_then(|pause| api_server::retry_after(pause.to_str().ok()?)),
     }
 }
 
@@ -312,11 +312,6 @@ fn field_conflicts(status: &kube::core::Status) -> Vec<FieldConflict> {
         .filter(|cause| cause.reason == "FieldManagerConflict")
         .map(|cause| FieldConflict { field: cause.field.clone(), with: cause.message.clone() })
         .collect()
-}
-
-/// `Retry-After` in whole seconds, the only form that the API server uses.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
 #[cfg(test)]

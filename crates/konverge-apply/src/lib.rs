@@ -7,7 +7,7 @@
 //! means for the next attempt.
 //!
 //! For Secrets whose values must leave no copies behind there is [`secret`], with [`field_ownership`] for keys that an older program
-//! wrote. A cache that wants to know of our own writes is a [`witness`].
+//! wrote; a key that replicas share is a [`stored_key`]. A cache that wants to know of our own writes is a [`witness`].
 //!
 //! Every write is for exactly the object that the caller saw: uid, resource version or a test of what is replaced go with it, and
 //! [`ApplyError::Gone`] or [`ApplyError::OutOfDate`] say that it was not that one any more. Nothing here repeats a request: that is the
@@ -33,6 +33,7 @@ pub mod read;
 pub mod readiness;
 pub mod secret;
 pub mod status;
+pub mod stored_key;
 mod undeclared;
 pub mod witness;
 

@@ -26,6 +26,8 @@ pub const OWNER_NAME: &str = "konverge.dev/owner-name";
 /// children; the proof is made with an [`OwnerKey`], which only the operator may read.
 pub const OWNER_PROOF: &str = "konverge.dev/owner-proof";
 /// Label with the field manager that writes the object.
+///
+/// Its value is [`managed_by`] of the field manager.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// The key of the proofs that children carry.
@@ -240,6 +242,15 @@ fn named<K: Resource<DynamicType: Clone>>(
 
 fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Returns the value of the label [`MANAGED_BY`] for a field manager, whose name may have characters that a label value may not.
+#[must_use]
+pub fn managed_by(manager: &str) -> String {
+    let allowed = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
+    let value: String =
+        manager.chars().map(|character| if allowed(character) { character } else { '-' }).take(63).collect();
+    value.trim_matches(|character: char| !character.is_ascii_alphanumeric()).to_owned()
 }
 
 /// Whether the API server takes it for the value of a label.

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 /// How far an object is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Readiness {
     /// It is as its specification says.
     Current,

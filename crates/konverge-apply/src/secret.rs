@@ -40,6 +40,7 @@ pub struct SecretTarget<'a> {
 
 /// What a write did.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// The write changed the object; if the caller named no version, somebody else may have changed it before.
     Changed {

@@ -2,18 +2,24 @@
 
 mod own;
 
-use kube::{Resource, api::Patch};
-use serde::Serialize;
+use std::borrow::Cow;
+
+use kube::{
+    Resource,
+    api::{ListParams, Patch},
+};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
     applier::{Applier, as_seen, without_nulls},
+    call::send,
     error::ApplyError,
     in_step::is_status_in_step,
     object::{Target, Writable, json as to_json, metadata_string},
 };
 
-use self::own::{Own, applied_fields, is_list_atomic, own, with_whole_list};
+use self::own::{Own, applied_fields, is_list_atomic, is_own_part_same, own, with_whole_list};
 
 /// Writes the status of objects under the field manager of its [`Applier`].
 ///
@@ -23,8 +29,11 @@ use self::own::{Own, applied_fields, is_list_atomic, own, with_whole_list};
 /// conditions that did not change are kept. A field that the definition in the cluster does not declare, as during an upgrade, is left
 /// out, logged once and tried again after ten minutes; the rest is written.
 ///
-/// Assumes that the kind has the status subresource. Cannot tell in advance that the object was made anew since it was seen, as the
-/// API server ignores the uid there: then the new object has the status until its own first one, and [`ApplyError::Gone`] says so.
+/// A write names the resource version of the object that was seen. If the object has changed since, it is read once. If the manager's own
+/// part of the status is as it was seen, the write is sent again; else it is [`ApplyError::OutOfDate`], so that a write that arrives late
+/// does not bring an older status back. An object that was made anew is left alone, and the error is [`ApplyError::Gone`].
+///
+/// Assumes that the kind has the status subresource, and that its objects may be listed.
 #[derive(Clone)]
 pub struct StatusWriter {
     applier: Applier,
@@ -55,8 +64,7 @@ impl StatusWriter {
     ) -> Result<bool, ApplyError> {
         let (target, observed, status) = self.prepared(object, status, kind)?;
         let Some(body) = to_write(&target, status, &observed, self.applier.manager()) else { return Ok(false) };
-        let after = self.send::<K>(&target, &body, &observed).await?;
-        Ok(self.is_change(&after, &observed))
+        Ok(self.send::<K>(&target, &body, &observed, Depends::OnOwnPart).await?.is_change)
     }
 
     /// Writes what `status` changes in the status of `object`. `status` is a copy of `object`'s status with the caller's changes, and
@@ -68,7 +76,7 @@ impl StatusWriter {
     /// copy may be stale.
     ///
     /// Where the schema of the kind does not merge conditions by type, each write replaces the whole list. There, the conditions of others
-    /// are sent along, with the resource version of `object`, so that a stale copy is refused.
+    /// are sent along, and any change of the status since it was seen is [`ApplyError::OutOfDate`].
     pub async fn update<K>(&self, object: &K, status: &impl Serialize) -> Result<Option<K>, ApplyError>
     where
         K: Writable + Resource<DynamicType: Default>,
@@ -89,28 +97,40 @@ impl StatusWriter {
         if own.is_list_unknown {
             // Conditions of others are there, and only the API server can tell whether they would survive.
             let probe = Self { applier: self.applier.clone().with_dry_run(true) };
-            let after = probe.send::<K>(&target, &body(&target, &own, &observed), &observed).await?;
-            if is_list_atomic(&applied_fields(&after, manager)) {
+            let sent = probe.send::<K>(&target, &body(&target, &own), &observed, Depends::OnOwnPart).await?;
+            if is_list_atomic(&applied_fields(&sent.after, manager)) {
                 own = with_whole_list(own, &status);
             }
         }
-        status = body(&target, &own, &observed);
+        status = body(&target, &own);
         if is_status_in_step(&status, &observed, manager) {
             return Ok(None);
         }
-        let after = self.send::<K>(&target, &status, &observed).await?;
-        if !self.is_change(&after, &observed) {
+        let depends = if own.is_list_atomic { Depends::OnAll } else { Depends::OnOwnPart };
+        let sent = self.send::<K>(&target, &status, &observed, depends).await?;
+        if !sent.is_change {
             return Ok(None);
         }
         let unreadable = |source| ApplyError::Answer { object: Box::new(target.object.clone()), source };
-        serde_json::from_value(after).map(Some).map_err(unreadable)
+        serde_json::from_value(sent.after).map(Some).map_err(unreadable)
     }
 
-    /// Applies a body and returns the object as it is now. A field that the definition in the cluster does not declare is left out.
-    async fn send<K: Writable>(&self, target: &Target, body: &Value, observed: &Value) -> Result<Value, ApplyError> {
+    /// Applies a body to the object as it was seen. A field that the definition in the cluster does not declare is left out.
+    async fn send<K: Writable>(
+        &self,
+        target: &Target,
+        body: &Value,
+        observed: &Value,
+        depends: Depends,
+    ) -> Result<Sent, ApplyError> {
         let uid = metadata_string(observed, "uid");
         let mut body = body.clone();
+        let mut before = Cow::Borrowed(observed);
         loop {
+            let version = metadata_string(&before, "resourceVersion");
+            if let Some(version) = version {
+                body["metadata"]["resourceVersion"] = json!(version);
+            }
             let writing = self.applier.begin(target);
             let parameters = self.applier.parameters();
             let request =
@@ -118,9 +138,22 @@ impl StatusWriter {
             let answer = match self.applier.exchange(target, request, &body, uid).await {
                 // Each time there is one field less, so this ends.
                 Err(refusal) if self.applier.undeclared().learn(target, &refusal, &mut body) => {
-                    if is_status_in_step(&body, observed, self.applier.manager()) {
-                        return Ok(observed.clone());
+                    if is_status_in_step(&body, &before, self.applier.manager()) {
+                        return Ok(Sent { after: before.into_owned(), is_change: false });
                     }
+                    continue;
+                }
+                Err(ApplyError::Refused { code: 409, .. }) if version.is_some() => {
+                    let current = self.read::<K>(target, uid).await?;
+                    if is_status_in_step(&body, &current, self.applier.manager()) {
+                        // The answer to the first write may have been lost.
+                        return Ok(Sent { after: current, is_change: true });
+                    }
+                    let is_read = matches!(before, Cow::Owned(_));
+                    if is_read || !depends.is_same(observed, &current, self.applier.manager()) {
+                        return Err(ApplyError::OutOfDate { object: Box::new(target.object.clone()) });
+                    }
+                    before = Cow::Owned(current);
                     continue;
                 }
                 answer => answer?,
@@ -133,8 +166,32 @@ impl StatusWriter {
             if metadata_string(&after, "uid") != uid {
                 return Err(ApplyError::Gone { object: Box::new(target.object.clone()) });
             }
-            return Ok(after);
+            let is_change = self.is_change(&after, &before);
+            return Ok(Sent { after, is_change });
         }
+    }
+
+    /// Reads the object with this uid by a list: a controller may list its kind, and often may not get single objects.
+    async fn read<K: Writable>(&self, target: &Target, uid: Option<&str>) -> Result<Value, ApplyError> {
+        let only = ListParams::default().fields(&format!("metadata.name={}", target.name()));
+        let answer = send(self.applier.client(), &target.object, target.asking(target.requests().list(&only))).await?;
+        let List { items } = answer.success(&target.object)?.decode::<List<K>>(&target.object)?;
+        let gone = || ApplyError::Gone { object: Box::new(target.object.clone()) };
+        let current = items.into_iter().next().ok_or_else(gone)?;
+        let current = serde_json::to_value(current)
+            .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
+        if metadata_string(&current, "uid") == uid { Ok(current) } else { Err(gone()) }
+    }
+
+    /// The object as it was `seen`, at the version that the manager's own write of something else than the status returned as `later`, so that the
+    /// next write of the status needs no second request. `seen` as it is if the manager's part of the status has changed in between.
+    pub fn at_version_of<K: Writable>(&self, seen: &K, later: &K, kind: &K::DynamicType) -> Result<K, ApplyError> {
+        let is_same = is_own_part_same(&to_json(seen, kind)?, &to_json(later, kind)?, self.applier.manager());
+        let mut seen = seen.clone();
+        if is_same && seen.meta().uid == later.meta().uid {
+            *seen.meta_mut() = later.meta().clone();
+        }
+        Ok(seen)
     }
 
     /// The target, the object as it was seen, and what of the status the definition in the cluster is known to declare, in JSON.
@@ -163,6 +220,33 @@ impl StatusWriter {
     }
 }
 
+/// The answer to a list.
+#[derive(Deserialize)]
+struct List<K> {
+    items: Vec<K>,
+}
+
+/// The answer to a write.
+struct Sent {
+    /// The object as it is now.
+    after: Value,
+    is_change: bool,
+}
+
+/// The part of the seen status that must not have changed until the write.
+#[derive(Clone, Copy)]
+enum Depends {
+    OnOwnPart,
+    OnAll,
+}
+
+impl Depends {
+    fn is_same(self, seen: &Value, current: &Value, manager: &str) -> bool {
+        let is_all_same = || seen.get("status") == current.get("status");
+        is_own_part_same(seen, current, manager) && (matches!(self, Self::OnOwnPart) || is_all_same())
+    }
+}
+
 /// The whole status as it is to be, and the part of it to apply; nothing if the observed status says it all.
 fn to_update(mut status: Value, observed: &Value, manager: &str) -> Option<(Value, Own)> {
     without_nulls(&mut status);
@@ -179,15 +263,11 @@ fn to_update(mut status: Value, observed: &Value, manager: &str) -> Option<(Valu
 }
 
 /// The body that applies a part of the status.
-fn body(target: &Target, own: &Own, observed: &Value) -> Value {
-    let mut metadata = json!({"name": target.name()});
-    if let Some(version) = metadata_string(observed, "resourceVersion").filter(|_| own.is_list_atomic) {
-        metadata["resourceVersion"] = json!(version);
-    }
+fn body(target: &Target, own: &Own) -> Value {
     json!({
         "apiVersion": target.api_version,
         "kind": target.object.kind,
-        "metadata": metadata,
+        "metadata": {"name": target.name()},
         "status": own.status,
     })
 }

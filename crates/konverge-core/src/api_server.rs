@@ -12,6 +12,11 @@ pub const ENDPOINT: &str = "API server";
 /// The longest `Retry-After` that is followed. A longer one comes from a broken clock or from a proxy.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
+/// Returns the pause that a `Retry-After` asks for, in whole seconds: the API server uses no other form.
+pub fn retry_after(header: &str) -> Option<Duration> {
+    header.parse().ok().map(Duration::from_secs)
+}
+
 /// Returns the class of an answer that is no success.
 ///
 /// 403 is a refusal: a role, a quota or a policy may be mended at any time, and an API server that has just started answers 403 until it has

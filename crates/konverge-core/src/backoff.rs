@@ -5,6 +5,8 @@ use std::time::Duration;
 /// Exponential growth with full jitter: a uniformly random part of a limit that grows with each attempt.
 ///
 /// Full jitter spreads the callers that failed together best ("Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
+///
+/// It gets no further field, so that constants can be written as literals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
     /// The limit for the first repetition.

@@ -57,8 +57,12 @@ reasons! {
         "A definition was brought and is not served yet; it is looked at again",
     NOT_FOUND = "NotFound":
         "What a write refers to does not exist, such as a namespace or a definition",
+    NOT_LEADING = "NotLeading":
+        "This process does not hold its lease, so it writes nothing; the leader will",
     NOT_OURS = "NotOurs":
         "An object has the name of a child and belongs to somebody else; it is left alone",
+    NOT_SELECTED = "NotSelected":
+        "An object with the operator's finalizer is being deleted, and perhaps no process selects it; change its labels so that one does",
     NOT_UNDERSTOOD = "NotUnderstood":
         "An object is not what its kind says; it is left alone until somebody changes it",
     OWNER_KEY_UNAVAILABLE = "OwnerKeyUnavailable":

@@ -22,6 +22,7 @@ struct File {
 
 /// Generated files could not be made, written or found as they should be.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FilesError {
     /// An object is not YAML.
     #[error("cannot write {path} as YAML: {cause}", path = path.display())]
@@ -73,14 +74,7 @@ impl Files {
         objects: &[impl Serialize],
         is_manifest: bool,
     ) -> Result<&mut Self, FilesError> {
-        let mut documents = Vec::new();
-        for object in objects {
-            let yaml = |cause: String| FilesError::Yaml { path: path.clone(), cause };
-            let mut value = serde_json::to_value(object).map_err(|error| yaml(error.to_string()))?;
-            tidy(&mut value);
-            documents.push(serde_saphyr::to_string(&value).map_err(|error| yaml(error.to_string()))?);
-        }
-        let text = format!("# Generated; change the code instead.\n{}", documents.join("---\n"));
+        let text = documents(&path, objects)?;
         self.0.insert(path, File { text, is_manifest });
         Ok(self)
     }
@@ -127,6 +121,18 @@ impl Files {
         }
         if outdated.is_empty() { Ok(()) } else { Err(FilesError::Outdated(outdated)) }
     }
+}
+
+/// The text of a YAML file with these objects.
+pub(crate) fn documents(path: &Path, objects: &[impl Serialize]) -> Result<String, FilesError> {
+    let mut documents = Vec::new();
+    for object in objects {
+        let yaml = |cause: String| FilesError::Yaml { path: path.to_owned(), cause };
+        let mut value = serde_json::to_value(object).map_err(|error| yaml(error.to_string()))?;
+        tidy(&mut value);
+        documents.push(serde_saphyr::to_string(&value).map_err(|error| yaml(error.to_string()))?);
+    }
+    Ok(format!("# Generated; change the code instead.\n{}", documents.join("---\n")))
 }
 
 fn first_difference(found: &str, wanted: &str) -> String {

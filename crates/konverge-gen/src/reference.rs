@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use clap::Command;
 use prometheus_client::registry::Registry;
 
 /// A table of the flags that a command shows: name, variable, default, meaning.
-pub fn flags(command: &Command) -> String {
+#[cfg(feature = "cli")]
+pub fn flags(command: &clap::Command) -> String {
     let mut page = "| Flag | Variable | Default | Meaning |\n|---|---|---|---|\n".to_owned();
     for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
         let Some(name) = argument.get_long() else { continue };
@@ -75,7 +75,6 @@ fn quoted<'a>(text: &'a str, marker: &str) -> Option<(String, &'a str)> {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Arg, ArgAction};
     use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
 
     use super::*;
@@ -91,9 +90,11 @@ mod tests {
         );
     }
 
+    #[cfg(feature = "cli")]
     #[test]
     fn flags_come_with_variable_and_default() {
-        let command = Command::new("test")
+        use clap::{Arg, ArgAction};
+        let command = clap::Command::new("test")
             .arg(Arg::new("a").long("address").env("ADDRESS").default_value("x").value_name("HOST").help("Where"))
             .arg(Arg::new("b").long("on").action(ArgAction::SetTrue).help("This | or that"));
         assert_eq!(

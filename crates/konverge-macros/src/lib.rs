@@ -34,6 +34,13 @@ pub fn schema(_arguments: TokenStream, item: TokenStream) -> TokenStream {
     tokens
 }
 
+/// Takes the attributes of clap's `Args` and derives nothing: for settings in a build without a command line.
+#[doc(hidden)]
+#[proc_macro_derive(NoArgs, attributes(arg, command))]
+pub fn no_args(_item: TokenStream) -> TokenStream {
+    TokenStream::new()
+}
+
 fn derives(first: &str) -> String {
     format!(
         "#[derive({first}Clone, Debug, ::konverge::serde::Deserialize, ::konverge::serde::Serialize, ::konverge::schemars::JsonSchema)]\

@@ -1,4 +1,4 @@
-//! What a new operator would generate of itself, before it is built for the first time.
+//! The files that a new operator would generate, made before it is built for the first time.
 
 use std::future::ready;
 
@@ -41,7 +41,7 @@ pub fn generated(names: &Names, name: &str) -> Result<Files, DeployError> {
     Ok(operator.generate(NAMESPACE)?)
 }
 
-/// What `generate` assumes unless it is told.
+/// The default namespace of `generate`.
 const NAMESPACE: &str = "default";
 
 fn renamed_access(rules: &[PolicyRule], names: &Names) -> Access {
@@ -49,7 +49,7 @@ fn renamed_access(rules: &[PolicyRule], names: &Names) -> Access {
     let mut access = Access::default();
     for rule in rules {
         if rule.resource_names.is_some() {
-            // What is allowed on objects of certain names must not become allowed on all.
+            // A permission for objects of certain names must not become one for all.
             let renamed = |texts: &Option<Vec<String>>| {
                 texts.as_ref().map(|texts| texts.iter().map(|text| names.put_into(text)).collect())
             };
@@ -85,7 +85,7 @@ impl Part for Defined {
     }
 }
 
-/// What the template's controllers are granted, under other names. There is nothing to install here either.
+/// The permissions of the template's controllers, under other names. There is nothing to install here either.
 struct Granted {
     everywhere: Access,
     at_home: Access,

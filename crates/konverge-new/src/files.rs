@@ -15,8 +15,8 @@ pub const SOURCES: [&str; 4] = [
     include_str!("../template/tests/it/reconcile.rs"),
 ];
 
-/// What the template has, under the paths of the crate that is made. What hides or rules this repository if it were called by its name
-/// is called by another here.
+/// The files of the template, under the paths of the new crate. A file that would affect this repository under its own name, such as
+/// `.gitignore`, has another name in the template.
 const TEMPLATE: [(&str, &str); 14] = [
     (".dockerignore", include_str!("../template/dockerignore")),
     (".gitignore", include_str!("../template/gitignore")),

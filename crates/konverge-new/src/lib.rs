@@ -1,6 +1,6 @@
 //! Makes the crate of an operator: what `konverge new` does.
 //!
-//! What it makes is the crate in `template/`, a member of this workspace that is compiled, linted and tested like any other, under other
+//! The new crate is that in `template/`, a member of this workspace that is compiled, linted and tested like any other, under other
 //! names: [`names`] says which names are good, [`words`] puts them in, [`manifest`] makes a `Cargo.toml` that stands alone,
 //! [`deploy`] generates what the new crate would generate of itself, and [`files`] is all of it together. [`New::write`] is the only
 //! thing that writes.

@@ -5,7 +5,7 @@ use std::path::Path;
 /// The manifest of this workspace: the versions and features that Konverge itself is built and tested with.
 const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 
-/// What stands in a crate of its own where a member says that the workspace knows.
+/// The settings that a crate of its own needs and a member takes from the workspace.
 const PROFILES: &str = "
 # A workspace of its own, also where its folder lies in another.
 [workspace]
@@ -42,7 +42,7 @@ pub fn standing_alone(manifest: &str, checkout: &Path) -> String {
     format!("{}\n{PROFILES}", text.trim_end())
 }
 
-/// What the workspace says of `name`, which is a dependency or a key of a package.
+/// Returns the workspace's entry for `name`, which is a dependency or a key of a package.
 fn said_by_workspace(name: &str, checkout: &Path) -> String {
     if name.starts_with("konverge") {
         // A path is a TOML string: its literal form takes every character but the quote that ends it.

@@ -11,7 +11,7 @@ const RESERVED: &str = "abstract alloc as async await become box break const con
 const USED: [&str; 8] =
     ["konverge", "konverge-testkit", "k8s-openapi", "kube", "schemars", "serde", "serde-json", "tokio"];
 
-/// What every Rust source knows without saying so.
+/// The names of Rust's own prelude.
 const STANDARD: &str = "Box Clone Copy Debug Default Drop Eq Err Fn FnMut FnOnce From Into Iterator None Ok Option Ord Result Self Send \
     Some String Sync ToOwned ToString Vec";
 

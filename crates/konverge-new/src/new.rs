@@ -48,7 +48,7 @@ pub enum NewError {
     /// Something is there.
     #[error("{path} exists and is left alone; name another folder with --path", path = .0.display())]
     Exists(PathBuf),
-    /// Where Konverge should be, it is not.
+    /// The path of the checkout has no Konverge in it.
     #[error(
         "{path} is no checkout of Konverge: it has no crates/konverge/Cargo.toml; give one with --konverge",
         path = .0.display()
@@ -60,12 +60,12 @@ pub enum NewError {
     /// The manifests cannot be written.
     #[error(transparent)]
     Generated(FilesError),
-    /// The disk said no.
+    /// The file system refused.
     #[error("cannot write {path}: {source}", path = path.display())]
     Write {
-        /// What was to be written.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -128,12 +128,12 @@ impl New {
             "To play with it, start a cluster in a second terminal, and do here what it prints:",
             "",
             &format!(
-                "  cargo run --manifest-path {checkout}/Cargo.toml --package konverge-testkit --features cli -- up"
+                "  cargo run --manifest-path {checkout}/Cargo.toml --package konverge-testkit --features cli,v1_36 -- up"
             ),
             "",
             "  cargo run -- generate | kubectl apply -f - && cargo run",
             "",
-            "README.md says what is where.",
+            "README.md describes the files.",
         ] {
             // Writing to a string cannot fail.
             let _ = writeln!(told, "{line}");

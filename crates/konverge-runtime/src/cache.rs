@@ -44,6 +44,7 @@ use state::Seen;
 
 /// Which objects a cache holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub struct Selection {
     /// Only these namespaces; all, where none is named. One watch each. Kinds without namespaces are watched whole.
     pub namespaces: Vec<String>,
@@ -52,6 +53,8 @@ pub struct Selection {
     /// Only objects with these fields, in the syntax of `kubectl --field-selector`.
     pub field_selector: Option<String>,
 }
+
+konverge_core::with!(Selection);
 
 impl Selection {
     /// The same objects, said in one way only, so that whoever wants them shares a cache.
@@ -85,6 +88,18 @@ impl<K> Cache<K> {
         self.health.iter().all(WatchHealth::is_synced)
     }
 
+    /// Whether the API server does not serve the kind, which only an [optional](Caching::optional) kind may be.
+    pub fn is_missing(&self) -> bool {
+        self.health.iter().any(WatchHealth::is_missing)
+    }
+
+    /// Returns as soon as the kind [is missing](Self::is_missing), or is not.
+    pub async fn when_missing(&self, is_missing: bool) {
+        for health in &self.health {
+            health.when_missing(is_missing).await;
+        }
+    }
+
     /// Returns as soon as every object was seen once.
     pub async fn synced(&self) {
         for health in &self.health {
@@ -108,6 +123,7 @@ pub struct Caches {
 struct Watch {
     name: String,
     definition: String,
+    is_optional: bool,
     health: WatchHealth,
     run: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
@@ -184,6 +200,7 @@ impl Caches {
             self.watches.push(Watch {
                 name: format!("cache {name}"),
                 definition: format!("{name}.{}", K::group(kind)),
+                is_optional: caching.watching.optional,
                 health,
                 run: Box::pin(watch::keeping(
                     Arc::from(manager.as_str()),
@@ -204,14 +221,18 @@ impl Caches {
 
     /// Lets the program be ready before the caches of these kinds are complete, which are named as their definitions are, such as
     /// `greetings.example.io`. For kinds that the program itself converts between versions: the API server can list them only with
-    /// the help of a replica, and calls none that is not ready.
+    /// the help of a replica, and calls none that is not ready. Call it before [`require_within`](Self::require_within).
     pub fn ready_before(&mut self, definitions: impl IntoIterator<Item = String>) {
         self.ready_before.extend(definitions);
     }
 
     /// Ends the program unless all caches are complete within `limit`.
+    ///
+    /// Those of kinds that the program itself converts do not count; see [`ready_before`](Self::ready_before). The API server can list them
+    /// only once it has a route to a replica, and a program that ends takes that route away. Their state stays a warning of the checks.
     pub fn require_within(&self, manager: &mut Manager, limit: std::time::Duration) {
-        let watches: Vec<_> = self.watches.iter().map(|watch| (watch.name.clone(), watch.health.clone())).collect();
+        let required = self.watches.iter().filter(|watch| !self.ready_before.contains(&watch.definition));
+        let watches: Vec<_> = required.map(|watch| (watch.name.clone(), watch.health.clone())).collect();
         let waiting = watches.clone();
         let synced = async move {
             for (_, health) in &waiting {
@@ -230,7 +251,15 @@ impl Caches {
 
     /// Lets the manager run the watches, and makes it unready while one of them is not complete or fails.
     pub fn install(self, manager: &mut Manager) {
-        for Watch { name, definition, health, run } in self.watches {
+        for Watch { name, definition, is_optional, health, run } in self.watches {
+            if is_optional {
+                let (health, definition) = (health.clone(), definition.clone());
+                manager.checks().warning(format!("kind {definition}"), move || {
+                    let missing =
+                        format!("the API server does not serve {definition}; it is watched once it is installed");
+                    if health.is_missing() { Err(missing) } else { Ok(()) }
+                });
+            }
             if self.ready_before.contains(&definition) {
                 manager.checks().warning(name.clone(), move || health.check());
             } else {

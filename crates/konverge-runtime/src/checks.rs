@@ -165,6 +165,7 @@ impl Checks {
 
     /// What the checks of this name say, or of the part of this name, if there are any. A warning fails here, where it is asked for by
     /// its name, but not one among all of its part.
+    #[cfg(feature = "serve")]
     pub(crate) fn report_of(&self, kind: Kind, name: &str) -> Option<Report> {
         let states = match kind {
             Kind::Live => self.live_states(),

@@ -3,6 +3,7 @@
 //! Building it reads files and talks to nobody, so a program starts while the API server is away. Every call has a deadline,
 //! and every request is counted. No more are under way at the same time than the limit of open files has room for.
 
+mod connections;
 mod deadline;
 mod places;
 mod retry;
@@ -11,24 +12,24 @@ use std::{path::PathBuf, time::Duration};
 
 use kube::{
     Client, Config,
-    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
 };
 
 use crate::{metrics::ClientMetrics, open_files};
-pub use deadline::{Deadline, DeadlineLayer};
+pub use deadline::{Deadline, DeadlineLayer, TimedBody};
 use places::PlacesLayer;
 use retry::RetryLayer;
 
 /// Which API server, and how patiently.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ClientOptions {
     /// A kubeconfig file; without one, what every Kubernetes program looks at: `KUBECONFIG`, `~/.kube/config`, the pod's own
     /// service account.
     pub kubeconfig: Option<PathBuf>,
     /// For connecting.
     pub connect_timeout: Duration,
-    /// From sending a request to the beginning of its answer, with repetitions. The body of a watch may take for ever.
+    /// From sending a request to the last byte of its answer, with repetitions. The body of a watch may take for ever.
     pub call_timeout: Duration,
     /// Whether requests that the server was too busy for are repeated a few times. A server that asks for a pause of more than a second gets it: its
     /// answer is returned at once. Not for leases.
@@ -47,6 +48,8 @@ impl Default for ClientOptions {
     }
 }
 
+konverge_core::with!(ClientOptions);
+
 impl ClientOptions {
     /// The same API server for calls that must be over soon or not be made at all, such as renewing a lease.
     #[must_use]
@@ -57,6 +60,7 @@ impl ClientOptions {
 
 /// A client could not be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ClientError {
     /// The named kubeconfig is missing or wrong.
     #[error("cannot use kubeconfig {}", path.display())]
@@ -82,7 +86,7 @@ pub async fn build(options: &ClientOptions, metrics: &ClientMetrics) -> Result<C
     // It follows a Retry-After of any length, within the deadline and with a worker that waits.
     config.default_retry = false;
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-    let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build(Box::new(error)))?;
+    let builder = connections::builder(config).map_err(|error| ClientError::Build(Box::new(error)))?;
     let places = PlacesLayer::new(open_files::for_one_server());
     let builder = builder.with_layer(&places).with_layer(&metrics.for_host(&host));
     let deadline = DeadlineLayer(options.call_timeout);

@@ -58,7 +58,7 @@ pub trait Reconciler: Send + Sync + 'static {
 /// How long [`Reconciler::dropped`] may take.
 pub const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// Why a run ended without a result.
+/// Why a run ended without a result. It gets no further variant, so that a controller is known to word each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dropped {
     /// It took longer than this.
@@ -69,6 +69,7 @@ pub enum Dropped {
 
 /// When to run again for an object after a successful run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Action {
     /// Runs again when something changes.
     Done,

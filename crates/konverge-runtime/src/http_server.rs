@@ -32,13 +32,18 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
+    /// A server without an address.
+    pub(crate) fn nowhere() -> Self {
+        Self { listener: None, pages: Router::new() }
+    }
+
     /// Takes the address; port 0 takes a free one.
     pub async fn bind(listen: Listen) -> Result<Self, BindError> {
         let listener = match listen {
             Listen::Nowhere => None,
             Listen::At(address) => Some(listen::bind(address).await?),
         };
-        Ok(Self { listener, pages: Router::new() })
+        Ok(Self { listener, ..Self::nowhere() })
     }
 
     /// Where it listens; port 0 says nowhere.

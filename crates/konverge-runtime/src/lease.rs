@@ -83,6 +83,7 @@ pub struct TimingsError(Timings);
 
 /// Which lease, and who asks for it.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct LeaseOptions {
     /// Namespace of the `Lease`.
     pub namespace: String,
@@ -93,6 +94,8 @@ pub struct LeaseOptions {
     /// How long things take.
     pub timings: Timings,
 }
+
+konverge_core::with!(LeaseOptions);
 
 impl LeaseOptions {
     /// The named lease, an identity of host name and random digits, and the usual timings.

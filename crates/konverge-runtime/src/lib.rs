@@ -8,8 +8,10 @@
 pub mod cache;
 pub mod checks;
 pub mod client;
+#[cfg(feature = "cli")]
 pub mod container;
 pub mod controller;
+#[cfg(feature = "serve")]
 pub mod http_server;
 pub mod lease;
 pub mod manager;
@@ -20,12 +22,17 @@ pub mod queue;
 #[cfg(test)]
 mod schedule;
 pub mod telemetry;
+#[cfg(feature = "tls")]
 pub mod tls;
 mod version;
 pub mod watch;
 
 pub use controller::{Action, Controller, Reconciler};
 pub use lease::LeaseOptions;
-pub use manager::{Manager, Together};
+pub use manager::Manager;
+#[cfg(feature = "serve")]
+pub use manager::Together;
 pub use metrics::Metrics;
 pub use queue::{Priority, Queue, Request};
+// Its type is a part of this API.
+pub use tokio_util::sync::CancellationToken;

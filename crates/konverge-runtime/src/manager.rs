@@ -12,10 +12,13 @@
 //! Several such programs are one process [`Together`].
 
 mod error;
+#[cfg_attr(not(feature = "serve"), path = "manager/no_servers.rs")]
+mod servers;
 mod signals;
+#[cfg(feature = "serve")]
 mod together;
 
-use std::{borrow::Cow, net::SocketAddr, panic::AssertUnwindSafe, pin::Pin, time::Duration};
+use std::{borrow::Cow, panic::AssertUnwindSafe, pin::Pin, time::Duration};
 
 use futures::FutureExt;
 use tokio::{
@@ -28,15 +31,13 @@ use tracing::Instrument;
 use crate::{
     checks::{Checks, Flag},
     controller::{Controller, Reconciler, panic_text},
-    http_server::{
-        Authentication, BindError, BoundMetricsServer, HttpServer, Listen, MetricsServer, MetricsServerError,
-    },
     lease::{Elector, Leadership},
     metrics::Metrics,
-    telemetry::LogFilter,
 };
 
 pub use error::RunError;
+use servers::Servers;
+#[cfg(feature = "serve")]
 pub use together::Together;
 
 /// The part of the grace period that runs in flight may use up; the rest is for the tasks that finish after them.
@@ -49,8 +50,7 @@ type LastTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A program that is being put together, and then runs.
 pub struct Manager {
-    server: HttpServer,
-    metrics_server: MetricsAt,
+    servers: Servers,
     checks: Checks,
     metrics: Metrics,
     up: Flag,
@@ -70,14 +70,6 @@ pub struct Manager {
     afterwards: Vec<LastTask>,
 }
 
-/// Where metrics are served.
-enum MetricsAt {
-    WithHealth,
-    /// Nor is anybody let in who could not have read them there.
-    Nowhere(Option<Box<Authentication>>),
-    Own(Box<BoundMetricsServer>),
-}
-
 struct ControllerTask {
     run: BoxedTask,
     close: Box<dyn FnOnce() + Send>,
@@ -86,20 +78,13 @@ struct ControllerTask {
 }
 
 impl Manager {
-    /// Takes the address for `/healthz`, `/readyz` and `/metrics`, before anything else is tried.
-    pub async fn bind(address: SocketAddr, metrics: Metrics) -> Result<Self, BindError> {
-        Self::listen(address.into(), metrics).await
-    }
-
-    /// [`bind`](Self::bind), where there may be no such server at all.
-    pub async fn listen(listen: Listen, metrics: Metrics) -> Result<Self, BindError> {
-        let server = HttpServer::bind(listen).await?;
+    /// A program that serves nothing over HTTP: neither health nor metrics.
+    pub fn new(metrics: Metrics) -> Self {
         let checks = Checks::default();
         metrics.follow(&checks);
         let up = checks.readiness_flag("shutdown", "shutting down");
-        Ok(Self {
-            server,
-            metrics_server: MetricsAt::WithHealth,
+        Self {
+            servers: Servers::default(),
             checks,
             metrics,
             up,
@@ -113,7 +98,7 @@ impl Manager {
             elector: None,
             own_electors: Vec::new(),
             afterwards: Vec::new(),
-        })
+        }
     }
 
     /// How long stopping may take; 30 seconds unless said.
@@ -130,39 +115,6 @@ impl Manager {
         self
     }
 
-    /// Serves `/metrics` here, and no longer beside health. Takes the address at once and tells which one it is, if there is one;
-    /// answers when the program runs.
-    ///
-    /// ```no_run
-    /// use konverge_runtime::{Manager, http_server::{Authentication, MetricsServer}, tls::Certificate};
-    ///
-    /// # async fn example(manager: &mut Manager, client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// manager
-    ///     .metrics_server(MetricsServer {
-    ///         address: ":8443".parse()?,
-    ///         tls: Some(Certificate::from_files("/tls/tls.crt", "/tls/tls.key")?),
-    ///         authentication: Some(Authentication::new(client)),
-    ///     })
-    ///     .await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn metrics_server(&mut self, server: MetricsServer) -> Result<Option<SocketAddr>, MetricsServerError> {
-        let Listen::At(address) = server.address else {
-            self.metrics_server = MetricsAt::Nowhere(server.authentication.map(Box::new));
-            return Ok(None);
-        };
-        let bound = BoundMetricsServer::new(server, address, &self.checks).await?;
-        let address = bound.address();
-        self.metrics_server = MetricsAt::Own(Box::new(bound));
-        Ok(Some(address))
-    }
-
-    /// Where it listens; port 0 says nowhere.
-    pub fn address(&self) -> SocketAddr {
-        self.server.address()
-    }
-
     /// The checks behind `/healthz` and `/readyz`.
     pub fn checks(&self) -> &Checks {
         &self.checks
@@ -171,17 +123,6 @@ impl Manager {
     /// The series behind `/metrics`.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
-    }
-
-    /// Answers `GET path` with the JSON that `page` writes, beside health and metrics. It must not wait.
-    pub fn page(&mut self, path: &str, page: impl Fn() -> String + Clone + Send + Sync + 'static) {
-        self.server.page(path, page);
-    }
-
-    /// Lets the log filter be read and changed at `/debug/log`, beside health and metrics, by whoever is on the machine or in the pod:
-    /// `GET` tells it, `PUT` puts its body in force, `DELETE` goes back to that of the start. Everybody else is refused.
-    pub fn log_filter(&mut self, filter: LogFilter) {
-        self.server.log_filter(filter);
     }
 
     /// Cancelling it begins the shutdown, as a signal does; it is cancelled when the shutdown begins for another reason.
@@ -292,8 +233,7 @@ impl Manager {
 
     async fn run_until_shutdown(self) -> Result<(), RunError> {
         let Self {
-            server,
-            metrics_server,
+            servers,
             checks,
             metrics,
             up,
@@ -311,13 +251,7 @@ impl Manager {
         let stop_lease = CancellationToken::new();
         let stop_server = CancellationToken::new();
 
-        let (beside_health, own) = match metrics_server {
-            MetricsAt::WithHealth => (Some(metrics), None),
-            MetricsAt::Nowhere(_) => (None, None),
-            MetricsAt::Own(server) => (None, Some(server.serve(metrics))),
-        };
-        let servers = [Some(server.serve(checks, beside_health).boxed()), own.map(FutureExt::boxed)];
-        let services = servers.into_iter().flatten().map(|server| {
+        let services = servers.serve(checks, metrics).into_iter().map(|server| {
             let stop = stop_server.clone();
             let name = "http server".into();
             guarded(name, stop.clone(), async move {
@@ -329,10 +263,7 @@ impl Manager {
         let mut others: JoinSet<_> = tasks.into_iter().map(Instrument::in_current_span).collect();
         let mut called: JoinSet<_> = server_tasks.into_iter().map(Instrument::in_current_span).collect();
         let mut lease = JoinSet::new();
-        let mut leadership = None;
-        if let Some(elector) = &elector {
-            leadership = Some(elector.leadership());
-        }
+        let leadership = elector.as_ref().map(Elector::leadership);
         for elector in own_electors.into_iter().chain(elector) {
             let until = stop_lease.clone();
             let kept = async move { elector.run(until).await.map_err(RunError::LeaseLost) };

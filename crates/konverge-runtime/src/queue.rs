@@ -157,6 +157,15 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         }
     }
 
+    /// [`remove_unless`](Self::remove_unless), but only as long as no worker has taken any key, as on a standby: no run has left anything that
+    /// another run would have to clear. Once workers run, the key stays, and a run finds that its object is gone.
+    pub fn remove_on_standby(&self, key: &K, exists: impl FnOnce() -> bool) {
+        let mut state = self.state();
+        if !state.has_begun() && !exists() {
+            state.remove(key, Instant::now());
+        }
+    }
+
     /// [`remove_unless`](Self::remove_unless) for each key that waits.
     pub fn retain(&self, exists: impl FnMut(&K) -> bool) {
         self.state().retain(exists, Instant::now());

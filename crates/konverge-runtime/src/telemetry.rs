@@ -16,8 +16,13 @@ pub(crate) use trace::note_trace;
 /// trace.
 pub const JOB: &str = "konverge_runtime::job";
 
+/// The target of the span of each request to the API server, at a level that no log shows by default.
+pub const REQUESTS: &str = "konverge_runtime::requests";
+
 /// Form of the log lines, as a setting: `text` or `json`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[non_exhaustive]
 pub enum LogFormat {
     /// For people.
     #[default]
@@ -26,8 +31,19 @@ pub enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// The setting as text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
 /// Logging could not be set up.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TelemetryError {
     /// `RUST_LOG` is not a filter.
     #[error("cannot understand RUST_LOG")]

@@ -36,6 +36,7 @@ use crate::object::{Object, Scope};
 
 /// Which objects, and how soon a dead connection is noticed.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct WatchOptions {
     /// One namespace, or all.
     pub namespace: Option<String>,
@@ -75,16 +76,20 @@ impl Default for WatchOptions {
     }
 }
 
+konverge_core::with!(WatchOptions);
+
 /// How a watch is doing. Clones look at the same watch.
 #[derive(Debug, Clone)]
 pub struct WatchHealth {
     synced: Arc<watch::Sender<bool>>,
+    missing: Arc<watch::Sender<bool>>,
     state: Arc<Mutex<HealthState>>,
 }
 
 impl Default for WatchHealth {
     fn default() -> Self {
-        Self { synced: Arc::new(watch::Sender::new(false)), state: Arc::default() }
+        let flag = || Arc::new(watch::Sender::new(false));
+        Self { synced: flag(), missing: flag(), state: Arc::default() }
     }
 }
 
@@ -94,7 +99,6 @@ struct HealthState {
     failing: Option<Failing>,
     /// Since when a list has been read that is not complete yet.
     listing_since: Option<Instant>,
-    is_missing: bool,
 }
 
 #[derive(Debug)]
@@ -124,7 +128,13 @@ impl WatchHealth {
     /// Whether the API server does not serve the kind. Only an [optional](WatchOptions::optional) kind may be missing; any other counts
     /// as failing.
     pub fn is_missing(&self) -> bool {
-        self.state().is_missing
+        *self.missing.borrow()
+    }
+
+    /// Returns as soon as the kind [is missing](Self::is_missing), or is not. Cancel safe.
+    pub async fn when_missing(&self, is_missing: bool) {
+        // As in `synced`, this cannot fail.
+        let _ = self.missing.subscribe().wait_for(|missing| *missing == is_missing).await;
     }
 
     /// Fails until the first list is complete, while the watch has been failing for longer than a restart of the API server takes, and
@@ -159,6 +169,7 @@ impl WatchHealth {
             }
             Observed::InitDone(_) => {
                 *state = HealthState::default();
+                self.missing.send_replace(false);
                 self.synced.send_replace(true);
             }
             _ => state.failing = None,
@@ -171,8 +182,9 @@ impl WatchHealth {
         state.failing = Some(Failing { since, error });
     }
 
-    fn missing(&self) {
-        *self.state() = HealthState { is_missing: true, ..HealthState::default() };
+    fn set_missing(&self) {
+        *self.state() = HealthState::default();
+        self.missing.send_replace(true);
         self.synced.send_replace(true);
     }
 
@@ -287,7 +299,7 @@ where
                         if !std::mem::replace(&mut progress.is_missing, true) {
                             tracing::info!(kind, "{error}; watching it once it is");
                         }
-                        health.missing();
+                        health.set_missing();
                         tokio::time::sleep(once_allowed::EVERY_UNKNOWN).await;
                         progress.begin_anew();
                     }

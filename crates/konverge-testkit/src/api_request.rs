@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What is asked for, in the API server's own words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Verb {
     /// One object, or a path that is no object such as `/version`.
     Get,

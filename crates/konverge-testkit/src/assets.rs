@@ -18,6 +18,7 @@ const KUBERNETES: (&str, &str, &str) = ("v1.36.3", "1", "36");
 
 /// The programs of a control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Binary {
     /// The store.
     Etcd,
@@ -46,6 +47,7 @@ impl Binary {
 
 /// No control plane can be had.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AssetsError {
     /// The folder that the variable names lacks a program.
     #[error(

@@ -48,6 +48,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 
 /// A server cannot be built.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// There is no Go.
     #[error(

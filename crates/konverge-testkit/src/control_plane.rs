@@ -52,6 +52,7 @@ const TOKEN_SECONDS: i64 = 4 * 60 * 60;
 
 /// No control plane could be had.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// Its programs are missing.
     #[error(transparent)]
@@ -103,6 +104,7 @@ pub struct NotOurs {
 
 /// A Service leads nowhere.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RouteError {
     /// The control plane is not ours.
     #[error(transparent)]
@@ -146,6 +148,10 @@ pub struct ControlPlane {
     servers: Option<Servers>,
     kubectl: Option<PathBuf>,
 }
+
+/// A copy of what a control plane stores. It lies in the folder of the run.
+#[derive(Debug, Clone)]
+pub struct Snapshot(PathBuf);
 
 impl ControlPlane {
     /// Starts etcd and kube-apiserver, or reaches the cluster that is named, and waits until it answers.
@@ -267,6 +273,34 @@ impl ControlPlane {
     pub async fn start_api_server(&mut self) -> Result<Result<(), StartError>, NotOurs> {
         let servers = self.servers_mut("starting the API server")?;
         Ok(servers.start_api_server().await)
+    }
+
+    /// Copies what etcd stores, for [`ControlPlane::restore`]. etcd is stopped for a moment, so watches of the API server may break off.
+    pub async fn snapshot(&mut self) -> Result<Result<Snapshot, StartError>, NotOurs> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let folder = format!("etcd-snapshot-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let snapshot = Snapshot(self.run.path().join(folder));
+        let servers = self.servers_mut("copying what etcd stores")?;
+        Ok(servers.copy_data(&snapshot.0).await.map(|()| snapshot))
+    }
+
+    /// Replaces what etcd stores by an earlier copy, as after a disaster, and starts the other servers again, on the same ports. Resource
+    /// versions go on from those of the copy, so they are given out a second time.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use konverge_testkit::{ControlPlane, Options};
+    /// let mut control_plane = ControlPlane::start(Options::ours()).await?;
+    /// let snapshot = control_plane.snapshot().await??;
+    /// // Change objects while an operator runs.
+    /// control_plane.restore(&snapshot).await??;
+    /// // The changes are undone. What does the operator make of it?
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn restore(&mut self, snapshot: &Snapshot) -> Result<Result<(), StartError>, NotOurs> {
+        let servers = self.servers_mut("replacing what etcd stores")?;
+        Ok(servers.replace_data(&snapshot.0).await)
     }
 
     /// Which of its servers have ended without being asked to, and how. None of a cluster that was named.

@@ -147,6 +147,7 @@ pub struct CrashTest<'a, S> {
 
 /// A run could not be made, so it says nothing about the operator.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CrashError {
     /// The run without faults failed.
     #[error("the operator fails without any fault: {0}")]

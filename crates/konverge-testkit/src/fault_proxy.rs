@@ -84,6 +84,7 @@ struct Proxy {
 
 /// The proxy could not be started.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProxyError {
     /// The kubeconfig of its user is not usable.
     #[error("cannot use kubeconfig {}: {source}", path.display())]
@@ -180,6 +181,12 @@ impl FaultProxy {
     /// Ends all connections once; new ones are served.
     pub fn end_connections(&self) {
         self.proxy.control.end_connections();
+    }
+
+    /// Freezes all connections that are open now, idle ones too, as if the other end hung: they stay open, and nothing comes over them
+    /// any more. A [release](Self::release) ends them. New connections are served.
+    pub fn freeze_connections(&self) {
+        self.proxy.control.freeze_connections();
     }
 
     /// How often each rule of the plan has acted.

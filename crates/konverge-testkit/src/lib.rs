@@ -23,6 +23,7 @@ mod guard;
 mod logs;
 mod pattern;
 mod process;
+mod replacing_policy;
 mod scrape;
 mod wait;
 
@@ -31,13 +32,14 @@ pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary};
 pub use build::BuildError;
 pub use control_plane::{
     AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, Cluster, ControlPlane, InstalledOperator, ManifestError,
-    NotOurs, Options, ProxiedError, ProxiedOperator, RUN_LABEL, RoleUse, RouteError, StartError, client_for,
+    NotOurs, Options, ProxiedError, ProxiedOperator, RUN_LABEL, RoleUse, RouteError, Snapshot, StartError, client_for,
     create_for_run, http_get, run_name, take_away, take_away_run,
 };
 pub use foreign::{FOREIGN_SECRET_SIZE, create_foreign_secrets};
 pub use guard::RunDirectory;
 pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
+pub use replacing_policy::ReplacingPolicy;
 pub use scrape::metric;
 pub use wait::{NotInTime, eventually, until, until_true};
 

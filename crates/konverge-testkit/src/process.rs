@@ -23,6 +23,7 @@ const GATE: &str = r#"read -r go && exec "$@" </dev/null"#;
 
 /// How to start a program. What it prints is appended to `<name>.log` in the run's folder.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ProcessSpec {
     /// Names the log and the errors.
     pub name: String,
@@ -89,6 +90,7 @@ impl ProcessSpec {
 
 /// What went wrong with a program.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProcessError {
     /// It could not be started.
     #[error(

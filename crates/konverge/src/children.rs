@@ -1,18 +1,18 @@
-//! What belongs to an object: made, kept in step, and pruned when it is no longer wanted.
+//! The children of an object: created, kept in sync, and pruned when they are no longer wanted.
 //!
 //! The decisions are those of [`DesiredSet`]; here it meets the caches.
 
 use std::{
     any::{Any, TypeId},
     collections::HashSet,
-    sync::{Arc, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use futures::future::{BoxFuture, FutureExt};
 use konverge_apply::{
     Applier, ApplyOutcome, ChildOptions, DeleteBudget, DesiredSet, Owner, OwnerKey, Recognition, SetReport, Writable,
     desired::ChildReport,
-    owners::{MANAGED_BY, OWNER_UID, RETAINED},
+    owners::{MANAGED_BY, OWNER_UID, RETAINED, managed_by},
 };
 use konverge_core::reasons;
 use konverge_runtime::{
@@ -28,6 +28,7 @@ use kube::{
 use crate::{
     context::Context,
     error::Error,
+    inventory,
     operator::{Setup, both},
     watch::Watch,
     witness::Stores,
@@ -38,7 +39,7 @@ pub trait Child: Object + Writable + Resource<DynamicType = ()> {}
 
 impl<C: Object + Writable + Resource<DynamicType = ()>> Child for C {}
 
-/// The children that an object should have. What it has beyond them is pruned.
+/// The children that an object should have. All others that it has are pruned.
 #[must_use = "nothing happens until it is applied"]
 pub struct Children<K: Object> {
     context: Context<K>,
@@ -99,7 +100,7 @@ impl<K: Object> Children<K> {
 
     /// Children that are added from here on are written only when all that were added before are
     /// [ready](konverge_apply::readiness()): the database before the app. Until then they stay as they are, or absent, nothing is
-    /// deleted, and the object is reported as in progress. What makes a child ready wakes its owner.
+    /// deleted, and the object is reported as in progress. A child that becomes ready wakes its owner.
     pub fn when_ready(mut self) -> Self {
         self.wanted.push(Step::WhenReady);
         self
@@ -118,8 +119,8 @@ impl<K: Object> Children<K> {
         self
     }
 
-    /// Makes all that is wanted, in the order in which it was added, and then deletes what is not. Sends nothing for what is in step
-    /// already.
+    /// Writes all children of the set, in the order in which they were added, and then deletes all others of the object. Sends nothing
+    /// for children that are in sync.
     ///
     /// The set is all that the object should have, so a run applies one set: a second one would delete the children of the first, and
     /// is an error. An object of that name that is not a child of this owner is left alone and is an error.
@@ -136,9 +137,8 @@ impl<K: Object> Children<K> {
         }
         let (context, tolerates_unready) = (self.context.clone(), self.tolerates_unready);
         let report = self.bring().await?;
-        let is_waiting = !report.waiting.is_empty();
-        context.said().unready_children =
-            unready(&report, |child| !is_waiting && (tolerates_unready || child.tolerates_unready));
+        let is_tolerated = |child: &ChildReport| !child.is_awaited && (tolerates_unready || child.tolerates_unready);
+        context.said().unready_children = unready(&report, is_tolerated);
         Ok(report)
     }
 
@@ -164,6 +164,12 @@ impl<K: Object> Children<K> {
         for kind in &finder.kinds {
             set = kind.observe(claim.owner.uid(), set);
         }
+        let (shared, owner_uid) = (context.shared(), claim.owner.uid());
+        let former = shared.former_children.places(owner_uid);
+        for (kind, namespace) in &former {
+            let found = inventory::children_at(context.client(), kind, namespace.as_deref(), owner_uid).await?;
+            set = set.observe_with(&found, kind);
+        }
         for step in wanted {
             set = match step {
                 Step::Child(child) => {
@@ -181,7 +187,10 @@ impl<K: Object> Children<K> {
         if context.applier().is_dry_run() {
             announce(report);
         }
-        warn_of_unproven(&context, claim.owner.uid(), report);
+        warn_of_unproven(&context, owner_uid, report);
+        if !former.is_empty() && result.is_ok() && report.waiting.is_empty() && report.prune_later.is_empty() {
+            shared.former_children.forget(owner_uid);
+        }
         Ok(result?)
     }
 }
@@ -207,7 +216,7 @@ fn warn_of_unproven<K: Object>(context: &Context<K>, owner_uid: &str, report: &S
     }
 }
 
-/// Which children are not ready and not tolerated so, and what they lack; `None` if there are none.
+/// Lists the children that are neither ready nor tolerated, and what they lack. Returns `None` if there are none.
 fn unready(report: &SetReport, is_tolerated: impl Fn(&ChildReport) -> bool) -> Option<String> {
     const NAMED: usize = 10;
     let unready = report.children.iter().filter(|child| !child.readiness.is_current() && !is_tolerated(child));
@@ -377,11 +386,15 @@ async fn add<C: Object + Writable, S: Object + Writable>(
     known: &Kind<S>,
 ) -> Result<DesiredSet, Error> {
     let key = ObjectKey { namespace: namespace_of(&child, finder), name: child.name_any() };
+    if known.is_skipped(claim.owner.uid()) {
+        tracing::debug!(child = %key, kind = %C::kind(kind), "skipped, since the API server does not serve this kind");
+        return Ok(set);
+    }
     if let Some(found) = known.cache.store.get(&key) {
         claim.check(&*found, &known.dynamic_type, &key)?;
         return Ok(set.observe_with([&*found], &known.dynamic_type).add_with_options(child, kind, options));
     }
-    // Not in the cache means new, or not ours. What is not ours must not be written over.
+    // Not in the cache means new, or not ours. An object that is not ours must not be overwritten.
     let api = C::Scope::api::<C>(finder.client.clone(), kind, key.namespace.as_deref());
     match api.get_metadata_opt(&key.name).await? {
         Some(found) => {
@@ -401,18 +414,22 @@ pub(crate) trait ChildKind: Any + Send + Sync {
     fn has_any(&self, claim: &Claim<'_>) -> Result<bool, Error>;
     /// Calls back with the owner's uid whenever a child changes, but for our own writes through `stores`.
     fn subscribe(&self, stores: &mut Stores, wake: Wake);
+    /// Wakes owners whose children were skipped, whenever the kind is installed. Never ends; none if the kind is not optional.
+    fn wake_skipped(&self, wake: Wake) -> Option<BoxFuture<'static, ()>>;
     /// Returns once the cache is complete.
     fn synced(&self) -> BoxFuture<'static, ()>;
 }
 
 /// Told the uid of an owner, and whether the change was found in a list.
-pub(crate) type Wake = Box<dyn Fn(&str, bool) + Send + Sync>;
+pub(crate) type Wake = Arc<dyn Fn(&str, bool) + Send + Sync>;
 
 pub(crate) struct Kind<C: Object> {
     dynamic_type: C::DynamicType,
     predicate: Predicate<C>,
     pub(crate) cache: Cache<C>,
     by_owner: Index<C, String>,
+    /// Uids of the owners whose children were skipped while the kind was missing; none if the kind is not optional.
+    skipped: Option<Arc<Mutex<HashSet<String>>>>,
 }
 
 impl<C: Object + Writable> Kind<C> {
@@ -424,14 +441,26 @@ impl<C: Object + Writable> Kind<C> {
         manager: &str,
     ) -> Box<dyn ChildKind> {
         let Watch { kind, mut selection, caching, predicate } = watch;
-        let (ours, caching) = (format!("{MANAGED_BY}={manager}"), caching.field_manager(manager));
+        let (ours, caching) = (format!("{MANAGED_BY}={}", managed_by(manager)), caching.field_manager(manager));
         selection.label_selector = both(Some(&ours), selection.label_selector.as_deref());
         if selection.namespaces.is_empty() {
             selection.namespaces = namespaces.to_vec();
         }
         let cache = setup.caches.cache_as::<C>(&kind, &selection, &caching);
         let by_owner = cache.store.index(|child: &C| owner_uid(child).into_iter().collect());
-        Box::new(Self { dynamic_type: kind, predicate, cache, by_owner })
+        let skipped = caching.is_optional().then(Arc::default);
+        Box::new(Self { dynamic_type: kind, predicate, cache, by_owner, skipped })
+    }
+
+    /// Whether the API server does not serve the kind. The owner is then woken once it does.
+    fn is_skipped(&self, owner_uid: &str) -> bool {
+        let Some(skipped) = &self.skipped else { return false };
+        if !self.cache.is_missing() {
+            return false;
+        }
+        skipped.lock().unwrap_or_else(PoisonError::into_inner).insert(owner_uid.to_owned());
+        // If the kind was installed meanwhile, owners may have been woken before this one was among them.
+        self.cache.is_missing()
     }
 
     /// The children of this owner, by namespace and name.
@@ -459,10 +488,17 @@ impl<C: Object + Writable> ChildKind for Kind<C> {
     }
 
     fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet {
+        // What was known of a kind that is missing now is gone, or is skipped and must not be pruned.
+        if self.cache.is_missing() {
+            return set;
+        }
         set.observe_with(self.labelled(owner_uid).iter().map(AsRef::as_ref), &self.dynamic_type)
     }
 
     fn has_any(&self, claim: &Claim<'_>) -> Result<bool, Error> {
+        if self.cache.is_missing() {
+            return Ok(false);
+        }
         for object in self.labelled(claim.owner.uid()) {
             let is_retained = object.annotations().contains_key(RETAINED);
             if !is_retained && claim.recognize(&*object, &self.dynamic_type)? == Recognition::Proven {
@@ -484,6 +520,21 @@ impl<C: Object + Writable> ChildKind for Kind<C> {
             }
         });
         stores.add(&self.dynamic_type, self.cache.store.clone(), subscriber);
+    }
+
+    fn wake_skipped(&self, wake: Wake) -> Option<BoxFuture<'static, ()>> {
+        let (cache, skipped) = (self.cache.clone(), self.skipped.clone()?);
+        let waking = async move {
+            loop {
+                cache.when_missing(true).await;
+                cache.when_missing(false).await;
+                let owners = std::mem::take(&mut *skipped.lock().unwrap_or_else(PoisonError::into_inner));
+                for owner in &owners {
+                    wake(owner, true);
+                }
+            }
+        };
+        Some(waking.boxed())
     }
 
     fn synced(&self) -> BoxFuture<'static, ()> {

@@ -1,4 +1,4 @@
-//! What a run has at hand.
+//! The tools of a run.
 
 mod status;
 
@@ -8,13 +8,15 @@ use std::{
 };
 
 use konverge_apply::{
-    Applier, MetadataChange, ObjectName, Owner, Writable,
+    Applier, ApplyError, MetadataChange, ObjectName, Owner, StatusWriter, Writable,
     events::{EventSink, Notice},
 };
-use konverge_core::reasons;
+use konverge_core::{api_server, reasons};
 use konverge_runtime::{
+    Request,
     cache::{Cache, Store},
-    object::Object,
+    lease::Leadership,
+    object::{Object, ObjectKey},
 };
 use kube::{Client, Resource, runtime::events::EventType};
 use tokio::sync::OnceCell;
@@ -25,23 +27,31 @@ use crate::{
     error::Error,
     finalizers::Finalizers,
     flags::Flags,
+    inventory::FormerChildren,
     owner_keys::OwnerKeys,
     report::Report,
     watched::{Watched, WatchedCache},
 };
 
-/// What is the same in all runs of a controller.
+/// The part that all runs of a controller share.
 pub(crate) struct Shared<K: Object> {
     pub(crate) name: String,
     pub(crate) kind: K::DynamicType,
     pub(crate) cache: Cache<K>,
     pub(crate) applier: Applier,
+    /// Writes objects that are not in the cache past it.
+    pub(crate) applier_past_cache: Applier,
     pub(crate) events: EventSink,
     pub(crate) report: Option<Report<K>>,
     pub(crate) children: Vec<Box<dyn ChildKind>>,
+    /// Whether objects have children, or had some.
+    pub(crate) has_children: bool,
+    pub(crate) former_children: FormerChildren,
     pub(crate) watched: Vec<WatchedCache>,
     pub(crate) flags: Flags,
     pub(crate) finalizers: Option<Finalizers>,
+    /// Whether the controller leads; `None` where there are no elections.
+    pub(crate) leadership: Option<Leadership>,
     pub(crate) owner_keys: OwnerKeys,
     /// By uid of the owner: the objects that were reported as unproven.
     pub(crate) unproven: Mutex<HashMap<String, Vec<ObjectName>>>,
@@ -53,10 +63,11 @@ pub struct Context<K: Object>(Arc<Inner<K>>);
 struct Inner<K: Object> {
     shared: Arc<Shared<K>>,
     object: Arc<K>,
+    is_cached: bool,
     attempt: u32,
     reasons: BTreeSet<&'static str>,
     said: Mutex<Said>,
-    /// The object after the last write of its status in this run.
+    /// The object after the last write of it in this run.
     written: Mutex<Option<Arc<K>>>,
     /// Set once the finalizer is there.
     held: OnceCell<()>,
@@ -73,6 +84,22 @@ impl<K: Object> Context<K> {
         Self(Arc::new(Inner {
             shared,
             object,
+            is_cached: true,
+            attempt,
+            reasons,
+            said: Mutex::default(),
+            written: Mutex::default(),
+            held: OnceCell::new(),
+        }))
+    }
+
+    /// A run for an object that is not in the cache. Its writes must not bring it in there.
+    pub(crate) fn uncached(shared: Arc<Shared<K>>, object: K, request: Request<ObjectKey>) -> Self {
+        let Request { attempt, reasons, .. } = request;
+        Self(Arc::new(Inner {
+            shared,
+            object: Arc::new(object),
+            is_cached: false,
             attempt,
             reasons,
             said: Mutex::default(),
@@ -103,12 +130,12 @@ impl<K: Object> Context<K> {
 
     /// For requests that nothing else here makes. Every call has a deadline and is counted.
     pub fn client(&self) -> &Client {
-        self.0.shared.applier.client()
+        self.applier().client()
     }
 
     /// For writing what is neither a child nor the status.
     pub fn applier(&self) -> &Applier {
-        &self.0.shared.applier
+        if self.0.is_cached { &self.0.shared.applier } else { &self.0.shared.applier_past_cache }
     }
 
     /// The cache of the controller's own kind.
@@ -167,10 +194,20 @@ impl<K: Object> Context<K> {
             ));
         };
         let add = async || {
-            self.applier().add_finalizer_with(&**self.object(), finalizers.name, self.kind()).await.map(|_object| ())
+            let after = self.applier().add_finalizer_with(&**self.object(), finalizers.name, self.kind()).await?;
+            after.map_or(Ok(()), |after| self.has_written(&after))
         };
         self.0.held.get_or_try_init(add).await?;
         Ok(())
+    }
+
+    /// Fails unless this process still holds its lease; without leader election it never does. Call it right before each write to a store, a
+    /// cloud or another system outside the cluster: a process that was suspended or starved may run again after another began to lead. Writes to
+    /// the API server need no such call.
+    pub fn check_lease(&self) -> Result<(), Error> {
+        let checked = self.0.shared.leadership.as_ref().map_or(Ok(()), Leadership::check);
+        // The class that a write to the API server has that is not sent for the same reason.
+        checked.map_err(|error| Error::unavailable(api_server::ENDPOINT, reasons::NOT_LEADING, error.to_string()))
     }
 
     /// The children that the object should have.
@@ -184,8 +221,8 @@ impl<K: Object> Context<K> {
         K: Writable,
     {
         let change = MetadataChange::new().label(name, value);
-        self.applier().change_metadata_with(&**self.object(), &change, self.kind()).await?;
-        Ok(())
+        let after = self.applier().change_metadata_with(&**self.object(), &change, self.kind()).await?;
+        Ok(after.map_or(Ok(()), |after| self.has_written(&after))?)
     }
 
     /// Tells the readers of the object's events. `reason` and `action` are `CamelCase` words from fixed lists; never a secret in `note`.
@@ -205,10 +242,20 @@ impl<K: Object> Context<K> {
         self.0.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The object as this run knows it: after the last write of its status, else as the cache knew it when the run began.
+    /// The object as this run knows it: after the last write of it, else as the cache knew it when the run began.
     fn written(&self) -> Arc<K> {
         let written = self.0.written.lock().unwrap_or_else(PoisonError::into_inner).clone();
         written.unwrap_or_else(|| Arc::clone(&self.0.object))
+    }
+
+    /// Notes the answer to a write of something else than the status, since the write of the status names the version of the object.
+    fn has_written(&self, after: &K) -> Result<(), ApplyError>
+    where
+        K: Writable,
+    {
+        let seen = StatusWriter::new(self.applier().clone()).at_version_of(&*self.written(), after, self.kind())?;
+        self.set_written(seen);
+        Ok(())
     }
 
     fn set_written(&self, object: K) {

@@ -1,8 +1,8 @@
-//! What a controller is made of, before there is a cluster: its kind, its children, what wakes it, how it works.
+//! The declaration of a controller, before there is a cluster: its kind, its children, what wakes it, how it works.
 
 mod settings;
 
-use std::{any::Any, sync::Arc, time::Duration};
+use std::{any::Any, collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -22,6 +22,7 @@ use crate::{
     author_reasons::Reasons,
     children::{Child, ChildKind, Kind},
     finalizers::Finalizers,
+    inventory,
     operator::{Home, Part, Setup, StartError},
     owner_keys,
     reconcile::Reconcile,
@@ -47,6 +48,7 @@ pub struct Controller<K: Object, R> {
     pub(crate) former_finalizers: Vec<&'static str>,
     pub(crate) report: Option<Report<K>>,
     pub(crate) children: Vec<DeclaredChild>,
+    pub(crate) formerly_owned: BTreeSet<String>,
     pub(crate) watches: Vec<BeginWatch<K>>,
     pub(crate) triggers: Vec<Trigger<K>>,
     pub(crate) access: Access,
@@ -62,6 +64,8 @@ pub(crate) type Retry<K> = Arc<dyn Fn(&(dyn Any + Send + Sync), &K, u32) -> Opti
 
 /// A kind of children, and how its cache is made.
 pub(crate) struct DeclaredChild {
+    /// Its kind, as [`inventory::resource_name`] spells it.
+    pub(crate) name: String,
     pub(crate) is_anywhere: bool,
     pub(crate) begin: BeginKind,
     pub(crate) declare: Box<dyn Fn(&mut Access) + Send>,
@@ -135,6 +139,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
             former_finalizers: Vec::new(),
             report: None,
             children: Vec::new(),
+            formerly_owned: BTreeSet::new(),
             watches: Vec::new(),
             triggers: Vec::new(),
             access: Access::default(),
@@ -151,6 +156,10 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     }
 
     /// Only objects with these labels, in the syntax of `kubectl -l`; others are not even watched.
+    ///
+    /// An object with the controller's [finalizer](Self::finalizer) that no longer matches is cleaned up and let go, as with [`only`](Self::only).
+    /// If a program finds at its start that more than ten of them, and more than half of all, do not match, it leaves those alone that nobody
+    /// deleted: the selector may be wrong.
     #[must_use]
     pub fn label_selector(mut self, selector: impl Into<String>) -> Self {
         self.selection.label_selector = Some(selector.into());
@@ -265,6 +274,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     fn declare_child<C: Object + Writable>(mut self, watch: Watch<C>, is_anywhere: bool) -> Self {
         let kind = watch.kind.clone();
         self.children.push(DeclaredChild {
+            name: inventory::resource_name::<C>(&kind),
             is_anywhere,
             begin: Box::new(move |setup, namespaces, manager| Kind::begin(setup, watch, namespaces, manager)),
             declare: Box::new(move |access| {
@@ -274,8 +284,25 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         self
     }
 
-    /// How the cache of its kind is filled and what it keeps, given how it would be. What only differs in its indexes is shared by all
-    /// controllers of a program that want the same objects.
+    /// Lets the generated role allow the deletion of children of a kind that an earlier release owned, named as its definition is: `services`,
+    /// `deployments.apps`.
+    ///
+    /// The operator records the kinds that each controller owns, and finds children of a kind that the code no longer owns by itself. They
+    /// are deleted when their owner next applies its [children](crate::Context::children), by the same rules as any child that is not wanted. For
+    /// this the role must allow `list` and `delete`. A later release may leave the line out.
+    #[must_use]
+    pub fn formerly_owned(mut self, kind: impl Into<String>) -> Self {
+        self.formerly_owned.insert(kind.into());
+        self
+    }
+
+    /// Whether its objects have children, or had some.
+    pub(crate) fn has_children(&self) -> bool {
+        !self.children.is_empty() || !self.formerly_owned.is_empty()
+    }
+
+    /// How the cache of its kind is filled and what it keeps; `change` gets the default. Controllers of a program that want the same objects
+    /// share one cache if their settings differ only in indexes.
     #[must_use]
     pub fn caching(mut self, change: impl FnOnce(Caching<K>) -> Caching<K>) -> Self {
         self.caching = change(self.caching);
@@ -294,7 +321,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     }
 
     /// Watches objects of kind `O` too, as a [`Selection`] or a [`Watch`] says. `map` tells which objects a change concerns; it may look into
-    /// the cache of `K`. What is there at the start wakes at low priority.
+    /// the cache of `K`. Objects that exist at the start wake at low priority.
     #[must_use]
     pub fn watches<O, Keys>(
         mut self,
@@ -361,9 +388,10 @@ impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
     }
 
     fn access(&self, home: &Home<'_>, access: &mut Access, at_home: &mut Access) {
-        if !self.children.is_empty() {
+        if self.has_children() {
             owner_keys::declare(home.program, at_home);
         }
+        self.formerly_owned.iter().for_each(|kind| inventory::declare(kind, access));
         access.to::<K>(&self.kind, &["list", "watch"]);
         if self.finalizers.is_some() {
             access.to::<K>(&self.kind, &["patch"]);

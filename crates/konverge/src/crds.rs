@@ -9,6 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use konverge_core::reasons;
 use konverge_gen::Access;
 use kube::ResourceExt;
+use serde_json::{Value, json};
 
 use crate::error::Error;
 
@@ -17,7 +18,7 @@ pub(crate) use install::install;
 const GROUP: &str = "apiextensions.k8s.io";
 const RESOURCE: &str = "customresourcedefinitions";
 
-/// What bringing these definitions takes. Making one cannot be limited to names.
+/// Declares the access that installing these definitions needs. `create` cannot be limited to names.
 pub(crate) fn declare(definitions: &[CustomResourceDefinition], access: &mut Access) {
     if definitions.is_empty() {
         return;
@@ -35,7 +36,7 @@ pub(crate) fn declare(definitions: &[CustomResourceDefinition], access: &mut Acc
 /// Annotation of a definition: the version of the program that installed it last.
 const INSTALLED_BY_VERSION: &str = "konverge.dev/installed-by-version";
 
-/// What to do about a definition that is in the cluster.
+/// The decision about a definition that is in the cluster.
 #[derive(Debug, PartialEq, Eq)]
 enum Decision {
     /// Apply ours.
@@ -91,6 +92,21 @@ fn check(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition) ->
     ))
 }
 
+/// The merge patch that makes the conversion of `found` call the URL or Service that `wanted` names, if it is now the other of the two.
+///
+/// An apply cannot remove a Service that belongs to another field manager, and the API server refuses a Service beside a URL.
+fn relocation(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> Option<Value> {
+    let config = |of: &CustomResourceDefinition| of.spec.conversion.clone()?.webhook?.client_config;
+    let (from, to) = (config(found)?, config(wanted)?);
+    let is_other = (from.service.is_some() && to.service.is_none()) || (from.url.is_some() && to.url.is_none());
+    is_other.then(|| {
+        json!({
+            "metadata": { "resourceVersion": found.metadata.resource_version },
+            "spec": { "conversion": { "webhook": { "clientConfig": { "service": to.service, "url": to.url } } } },
+        })
+    })
+}
+
 /// Whether objects of the kind can be made, or why not.
 fn established(definition: &CustomResourceDefinition) -> Result<(), String> {
     let conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -108,8 +124,6 @@ fn established(definition: &CustomResourceDefinition) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
     fn definition(versions: &[&str], status: &Value) -> CustomResourceDefinition {
@@ -173,6 +187,31 @@ mod tests {
         }
         let Decision::Keep(why) = decide(&new, &old, "1.0.0").unwrap() else { panic!("not kept") };
         assert!(why.contains("things.example.io declares v1.status.b"), "{why}");
+    }
+
+    #[test]
+    fn a_conversion_moves_between_a_service_and_a_url() {
+        let with = |config: &Value| {
+            let mut definition = definition(&["v1"], &Value::Null);
+            definition.metadata.resource_version = Some("7".to_owned());
+            let webhook = json!({"clientConfig": config, "conversionReviewVersions": ["v1"]});
+            definition.spec.conversion =
+                serde_json::from_value(json!({"strategy": "Webhook", "webhook": webhook})).unwrap();
+            definition
+        };
+        let (service, url) = (json!({"namespace": "shop", "name": "hooks"}), json!("https://a"));
+        let (at_service, at_url) = (with(&json!({"service": service})), with(&json!({"url": url})));
+        let patch = |service: &Value, url: &Value| {
+            let config = json!({"service": service, "url": url});
+            let conversion = json!({"webhook": {"clientConfig": config}});
+            json!({"metadata": {"resourceVersion": "7"}, "spec": {"conversion": conversion}})
+        };
+        assert_eq!(relocation(&at_service, &at_url), Some(patch(&Value::Null, &url)));
+        assert_eq!(relocation(&at_url, &at_service), Some(patch(&service, &Value::Null)));
+        assert_eq!(relocation(&at_url, &with(&json!({"url": "https://b"}))), None, "an apply does it");
+        assert_eq!(relocation(&at_service, &at_service), None);
+        let none = definition(&["v1"], &Value::Null);
+        assert_eq!((relocation(&none, &at_url), relocation(&at_service, &none)), (None, None));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use konverge_core::{
     reasons,
 };
 
-/// What went wrong in a run: a sentence for people, a reason for machines, and when to try again.
+/// The error of a run: a sentence for people, a reason for machines, and when to try again.
 ///
 /// The sentence ends up in the status and the events of the object, so it never holds a secret value.
 #[derive(Debug)]
@@ -32,14 +32,14 @@ impl Error {
 
     /// Somebody else refuses it and may change that at any time: the object is reported as stalled, and the run is repeated, at last every one to
     /// two minutes.
-    pub fn refused(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::new(ErrorClass::Refused, reason, message)
+    pub fn refused(reason: impl Into<&'static str>, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Refused, reason.into(), message)
     }
 
     /// This endpoint answers nobody: one object of the controller finds out when it answers again, and then all objects that failed so are tried.
     /// `endpoint` comes from a fixed list. Not for an endpoint of the object's own.
-    pub fn unavailable(endpoint: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self::new(ErrorClass::Unavailable(endpoint), reason, message)
+    pub fn unavailable(endpoint: &'static str, reason: impl Into<&'static str>, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Unavailable(endpoint), reason.into(), message)
     }
 
     /// It is worth another attempt after this long.
@@ -47,7 +47,7 @@ impl Error {
         Self::new(ErrorClass::After(pause), reason.into(), message)
     }
 
-    /// What caused it.
+    /// Adds the error that caused it.
     #[must_use]
     pub fn caused_by(self, source: impl StdError + Send + Sync + 'static) -> Self {
         Self { source: Some(Box::new(source)), ..self }

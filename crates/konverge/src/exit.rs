@@ -5,6 +5,7 @@ use konverge_runtime::manager::RunError;
 use crate::operator::StartError;
 
 pub(crate) const FAILED: u8 = 1;
+#[cfg(any(feature = "serve", feature = "admission", test))]
 const BIND: u8 = 3;
 const LEASE_LOST: u8 = 4;
 const TASK: u8 = 5;
@@ -13,6 +14,7 @@ const ABORTED: u8 = 7;
 const NOT_SYNCED: u8 = 8;
 
 /// All of them, for the reference.
+#[cfg(any(feature = "generate", test))]
 pub(crate) const CODES: &[(&str, &str)] = &[
     ("0", "Told to stop by a signal, and did; or everything was generated"),
     ("1", "Could not start: a bad kubeconfig, lease times that contradict each other, a part that could not be set up"),
@@ -29,6 +31,7 @@ impl StartError {
     /// The exit code of a program that ends with this error. The generated reference has a table of them.
     pub fn exit_code(&self) -> u8 {
         match self {
+            #[cfg(feature = "serve")]
             Self::Bind(_) => BIND,
             #[cfg(feature = "admission")]
             Self::Part { source, .. } if is_taken_address(&**source) => BIND,

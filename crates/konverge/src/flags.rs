@@ -1,93 +1,36 @@
 //! The flags that an author adds to a program, and the way of their values to its parts.
 
+#[cfg(feature = "cli")]
+mod declared;
+
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
     sync::Arc,
 };
 
-use clap::{ArgMatches, Args, Command};
+#[cfg(feature = "cli")]
+pub(crate) use clap::Args;
+// In a build without a command line, settings are plain structs.
+#[cfg(not(feature = "cli"))]
+pub(crate) use konverge_macros::NoArgs as Args;
 
 /// The declared flags of a program, and their values once the command line is read.
 #[derive(Clone, Default)]
 pub(crate) struct Flags {
-    declared: Vec<Declared>,
+    #[cfg(feature = "cli")]
+    declared: Vec<declared::Declared>,
     values: HashMap<TypeId, Value>,
 }
 
 type Value = Arc<dyn Any + Send + Sync>;
 
-#[derive(Clone, Copy)]
-struct Declared {
-    id: fn() -> TypeId,
-    augment: fn(Command) -> Command,
-    read: fn(&ArgMatches) -> Result<Value, clap::Error>,
-}
-
 impl Flags {
-    pub(crate) fn declare<F: Args + Send + Sync + 'static>(&mut self) {
-        self.declared.push(Declared {
-            id: TypeId::of::<F>,
-            augment: |command| F::augment_args(command),
-            read: |matches| Ok(Arc::new(F::from_arg_matches(matches)?)),
-        });
-    }
-
     pub(crate) fn set<F: Send + Sync + 'static>(&mut self, values: F) {
         self.values.insert(TypeId::of::<F>(), Arc::new(values));
     }
 
     pub(crate) fn get<F: 'static>(&self) -> Option<&F> {
         self.values.get(&TypeId::of::<F>())?.downcast_ref()
-    }
-
-    /// Adds them to a command line.
-    pub(crate) fn augment(&self, command: Command) -> Command {
-        self.declared.iter().fold(command, |command, declared| (declared.augment)(command))
-    }
-
-    /// Takes their values from a command line.
-    pub(crate) fn read(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for declared in &self.declared {
-            self.values.insert((declared.id)(), (declared.read)(matches)?);
-        }
-        Ok(())
-    }
-
-    /// Gives those without values what they have where no flag is given: their defaults, or the variables of the environment.
-    pub(crate) fn fill(&mut self) -> Result<(), clap::Error> {
-        for declared in &self.declared {
-            if let std::collections::hash_map::Entry::Vacant(e) = self.values.entry((declared.id)()) {
-                let command = (declared.augment)(Command::new("flags"));
-                let matches = command.try_get_matches_from(["flags"])?;
-                e.insert((declared.read)(&matches)?);
-            }
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::Operator;
-
-    #[derive(clap::Args)]
-    struct Required {
-        /// Where the store is
-        #[arg(long)]
-        store: String,
-    }
-
-    #[test]
-    fn a_required_flag_is_required_to_run_and_not_to_generate() {
-        let command = || Operator::new("test", "0").flags::<Required>().command();
-        assert!(command().try_get_matches_from(["test"]).is_err());
-        assert!(command().try_get_matches_from(["test", "generate"]).is_ok());
-        let mut flags = super::Flags::default();
-        flags.declare::<Required>();
-        assert!(flags.fill().is_err(), "there is no default");
-        flags.read(&command().try_get_matches_from(["test", "--store=here"]).unwrap()).unwrap();
-        assert_eq!(flags.get::<Required>().unwrap().store, "here");
-        assert!(flags.fill().is_ok(), "values are kept");
     }
 }

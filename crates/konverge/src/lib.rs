@@ -35,14 +35,15 @@
 //! # What every controller guarantees
 //!
 //! - An object is worked on by one worker at a time; whatever happens to it meanwhile leads to another run.
-//! - A run sends nothing for what is in step already: reads come from caches, and a write is decided by comparing with them.
+//! - A run sends nothing for objects that are in sync: reads come from caches, and a write is decided by comparing with them.
 //! - Only what carries the owner's uid is changed or deleted, and deletions name the uid that was seen.
 //! - How a run ended is in the status and, if it failed, in an event; repetitions after failures come with growing pauses.
 //! - A poisoned object, a panic or a slow run delays no other object.
 //!
-//! What it does not do: promise that a run sees the latest state (it sees what the cache has, which is at least what this process
-//! wrote), run a reconcile for each single change (changes merge), or fence writes of a leader that lost its lease (they have
-//! preconditions instead).
+//! It does not promise that a run sees the latest state: the run sees the cache, which has at least all writes of this process. It does not
+//! run a reconcile for each single change: changes merge. A write that was already sent when the lease was lost may still arrive, and is
+//! guarded by its preconditions: a status that is late is refused. An apply of a child names the uid alone, so a late one can bring an older value
+//! back, until the event of that change wakes the successor.
 
 // The page of the registry is compiled, too.
 #[cfg(doctest)]
@@ -51,13 +52,18 @@ mod readme {}
 
 mod author_reasons;
 mod children;
+#[cfg(feature = "cli")]
+mod cli;
 mod context;
 mod controller;
 mod crds;
+mod deselected;
 mod error;
 mod exit;
 mod finalizers;
 mod flags;
+mod inventory;
+mod leading;
 mod metrics;
 #[cfg(feature = "admission")]
 mod migration;
@@ -94,17 +100,23 @@ pub use konverge_otlp as otlp;
 pub use konverge_runtime as runtime;
 
 // Their types are a part of this API: an author needs no dependency on these crates and cannot have another version of them.
-pub use {clap, k8s_openapi, kube, prometheus_client, schemars, serde, serde_json};
+#[cfg(feature = "cli")]
+pub use clap;
+pub use {k8s_openapi, kube, prometheus_client, schemars, serde, serde_json};
 
-pub use konverge_runtime::{object::Object, telemetry::LogFormat};
+pub use konverge_runtime::{CancellationToken, object::Object, telemetry::LogFormat};
 
 pub use author_reasons::Reasons;
 pub use children::{Child, Children};
 pub use context::Context;
 pub use controller::Controller;
 pub use error::Error;
-pub use operator::{GenerateError, Home, Operator, Part, Setup, StartError};
-pub use options::{MetricsOptions, Options};
+#[cfg(feature = "generate")]
+pub use operator::GenerateError;
+pub use operator::{Home, Operator, Part, Setup, StartError};
+pub use options::Options;
+#[cfg(feature = "serve")]
+pub use options::{MetricsOptions, ServerOptions};
 pub use reconcile::{Cleanup, FromFunction, Reconcile, reconcile_fn};
 pub use report::{CustomStatus, Status};
 pub use run::{PAUSED, RECONCILE_AT};

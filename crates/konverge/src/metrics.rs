@@ -1,16 +1,15 @@
-//! What the objects of the controllers look like, counted when somebody asks.
+//! Metrics of the controllers' objects, counted at each scrape.
 
 use std::{collections::HashMap, sync::Arc};
 
 use konverge_runtime::{Metrics, object::Object};
-use kube::ResourceExt;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
 
-use crate::{context::Shared, run::PAUSED};
+use crate::{context::Shared, run::is_paused};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Controller {
@@ -54,8 +53,7 @@ pub(crate) fn measure<K: Object>(metrics: &Metrics, series: &ObjectMetrics, shar
     let (series, shared) = (series.clone(), Arc::clone(shared));
     metrics.before_scrape(move || {
         let objects = shared.cache.store.list();
-        let paused =
-            objects.iter().filter(|object| object.annotations().get(PAUSED).is_some_and(|paused| paused == "true"));
+        let paused = objects.iter().filter(|object| is_paused(&***object));
         let labels = Controller { controller: shared.name.clone() };
         series.paused.get_or_create(&labels).set(i64::try_from(paused.count()).unwrap_or(i64::MAX));
         let Some(report) = &shared.report else { return };
@@ -71,7 +69,7 @@ pub(crate) fn measure<K: Object>(metrics: &Metrics, series: &ObjectMetrics, shar
             };
             *counts.entry(labels).or_default() += 1;
         }
-        // What nobody says any more must not stay at its last figure.
+        // A series without objects must not stay at its last figure.
         series.conditions.clear();
         for (labels, count) in counts {
             series.conditions.get_or_create(&labels).set(count);

@@ -13,12 +13,13 @@ use std::{
 use k8s_openapi::{
     api::rbac::v1::PolicyRule, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
+use konverge_apply::read;
 use konverge_core::{backoff::Backoff, error::in_one_line};
 use konverge_gen::Access;
 use konverge_runtime::Manager;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ListParams, PartialObjectMeta, Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use serde_json::json;
@@ -28,8 +29,6 @@ use crate::error::Error;
 
 /// Pure bookkeeping takes no more of the API server than this many requests in a second.
 const OBJECTS_PER_SECOND: u32 = 20;
-/// Objects of one page of a list of metadata.
-const PAGE: u32 = 500;
 /// For how long a definition has to be unchanged. API servers learn of a change through watches, each for itself, and one that has not
 /// would store in the old version.
 const UNCHANGED_FOR: Duration = Duration::from_secs(10);
@@ -40,7 +39,7 @@ const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, ca
 /// The word of errors.
 const INCOMPLETE: &str = "MigrationIncomplete";
 
-/// What migrating the objects of this definition takes.
+/// Declares the access that migrating the objects of this definition needs.
 pub(crate) fn declare(definition: &CustomResourceDefinition, access: &mut Access) {
     let spec = &definition.spec;
     access.to_resource(&spec.group, &spec.names.plural, &["list", "patch"]);
@@ -85,7 +84,7 @@ pub(crate) fn install(definition: &CustomResourceDefinition, client: &Client, ma
     });
 }
 
-/// What there is to do about a definition.
+/// The next step for a definition.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
     /// All objects are stored in the stored version.
@@ -114,7 +113,7 @@ fn drop_old_versions(now: &CustomResourceDefinition, stored: &str) -> serde_json
 
 async fn migrate(client: &Client, name: &str) -> Result<(), Error> {
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    // One that is not installed yet has no objects.
+    // A definition that is not installed yet has no objects.
     let Some(mut before) = definitions.get_opt(name).await? else { return Ok(()) };
     let Plan::Migrate { stored, old } = plan(&before) else { return Ok(()) };
     loop {
@@ -154,16 +153,7 @@ async fn rewrite_all(client: &Client, definition: &CustomResourceDefinition, sto
     let all = Api::<DynamicObject>::all_with(client.clone(), &resource);
     let is_namespaced = spec.scope == "Namespaced";
     // All names first: the pages of a list expire within minutes, and writing takes longer.
-    let mut objects: Vec<PartialObjectMeta<DynamicObject>> = Vec::new();
-    let mut parameters = ListParams::default().limit(PAGE);
-    loop {
-        let page = all.list_metadata(&parameters).await?;
-        objects.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters.continue_token = Some(token),
-            None => break,
-        }
-    }
+    let objects = read::pick(&all, &ListParams::default(), Some).await?;
     let pause = Duration::from_secs(1) / OBJECTS_PER_SECOND;
     let (mut next, mut failed, mut first_failure) = (Instant::now(), 0_usize, None);
     for object in &objects {

@@ -1,22 +1,21 @@
 //! A program: its controllers, its flags, and what it generates.
 
+#[cfg(feature = "generate")]
 mod generate;
-mod queues;
+#[cfg_attr(not(feature = "serve"), path = "operator/no_server.rs")]
+mod server;
 mod start;
 mod telemetry;
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
-
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use konverge_core::error::in_one_line;
 use konverge_gen::{Access, role::Grant};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use crate::{crds, exit, flags::Flags, options::Options};
+use crate::{crds, flags::Flags};
 
+#[cfg(feature = "generate")]
 pub use generate::GenerateError;
 pub(crate) use start::both;
 #[cfg(feature = "external")]
@@ -30,9 +29,9 @@ pub struct Operator {
     pub(crate) parts: Vec<Box<dyn Part>>,
     pub(crate) flags: Flags,
     pub(crate) may_install_crds: bool,
-    may_authenticate: bool,
+    pub(crate) may_authenticate: bool,
     #[cfg(feature = "otlp")]
-    sends_traces: bool,
+    pub(crate) sends_traces: bool,
 }
 
 /// Something a program has: a controller, or a part of your own.
@@ -49,7 +48,8 @@ pub trait Part: Send {
     }
 
     /// Shapes the command line: shows the flags that only it heeds.
-    fn command(&self, command: Command) -> Command {
+    #[cfg(feature = "cli")]
+    fn command(&self, command: clap::Command) -> clap::Command {
         command
     }
 
@@ -83,13 +83,16 @@ pub trait Part: Send {
     fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>>;
 }
 
-/// Who a program is in the cluster.
+/// The identity of a program in the cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Home<'a> {
     /// Its name, which is that of its service account, its Service and its configurations.
     pub program: &'a str,
     /// The namespace that it runs in.
     pub namespace: &'a str,
+    /// The URL that its webhooks are called at, if that is not its Service.
+    #[cfg(feature = "admission")]
+    pub(crate) webhook_url: Option<&'a str>,
 }
 
 /// Makes an [`Operator`] named after the crate it is written in.
@@ -98,37 +101,6 @@ macro_rules! operator {
     () => {
         $crate::Operator::new(::core::env!("CARGO_PKG_NAME"), ::core::env!("CARGO_PKG_VERSION"))
     };
-}
-
-#[derive(Parser)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, about = None, long_about = None)]
-struct Arguments {
-    #[command(flatten)]
-    options: Options,
-    #[command(subcommand)]
-    command: Option<Subcommands>,
-}
-
-#[derive(Subcommand)]
-enum Subcommands {
-    /// Print the manifests, write them with the reference pages into a folder, or check what is there
-    Generate {
-        /// The folder to write to
-        #[arg(long, value_name = "FOLDER")]
-        into: Option<PathBuf>,
-        /// Write nothing; fail if the folder is not as it would be
-        #[arg(long, requires = "into")]
-        check: bool,
-        /// Let the role allow what --install-crds of the program needs
-        #[arg(long)]
-        install_crds: bool,
-        /// Let the role allow what --metrics-authentication of the program needs
-        #[arg(long)]
-        metrics_authentication: bool,
-        /// The namespace that the program runs in
-        #[arg(long, default_value = "default", value_name = "NAME")]
-        namespace: String,
-    },
 }
 
 impl Operator {
@@ -159,14 +131,6 @@ impl Operator {
         self
     }
 
-    /// Adds flags to the command line: an `Args` of clap's, each flag with a variable of its own if it says so. Reconcilers read the values with
-    /// [`Context::flags`](crate::Context::flags), parts with [`Setup::flags`].
-    #[must_use]
-    pub fn flags<F: clap::Args + Send + Sync + 'static>(mut self) -> Self {
-        self.flags.declare::<F>();
-        self
-    }
-
     /// Values of flags for a program that reads no command line, such as one that a test [assembles](Self::assemble_with). Declared flags
     /// without values have their defaults there.
     #[must_use]
@@ -191,47 +155,6 @@ impl Operator {
         self
     }
 
-    /// Parses the command line and does what it says: runs until a signal, or generates. What failed is said on standard error, and
-    /// its kind in the exit code: see [`StartError::exit_code`].
-    pub fn main(self) -> ExitCode {
-        self.main_with(std::env::args_os())
-    }
-
-    /// [`main`](Self::main) with other arguments than those of the process. The first is the name of the program.
-    pub fn main_with(self, arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-        let matches = self.command().get_matches_from(arguments);
-        let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        let (error, code) = match arguments.command {
-            Some(Subcommands::Generate { into, check, install_crds, metrics_authentication, namespace }) => {
-                let may_install_crds = self.may_install_crds || install_crds;
-                let may_authenticate = self.may_authenticate || metrics_authentication;
-                let operator = self.may_install_crds(may_install_crds).may_authenticate(may_authenticate);
-                match operator.generate_as_told(into.as_deref(), check, &namespace) {
-                    Ok(()) => return ExitCode::SUCCESS,
-                    Err(error) => (in_one_line(&error), exit::FAILED),
-                }
-            }
-            None => match self.read_flags(&matches).block_on_run(arguments.options) {
-                Ok(()) => return ExitCode::SUCCESS,
-                Err(error) => (in_one_line(&error), error.exit_code()),
-            },
-        };
-        eprintln!("error: {error}");
-        ExitCode::from(code)
-    }
-
-    fn read_flags(mut self, matches: &ArgMatches) -> Self {
-        self.flags.read(matches).unwrap_or_else(|error| error.exit());
-        self
-    }
-
-    pub(crate) fn command(&self) -> Command {
-        let command = self.flags.augment(Arguments::command().name(self.program).version(self.version));
-        #[cfg(feature = "otlp")]
-        let command = command.mut_arg("otlp_endpoint", |argument| argument.hide(!self.sends_traces));
-        self.parts.iter().fold(command, |command, part| part.command(command))
-    }
-
     /// Lets `--otlp-endpoint` send traces to an OpenTelemetry collector; see [`konverge_otlp`](crate::otlp). Without this, the flag is
     /// neither shown nor heeded: whether the feature is there may be up to another crate of the same build.
     #[cfg(feature = "otlp")]
@@ -249,7 +172,7 @@ impl Operator {
         self.part(crate::webhooks::Admission { setup: webhooks.into() })
     }
 
-    /// What the program is granted when it runs in `namespace`: what its parts declare, its events, its lease.
+    /// Returns the permissions of the program when it runs in `namespace`: those that its parts declare, its events, its lease.
     pub fn grant<'a>(&'a self, namespace: &'a str) -> Grant<'a> {
         let (mut everywhere, mut at_home) = (Access::default(), Access::default());
         for part in &self.parts {
@@ -269,6 +192,10 @@ impl Operator {
 
     /// The custom resource definitions of its parts.
     pub fn crds(&self, namespace: &str) -> Vec<CustomResourceDefinition> {
+        self.crds_at(&self.home(namespace))
+    }
+
+    fn crds_at(&self, home: &Home<'_>) -> Vec<CustomResourceDefinition> {
         let mut definitions: Vec<CustomResourceDefinition> = Vec::new();
         for definition in self.parts.iter().flat_map(|part| part.crds()) {
             if definitions.iter().all(|known| known.metadata.name != definition.metadata.name) {
@@ -276,12 +203,18 @@ impl Operator {
             }
         }
         for definition in &mut definitions {
-            self.parts.iter().for_each(|part| part.amend(&self.home(namespace), definition));
+            self.parts.iter().for_each(|part| part.amend(home, definition));
+            konverge_gen::remove_unknown_formats(definition);
         }
         definitions
     }
 
     fn home<'a>(&self, namespace: &'a str) -> Home<'a> {
-        Home { program: self.program, namespace }
+        Home {
+            program: self.program,
+            namespace,
+            #[cfg(feature = "admission")]
+            webhook_url: None,
+        }
     }
 }

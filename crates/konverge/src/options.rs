@@ -1,23 +1,33 @@
 //! The settings that every program has: flags, each with a variable of its own.
 
+#[cfg(feature = "serve")]
 mod metrics;
+#[cfg(feature = "serve")]
+mod server;
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
-use clap::{Args, Command, FromArgMatches, builder::Resettable};
 use konverge_runtime::{
     LeaseOptions,
     client::ClientOptions,
     lease::{Timings, TimingsError},
     telemetry::LogFormat,
-    watch::label_selector,
 };
 
-pub use metrics::MetricsOptions;
+use crate::flags::Args;
+
+#[cfg(feature = "serve")]
+pub use {metrics::MetricsOptions, server::ServerOptions};
 
 /// Settings of an operator. Flatten them into a struct of your own to add more.
-#[derive(Debug, Clone, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+///
+/// Begin with the defaults and change what is to be different:
+///
+/// ```
+/// let options = konverge::Options::default().with(|options| options.dry_run = true);
+/// ```
+#[derive(Clone, Args)]
+#[non_exhaustive]
 pub struct Options {
     /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
     #[arg(long, env = "KONVERGE_KUBECONFIG", value_name = "FILE")]
@@ -26,14 +36,12 @@ pub struct Options {
     #[arg(long = "namespace", env = "KONVERGE_NAMESPACES", value_delimiter = ',', value_name = "NAME")]
     pub namespaces: Vec<String>,
     /// Only look at objects with these labels, such as team=a,tier!=test; gives each shard of an operator its part
-    #[arg(long, env = "KONVERGE_SELECTOR", value_parser = label_selector, value_name = "LABELS")]
+    #[arg(long, env = "KONVERGE_SELECTOR", value_parser = konverge_runtime::watch::label_selector, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// Where /healthz, /readyz and, unless told otherwise, /metrics are served
-    #[arg(long, env = "KONVERGE_ADDRESS", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
-    pub address: SocketAddr,
-    /// Where metrics are served.
+    /// What is served over HTTP, and where.
+    #[cfg(feature = "serve")]
     #[command(flatten)]
-    pub metrics: MetricsOptions,
+    pub server: ServerOptions,
     /// Let one of several replicas work while the others stand by
     #[arg(long, env = "KONVERGE_LEADER_ELECTION")]
     pub leader_election: bool,
@@ -64,9 +72,6 @@ pub struct Options {
     /// How long stopping may take, in seconds
     #[arg(long, env = "KONVERGE_GRACE_PERIOD", default_value = "30", value_name = "SECONDS")]
     pub grace_period: u64,
-    /// Show the work queues at /debug/queues: names of objects, reasons and attempts, without authentication
-    #[arg(long, env = "KONVERGE_DEBUG_QUEUES")]
-    pub debug_queues: bool,
     /// Form of the log lines; how many there are is up to `RUST_LOG`, and to /debug/log while it runs
     #[arg(long, env = "KONVERGE_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
@@ -83,16 +88,37 @@ pub struct Options {
 impl Default for Options {
     /// The settings of a program that is given no flag, whatever variables the environment has.
     fn default() -> Self {
-        let command = Self::augment_args(Command::new("konverge")).mut_args(|argument| argument.env(Resettable::Reset));
-        let matches = command.get_matches_from(["konverge"]);
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        Self {
+            kubeconfig: None,
+            namespaces: Vec::new(),
+            selector: None,
+            #[cfg(feature = "serve")]
+            server: ServerOptions::default(),
+            leader_election: false,
+            lease_namespace: None,
+            lease_name: None,
+            lease_duration: 15,
+            renew_deadline: 10,
+            retry_period: 2,
+            dry_run: false,
+            install_crds: false,
+            cache_sync_timeout: 120,
+            grace_period: 30,
+            log_format: LogFormat::Text,
+            #[cfg(feature = "otlp")]
+            otlp_endpoint: None,
+            #[cfg(feature = "admission")]
+            webhook: crate::WebhookOptions::default(),
+        }
     }
 }
+
+konverge_core::with!(Options);
 
 impl Options {
     /// How to reach the API server.
     pub fn client(&self) -> ClientOptions {
-        ClientOptions { kubeconfig: self.kubeconfig.clone(), ..ClientOptions::default() }
+        ClientOptions::default().with(|options| options.kubeconfig.clone_from(&self.kubeconfig))
     }
 
     /// Which lease, for a program of this name whose own namespace is `namespace`.
@@ -104,7 +130,14 @@ impl Options {
             Duration::from_secs(self.renew_deadline),
             Duration::from_secs(self.retry_period),
         )?;
-        Ok(LeaseOptions { timings, ..LeaseOptions::new(namespace, name) })
+        Ok(LeaseOptions::new(namespace, name).with(|lease| lease.timings = timings))
+    }
+}
+
+/// The same line as `Display`, because a derived one would print passwords in URLs.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Options({self})")
     }
 }
 
@@ -116,8 +149,8 @@ impl fmt::Display for Options {
             kubeconfig,
             namespaces,
             selector,
-            address,
-            metrics,
+            #[cfg(feature = "serve")]
+            server,
             leader_election,
             lease_namespace,
             lease_name,
@@ -128,7 +161,6 @@ impl fmt::Display for Options {
             install_crds,
             cache_sync_timeout,
             grace_period,
-            debug_queues,
             log_format,
             #[cfg(feature = "otlp")]
             otlp_endpoint,
@@ -139,25 +171,28 @@ impl fmt::Display for Options {
         let kubeconfig = kubeconfig.as_ref().map(|path| path.display().to_string());
         let namespaces = if namespaces.is_empty() { "all".to_owned() } else { namespaces.join(",") };
         write!(f, "kubeconfig={} namespaces={namespaces} ", or_default(&kubeconfig))?;
-        write!(f, "selector={} address={address} {metrics} ", selector.as_deref().unwrap_or("none"))?;
+        write!(f, "selector={} ", selector.as_deref().unwrap_or("none"))?;
+        #[cfg(feature = "serve")]
+        write!(f, "{server} ")?;
         write!(f, "leader-election={leader_election} lease-namespace={} ", or_default(lease_namespace))?;
         write!(f, "lease-name={} lease-duration={lease_duration}s ", or_default(lease_name))?;
         write!(f, "renew-deadline={renew_deadline}s retry-period={retry_period}s dry-run={dry_run} ")?;
         write!(f, "install-crds={install_crds} cache-sync-timeout={cache_sync_timeout}s ")?;
-        write!(f, "grace-period={grace_period}s debug-queues={debug_queues} log-format={log_format:?}")?;
+        write!(f, "grace-period={grace_period}s log-format={log_format:?}")?;
         // Not which: a URL may have a password in it.
         #[cfg(feature = "otlp")]
         write!(f, " traces={}", otlp_endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_empty()))?;
         #[cfg(feature = "admission")]
         {
-            let crate::WebhookOptions { address, url, drain, .. } = webhook;
-            write!(f, " webhook-address={address} webhook-url={} webhook-drain={drain}s", or_default(url))?;
+            let crate::WebhookOptions { address, drain, .. } = webhook;
+            let url = or_default(&webhook.shown_url());
+            write!(f, " webhook-address={address} webhook-url={url} webhook-drain={drain}s")?;
         }
         Ok(())
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "cli"))]
 mod tests {
     use clap::{CommandFactory, Parser};
 
@@ -190,6 +225,24 @@ mod tests {
         let lease = options(&["--lease-name=shard-1", "--lease-namespace=there"]).lease("test", "here").unwrap();
         assert_eq!((lease.namespace.as_str(), lease.name.as_str()), ("there", "shard-1"));
         assert!(options(&["--renew-deadline=20"]).lease("test", "here").is_err());
+    }
+
+    #[cfg(all(feature = "otlp", feature = "admission"))]
+    #[test]
+    fn passwords_in_urls_are_not_printed() {
+        let options = |arguments: &[&str]| Program::parse_from([&["test"], arguments].concat());
+        let program = options(&[
+            "--otlp-endpoint=http://alice:hunter2@traces.example:4318",
+            "--webhook-url=https://alice:hunter2@hooks.example:9443/a?token=hunter2",
+        ]);
+        let texts = [program.options.to_string(), format!("{program:?}"), format!("{:?}", program.options.webhook)];
+        for text in &texts {
+            assert!(!text.contains("hunter2") && !text.contains("alice"), "{text}");
+            assert!(text.contains("https://hooks.example:9443/a"), "{text}");
+        }
+        assert!(texts[0].contains("traces=true"), "{}", texts[0]);
+        let program = options(&["--webhook-url=hunter2 is no URL"]);
+        assert!(!format!("{program:?}").contains("hunter2"));
     }
 
     #[test]

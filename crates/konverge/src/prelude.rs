@@ -1,4 +1,4 @@
-//! What nearly every operator uses: `use konverge::prelude::*;`.
+//! The names that nearly every operator uses: `use konverge::prelude::*;`.
 
 pub use std::{process::ExitCode, sync::Arc, time::Duration};
 

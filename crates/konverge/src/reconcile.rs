@@ -1,4 +1,4 @@
-//! What an author writes.
+//! The trait that an author implements.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -8,15 +8,15 @@ use konverge_runtime::{Action, object::Object};
 
 use crate::context::Context;
 
-/// Brings the world in step with an object of kind `K`.
+/// Makes the actual state match an object of kind `K`.
 ///
-/// Level based: it is told which object, not what happened. It looks at both sides and does what is missing, so that running it once
-/// more changes nothing. It may be dropped at any await, when it takes too long or the process ends.
+/// It is level-based: it is told which object, not what happened. It compares the desired with the actual state and changes what differs, so
+/// another run changes nothing. It may be dropped at any await, when it takes too long or the process ends.
 pub trait Reconcile<K: Object>: Send + Sync + 'static {
-    /// What can go wrong; [`Error`](crate::Error) where there is no reason for a type of one's own.
+    /// The error of a run; [`Error`](crate::Error) unless you need a type of your own.
     type Error: Error + Classify + Send + Sync + 'static;
 
-    /// The object exists: do what it asks for.
+    /// Reconciles an object that exists: does what its spec says.
     ///
     /// Runs after creation and changes of the object, its children and what else the controller watches, after failures, and
     /// every few hours to be sure.

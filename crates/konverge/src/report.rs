@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What every custom resource says of itself. Use it as the status, or flatten it into a [`CustomStatus`] of your own.
+/// The status that every custom resource has. Use it as the status, or flatten it into a [`CustomStatus`] of your own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -79,7 +79,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// What is said of a success that its author says nothing of.
+    /// The message of a success for which the author gives none.
     pub(crate) fn success() -> Self {
         Self::Ready { reason: const { Reason::new(reasons::RECONCILED) }, message: "in step".to_owned() }
     }

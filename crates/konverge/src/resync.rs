@@ -17,7 +17,7 @@ use konverge_runtime::{
 use kube::Resource;
 use tokio::time::{Instant, sleep};
 
-use crate::{controller::Only, run::exists};
+use crate::controller::Only;
 
 /// Into so many steps a period is divided, each of which looks at the names of all objects.
 const STEPS: u32 = 100;
@@ -28,6 +28,7 @@ pub(crate) async fn turns<K: Object>(
     period: Duration,
     only: Option<Only<K>>,
     queue: Queue<ObjectKey>,
+    is_there: impl Fn(&ObjectKey) -> bool,
 ) {
     // Less is a mistake, and must not become a busy loop.
     let period = period.max(Duration::from_millis(100));
@@ -45,7 +46,7 @@ pub(crate) async fn turns<K: Object>(
         }
         past = now;
         // An object that went while something else woke it left its key behind.
-        queue.retain(|key| exists(&store, key));
+        queue.retain(|key| is_there(key));
     }
 }
 

@@ -2,30 +2,35 @@
 
 mod failure;
 mod told;
+mod waker;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures::{
-    FutureExt, StreamExt,
+    FutureExt,
     future::{BoxFuture, join_all},
 };
 use konverge_apply::{Applier, ApplyError, Writable};
 use konverge_core::reasons;
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
-    cache::{Change, Index, Store},
+    cache::{Cache, Store},
     controller::{self, Dropped},
-    lease::Elector,
+    lease::{Elector, Leadership},
     object::{Object, ObjectKey},
 };
 use kube::{Resource, ResourceExt, runtime::events::EventType};
 
 use crate::{
-    children::Wake as WakeOwner,
+    children::ChildKind,
     context::{Context, Shared},
-    controller::{Controller, How, Only, Retry, Trigger, Wake},
+    controller::{BeginWatch, Controller, DeclaredChild, How, Only, Retry, Wake, Watched},
+    deselected::Deselected,
     finalizers::Finalizers,
+    inventory::{FormerChildren, Inventory},
+    leading::Leading,
     operator::{Setup, StartError},
+    owner_keys::OwnerKeys,
     reconcile::{Cleanup, Reconcile},
     report::Verdict,
     resync,
@@ -34,6 +39,7 @@ use crate::{
 };
 use failure::{Failure, RunError};
 use told::Told;
+use waker::Waker;
 
 /// Annotation: set to `true`, the object is left alone until it is taken away, except for its deletion.
 pub const PAUSED: &str = "konverge.dev/paused";
@@ -43,7 +49,10 @@ pub const RECONCILE_AT: &str = "konverge.dev/reconcile-at";
 /// A controller whose caches and queue are made, before anything runs.
 pub(crate) struct Prepared<K: Object, R> {
     pub(crate) engine: Engine<K, R>,
-    queue: Queue<ObjectKey>,
+    waker: Arc<Waker<K>>,
+    inventory: Option<Inventory>,
+    /// Set when the first run may begin.
+    leading: Leading,
     /// Ends when all its caches are complete.
     pub(crate) synced: BoxFuture<'static, ()>,
     /// What asks for a lease of its own, if it has one.
@@ -56,11 +65,18 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
     controller: Controller<K, R>,
     setup: &mut Setup,
 ) -> Result<(), StartError> {
-    let Prepared { engine, queue, synced, elector, how } = prepare(controller, setup)?;
+    let Prepared { engine, waker, inventory, synced, leading, elector, how } = prepare(controller, setup)?;
     let How { workers, time_limit, backoff, rate, resync, schedules, .. } = how;
-    let shared = Arc::clone(&engine.shared);
-    let again = resync::turns(shared.cache.store.clone(), resync, engine.only.clone(), queue.clone());
+    let (shared, queue) = (Arc::clone(&engine.shared), waker.queue.clone());
+    let is_there = move |key: &ObjectKey| waker.is_there(key);
+    let again = resync::turns(shared.cache.store.clone(), resync, engine.only.clone(), queue.clone(), is_there);
     setup.manager.task(format!("resync {}", shared.name), again);
+    if let Some(deselected) = engine.deselected.clone() {
+        setup.manager.task(format!("deselected {}", shared.name), deselected.search(resync));
+    }
+    if let Some(inventory) = inventory {
+        setup.manager.task(format!("inventory {}", shared.name), inventory.keep());
+    }
     for schedule in schedules {
         let failed = |source| StartError::Schedule { controller: shared.name.clone(), source };
         let schedule: Schedule = schedule.parse().map_err(failed)?;
@@ -72,7 +88,7 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
         .workers(workers)
         .time_limit(time_limit)
         .backoff(backoff)
-        .ready(synced);
+        .ready(synced.map(move |()| leading.begin()));
     if let Some(rate) = rate {
         controller = controller.rate(rate);
     }
@@ -85,114 +101,176 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
 
 /// Makes the caches, the queue and the engine of a controller.
 pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
-    controller: Controller<K, R>,
+    mut controller: Controller<K, R>,
     setup: &mut Setup,
 ) -> Result<Prepared<K, R>, StartError> {
-    let Controller { reconciler, kind, name, selection, predicate, only, finalizers, report, children, .. } =
-        controller;
-    let (triggers, caching, how) = (controller.triggers, controller.caching, controller.how);
-    let retry = controller.retry;
-    let applier = setup.applier.clone();
-    let applier = controller.field_manager.map_or(applier.clone(), |manager| applier.with_manager(manager));
-    let field_manager = applier.manager().to_owned();
-    let caching = caching.field_manager(&field_manager);
-    let name = name.unwrap_or_else(|| K::plural(&kind).into_owned());
-    let finalizers = finalizers.map(|finalizers| Finalizers { former: controller.former_finalizers, ..finalizers });
+    let name = controller.name.take().unwrap_or_else(|| K::plural(&controller.kind).into_owned());
+    let has_children = controller.has_children();
+    let writes = Writes::new(&controller, &name, setup)?;
+    let Controller { kind, only, how, children, .. } = controller;
+    let former = controller.former_finalizers;
+    let finalizers = controller.finalizers.map(|finalizers| Finalizers { former, ..finalizers });
     if finalizers.is_none() && children.iter().any(|child| child.is_anywhere) {
         return Err(StartError::NeedsFinalizer { controller: name });
     }
-    let selection = setup.narrowed(selection);
+    let of_the_author = setup.within(controller.selection);
+    let selection = setup.narrowed(of_the_author.clone());
+    let caching = controller.caching.field_manager(writes.applier.manager());
     let cache = setup.caches.cache_as::<K>(&kind, &selection, &caching);
     let queue = Queue::new(&name, setup.metrics.queues())
         .with_rest(how.rest)
         .with_namespaces(|key: &ObjectKey| key.namespace.as_deref().unwrap_or_default());
     setup.show_queue(&queue);
 
-    let is_there = {
-        let store = cache.store.clone();
-        move |key: &ObjectKey| exists(&store, key)
-    };
-    // Others may name objects that do not exist. A key without an object would stay in the queue of a standby, which no worker empties.
-    let wake = {
-        let (queue, debounce, is_there) = (queue.clone(), how.debounce, is_there.clone());
-        Arc::new(move |key: ObjectKey, priority, reason| {
-            if is_there(&key) {
-                queue.add_after(key, debounce, priority, reason);
-            }
+    let leading = Leading::default();
+    // Nothing leaves a selection of everything.
+    let is_selective = selection.label_selector.is_some() || selection.field_selector.is_some();
+    let deselected = finalizers.clone().filter(|_| is_selective).map(|finalizers| {
+        Arc::new(Deselected {
+            kind: kind.clone(),
+            store: cache.store.clone(),
+            queue: queue.clone(),
+            finalizers,
+            of_the_author,
+            client: writes.applier.client().clone(),
+            events: setup.events.clone(),
+            leading: leading.clone(),
+            keys: Mutex::default(),
         })
-    };
-    let mut stores = Stores::default();
-    let subscriber = {
-        let (queue, wake, only, finalizers) = (queue.clone(), Arc::clone(&wake), only.clone(), finalizers.clone());
-        cache.store.subscribe(move |key, change| {
-            if change.new.is_none() {
-                // What is gone needs nothing more: its children go by their owner references, or went before the finalizer did.
-                queue.remove_unless(key, || is_there(key));
-            } else if predicate.admits(change) && concerns(only.as_ref(), finalizers.as_ref(), change) {
-                let (priority, reason, is_new_wish) = meaning(change);
-                if is_new_wish {
-                    queue.forget_failures(key);
-                }
-                wake(key.clone(), priority, reason);
-            }
-        })
-    };
-    stores.add(&kind, cache.store.clone(), subscriber);
-    // Whoever leads says what is wrong with it.
-    cache.store.when_undecodable({
-        let wake = Arc::clone(&wake);
-        move |key| wake(key.clone(), Priority::Normal, "undecodable")
+    });
+    let waker = Arc::new(Waker {
+        store: cache.store.clone(),
+        queue,
+        debounce: how.debounce,
+        by_uid: has_children.then(|| cache.store.index(|object: &K| object.uid().into_iter().collect())),
+        deselected,
+    });
+    let subscriber = waker.follow(controller.predicate, only.clone(), finalizers.clone());
+    let inventory = has_children.then(|| {
+        let (waker, owned) = (Arc::clone(&waker), children.iter().map(|child| child.name.clone()).collect());
+        Inventory {
+            controller: name.clone(),
+            field_manager: writes.applier.manager().to_owned(),
+            namespaces: selection.namespaces.clone(),
+            owned,
+            formerly_owned: controller.formerly_owned,
+            client: writes.applier.client().clone(),
+            keys: writes.owner_keys.clone(),
+            leading: leading.clone(),
+            children: FormerChildren::default(),
+            wake: Box::new(move |uid| waker.wake_owner(uid, Priority::Low, "former-children")),
+        }
     });
 
-    // Made only where there are children, since it costs something for each object.
-    let by_uid = (!children.is_empty()).then(|| cache.store.index(|object: &K| object.uid().into_iter().collect()));
-    let mut synced = vec![{
+    let mut stores = Stores::of::<K>(&kind);
+    let children = begin_children(children, &selection.namespaces, &writes, &waker, &mut stores, setup);
+    let mut synced: Vec<_> = children.iter().map(|kind| kind.synced()).collect();
+    synced.push({
         let cache = cache.clone();
         async move { cache.synced().await }.boxed()
-    }];
-    let mut kinds = Vec::new();
-    for child in children {
-        let namespaces = if child.is_anywhere { &[] } else { selection.namespaces.as_slice() };
-        let kind = (child.begin)(setup, namespaces, &field_manager);
-        kind.subscribe(&mut stores, wake_owners(by_uid.clone(), Arc::clone(&wake)));
-        synced.push(kind.synced());
-        kinds.push(kind);
-    }
-    let mut watched = Vec::new();
-    for begin in controller.watches {
-        let declared = begin(setup, Wake { cache: cache.clone(), add: wake.clone() });
-        synced.push(declared.synced);
-        watched.push(declared.cache);
-    }
-    for trigger in triggers {
-        begin_trigger(trigger, setup, &cache.store, Arc::clone(&wake));
+    });
+    let (watched, watched_synced): (Vec<_>, Vec<_>) =
+        begin_watches(controller.watches, &cache, &waker, setup).map(|watched| (watched.cache, watched.synced)).unzip();
+    synced.extend(watched_synced);
+    for trigger in controller.triggers {
+        waker.follow_trigger(trigger, setup);
     }
 
-    let elector = if how.has_own_lease { setup.elector_of(&name)? } else { None };
-    let applier = elector.as_ref().map_or(applier, |elector| gated(elector, setup, &field_manager));
-    let applier = applier.with_witness(Arc::new(stores));
+    let applier_past_cache = writes.applier.clone().with_witness(Arc::new(stores.clone()));
+    stores.add(&kind, cache.store.clone(), subscriber);
     let shared = Arc::new(Shared {
-        name: name.clone(),
+        name,
         kind,
         cache,
-        applier,
+        applier: writes.applier.with_witness(Arc::new(stores)),
+        applier_past_cache,
         events: setup.events.clone(),
-        report,
-        children: kinds,
+        report: controller.report,
+        children,
+        has_children,
+        former_children: inventory.as_ref().map(|inventory| inventory.children.clone()).unwrap_or_default(),
         watched,
         flags: setup.flags.clone(),
         finalizers,
-        owner_keys: setup.owner_keys.clone(),
-        unproven: std::sync::Mutex::default(),
+        leadership: writes.leadership,
+        owner_keys: writes.owner_keys,
+        unproven: Mutex::default(),
     });
     crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
-    let synced = join_all(synced).map(|_all| ()).boxed();
+    let deselected = waker.deselected.clone();
+    let (reconciler, retry) = (controller.reconciler, controller.retry);
     Ok(Prepared {
-        engine: Engine { shared, reconciler, only, retry, told: Told::default() },
-        queue,
-        synced,
-        elector,
+        engine: Engine { shared, reconciler, only, retry, told: Told::default(), deselected },
+        waker,
+        inventory,
+        leading,
+        synced: join_all(synced).map(|_all| ()).boxed(),
+        elector: writes.elector,
         how,
+    })
+}
+
+/// How a controller writes.
+struct Writes {
+    applier: Applier,
+    owner_keys: OwnerKeys,
+    /// What asks for a lease of its own, if it has one.
+    elector: Option<Elector>,
+    /// Whether the controller leads, by its own lease or the program's; `None` where there are no elections.
+    leadership: Option<Leadership>,
+}
+
+impl Writes {
+    fn new<K: Object, R>(controller: &Controller<K, R>, name: &str, setup: &Setup) -> Result<Self, StartError> {
+        let applier = setup.applier.clone();
+        let applier = controller.field_manager.map_or(applier.clone(), |manager| applier.with_manager(manager));
+        let elector = if controller.how.has_own_lease { setup.elector_of(name)? } else { None };
+        let applier = match &elector {
+            Some(elector) => gated(elector, setup, applier.manager()),
+            None => applier,
+        };
+        let owner_keys = setup.owner_keys_with(applier.client(), elector.is_some());
+        let leadership = match &elector {
+            Some(elector) => Some(elector.leadership()),
+            None => setup.leadership().cloned(),
+        };
+        Ok(Self { applier, owner_keys, elector, leadership })
+    }
+}
+
+/// Begins the caches of the kinds of children, and lets changes of children wake their owners.
+fn begin_children<K: Object>(
+    declared: Vec<DeclaredChild>,
+    namespaces: &[String],
+    writes: &Writes,
+    waker: &Arc<Waker<K>>,
+    stores: &mut Stores,
+    setup: &mut Setup,
+) -> Vec<Box<dyn ChildKind>> {
+    let mut kinds = Vec::new();
+    for child in declared {
+        let namespaces = if child.is_anywhere { &[] } else { namespaces };
+        let kind = (child.begin)(setup, namespaces, writes.applier.manager());
+        kind.subscribe(stores, waker.wake_owners());
+        if let Some(waking) = kind.wake_skipped(waker.wake_owners()) {
+            setup.manager.task(format!("optional children {}", child.name), waking);
+        }
+        kinds.push(kind);
+    }
+    kinds
+}
+
+/// Begins the caches of what else is watched, and lets changes there wake the objects that they concern.
+fn begin_watches<K: Object>(
+    declared: Vec<BeginWatch<K>>,
+    cache: &Cache<K>,
+    waker: &Arc<Waker<K>>,
+    setup: &mut Setup,
+) -> impl Iterator<Item = Watched> {
+    declared.into_iter().map(move |begin| {
+        let waker = Arc::clone(waker);
+        let add = Arc::new(move |key, priority, reason| waker.wake(key, priority, reason));
+        begin(setup, Wake { cache: cache.clone(), add })
     })
 }
 
@@ -201,68 +279,9 @@ fn gated(elector: &Elector, setup: &Setup, field_manager: &str) -> Applier {
     Applier::new(elector.leadership().gate(setup.client_of_each_replica().clone()), field_manager)
 }
 
-/// Wakes the owner of a child that changed, if it is an object of the controller.
-fn wake_owners<K: Object>(
-    by_uid: Option<Index<K, String>>,
-    wake: Arc<impl Fn(ObjectKey, Priority, &'static str) + Send + Sync + 'static>,
-) -> WakeOwner {
-    Box::new(move |owner_uid: &str, listed| {
-        let priority = if listed { Priority::Low } else { Priority::Normal };
-        for owner in by_uid.iter().flat_map(|by_uid| by_uid.keys(&owner_uid.to_owned())) {
-            wake(owner, priority, "child");
-        }
-    })
-}
-
-/// Wakes the objects that a stream names.
-fn begin_trigger<K: Object>(
-    trigger: Trigger<K>,
-    setup: &mut Setup,
-    store: &Store<K>,
-    wake: Arc<impl Fn(ObjectKey, Priority, &'static str) + Send + Sync + 'static>,
-) {
-    let (keys, name) = ((trigger.stream)(setup, store.clone()), trigger.name);
-    let run = keys.for_each(move |key| {
-        wake(key, Priority::High, name);
-        std::future::ready(())
-    });
-    // A stream that ends has nothing more to say, which is no reason for the program to end.
-    let task = async move {
-        run.await;
-        tracing::warn!(trigger = name, "the trigger's stream has ended");
-        std::future::pending::<()>().await;
-    };
-    if trigger.on_standbys {
-        setup.manager.task(name, task);
-    } else {
-        setup.manager.leader_task(name, task);
-    }
-}
-
 /// Whether the API server has the object, as far as the cache knows, be it understood or not.
 pub(crate) fn exists<K: Object>(store: &Store<K>, key: &ObjectKey) -> bool {
     store.get(key).is_some() || store.why_undecodable(key).is_some()
-}
-
-/// Whether a change is any business of the controller: the object is or was one of those it is about, or still has our finalizer.
-fn concerns<K: Resource>(only: Option<&Only<K>>, finalizers: Option<&Finalizers>, change: &Change<K>) -> bool {
-    // What is gone needs nothing more: its children go by their owner references, or went before the finalizer did.
-    let Some(new) = &change.new else { return false };
-    let is_ours = |object: &K| only.is_none_or(|only| only(object));
-    is_ours(new)
-        || change.old.as_ref().is_some_and(|old| is_ours(old))
-        || finalizers.is_some_and(|finalizers| finalizers.hold(&**new))
-}
-
-/// How urgent a change is, what it is called, and whether earlier failures say nothing about what comes now.
-fn meaning<K: Resource>(change: &Change<K>) -> (Priority, &'static str, bool) {
-    let annotation = |object: &Arc<K>| object.annotations().get(RECONCILE_AT).cloned();
-    match (&change.old, &change.new) {
-        (Some(old), Some(new)) if annotation(old) != annotation(new) => (Priority::High, "reconcile-now", true),
-        (Some(old), Some(new)) => (Priority::Normal, "changed", old.meta().generation != new.meta().generation),
-        _ if change.listed => (Priority::Low, "listed", false),
-        _ => (Priority::Normal, "created", true),
-    }
 }
 
 /// What surrounds the author's code.
@@ -272,6 +291,8 @@ pub(crate) struct Engine<K: Object, R> {
     only: Option<Only<K>>,
     retry: Option<Retry<K>>,
     told: Told,
+    /// None if no object can leave the selection with our finalizer.
+    deselected: Option<Arc<Deselected<K>>>,
 }
 
 impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
@@ -287,7 +308,9 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
             return Ok(Action::Done);
         }
         self.told.forget(&request.key);
-        let Some(object) = self.shared.cache.store.get(&request.key) else { return Ok(Action::Done) };
+        let Some(object) = self.shared.cache.store.get(&request.key) else {
+            return self.release_deselected(request).await;
+        };
         let is_ours = self.only.as_ref().is_none_or(|only| only(&object));
         let context = |object| Context::new(Arc::clone(&self.shared), object, request.attempt, request.reasons.clone());
         let is_released = object.meta().deletion_timestamp.is_some() || !is_ours;
@@ -295,7 +318,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
             tracing::debug!("paused by its annotation {PAUSED}");
             return Ok(Action::Done);
         }
-        if !self.shared.children.is_empty()
+        if self.shared.has_children
             && let Err(error) = self.shared.owner_keys.load().await
         {
             if is_ours {
@@ -362,7 +385,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
 
     /// Lets go of an object that is being deleted or is not ours any more.
     async fn release(&self, context: Context<K>) -> Result<Action, RunError<R::Error>> {
-        let Shared { finalizers, applier, kind, .. } = &*self.shared;
+        let Shared { finalizers, kind, .. } = &*self.shared;
         let mut object = Arc::clone(context.object());
         let Some(finalizers) = finalizers.as_ref().filter(|finalizers| finalizers.hold(&*object)) else {
             return Ok(Action::Done);
@@ -388,11 +411,24 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
             }
         }
         for finalizer in finalizers.names() {
-            if let Some(after) = applier.remove_finalizer_with(&*object, finalizer, kind).await? {
+            if let Some(after) = context.applier().remove_finalizer_with(&*object, finalizer, kind).await? {
                 object = Arc::new(after);
             }
         }
+        if let Some((deselected, key)) = self.deselected.as_ref().zip(ObjectKey::of(&*object)) {
+            deselected.forget(&key);
+        }
         Ok(Action::Done)
+    }
+
+    /// Lets go of an object that the cache does not have, if it is one that left the selection.
+    async fn release_deselected(&self, request: Request<ObjectKey>) -> Result<Action, RunError<R::Error>> {
+        let Some(deselected) = &self.deselected else { return Ok(Action::Done) };
+        let Some(object) = deselected.find(&request.key).await? else { return Ok(Action::Done) };
+        if self.shared.has_children {
+            self.shared.owner_keys.load().await?;
+        }
+        self.release(Context::uncached(Arc::clone(&self.shared), object, request)).await
     }
 
     /// Says how the run ended, in the status, and in an event if that says something new or a refusal goes on.
@@ -412,6 +448,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
     }
 }
 
-fn is_paused<K: Resource>(object: &K) -> bool {
+/// Whether the object's annotation says that the operator must leave it alone.
+pub(crate) fn is_paused<K: Resource>(object: &K) -> bool {
     object.annotations().get(PAUSED).is_some_and(|paused| paused == "true")
 }

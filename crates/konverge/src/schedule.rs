@@ -40,7 +40,7 @@ impl FromStr for Schedule {
         let failed = |cause: String| ScheduleError { schedule: schedule.to_owned(), cause };
         let cron = Cron::from_str(schedule).map_err(|error| failed(error.to_string()))?;
         let parsed = Self(cron);
-        // Such as the 30th of February.
+        // A schedule may have no time at all, such as the 30th of February.
         parsed.next_after(Timestamp::UNIX_EPOCH).ok_or_else(|| failed("it names no time".to_owned()))?;
         Ok(parsed)
     }

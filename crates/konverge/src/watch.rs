@@ -1,4 +1,4 @@
-//! What a controller watches besides its own kind.
+//! The kinds that a controller watches besides its own.
 
 use konverge_runtime::{
     cache::{Caching, Predicate, Selection},
@@ -70,6 +70,14 @@ impl<O: Object> Watch<O> {
     /// How the cache is filled, what it keeps, and its indexes.
     pub fn caching(mut self, change: impl FnOnce(Caching<O>) -> Caching<O>) -> Self {
         self.caching = change(self.caching);
+        self
+    }
+
+    /// The kind may be missing, such as `ServiceMonitor` in a cluster without the Prometheus operator. The program is ready without it, and watches
+    /// it once its definition is installed; `/readyz?verbose` says that it is missing. Until then [children](crate::Context::children) of the kind
+    /// are skipped: the run does not fail, and it is repeated once the kind is there.
+    pub fn optional(mut self) -> Self {
+        self.caching = self.caching.optional();
         self
     }
 

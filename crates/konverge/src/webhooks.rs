@@ -2,9 +2,14 @@
 
 mod setup;
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
-use clap::{Args, Command};
 use futures::future::{BoxFuture, FutureExt};
 use k8s_openapi::{
     api::core::v1::{Service, ServicePort, ServiceSpec},
@@ -12,7 +17,7 @@ use k8s_openapi::{
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 use konverge_admission::{
-    AdmissionMetrics, Certificates, Limits, Location, Security, WebhookServer,
+    AdmissionMetrics, Certificates, Location, Security, WebhookServer,
     certificates::{SelfMade, Target},
 };
 use konverge_gen::Access;
@@ -20,6 +25,7 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use crate::{
+    flags::Args,
     migration,
     operator::{Home, Part, Setup, StartError},
 };
@@ -27,10 +33,11 @@ use crate::{
 pub use setup::{WebhookCaches, WebhookSetup};
 
 /// Where the pods of a program answer unless `--webhook-address` says otherwise.
-const PORT: i32 = 9443;
+const PORT: u16 = 9443;
 
 /// Where webhooks are answered. Only a program that has webhooks shows these flags, whatever features it is built with.
-#[derive(Debug, Clone, Args)]
+#[derive(Clone, Args)]
+#[non_exhaustive]
 pub struct WebhookOptions {
     /// Where the API server's webhooks are answered
     #[arg(
@@ -78,22 +85,53 @@ pub struct WebhookOptions {
     pub drain: u64,
 }
 
+impl Default for WebhookOptions {
+    fn default() -> Self {
+        let address = (Ipv4Addr::UNSPECIFIED, PORT).into();
+        Self { address, url: None, certificate: None, key: None, drain: 8 }
+    }
+}
+
+impl WebhookOptions {
+    /// The URL as logs may show it.
+    pub(crate) fn shown_url(&self) -> Option<String> {
+        self.url.as_deref().map(shown)
+    }
+}
+
+/// Shows the URL without user, password and query.
+impl fmt::Debug for WebhookOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, url: _, certificate, key, drain } = self;
+        f.debug_struct("WebhookOptions")
+            .field("address", address)
+            .field("url", &self.shown_url())
+            .field("certificate", certificate)
+            .field("key", key)
+            .field("drain", drain)
+            .finish()
+    }
+}
+
 /// The webhooks of a program, answered by every replica, leading or not.
 ///
 /// The API server is told through configurations named after the program. They are among the generated manifests, with the Service that
-/// they name; the program puts its authority into them, or keeps them whole where it is to be reached under a URL of its own.
+/// they name. The program puts its authority into them. If it has a URL of its own, it also replaces the Service in them, and in the
+/// definitions that it converts.
 pub(crate) struct Admission {
     pub(crate) setup: WebhookSetup,
 }
 
 impl Admission {
     fn location(home: &Home<'_>) -> Location {
-        Location::service(home.namespace, home.program)
+        match home.webhook_url {
+            Some(url) => Location::Url(url.to_owned()),
+            None => Location::service(home.namespace, home.program),
+        }
     }
 
-    fn certificates(&self, home: &Home<'_>, url: Option<&str>) -> SelfMade {
-        let (program, service) = (home.program, Self::location(home));
-        let location = url.map_or_else(|| service.clone(), |url| Location::Url(url.to_owned()));
+    fn certificates(&self, home: &Home<'_>) -> SelfMade {
+        let (program, location, url) = (home.program, Self::location(home), home.webhook_url);
         let mut own = SelfMade::new(home.namespace, program).lifetimes(self.setup.lifetimes);
         if let Some(host) = url.and_then(host) {
             own = own.also_for(host);
@@ -110,8 +148,12 @@ impl Admission {
                 Some(_) => Target::ApplyMutating(Box::new(configuration)),
             });
         }
-        for (definition, _) in self.setup.declared.conversions(&location) {
-            own = own.inject(Target::Conversion(definition));
+        for (definition, conversion) in self.setup.declared.conversions(&location) {
+            let url = conversion.webhook.and_then(|webhook| webhook.client_config?.url);
+            own = own.inject(match url {
+                None => Target::Conversion(definition),
+                Some(url) => Target::ConversionAt { definition, url },
+            });
         }
         own
     }
@@ -122,7 +164,8 @@ impl Part for Admission {
         self.setup.declared.definitions().cloned().collect()
     }
 
-    fn command(&self, command: Command) -> Command {
+    #[cfg(feature = "cli")]
+    fn command(&self, command: clap::Command) -> clap::Command {
         command.mut_args(|argument| {
             let is_ours = argument.get_id().as_str().starts_with("webhook-");
             if is_ours { argument.hide(false) } else { argument }
@@ -134,7 +177,7 @@ impl Part for Admission {
     }
 
     fn access(&self, home: &Home<'_>, everywhere: &mut Access, at_home: &mut Access) {
-        let access = self.certificates(home, None).permissions();
+        let access = self.certificates(home).permissions();
         everywhere.rules_of(access.cluster_role);
         at_home.rules_of(access.role);
         everywhere.merge(&self.setup.access);
@@ -175,16 +218,13 @@ impl Part for Admission {
                 source,
             };
             let options = setup.options().webhook.clone();
-            let namespace = setup.namespace().to_owned();
-            let home = Home { program: setup.program, namespace: &namespace };
+            let (program, namespace, url) = (setup.program, setup.namespace().to_owned(), options.url.clone());
+            let home = Home { program, namespace: &namespace, webhook_url: url.as_deref() };
             let mut certificates = match (&options.certificate, &options.key) {
                 (Some(certificate), Some(key)) => {
                     Certificates::from_files(certificate, key).map_err(|error| failed(error.into()))?
                 }
-                _ => Certificates::self_made(
-                    setup.client_of_each_replica().clone(),
-                    self.certificates(&home, options.url.as_deref()),
-                ),
+                _ => Certificates::self_made(setup.client_of_each_replica().clone(), self.certificates(&home)),
             };
             if let Some(authorities) = &self.setup.only_for {
                 certificates = certificates.only_for(authorities).map_err(|error| failed(error.into()))?;
@@ -198,7 +238,7 @@ impl Part for Admission {
             setup.caches.ready_before(converted.into_iter().map(|(definition, _)| definition));
             let half_of_the_grace = Duration::from_secs(setup.options().grace_period) / 2;
             let linger = Duration::from_secs(options.drain).min(half_of_the_grace);
-            let limits = Limits { linger, ..self.setup.limits };
+            let limits = self.setup.limits.with(|limits| limits.linger = linger);
             let (webhooks, synced) = self.setup.webhooks(setup);
             let server = WebhookServer::bind(options.address, webhooks, Security::Tls(certificates))
                 .await
@@ -208,6 +248,7 @@ impl Part for Admission {
                 .admit_once(synced);
             let manager = &mut setup.manager;
             manager.checks().readiness("webhooks", server.readiness());
+            // A warning, since unready replicas would not make the authority known; `Certificates::in_order` says more.
             manager.checks().warning("webhook-certificates", in_order);
             // From the signal on, callers look for another replica; the last runs may still need it.
             let (leave, stop) = (manager.shutdown(), manager.stop_tasks());
@@ -233,12 +274,25 @@ fn service(home: &Home<'_>) -> Service {
             ports: Some(vec![ServicePort {
                 name: Some("webhooks".to_owned()),
                 port: 443,
-                target_port: Some(IntOrString::Int(PORT)),
+                target_port: Some(IntOrString::Int(PORT.into())),
                 ..ServicePort::default()
             }]),
             ..ServiceSpec::default()
         }),
         ..Service::default()
+    }
+}
+
+/// Returns the URL without user, password, query and fragment, any of which may be a secret.
+fn shown(url: &str) -> String {
+    let uri: Option<http::Uri> = url.parse().ok();
+    match uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?.as_str(), uri.path()))) {
+        Some((scheme, authority, path)) => {
+            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+            format!("{scheme}://{host}{path}")
+        }
+        // Nothing tells a password in it from the rest.
+        None => "(not shown)".to_owned(),
     }
 }
 

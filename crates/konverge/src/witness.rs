@@ -1,6 +1,6 @@
 //! Our own writes, told to the caches that they concern.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use konverge_apply::{ObjectName, witness};
 use konverge_runtime::{
@@ -11,24 +11,38 @@ use serde_json::Value;
 
 /// The caches of one controller by API version and kind. A kind has several where a controller owns objects of its own kind: one of the
 /// objects that it works on, and one of those that it made.
-#[derive(Default)]
-pub(crate) struct Stores(HashMap<(String, String), Vec<Box<dyn AnyStore>>>);
+#[derive(Clone, Default)]
+pub(crate) struct Stores {
+    by_kind: HashMap<(String, String), Vec<Arc<dyn AnyStore>>>,
+    /// The kind of the objects that the controller works on. If it owns such objects too, the writes of one run are news for another object: a
+    /// child has to be worked on, and its status concerns its owner. Then all subscribers hear of each write.
+    worked_on: Option<(String, String)>,
+}
 
 impl Stores {
+    /// The caches of a controller of this kind.
+    pub(crate) fn of<K: Object>(kind: &K::DynamicType) -> Self {
+        Self { by_kind: HashMap::new(), worked_on: Some(id::<K>(kind)) }
+    }
+
     /// Tells this store of our writes, but not its `subscriber`, who makes them.
     pub(crate) fn add<K: Object>(&mut self, kind: &K::DynamicType, store: Store<K>, subscriber: Subscriber) {
-        let id = (K::api_version(kind).into_owned(), K::kind(kind).into_owned());
-        self.0.entry(id).or_default().push(Box::new((store, subscriber)));
+        self.by_kind.entry(id::<K>(kind)).or_default().push(Arc::new((store, subscriber)));
     }
 }
 
+fn id<K: Object>(kind: &K::DynamicType) -> (String, String) {
+    (K::api_version(kind).into_owned(), K::kind(kind).into_owned())
+}
+
 trait AnyStore: Send + Sync {
-    fn begin(&self, key: ObjectKey) -> Box<dyn witness::Writing>;
+    /// Begins a write. The subscriber of the cache hears of it only if `is_told`.
+    fn begin(&self, key: ObjectKey, is_told: bool) -> Box<dyn witness::Writing>;
 }
 
 impl<K: Object> AnyStore for (Store<K>, Subscriber) {
-    fn begin(&self, key: ObjectKey) -> Box<dyn witness::Writing> {
-        Box::new(Guard(self.0.writing(key, Some(self.1))))
+    fn begin(&self, key: ObjectKey, is_told: bool) -> Box<dyn witness::Writing> {
+        Box::new(Guard(self.0.writing(key, Some(self.1).filter(|_| !is_told))))
     }
 }
 
@@ -63,17 +77,16 @@ impl witness::Writing for All {
 impl witness::Witness for Stores {
     fn begin(&self, object: &ObjectName, api_version: &str) -> Box<dyn witness::Writing> {
         let key = ObjectKey { namespace: object.namespace.clone(), name: object.name.clone() };
-        let stores = self.0.get(&(api_version.to_owned(), object.kind.clone()));
-        Box::new(All(stores.into_iter().flatten().map(|store| store.begin(key.clone())).collect()))
+        let id = (api_version.to_owned(), object.kind.clone());
+        let stores = self.by_kind.get(&id).map_or(&[][..], Vec::as_slice);
+        let is_told = stores.len() > 1 && self.worked_on == Some(id);
+        Box::new(All(stores.iter().map(|store| store.begin(key.clone(), is_told)).collect()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use k8s_openapi::api::core::v1::ConfigMap;
     use konverge_apply::witness::Witness;
@@ -82,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_controller_that_owns_its_own_kind_sees_its_writes_in_both_caches_and_is_told_of_none() {
+    fn a_write_is_seen_in_all_caches_of_its_kind_and_tells_none_of_those_who_made_it() {
         let (objects, children) = (Store::<ConfigMap>::new("test"), Store::<ConfigMap>::new("test"));
         let told = Arc::new(AtomicUsize::new(0));
         let mut stores = Stores::default();

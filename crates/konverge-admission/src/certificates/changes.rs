@@ -42,7 +42,9 @@ pub(super) fn changes(
             Target::Mutating(_) | Target::ApplyMutating(_) => {
                 of::<MutatingWebhookConfiguration>(Api::all(client.clone()), name)
             }
-            Target::Conversion(_) => of::<CustomResourceDefinition>(Api::all(client.clone()), name),
+            Target::Conversion(_) | Target::ConversionAt { .. } => {
+                of::<CustomResourceDefinition>(Api::all(client.clone()), name)
+            }
         }
     }));
     select_all(streams)

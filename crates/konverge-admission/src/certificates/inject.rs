@@ -1,4 +1,5 @@
-//! Bringing the authorities to those who call the server: only `caBundle` is touched, and only when it is another.
+//! Publishes the authorities to the API server. Only `caBundle` is changed, and what else a target declares: a URL or a whole
+//! configuration.
 
 mod bundle;
 
@@ -16,7 +17,7 @@ use kube::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-use self::bundle::{Unfit, conversion, webhooks, with_bundle};
+use self::bundle::{Unfit, conversion, relocation, webhooks, with_bundle};
 use super::store::FIELD_MANAGER;
 
 /// Something in the cluster that has to know the certificate authority.
@@ -29,9 +30,17 @@ pub enum Target {
     Mutating(String),
     /// The conversion of the custom resource definition of this name, such as `widgets.example.com`, which somebody else makes.
     Conversion(String),
-    /// This configuration, which is made here and kept as it is declared, by server-side apply.
+    /// The conversion of a custom resource definition, which another client makes. It is changed to call `url`, also if it names a Service.
+    ConversionAt {
+        /// The name of the definition.
+        definition: String,
+        /// The URL of the conversion.
+        url: String,
+    },
+    /// This configuration, which is made here and kept as it is declared, by server-side apply. Where a declared webhook names a URL and the
+    /// one in the cluster a Service, or the other way round, the declared one wins.
     ApplyValidating(Box<ValidatingWebhookConfiguration>),
-    /// This configuration, which is made here and kept as it is declared, by server-side apply.
+    /// This configuration, which is made here and kept like [`ApplyValidating`](Self::ApplyValidating).
     ApplyMutating(Box<MutatingWebhookConfiguration>),
 }
 
@@ -74,13 +83,16 @@ impl Target {
         match self {
             Self::Validating(_) | Self::ApplyValidating(_) => ApiResource::erase::<ValidatingWebhookConfiguration>(&()),
             Self::Mutating(_) | Self::ApplyMutating(_) => ApiResource::erase::<MutatingWebhookConfiguration>(&()),
-            Self::Conversion(_) => ApiResource::erase::<CustomResourceDefinition>(&()),
+            Self::Conversion(_) | Self::ConversionAt { .. } => ApiResource::erase::<CustomResourceDefinition>(&()),
         }
     }
 
     pub(super) fn name(&self) -> &str {
         match self {
-            Self::Validating(name) | Self::Mutating(name) | Self::Conversion(name) => name,
+            Self::Validating(name)
+            | Self::Mutating(name)
+            | Self::Conversion(name)
+            | Self::ConversionAt { definition: name, .. } => name,
             Self::ApplyValidating(object) => object.meta().name.as_deref().unwrap_or_default(),
             Self::ApplyMutating(object) => object.meta().name.as_deref().unwrap_or_default(),
         }
@@ -97,7 +109,7 @@ impl Target {
         match self {
             Self::ApplyValidating(object) => Some(serde_json::to_value(object)),
             Self::ApplyMutating(object) => Some(serde_json::to_value(object)),
-            Self::Validating(_) | Self::Mutating(_) | Self::Conversion(_) => None,
+            Self::Validating(_) | Self::Mutating(_) | Self::Conversion(_) | Self::ConversionAt { .. } => None,
         }
     }
 }
@@ -142,8 +154,8 @@ impl Injection {
     }
 
     async fn apply(&mut self, api: &Api<DynamicObject>, object: &Value, bundle: &str) -> Result<bool, InjectionError> {
-        let found = api.get_metadata_opt(self.target.name()).await.map_err(|source| self.failed("read", source))?;
-        let before = found.and_then(|object| object.metadata.resource_version);
+        let found = api.get_opt(self.target.name()).await.map_err(|source| self.failed("read", source))?;
+        let before = found.as_ref().and_then(|object| object.metadata.resource_version.clone());
         if let (Some((applied, with)), Some(before)) = (&self.applied, &before)
             && applied == before
             && with == bundle
@@ -151,6 +163,11 @@ impl Injection {
             return Ok(false);
         }
         self.check_calm(bundle)?;
+        // An apply cannot remove a Service that belongs to another field manager, and the API server refuses a Service beside a URL.
+        let relocation = found.map(|found| relocation(&found.data, object)).unwrap_or_default();
+        if !relocation.is_empty() {
+            self.patch_with(api, relocation).await?;
+        }
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let applied = api.patch(self.target.name(), &parameters, &Patch::Apply(object)).await;
         let after = applied.map_err(|source| self.failed("apply", source))?.metadata.resource_version;
@@ -168,7 +185,8 @@ impl Injection {
     ) -> Result<bool, InjectionError> {
         let object = api.get(self.target.name()).await.map_err(|source| self.failed("read", source))?;
         let operations = match &self.target {
-            Target::Conversion(_) => conversion(&object.data, bundle, service),
+            Target::Conversion(_) => conversion(&object.data, bundle, service, None),
+            Target::ConversionAt { url, .. } => conversion(&object.data, bundle, service, Some(url)),
             _ => webhooks(&object.data, bundle, service),
         };
         let operations = operations.map_err(|unfit| match unfit {
@@ -181,14 +199,19 @@ impl Injection {
         if operations.is_empty() {
             return Ok(false);
         }
+        self.check_calm(bundle)?;
+        self.patch_with(api, operations).await?;
+        self.told = Some((Instant::now(), bundle.to_owned()));
+        Ok(true)
+    }
+
+    /// Sends a JSON patch. It fails if a tested value has changed.
+    async fn patch_with(&self, api: &Api<DynamicObject>, operations: Vec<Value>) -> Result<(), InjectionError> {
         let operations: Operations = serde_json::from_value(Value::Array(operations))
             .map_err(|source| InjectionError::Write { target: self.described(), source })?;
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.check_calm(bundle)?;
         let patched = api.patch(self.target.name(), &parameters, &Patch::Json::<()>(operations)).await;
-        patched.map_err(|source| self.failed("patch", source))?;
-        self.told = Some((Instant::now(), bundle.to_owned()));
-        Ok(true)
+        patched.map(drop).map_err(|source| self.failed("patch", source))
     }
 
     fn failed(&self, act: &'static str, source: kube::Error) -> InjectionError {

@@ -12,6 +12,7 @@ use konverge_runtime::tls::Validity;
 
 /// The times of self-made certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Lifetimes {
     /// Of a certificate authority; 365 days. It is followed by the next after two thirds.
     pub authority: Duration,
@@ -37,6 +38,8 @@ impl Default for Lifetimes {
         }
     }
 }
+
+konverge_core::with!(Lifetimes);
 
 /// What there is.
 #[derive(Debug, Clone, PartialEq, Eq)]

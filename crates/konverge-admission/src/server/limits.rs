@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// The bounds of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Bytes of an admission review; 8 MiB. The API server takes requests of up to 3 MiB, and the stored object next to it is at
     /// most 1.5 MiB in etcd. Built-in kinds are stored and may be sent as protobuf, of which JSON is up to twice as long.
@@ -45,3 +46,5 @@ impl Default for Limits {
         }
     }
 }
+
+konverge_core::with!(Limits);

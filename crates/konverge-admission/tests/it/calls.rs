@@ -169,7 +169,7 @@ async fn patches_lead_from_what_was_sent_to_what_is_wanted() {
 
 #[tokio::test]
 async fn what_cannot_be_read_is_answered_by_what_is_wrong_with_it() {
-    let limits = Limits { admission_body: 4096, ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.admission_body = 4096);
     let (running, _pair, both) = connections(limits).await;
     let object = review(&json!({ "metadata": { "name": "a" }, "data": { "size": 5 } })).to_string();
     let mut without_request = review(&Value::Null);
@@ -229,7 +229,7 @@ async fn what_cannot_be_read_is_answered_by_what_is_wrong_with_it() {
 
 #[tokio::test]
 async fn a_body_without_a_length_is_cut_off_at_the_limit() {
-    let limits = Limits { admission_body: 4096, ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.admission_body = 4096);
     let (running, pair, _) = connections(limits).await;
     let mut stream = tls(running.address, &pair.certificate, Version::One).await.unwrap();
     let head =

@@ -174,7 +174,7 @@ async fn calls_under_way_end_when_the_server_stops() {
 async fn more_calls_than_there_may_be_at_once_wait_for_each_other() {
     let slow = Arc::new(Slow { may: Some(Semaphore::new(0)), ..Slow::default() });
     let pair = FilePair::new();
-    let limits = Limits { calls: 2, ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.calls = 2);
     let webhooks = Webhooks::new().validate(webhook(), Arc::clone(&slow));
     let running = Running::start(webhooks, pair.certificates(), limits).await;
     let mut calls = JoinSet::new();
@@ -195,7 +195,7 @@ async fn more_calls_than_there_may_be_at_once_wait_for_each_other() {
 async fn connections_without_a_call_do_not_hold_up_the_stop() {
     for version in [Version::One, Version::Two] {
         let pair = FilePair::new();
-        let limits = Limits { drain: 10 * SOON, ..Limits::default() };
+        let limits = Limits::default().with(|limits| limits.drain = 10 * SOON);
         let running = Running::start(allowing(), pair.certificates(), limits).await;
         let mut connection = Connection::open(running.address, &pair.certificate, version).await.unwrap();
         assert_eq!(connection.post(PATH, review()).await.0, StatusCode::OK);
@@ -210,7 +210,7 @@ async fn a_call_that_does_not_end_is_cut_off() {
     for version in [Version::One, Version::Two] {
         let slow = Arc::new(Slow::default());
         let pair = FilePair::new();
-        let limits = Limits { drain: Duration::from_millis(50), ..Limits::default() };
+        let limits = Limits::default().with(|limits| limits.drain = Duration::from_millis(50));
         let webhooks = Webhooks::new().validate(webhook(), Arc::clone(&slow));
         let running = Running::start(webhooks, pair.certificates(), limits).await;
         let mut connection = Connection::open(running.address, &pair.certificate, version).await.unwrap();
@@ -227,7 +227,7 @@ async fn a_call_that_does_not_end_is_cut_off() {
 #[tokio::test]
 async fn connections_are_accepted_for_a_while_after_the_server_is_told_to_stop() {
     let pair = FilePair::new();
-    let limits = Limits { linger: SOON, ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.linger = SOON);
     let running = Running::start(allowing(), pair.certificates(), limits).await;
     eventually(SOON, async || (running.ready)().ok()).await.unwrap();
     running.stop.cancel();
@@ -260,7 +260,7 @@ async fn a_program_that_still_needs_its_webhooks_while_it_ends_has_them() {
 #[tokio::test]
 async fn a_caller_that_says_nothing_is_hung_up_on() {
     let pair = FilePair::new();
-    let limits = Limits { handshake: Duration::from_millis(50), ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.handshake = Duration::from_millis(50));
     let running = Running::start(allowing(), pair.certificates(), limits).await;
     let mut silent = TcpStream::connect(running.address).await.unwrap();
     let read = tokio::time::timeout(SOON, silent.read_u8()).await.expect("it ends");
@@ -273,7 +273,7 @@ async fn a_caller_that_says_nothing_is_hung_up_on() {
 #[tokio::test]
 async fn a_caller_that_is_secure_and_says_nothing_is_hung_up_on() {
     let pair = FilePair::new();
-    let limits = Limits { idle: Duration::from_millis(50), ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.idle = Duration::from_millis(50));
     let running = Running::start(allowing(), pair.certificates(), limits).await;
     let mut silent = crate::http_client::tls(running.address, &pair.certificate, Version::One).await.unwrap();
     let mut rest = Vec::new();
@@ -285,7 +285,7 @@ async fn a_caller_that_is_secure_and_says_nothing_is_hung_up_on() {
 #[tokio::test]
 async fn connections_beyond_the_cap_wait_for_one_to_end() {
     let pair = FilePair::new();
-    let limits = Limits { connections: 1, ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.connections = 1);
     let running = Running::start(allowing(), pair.certificates(), limits).await;
     let mut first = Connection::open(running.address, &pair.certificate, Version::One).await.unwrap();
     assert_eq!(first.post(PATH, review()).await.0, StatusCode::OK);

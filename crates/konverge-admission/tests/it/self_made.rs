@@ -61,11 +61,10 @@ async fn a_rotation_costs_no_request() {
     // Made 300 days ago and valid for longer, so that the API server takes all of them today.
     let clock = Clock::days_ago(300);
     let seen = clock.clone();
-    let lifetimes = Lifetimes {
-        certificate: Duration::from_secs(24 * 364 * 3600),
-        look_every: Duration::from_millis(50),
-        ..Lifetimes::default()
-    };
+    let lifetimes = Lifetimes::default().with(|lifetimes| {
+        lifetimes.certificate = Duration::from_secs(24 * 364 * 3600);
+        lifetimes.look_every = Duration::from_millis(50);
+    });
     let configurations = Api::<ValidatingWebhookConfiguration>::all(stage.admin.clone());
     let configuration =
         webhooks(&stage.namespace).validating_configuration(&stage.namespace, &stage.location()).unwrap();
@@ -159,11 +158,10 @@ async fn an_authority_that_is_not_known_is_not_used() {
     let stage = Stage::new().await;
     let clock = Clock::days_ago(300);
     let seen = clock.clone();
-    let lifetimes = Lifetimes {
-        certificate: Duration::from_secs(24 * 364 * 3600),
-        look_every: Duration::from_millis(50),
-        ..Lifetimes::default()
-    };
+    let lifetimes = Lifetimes::default().with(|lifetimes| {
+        lifetimes.certificate = Duration::from_secs(24 * 364 * 3600);
+        lifetimes.look_every = Duration::from_millis(50);
+    });
     let target = Target::Validating(stage.namespace.clone());
     let options = stage.self_made([target]).lifetimes(lifetimes).clock(move || seen.now());
     let running = stage.serve(webhooks(&stage.namespace), options).await;

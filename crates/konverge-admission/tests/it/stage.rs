@@ -62,7 +62,8 @@ impl Stage {
 
     /// Options for these targets, with short pauses.
     pub(crate) fn self_made(&self, targets: impl IntoIterator<Item = Target>) -> SelfMade {
-        let lifetimes = Lifetimes { look_every: std::time::Duration::from_millis(500), ..Lifetimes::default() };
+        let lifetimes =
+            Lifetimes::default().with(|lifetimes| lifetimes.look_every = std::time::Duration::from_millis(500));
         let options = SelfMade::new(&self.namespace, "hooks").also_for("127.0.0.1").lifetimes(lifetimes);
         targets.into_iter().fold(options, SelfMade::inject)
     }

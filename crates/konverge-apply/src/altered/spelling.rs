@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-/// Whether the API server may show `wanted` as `stored`. Unknown members of maps count as filled in by the server.
+/// Whether the API server may show `wanted` as `stored`.
 pub(super) fn is_spelled_alike(wanted: &Value, stored: &Value) -> bool {
     match (wanted, stored) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),

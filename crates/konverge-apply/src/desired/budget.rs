@@ -4,7 +4,7 @@
 pub const ALLOW_DELETES: &str = "konverge.dev/allow-deletes";
 
 /// A limit for what one run may delete, so that a mistake in a template or an input that came back empty does not take everything
-/// down. A run deletes all that it should, or nothing.
+/// down. A run deletes all that it should, or nothing. It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeleteBudget {
     /// So many may always be deleted.

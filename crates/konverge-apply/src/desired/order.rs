@@ -1,5 +1,6 @@
 //! In which order children are written, and deleted. Pure.
 
+use kube::api::PropagationPolicy;
 use serde_json::Value;
 
 /// Annotation of a child that comes after others: how many levels of children are below it. Deletion goes from the highest level down.
@@ -27,6 +28,36 @@ pub(super) fn levels(stages: &[usize], after: &[Vec<usize>]) -> Option<Vec<usize
         levels = higher;
     }
     None
+}
+
+/// The deletion of children from the highest level down: each once all above it are gone.
+#[derive(Debug)]
+pub(super) struct PruneOrder {
+    lowest: usize,
+    /// The highest level on which something is left.
+    held_from: Option<usize>,
+}
+
+impl PruneOrder {
+    /// For unwanted children on the levels `unwanted`, while others on the levels `going` are being deleted already.
+    pub(super) fn new(unwanted: impl IntoIterator<Item = usize>, going: impl IntoIterator<Item = usize>) -> Self {
+        Self { lowest: unwanted.into_iter().min().unwrap_or(0), held_from: going.into_iter().max() }
+    }
+
+    /// How to delete a child on this level; `None` if it waits for those above it. Ask for the children in the order of their levels, the
+    /// highest first.
+    pub(super) fn policy(&self, level: usize) -> Option<PropagationPolicy> {
+        if self.held_from.is_some_and(|held_from| level < held_from) {
+            return None;
+        }
+        // Children below wait until everything that this child has made is gone, too.
+        Some(if level > self.lowest { PropagationPolicy::Foreground } else { PropagationPolicy::Background })
+    }
+
+    /// Takes in that a child on this level is still there: it is terminating, or could not be deleted.
+    pub(super) fn is_left(&mut self, level: usize) {
+        self.held_from = self.held_from.max(Some(level));
+    }
 }
 
 /// The level that a child was written with.
@@ -59,6 +90,40 @@ mod tests {
             assert_eq!(levels(&stages, &after), expected, "{stages:?} {after:?}");
         }
         assert_eq!(levels(&[], &[]), Some(vec![]));
+    }
+
+    #[test]
+    fn children_are_deleted_from_the_highest_level_down_each_when_those_above_it_are_gone() {
+        type Levels = &'static [usize];
+        // Levels of unwanted children, levels of those that are going already, levels on which a deletion leaves something, and for each
+        // child how it is deleted: F in the foreground, B in the background, - not yet.
+        let table: [(Levels, Levels, Levels, &str); 10] = [
+            (&[], &[], &[], ""),
+            (&[0, 0], &[], &[], "BB"),
+            (&[0, 0], &[], &[0], "BB"),
+            (&[3, 3], &[], &[], "BB"),
+            (&[2, 1, 0], &[], &[], "FFB"),
+            (&[2, 1, 0], &[], &[2], "F--"),
+            (&[2, 2, 1, 0], &[], &[1], "FFF-"),
+            (&[1, 0], &[2], &[], "--"),
+            (&[2, 1, 0], &[1], &[], "FF-"),
+            (&[0], &[0], &[], "B"),
+        ];
+        for (unwanted, going, left, expected) in table {
+            let mut order = PruneOrder::new(unwanted.iter().copied(), going.iter().copied());
+            let mut deleted = String::new();
+            for level in unwanted {
+                deleted.push(match order.policy(*level) {
+                    None => '-',
+                    Some(PropagationPolicy::Foreground) => 'F',
+                    Some(_) => 'B',
+                });
+                if left.contains(level) && !deleted.ends_with('-') {
+                    order.is_left(*level);
+                }
+            }
+            assert_eq!(deleted, expected, "{unwanted:?} {going:?} {left:?}");
+        }
     }
 
     proptest! {

@@ -179,7 +179,7 @@ fn the_class_of_many_failures_is_the_most_hopeful() {
 proptest! {
     #[test]
     fn labels_can_hold_every_manager(manager in "\\PC{1,128}") {
-        let value = label_value(&manager);
+        let value = managed_by(&manager);
         prop_assert!(value.len() <= 63);
         prop_assert!(value.chars().all(|character| character.is_ascii_alphanumeric() || "-_.".contains(character)));
         prop_assert!(value.is_empty() || value.ends_with(|last: char| last.is_ascii_alphanumeric()));

@@ -60,6 +60,16 @@ pub(super) fn own(status: &Value, seen: &Value, fields: &Value) -> Own {
     Own { status, is_list_unknown: list == List::Unknown, is_list_atomic: list == List::Atomic }
 }
 
+/// Whether the manager owns the same fields of the status with the same values in both objects, so that it has not written in between.
+pub(super) fn is_own_part_same(seen: &Value, current: &Value, manager: &str) -> bool {
+    let own_part = |object: &Value| {
+        let (fields, status) = (applied_fields(object, manager), object.get("status").cloned().unwrap_or_default());
+        let part = own(&status, &status, &fields).status;
+        (fields, part)
+    };
+    own_part(seen) == own_part(current)
+}
+
 /// The part of `status` with the whole list of conditions in it, because the list cannot be applied in parts.
 pub(super) fn with_whole_list(mut own: Own, status: &Value) -> Own {
     if let Some(conditions) = status.get("conditions") {
@@ -237,6 +247,29 @@ mod tests {
         let observed = json!({"metadata": {"managedFields": entries}});
         assert_eq!(applied_fields(&observed, "ours"), json!({"f:a": {}, "f:b": {"f:c": {}}}));
         assert_eq!(applied_fields(&json!({}), "ours"), Value::Null);
+    }
+
+    #[test]
+    fn a_part_is_the_same_until_its_manager_writes() {
+        let object = |fields: Value, status: Value| {
+            let entry = json!({"manager": "ours", "operation": "Apply", "subresource": "status", "fieldsV1": {"f:status": fields}});
+            json!({"metadata": {"managedFields": [entry]}, "status": status})
+        };
+        let status = |theirs: &str, ours: &str, count: u8| json!({"conditions": [condition("Foo", theirs), condition("Ready", ours)], "count": count});
+        let seen = object(set(&["Ready"]), status("True", "False", 1));
+        let table = [
+            (seen.clone(), true),
+            (object(set(&["Ready"]), status("False", "False", 2)), true),
+            (object(set(&["Ready"]), status("True", "True", 1)), false),
+            (object(set(&["Ready", "Foo"]), status("True", "False", 1)), false),
+            (json!({"status": status("True", "False", 1)}), false),
+        ];
+        for (current, expected) in table {
+            assert_eq!(is_own_part_same(&seen, &current, "ours"), expected, "{current}");
+            assert!(is_own_part_same(&seen, &current, "theirs"), "a manager without a part");
+        }
+        assert!(!is_own_part_same(&json!({}), &seen, "ours"), "the first status of a successor");
+        assert!(is_own_part_same(&json!({}), &json!({"status": status("True", "True", 1)}), "ours"));
     }
 
     proptest! {

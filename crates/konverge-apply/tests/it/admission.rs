@@ -5,10 +5,9 @@ use konverge_apply::{
     Applier, ApplyError, ApplyOutcome, DesiredSet, Outcome, Owner, SecretApplier, SecretTarget, SetError,
 };
 use konverge_core::error::{Classify, ErrorClass};
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
-};
-use serde_json::{Value, json};
+use konverge_testkit::ReplacingPolicy;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
 
 use super::status::{sample, samples};
 use super::*;
@@ -20,55 +19,9 @@ fn config_map(namespace: &str, name: &str, data: &[(&str, &str)]) -> ConfigMap {
     .unwrap()
 }
 
-/// A policy of the cluster that replaces a value in objects of one resource and one namespace, until it is lifted.
-struct Replacing {
-    client: Client,
-    namespace: String,
-}
-
-impl Replacing {
-    async fn new(client: &Client, namespace: &str, resource: &str, value: &str) -> Self {
-        let this = Self { client: client.clone(), namespace: namespace.to_owned() };
-        let policy = json!({"metadata": {"name": namespace}, "spec": {
-            "failurePolicy": "Fail",
-            "reinvocationPolicy": "Never",
-            "matchConstraints": {
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-                "resourceRules": [{
-                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [resource],
-                }],
-            },
-            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression":
-                format!("[JSONPatch{{op: 'replace', path: '/data/replaced', value: '{value}'}}]")}}],
-            "matchConditions": [{"name": "has-it", "expression": "has(object.data) && 'replaced' in object.data"}],
-        }});
-        this.put("MutatingAdmissionPolicy", policy).await;
-        let binding = json!({"metadata": {"name": namespace}, "spec": {"policyName": namespace}});
-        this.put("MutatingAdmissionPolicyBinding", binding).await;
-        this
-    }
-
-    fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind));
-        resource.plural = match kind {
-            "MutatingAdmissionPolicy" => "mutatingadmissionpolicies".to_owned(),
-            _ => "mutatingadmissionpolicybindings".to_owned(),
-        };
-        Api::all_with(self.client.clone(), &resource)
-    }
-
-    async fn put(&self, kind: &str, mut object: Value) {
-        object["apiVersion"] = json!("admissionregistration.k8s.io/v1");
-        object["kind"] = json!(kind);
-        let object: DynamicObject = serde_json::from_value(object).unwrap();
-        self.api(kind).create(&PostParams::default(), &object).await.unwrap();
-    }
-
-    async fn lift(self) {
-        for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
-            self.api(kind).delete(&self.namespace, &DeleteParams::default()).await.unwrap();
-        }
-    }
+/// A policy that replaces the value under `replaced`.
+async fn replacing(client: &Client, namespace: &str, resource: &str, value: &str) -> ReplacingPolicy {
+    ReplacingPolicy::create(client, namespace, resource, "replaced", value).await.unwrap()
 }
 
 /// Applies until the answer is as expected: the API server heeds policies a little after they are there.
@@ -90,7 +43,7 @@ async fn a_value_that_a_policy_replaces_is_not_in_sync_and_heals_once_the_policy
     let (client, namespace) = namespace().await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     let applier = Applier::new(client.clone(), "ours");
-    let policy = Replacing::new(&client, &namespace, "configmaps", "by policy").await;
+    let policy = replacing(&client, &namespace, "configmaps", "by policy").await;
     let wanted = config_map(&namespace, "app", &[("kept", "1"), ("replaced", "ours")]);
     let error = until(|| applier.apply(&wanted, None), is_altered).await.expect_err("altered");
     let ApplyError::Altered { fields, resource_version, .. } = &error else { panic!("{error}") };
@@ -105,7 +58,7 @@ async fn a_value_that_a_policy_replaces_is_not_in_sync_and_heals_once_the_policy
     assert!(matches!(again, ApplyError::Altered { .. }), "{again}");
     assert_eq!(api.get("app").await.unwrap().resource_version(), stored.resource_version());
 
-    policy.lift().await;
+    policy.lift().await.unwrap();
     let healed = until(|| applier.apply(&wanted, Some(&stored)), Result::is_ok).await.unwrap();
     assert_eq!(healed.outcome, ApplyOutcome::Changed);
     assert_eq!(api.get("app").await.unwrap().data, wanted.data);
@@ -120,7 +73,7 @@ async fn a_child_that_admission_changes_is_reported_and_keeps_nothing_from_being
     let applier = Applier::new(client.clone(), "ours");
     let set = || DesiredSet::new(Owner::of(&owner).unwrap());
     assert!(set().add(config_map(&namespace, "old", &[])).apply(&applier).await.unwrap().is_change());
-    let _policy = Replacing::new(&client, &namespace, "configmaps", "by policy").await;
+    let _policy = replacing(&client, &namespace, "configmaps", "by policy").await;
     let probe = config_map(&namespace, "probe", &[("replaced", "x")]);
     let _ = until(|| applier.apply(&probe, None), is_altered).await;
     let old = api.get("old").await.unwrap();
@@ -137,7 +90,7 @@ async fn a_value_of_a_secret_that_a_policy_replaces_is_named_and_never_shown() {
     let (client, namespace) = namespace().await;
     let api: Api<Secret> = Api::namespaced(client.clone(), &namespace);
     let object = api.create(&PostParams::default(), &secret("db", &[])).await.unwrap();
-    let policy = Replacing::new(&client, &namespace, "secrets", "cG9saWN5").await;
+    let policy = replacing(&client, &namespace, "secrets", "cG9saWN5").await;
     let applier = SecretApplier::new(client, "ours");
     let uid = object.uid().unwrap();
     let target = SecretTarget { namespace: &namespace, name: "db", uid: &uid, resource_version: None };
@@ -146,7 +99,7 @@ async fn a_value_of_a_secret_that_a_policy_replaces_is_named_and_never_shown() {
     let text = format!("{error} {error:?}");
     assert!(text.contains(".data.replaced") && !text.contains(".data.kept"), "{text}");
     assert!(!text.contains("hunter2") && !text.contains("policy\"") && !text.contains("cG9saWN5"), "{text}");
-    policy.lift().await;
+    policy.lift().await.unwrap();
     let healed = until(|| applier.apply(target, &annotations, &data), Result::is_ok).await.unwrap();
     assert!(matches!(healed, Outcome::Changed { .. }));
     assert_eq!(stored(&api, "db").await, pairs(&[("kept", "1"), ("replaced", "hunter2")]));

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{ConfigMap, Namespace},
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Namespace, ResourceQuota},
+    },
+    apimachinery::pkg::api::resource::Quantity,
 };
 use konverge_apply::{Applier, ApplyError, ApplyOutcome};
 use konverge_core::error::{Classify, ErrorClass};
@@ -50,6 +53,33 @@ async fn the_first_apply_creates_and_a_repetition_asks_nothing() {
     let asked = applier.apply(&desired, None).await.unwrap();
     assert_eq!(asked.object, seen);
     assert_eq!(writes_in(&namespace, 2).await, 2);
+}
+
+/// A cache that takes the version for an own write hides the other client's change from its controller.
+#[tokio::test]
+async fn an_apply_that_changes_nothing_claims_no_change_of_another_client() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ResourceQuota> = Api::namespaced(client.clone(), &namespace);
+    // The API server spells it 500m, so only a request tells whether it is in sync.
+    let desired: ResourceQuota = serde_json::from_value(json!({
+        "metadata": {"name": "quota", "namespace": namespace}, "spec": {"hard": {"cpu": "0.5"}},
+    }))
+    .unwrap();
+    let seen = Applier::new(client.clone(), "ours").apply(&desired, None).await.unwrap().object;
+    let foreign = Patch::Merge(json!({"metadata": {"annotations": {"by": "another client"}}}));
+    let changed = api.patch("quota", &PatchParams::default(), &foreign).await.unwrap();
+
+    let witness = Arc::new(Notes::default());
+    let applier = Applier::new(client, "ours").with_witness(witness.clone());
+    let same = applier.apply(&desired, Some(&seen)).await.unwrap().object;
+    assert_eq!(same.resource_version(), changed.resource_version(), "the apply changed nothing");
+    let begun = format!("v1 ResourceQuota {namespace}/quota: begin");
+    assert_eq!(witness.taken(), std::slice::from_ref(&begun));
+
+    let mut other = desired.clone();
+    other.spec.as_mut().unwrap().hard.as_mut().unwrap().insert("memory".to_owned(), Quantity("1Gi".to_owned()));
+    let version = applier.apply(&other, Some(&changed)).await.unwrap().object.resource_version().unwrap();
+    assert_eq!(witness.taken(), [begun, format!("wrote {version}")]);
 }
 
 #[tokio::test]

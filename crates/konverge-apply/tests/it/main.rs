@@ -12,6 +12,7 @@ mod migration;
 mod parity;
 mod secrets;
 mod status;
+mod stored_key;
 mod witness;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -143,7 +143,62 @@ async fn a_deleted_object_is_told_and_one_that_was_made_anew_is_too() {
     let error = writer.write(&object, &status).await.expect_err("gone");
     assert!(matches!(error, ApplyError::Gone { .. }), "{error}");
     let anew = api.get("a").await.unwrap();
+    assert!(anew.status.is_none(), "the new object has the status of the old one: {anew:?}");
     assert!(writer.write(&anew, &SampleStatus { ready: Some(false), ..SampleStatus::default() }).await.unwrap());
+}
+
+/// A write that was decided on earlier, and arrives after that of a successor, must not bring the older status back.
+#[tokio::test]
+async fn a_status_is_not_written_over_one_that_was_not_seen() {
+    let (client, namespace) = namespace().await;
+    let api = samples(&client, &namespace).await;
+    api.create(&PostParams::default(), &sample(&namespace, "a")).await.unwrap();
+    let writer = StatusWriter::new(Applier::new(client, "ours"));
+    let status = |target: &str| SampleStatus { target: Some(target.to_owned()), ..SampleStatus::default() };
+    for (late, successor) in [("one", "two"), ("three", "four")] {
+        let seen = api.get("a").await.unwrap();
+        writer.update(&seen, &status(successor)).await.unwrap().unwrap();
+        let refusals = [
+            writer.update(&seen, &status(late)).await.map(|_object| ()),
+            writer.write(&seen, &status(late)).await.map(|_is_written| ()),
+        ];
+        for refusal in refusals {
+            let error = refusal.expect_err("out of date");
+            assert!(matches!(error, ApplyError::OutOfDate { .. }), "{error}");
+        }
+        assert_eq!(api.get("a").await.unwrap().status.unwrap().target.as_deref(), Some(successor));
+        // A repetition of a write whose answer was lost finds its work done.
+        assert!(writer.update(&seen, &status(successor)).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_is_no_part_of_our_status_does_not_stop_its_write() {
+    let (client, namespace) = namespace().await;
+    let api = samples(&client, &namespace).await;
+    api.create(&PostParams::default(), &sample(&namespace, "a")).await.unwrap();
+    let writer = StatusWriter::new(Applier::new(client.clone(), "ours"));
+    let theirs = StatusWriter::new(Applier::new(client, "theirs"));
+    let mut sent = 1;
+    for text in ["one", "two"] {
+        let seen = api.get("a").await.unwrap();
+        let labels = serde_json::json!({"metadata": {"labels": {"text": text}}, "spec": {"text": text}});
+        api.patch("a", &PatchParams::default(), &Patch::Merge(&labels)).await.unwrap();
+        let mut said = seen.status.clone().unwrap_or_default();
+        said.conditions.set("Theirs", ConditionStatus::True, &Reason::new("Other"), text, at(Some(1), 1));
+        theirs.update(&api.get("a").await.unwrap(), &said).await.unwrap().unwrap();
+        let mut status = seen.status.clone().unwrap_or_default();
+        status.conditions.ready(&SYNCED, text, at(Some(1), 100));
+        let written = writer.update(&seen, &status).await.unwrap().unwrap();
+        let conditions = written.status.unwrap().conditions;
+        assert_eq!(
+            (&*conditions.get(READY).unwrap().message, &*conditions.get("Theirs").unwrap().message),
+            (text, text)
+        );
+        // Two changes, a refusal, a write.
+        sent += 4;
+        assert_eq!(writes_in(&namespace, sent).await, sent);
+    }
 }
 
 #[tokio::test]

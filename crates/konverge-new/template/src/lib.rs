@@ -1,6 +1,6 @@
 //! The operator: each Greeting gets a `ConfigMap` of its name, which holds its text.
 //!
-//! Begin at [`GreetingSpec`], what a user asks for; then the reconciler below, what is done about it; then [`operator`], what wakes it.
+//! Begin at [`GreetingSpec`], the interface to the user; then the reconciler below; then [`controller`], which says what wakes it.
 
 use konverge::prelude::*;
 
@@ -50,10 +50,10 @@ impl Reconcile<Greeting> for Reconciler {
     async fn apply(&self, object: Arc<Greeting>, context: Context<Greeting>) -> Result<Action, Error> {
         let text = &object.spec.text;
         if text.is_empty() {
-            // Trying again helps nobody: the status says `Stalled`, until the object is changed.
+            // A retry cannot help: the object is `Stalled` until somebody changes it.
             return Err(Error::permanent("NoText", "spec.text is empty; say something"));
         }
-        // All that is wanted, each time: what is there already costs no request, and what is no longer added here is deleted.
+        // The whole desired state, each time: a child in sync costs no request, and a child that is no longer added here is deleted.
         let mut child = ConfigMap::default();
         child.metadata.name = Some(object.name_any());
         child.data = Some([("text".to_owned(), text.clone())].into());
@@ -71,7 +71,7 @@ impl Reconcile<Greeting> for Reconciler {
     }
 
     async fn cleanup(&self, _object: Arc<Greeting>, _context: Context<Greeting>) -> Result<(), Error> {
-        // What is outside of the cluster goes here. Children are deleted by the framework afterwards.
+        // Delete here what the operator has made outside the cluster. The framework deletes the children afterwards.
         Ok(())
     }
 }

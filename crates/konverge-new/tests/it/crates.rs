@@ -1,9 +1,11 @@
 //! The crate that is made: whole, left alone where something is, and passing its own tests.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
 };
 
 use konverge_new::{New, NewError};
@@ -13,26 +15,32 @@ fn new(name: &str) -> New {
 }
 
 /// The folder in which cargo builds this workspace; this test lies in `debug/deps` of it.
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned()
 }
 
-fn cargo(folder: &Path, arguments: &[&str]) -> Output {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What is built for the workspace is not built again; and nothing is fetched that the workspace does not have.
-    cargo.args(arguments).current_dir(folder).env("CARGO_TARGET_DIR", target()).env("CARGO_NET_OFFLINE", "true");
+/// A program that runs in `folder`. If it runs cargo, that builds into the folder of this workspace.
+pub(crate) fn program(program: impl AsRef<OsStr>, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    // It shares the builds of the workspace, and fetches nothing that the workspace does not have.
+    command.current_dir(folder).env("CARGO_TARGET_DIR", target()).env("CARGO_NET_OFFLINE", "true");
     for (name, _) in env::vars_os() {
-        // What cargo tells this test of its own crate is not about the other one.
+        // Cargo sets these for the crate of this test, not for the other one.
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
-            cargo.env_remove(name);
+            command.env_remove(name);
         }
     }
-    cargo.output().unwrap()
+    command
+}
+
+/// The cargo of this test, for the crate in `folder`.
+pub(crate) fn cargo(folder: &Path) -> Command {
+    program(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), folder)
 }
 
 /// Runs it, and shows what it says if it fails.
-fn passes(folder: &Path, arguments: &[&str]) {
-    let output = cargo(folder, arguments);
+pub(crate) fn passes(folder: &Path, arguments: &[&str]) {
+    let output = cargo(folder).args(arguments).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "cargo {arguments:?} failed\n{out}\n{err}");
 }

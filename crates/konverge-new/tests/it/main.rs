@@ -1,4 +1,5 @@
-//! What `konverge new` makes.
+//! The crates that `konverge new` makes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod crates;
+mod tutorial;

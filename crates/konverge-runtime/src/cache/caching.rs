@@ -68,6 +68,11 @@ impl<K: kube::Resource + Send + Sync + 'static> Caching<K> {
         self
     }
 
+    /// Whether the kind may be [missing](Self::optional).
+    pub fn is_optional(&self) -> bool {
+        self.watching.optional
+    }
+
     /// Takes from each object what nobody here reads, before it is stored; changes of that are still seen. Its name, namespace, uid,
     /// version and generation stay whatever `drop` does. A cache with such a function is shared with nobody.
     ///

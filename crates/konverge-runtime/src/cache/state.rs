@@ -303,7 +303,8 @@ impl<K: Resource> State<K> {
     /// The answer to a write that changed nothing has the version of another client's change, whose event then counts as our echo. The two
     /// cannot be told apart here. Our entries in `managedFields` have their time in seconds, so a second change within a second leaves them
     /// as they are, as does a deletion that waits for finalizers. Entries that differ may come from an earlier write whose answer was lost.
-    /// Only the sender could tell: it can compare the values of its fields in what it read and in the answer.
+    /// Only the sender can tell: it compares the values of its fields in what it read and in the answer. `konverge-apply` does so for an
+    /// apply of a whole object, and drops the write without a word.
     pub(super) fn wrote(&mut self, key: &ObjectKey, object: K) -> (Changes<K>, Changes<K>) {
         if self.is_across_stores(key) {
             return (Vec::new(), self.end_write(key));

@@ -59,3 +59,38 @@ async fn a_later_list_is_told_as_it_comes_and_only_what_it_changes() {
     let times = |name: &str, is_there| all.iter().filter(|told| told.0 == name && told.1 == is_there).count();
     assert_eq!((times("same", true), times("changed", true), times("gone", false)), (1, 2, 1));
 }
+
+/// Runs a program with a cache of `ConfigMaps`, which no list completes, for longer than all caches may take to be complete.
+async fn run_without_a_list(is_converted: bool) -> Option<Result<(), crate::manager::RunError>> {
+    // No answer ever comes, as from an API server that has no route to the webhook that converts.
+    let silent = tower::service_fn(|_request: http::Request<kube::client::Body>| {
+        std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
+    });
+    let metrics = crate::Metrics::new("test", "0");
+    let measures = metrics.caches().clone();
+    let mut manager = Manager::bind(([127, 0, 0, 1], 0).into(), metrics).await.unwrap();
+    let mut caches = Caches::new(kube::Client::new(silent, "shop"), "test", &measures);
+    let _cache = caches.cache::<ConfigMap>(&(), &Selection::default());
+    if is_converted {
+        caches.ready_before(["configmaps.".to_owned()]);
+    }
+    let limit = std::time::Duration::from_mins(2);
+    caches.require_within(&mut manager, limit);
+    caches.install(&mut manager);
+    let shutdown = manager.shutdown();
+    let running = tokio::spawn(manager.run());
+    tokio::time::sleep(2 * limit).await;
+    if running.is_finished() {
+        return Some(running.await.unwrap());
+    }
+    shutdown.cancel();
+    running.await.unwrap().unwrap();
+    None
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_the_program_converts_does_not_end_it_though_it_cannot_be_listed_yet() {
+    let ended = run_without_a_list(false).await;
+    assert!(matches!(ended, Some(Err(crate::manager::RunError::NotSynced { .. }))), "{ended:?}");
+    assert!(run_without_a_list(true).await.is_none());
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::{Request, Response, header::RETRY_AFTER};
+use konverge_core::api_server;
 use kube::client::{Body, retry::RetryPolicy};
 use tower::{
     BoxError, Layer, Service,
@@ -68,9 +69,8 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for ShortRetries {
     }
 }
 
-/// `Retry-After` in whole seconds, the only form that the API server uses.
 fn retry_after<B>(answer: &Response<B>) -> Option<Duration> {
-    answer.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
+    api_server::retry_after(answer.headers().get(RETRY_AFTER)?.to_str().ok()?)
 }
 
 #[cfg(test)]

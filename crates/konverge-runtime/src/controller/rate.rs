@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// A token bucket: `burst` runs at once, and then one each `every`.
+/// A token bucket: `burst` runs at once, and then one each `every`. It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// How many may begin at once after a quiet time; at least one.

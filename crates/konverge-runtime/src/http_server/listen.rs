@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 /// An address, or none. Reads what `--metrics-bind-address` and `--health-probe-bind-address` take in programs made with
 /// controller-runtime: `host:port`, `:port` for all addresses of the machine, and `0` for no server at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Listen {
     /// There is no server.
     Nowhere,

@@ -23,6 +23,7 @@ use crate::{checks::Checks, metrics::Metrics};
 
 /// Where metrics are served instead of beside health, and to whom. For [`Manager::metrics_server`](crate::Manager::metrics_server).
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct MetricsServer {
     /// Where it listens. [`Listen::Nowhere`] serves no metrics at all.
     pub address: Listen,
@@ -31,6 +32,8 @@ pub struct MetricsServer {
     /// Who may read; without it, whoever reaches the port.
     pub authentication: Option<Authentication>,
 }
+
+konverge_core::with!(MetricsServer);
 
 /// Why there is no server for metrics.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +50,14 @@ pub enum MetricsServerError {
 impl From<SocketAddr> for MetricsServer {
     /// Plain HTTP for everybody.
     fn from(address: SocketAddr) -> Self {
-        Self { address: address.into(), tls: None, authentication: None }
+        Listen::from(address).into()
+    }
+}
+
+impl From<Listen> for MetricsServer {
+    /// Plain HTTP for everybody, or no metrics at all.
+    fn from(address: Listen) -> Self {
+        Self { address, tls: None, authentication: None }
     }
 }
 

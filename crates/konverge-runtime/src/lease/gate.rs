@@ -30,6 +30,11 @@ impl NotLeading {
 }
 
 impl Leadership {
+    /// Fails unless this process leads at this moment. For writes to other systems than the API server, right before each.
+    pub fn check(&self) -> Result<(), NotLeading> {
+        if self.is_leader() { Ok(()) } else { Err(NotLeading) }
+    }
+
     /// A handle to the same client that sends writes only while this process leads: others fail with [`NotLeading`]. Reads, watches and
     /// reviews of tokens and permissions always pass.
     ///
@@ -77,10 +82,9 @@ impl Future for Gated {
     type Output = Result<Response<Body>, BoxError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.leadership.is_leader() {
-            self.answer.as_mut().poll(context)
-        } else {
-            Poll::Ready(Err(NotLeading.into()))
+        match self.leadership.check() {
+            Ok(()) => self.answer.as_mut().poll(context),
+            Err(error) => Poll::Ready(Err(error.into())),
         }
     }
 }
@@ -183,6 +187,7 @@ mod tests {
         let (lease, leadership) = leads_for(Duration::from_secs(3600));
         let secrets = Api::<Secret>::default_namespaced(leadership.gate(server.client()));
         secrets.create(&PostParams::default(), &Secret::default()).await.expect("it leads");
+        leadership.check().expect("it leads");
         assert_eq!(server.seen().len(), 1);
         lease.send_replace(Some(Instant::now() + Duration::from_millis(50)));
         // The worker holds the only thread, so that neither the elector nor a timer runs before its next request.
@@ -190,6 +195,7 @@ mod tests {
         let error = secrets.create(&PostParams::default(), &Secret::default()).await.expect_err("refused");
         assert!(NotLeading::is_cause_of(&error), "{error}");
         assert_eq!(server.seen(), [""; 0]);
+        leadership.check().expect_err("nor may it write elsewhere");
     }
 
     #[tokio::test(start_paused = true)]

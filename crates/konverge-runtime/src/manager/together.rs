@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{LastTask, Manager, MetricsAt, RunError, first_failure, guarded, signals};
+use super::{LastTask, Manager, RunError, first_failure, guarded, signals};
 use crate::{
     checks::Checks,
     http_server::{BindError, HttpServer, Listen, MetricsPage},
@@ -58,13 +58,8 @@ impl Together {
         let name = name.into();
         self.checks.include(name.clone(), &manager.checks);
         self.afterwards.append(&mut manager.afterwards);
-        let asked = match &mut manager.metrics_server {
-            MetricsAt::WithHealth if !manager.server.listens() => Some(None),
-            MetricsAt::Nowhere(authentication) => Some(authentication.take().map(|it| *it)),
-            MetricsAt::WithHealth | MetricsAt::Own(_) => None,
-        };
-        if let Some(authentication) = asked {
-            self.pages.insert(name.clone(), MetricsPage::new(manager.metrics.clone(), authentication));
+        if let Some(page) = manager.servers.unserved(&manager.metrics) {
+            self.pages.insert(name.clone(), page);
         }
         self.jobs.push((name, manager));
     }

@@ -17,6 +17,7 @@ use super::{lane::Lane, reasons::Reasons};
 /// Within one priority the namespaces take turns, and the oldest key of a namespace goes first. A lower priority is never starved: it gets
 /// at least every tenth run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Priority {
     /// Can wait: the initial list, safety repetitions.
     Low,
@@ -52,6 +53,7 @@ pub struct Request<K> {
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Completion {
     /// All is as it should be.
     Done,
@@ -163,6 +165,8 @@ pub(super) struct State<K> {
     resting: BTreeMap<(Instant, u64), Arc<K>>,
     /// How many keys of more than low priority are in flight.
     urgent: usize,
+    /// Whether a worker has ever taken a key. On a standby none has.
+    has_begun: bool,
     arrivals: u64,
     rest: Duration,
 }
@@ -254,6 +258,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             chance: rand::random,
             resting: BTreeMap::new(),
             urgent: 0,
+            has_begun: false,
             arrivals: 0,
             rest: Duration::ZERO,
         }
@@ -338,6 +343,11 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.lay_down(shared, now);
     }
 
+    /// Whether a worker has ever taken a key.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// Drops the requests for keys that wait and whose objects do not exist.
     pub(super) fn retain(&mut self, mut exists: impl FnMut(&K) -> bool, now: Instant) {
         let waits = |entry: &Entry| entry.wish.is_some() && entry.in_flight.is_none();
@@ -387,6 +397,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             && let Some(entry) = self.entries.get_mut(&key)
             && let Some(wish) = entry.wish.take()
         {
+            self.has_begun = true;
             entry.in_flight = Some(now);
             entry.priority = Some(wish.priority);
             self.urgent += usize::from(wish.priority > Priority::Low);

@@ -16,6 +16,7 @@ pub struct LogFilter {
 
 /// A text that is no filter.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FilterError {
     /// It cannot be read.
     #[error(

@@ -29,6 +29,7 @@ enum Keeper {
 
 /// What a look for a newer pair found, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reading {
     /// Another pair, which is served from now on and ends then.
     New(Timestamp),

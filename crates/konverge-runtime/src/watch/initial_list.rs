@@ -4,6 +4,7 @@ use kube::runtime::watcher;
 
 /// How what exists is read at the beginning of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum InitialList {
     /// As a list, in pages of at most so many objects, which bounds the memory that one answer takes on both sides.
     Pages(u32),

@@ -3,6 +3,7 @@
 
 /// A text is no name of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NamespaceError {
     /// There is nothing.
     #[error("it is empty; leave it out to look at all namespaces")]

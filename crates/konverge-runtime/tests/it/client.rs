@@ -1,4 +1,4 @@
-//! The client, where what it trusts changes (F35).
+//! The client: what it trusts, where that changes (F35), and connections that hang.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -6,8 +6,8 @@ use konverge_runtime::{
     Metrics,
     client::{self, ClientOptions},
 };
-use konverge_testkit::eventually;
-use kube::Client;
+use konverge_testkit::{eventually, fault_proxy::FaultProxy};
+use kube::{Client, config::Kubeconfig};
 use rcgen::{CertificateParams, KeyPair};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::{
@@ -85,7 +85,7 @@ async fn f35_another_authority_of_the_api_server_is_trusted_when_the_file_holds_
     let (rotate, current) = watch::channel(first.acceptor());
     let port = serve(current).await;
     std::fs::write(&authority, &first.certificate).unwrap();
-    let options = ClientOptions { kubeconfig: Some(kubeconfig(folder.path(), port)), ..ClientOptions::default() };
+    let options = ClientOptions::default().with(|options| options.kubeconfig = Some(kubeconfig(folder.path(), port)));
     let client = client::build(&options, Metrics::new("test", "0").client()).await.unwrap();
     assert!(is_trusted(&client).await);
 
@@ -95,4 +95,35 @@ async fn f35_another_authority_of_the_api_server_is_trusted_when_the_file_holds_
     eventually(SOON, async || is_trusted(&client).await.then_some(())).await.unwrap();
     rotate.send(first.acceptor()).unwrap();
     assert!(!is_trusted(&client).await, "the one from before is no longer trusted");
+}
+
+/// How many connections to a port of this machine are established, as the kernel tells it.
+#[cfg(target_os = "linux")]
+fn established_to(port: u16) -> usize {
+    let (peer, established) = (format!("0100007F:{port:04X}"), "01");
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let of = |line: &str| line.split_whitespace().skip(2).take(2).collect::<Vec<_>>() == [peer.as_str(), established];
+    table.lines().filter(|line| of(line)).count()
+}
+
+/// kube's pool keeps an idle connection for 90 seconds, so each of those that hang cost a call its whole deadline.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn idle_connections_that_hang_have_left_the_pool_within_thirty_seconds() {
+    let plane = super::control_plane().await;
+    let proxy = FaultProxy::start(plane.run_directory(), plane.kubeconfig()).await.unwrap();
+    let options = ClientOptions::default().with(|options| options.kubeconfig = Some(proxy.kubeconfig().to_owned()));
+    let client = client::build(&options, Metrics::new("test", "0").client()).await.unwrap();
+    let port = Kubeconfig::read_from(proxy.kubeconfig()).unwrap().clusters[0].cluster.as_ref().unwrap().server.clone();
+    let port = port.unwrap().rsplit(':').next().unwrap().trim_end_matches('/').parse().unwrap();
+    let calls = futures::future::join_all((0..4).map(|_| client.apiserver_version())).await;
+    assert!(calls.iter().all(Result::is_ok), "{calls:?}");
+    assert_eq!(established_to(port), 4, "all wait in the pool");
+
+    proxy.freeze_connections();
+    let left = eventually(Duration::from_secs(30), async || (established_to(port) == 0).then_some(())).await;
+    assert!(left.is_ok(), "{} still wait in the pool", established_to(port));
+    // A new connection.
+    let answer = tokio::time::timeout(Duration::from_secs(10), client.apiserver_version()).await;
+    assert!(answer.is_ok_and(|answer| answer.is_ok()));
 }

@@ -19,8 +19,8 @@ pub(crate) async fn get(address: std::net::SocketAddr, path: &str) -> (u16, Stri
 #[tokio::test]
 async fn checks_and_metrics_are_served_and_requests_are_counted() {
     let metrics = Metrics::new("test", "1.2.3");
-    let options =
-        ClientOptions { kubeconfig: Some(control_plane().await.kubeconfig().to_owned()), ..ClientOptions::default() };
+    let plane = control_plane().await;
+    let options = ClientOptions::default().with(|options| options.kubeconfig = Some(plane.kubeconfig().to_owned()));
     let client = client::build(&options, metrics.client()).await.unwrap();
     client.apiserver_version().await.unwrap();
     let manager = Manager::bind(([127, 0, 0, 1], 0).into(), metrics).await.unwrap();
@@ -84,11 +84,10 @@ async fn a_client_is_made_without_an_api_server_and_gives_up_in_time() {
          contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\ncurrent-context: a\nusers: [{{name: a, user: {{}}}}]\n"
     );
     std::fs::write(&kubeconfig, text).unwrap();
-    let options = ClientOptions {
-        kubeconfig: Some(kubeconfig.clone()),
-        call_timeout: Duration::from_millis(200),
-        ..ClientOptions::default()
-    };
+    let options = ClientOptions::default().with(|options| {
+        options.kubeconfig = Some(kubeconfig.clone());
+        options.call_timeout = Duration::from_millis(200);
+    });
     let client = client::build(&options, Metrics::new("test", "0").client()).await.unwrap();
     let error = client.apiserver_version().await.unwrap_err();
     assert!(error.to_string().contains("no answer within 200ms"), "{error}");

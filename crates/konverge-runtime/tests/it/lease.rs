@@ -32,7 +32,8 @@ struct Candidate {
 }
 
 async fn impatient(control_plane: &ControlPlane, metrics: &Metrics) -> Client {
-    let options = ClientOptions { kubeconfig: Some(control_plane.kubeconfig().to_owned()), ..ClientOptions::default() };
+    let options =
+        ClientOptions::default().with(|options| options.kubeconfig = Some(control_plane.kubeconfig().to_owned()));
     client::build(&options.impatient(), metrics.client()).await.unwrap()
 }
 
@@ -42,7 +43,7 @@ fn short_timings() -> Timings {
 
 /// A candidate whose times are a fifth of the usual ones.
 async fn candidate(control_plane: &ControlPlane, namespace: &str) -> Candidate {
-    let options = LeaseOptions { timings: short_timings(), ..LeaseOptions::new(namespace, "test") };
+    let options = LeaseOptions::new(namespace, "test").with(|lease| lease.timings = short_timings());
     let (identity, stop, metrics) = (options.identity.clone(), CancellationToken::new(), Metrics::new("test", "0"));
     let elector = Elector::new(impatient(control_plane, &metrics).await, options);
     let leading = elector.leadership();
@@ -161,7 +162,7 @@ impl Reconciler for Tells {
 
 /// A program with one controller, with a lease, and work waiting.
 async fn program(control_plane: &ControlPlane, namespace: &str) -> (Manager, Arc<Tells>) {
-    let options = LeaseOptions { timings: short_timings(), ..LeaseOptions::new(namespace, "test") };
+    let options = LeaseOptions::new(namespace, "test").with(|lease| lease.timings = short_timings());
     let metrics = Metrics::new("test", "0");
     let elector = Elector::new(impatient(control_plane, &metrics).await, options);
     let manager = Manager::bind(([127, 0, 0, 1], 0).into(), metrics).await.unwrap();

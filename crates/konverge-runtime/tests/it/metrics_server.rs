@@ -93,7 +93,7 @@ fn token(kubeconfig: &Path) -> String {
 }
 
 async fn client(kubeconfig: &Path, metrics: &Metrics) -> Client {
-    let options = ClientOptions { kubeconfig: Some(kubeconfig.to_owned()), ..ClientOptions::default() };
+    let options = ClientOptions::default().with(|options| options.kubeconfig = Some(kubeconfig.to_owned()));
     client::build(&options, metrics.client()).await.unwrap()
 }
 
@@ -150,7 +150,7 @@ async fn who_may_not_read_metrics_is_refused_and_the_api_server_is_asked_once() 
     let (log, _guard) = listen_to_log();
     let series = Metrics::new("test", "1.2.3");
     let authentication = Authentication::new(client(&operator, &series).await);
-    let server = MetricsServer { authentication: Some(authentication), ..ANY.into() };
+    let server = MetricsServer::from(ANY).with(|server| server.authentication = Some(authentication));
     let running = Running::start(series, server).await;
 
     let (status, head, _) = read(running.metrics, None).await;
@@ -188,7 +188,7 @@ async fn nobody_reads_while_nobody_can_say_who_may() {
     let away = kube::Config::from_custom_kubeconfig(away, &kube::config::KubeConfigOptions::default()).await.unwrap();
     let series = Metrics::new("test", "0");
     for client in [client(&reader, &series).await, Client::try_from(away).unwrap()] {
-        let server = MetricsServer { authentication: Some(Authentication::new(client)), ..ANY.into() };
+        let server = MetricsServer::from(ANY).with(|server| server.authentication = Some(Authentication::new(client)));
         let running = Running::start(series.clone(), server).await;
         let (status, _, body) = read(running.metrics, Some(&token)).await;
         assert_eq!((status, body.contains("konverge_build_info")), (503, false), "{body}");
@@ -201,7 +201,7 @@ async fn there_may_be_no_server_at_all() {
     let mut manager = Manager::listen("0".parse().unwrap(), Metrics::new("test", "0")).await.unwrap();
     assert_eq!(manager.address().port(), 0);
     let shutdown = manager.shutdown();
-    let nowhere = MetricsServer { address: Listen::Nowhere, tls: None, authentication: None };
+    let nowhere = MetricsServer::from(Listen::Nowhere);
     assert_eq!(manager.metrics_server(nowhere).await.unwrap(), None);
     let run = tokio::spawn(manager.run());
     shutdown.cancel();
@@ -209,7 +209,7 @@ async fn there_may_be_no_server_at_all() {
 
     let mut manager = Manager::bind(ANY, Metrics::new("test", "0")).await.unwrap();
     let (address, shutdown) = (manager.address(), manager.shutdown());
-    let nowhere = MetricsServer { address: Listen::Nowhere, tls: None, authentication: None };
+    let nowhere = MetricsServer::from(Listen::Nowhere);
     manager.metrics_server(nowhere).await.unwrap();
     let run = tokio::spawn(manager.run());
     assert_eq!(http::get(address, "/healthz").await.0, 200);
@@ -290,7 +290,7 @@ async fn a_certificate_from_files_follows_them() {
     let first = renew(folder.path());
     let certificate = Certificate::from_files(folder.path().join("tls.crt"), folder.path().join("tls.key")).unwrap();
     let certificate = certificate.look_every(Duration::from_millis(50));
-    let server = MetricsServer { tls: Some(certificate), ..ANY.into() };
+    let server = MetricsServer::from(ANY).with(|server| server.tls = Some(certificate));
     let running = Running::start(Metrics::new("test", "0"), server).await;
     let (peer, (status, _, body)) = read_securely(running.metrics).await.unwrap();
     assert_eq!((peer, status, body.contains("konverge_build_info")), (first, 200, true), "{body}");
@@ -325,7 +325,7 @@ async fn a_certificate_of_its_own_needs_no_file_and_is_new_in_each_process() {
     let mut peers = Vec::new();
     for _ in 0..2 {
         let certificate = Certificate::self_signed(["localhost"]).unwrap();
-        let server = MetricsServer { tls: Some(certificate), ..ANY.into() };
+        let server = MetricsServer::from(ANY).with(|server| server.tls = Some(certificate));
         let running = Running::start(Metrics::new("test", "0"), server).await;
         let (certificate, (status, _, body)) = read_securely(running.metrics).await.unwrap();
         assert_eq!((status, body.contains("konverge_build_info")), (200, true), "{body}");

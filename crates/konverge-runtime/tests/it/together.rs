@@ -80,11 +80,12 @@ async fn ready_but_for(address: SocketAddr, wrong: &[&str]) -> (u16, String) {
 #[tokio::test]
 async fn who_may_not_read_the_metrics_of_a_job_may_not_do_so_here() {
     let mut push = job("vault-sync-operator").await;
-    let options =
-        ClientOptions { kubeconfig: Some(control_plane().await.kubeconfig().to_owned()), ..ClientOptions::default() };
+    let plane = control_plane().await;
+    let options = ClientOptions::default().with(|options| options.kubeconfig = Some(plane.kubeconfig().to_owned()));
     let client = client::build(&options, push.metrics().client()).await.unwrap();
-    let authentication = Some(Authentication::new(client));
-    push.metrics_server(MetricsServer { address: Listen::Nowhere, tls: None, authentication }).await.unwrap();
+    let nowhere =
+        MetricsServer::from(Listen::Nowhere).with(|server| server.authentication = Some(Authentication::new(client)));
+    push.metrics_server(nowhere).await.unwrap();
     let stop = push.shutdown();
     let mut together = Together::listen(ANY.into()).await.unwrap();
     together.job("push", push);

@@ -87,7 +87,8 @@ fn secret(name: &str, label: &str) -> Secret {
 
 /// The client that programs use.
 async fn client_of(control_plane: &ControlPlane, metrics: &Metrics) -> Client {
-    let options = ClientOptions { kubeconfig: Some(control_plane.kubeconfig().to_owned()), ..ClientOptions::default() };
+    let options =
+        ClientOptions::default().with(|options| options.kubeconfig = Some(control_plane.kubeconfig().to_owned()));
     client::build(&options, metrics.client()).await.unwrap()
 }
 
@@ -106,11 +107,10 @@ async fn namespace_and_labels_choose() {
     create(&here, "a", shop).await;
     create(&here, "other", "blog").await;
     create(&elsewhere, "b", shop).await;
-    let options = WatchOptions {
-        namespace: Some(here.clone()),
-        label_selector: Some(format!("app={shop}")),
-        ..WatchOptions::default()
-    };
+    let options = WatchOptions::default().with(|options| {
+        options.namespace = Some(here.clone());
+        options.label_selector = Some(format!("app={shop}"));
+    });
     let (events, health) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &options);
     let mut names = Names::new(events);
     names.become_these(&["a"]).await;
@@ -120,7 +120,7 @@ async fn namespace_and_labels_choose() {
     Api::<Secret>::namespaced(client.clone(), &here).delete("a", &DeleteParams::default()).await.unwrap();
     names.become_these(&["c"]).await;
 
-    let whole_cluster = WatchOptions { label_selector: Some(format!("app={shop}")), ..WatchOptions::default() };
+    let whole_cluster = WatchOptions::default().with(|options| options.label_selector = Some(format!("app={shop}")));
     let (events, _) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &whole_cluster);
     Names::new(events).become_these(&["b", "c"]).await;
 }
@@ -137,16 +137,15 @@ async fn row_05_it_starts_without_and_outlives_an_api_server() {
     }
     control_plane.kill_api_server().unwrap();
 
-    let options = WatchOptions {
-        namespace: Some(namespace),
-        timeout: Duration::from_secs(5),
-        backoff: konverge_core::backoff::Backoff {
+    let options = WatchOptions::default().with(|options| {
+        options.namespace = Some(namespace);
+        options.timeout = Duration::from_secs(5);
+        options.backoff = konverge_core::backoff::Backoff {
             base: Duration::from_millis(50),
             factor: 2.0,
             cap: Duration::from_millis(500),
-        },
-        ..WatchOptions::default()
-    };
+        };
+    });
     let (events, health) = watch::events::<PartialObjectMeta<Secret>>(client, &(), &options);
     let mut names = Names::new(events);
     let early = tokio::time::timeout(Duration::from_millis(300), names.become_these(&["stays", "goes"])).await;

@@ -41,6 +41,7 @@ pub struct ProxiedOperator {
 
 /// An operator behind a proxy could not be started.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProxiedError {
     /// Because of the proxy.
     #[error(transparent)]

@@ -15,6 +15,7 @@ use super::{ControlPlane, NotOurs};
 
 /// A manifest could not be applied.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ManifestError {
     /// It is not what a manifest is.
     #[error("document {number} of the manifest is not a Kubernetes object: {cause}")]

@@ -6,6 +6,7 @@ use crate::environment::{self, KUBECONFIG_VARIABLE};
 
 /// Which cluster to use. `KUBECONFIG` and the current context of the user are never looked at.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub enum Cluster {
     /// The cluster that `KONVERGE_TEST_KUBECONFIG` names; else one that is started for the test.
     #[default]
@@ -30,6 +31,7 @@ impl Cluster {
 
 /// What to start.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Options {
     /// Which cluster.
     pub cluster: Cluster,
@@ -38,6 +40,13 @@ pub struct Options {
 }
 
 impl Options {
+    /// These settings with a change.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     /// A control plane that is started for the test in any case; see [`Cluster::Ours`].
     pub fn ours() -> Self {
         Self { cluster: Cluster::Ours, ..Self::default() }

@@ -1,7 +1,7 @@
 //! The servers of a control plane that is ours.
 
 use std::{
-    fs,
+    fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitStatus,
@@ -39,6 +39,8 @@ pub(super) struct Servers {
     controller_manager: Option<Process>,
     api_server: Process,
     etcd: Process,
+    etcd_port: u16,
+    data: PathBuf,
     services: Services,
     kubeconfig: PathBuf,
     audit_log: PathBuf,
@@ -54,7 +56,9 @@ impl Servers {
         let audit_policy = run.path().join("audit-policy.json");
         fs::write(&audit_policy, audit::POLICY)?;
         let services = Services::listen(run.path())?;
-        let (etcd, etcd_url) = again_if_busy(async || start_etcd(run, assets).await).await?;
+        let data = run.path().join("etcd");
+        let (etcd, etcd_port) = again_if_busy(async || start_etcd(run, assets, &data).await).await?;
+        let etcd_url = format!("http://127.0.0.1:{etcd_port}");
         let kubeconfig = run.path().join("kubeconfig");
         let audit_log = run.path().join("audit.json");
         let api_server = again_if_busy(async || {
@@ -68,7 +72,7 @@ impl Servers {
         .await?;
         let controller_manager =
             if controller_manager { Some(start_controller_manager(run, assets, &kubeconfig).await?) } else { None };
-        Ok(Self { controller_manager, api_server, etcd, services, kubeconfig, audit_log })
+        Ok(Self { controller_manager, api_server, etcd, etcd_port, data, services, kubeconfig, audit_log })
     }
 
     pub(super) fn audit_log(&self) -> AuditLog {
@@ -86,6 +90,35 @@ impl Servers {
     pub(super) async fn start_api_server(&mut self) -> Result<(), StartError> {
         self.api_server.start_again()?;
         ready(&mut self.api_server, &self.kubeconfig).await
+    }
+
+    /// Copies the data of etcd, which is stopped meanwhile.
+    pub(super) async fn copy_data(&mut self, to: &Path) -> Result<(), StartError> {
+        self.etcd.kill();
+        copy_folder(&self.data, to)?;
+        self.start_etcd_again().await?;
+        ready(&mut self.api_server, &self.kubeconfig).await
+    }
+
+    /// Replaces the data of etcd, and starts the other servers again, which would go on with what they remember.
+    pub(super) async fn replace_data(&mut self, copy: &Path) -> Result<(), StartError> {
+        self.controller_manager.as_mut().map(Process::kill);
+        self.api_server.kill();
+        self.etcd.kill();
+        fs::remove_dir_all(&self.data)?;
+        copy_folder(copy, &self.data)?;
+        self.start_etcd_again().await?;
+        self.start_api_server().await?;
+        match &mut self.controller_manager {
+            Some(controller_manager) => Ok(controller_manager.start_again()?),
+            None => Ok(()),
+        }
+    }
+
+    async fn start_etcd_again(&mut self) -> Result<(), StartError> {
+        let port = self.etcd_port;
+        self.etcd.start_again()?;
+        Ok(self.etcd.ready("get healthy", READY_WITHIN, || is_healthy(port)).await?)
     }
 
     pub(super) fn ended(&mut self) -> Vec<(String, ExitStatus)> {
@@ -110,6 +143,20 @@ impl Servers {
     }
 }
 
+fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}
+
 /// Repeats a start that found its port taken.
 async fn again_if_busy<T>(start: impl AsyncFn() -> Result<T, StartError>) -> Result<T, StartError> {
     for _ in 1..ATTEMPTS {
@@ -122,24 +169,23 @@ async fn again_if_busy<T>(start: impl AsyncFn() -> Result<T, StartError>) -> Res
     start().await
 }
 
-async fn start_etcd(run: &RunDirectory, assets: &Assets) -> Result<(Process, String), StartError> {
+async fn start_etcd(run: &RunDirectory, assets: &Assets, data: &Path) -> Result<(Process, u16), StartError> {
     let (client, peer) = (free_port()?, free_port()?);
     let url = format!("http://127.0.0.1:{client}");
     let peer = format!("http://127.0.0.1:{peer}");
-    let spec =
-        ProcessSpec::new("etcd", assets.path(Binary::Etcd)).arg(flag("data-dir", &run.path().join("etcd"))).args([
-            format!("--listen-client-urls={url}"),
-            format!("--advertise-client-urls={url}"),
-            format!("--listen-peer-urls={peer}"),
-            format!("--initial-advertise-peer-urls={peer}"),
-            format!("--initial-cluster=default={peer}"),
-            // The data is gone with the run, so it need not survive a power cut.
-            "--unsafe-no-fsync".to_owned(),
-            "--log-level=warn".to_owned(),
-        ]);
+    let spec = ProcessSpec::new("etcd", assets.path(Binary::Etcd)).arg(flag("data-dir", data)).args([
+        format!("--listen-client-urls={url}"),
+        format!("--advertise-client-urls={url}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+        // The data is gone with the run, so it need not survive a power cut.
+        "--unsafe-no-fsync".to_owned(),
+        "--log-level=warn".to_owned(),
+    ]);
     let mut process = Process::start(run, spec)?;
     process.ready("get healthy", READY_WITHIN, || is_healthy(client)).await?;
-    Ok((process, url))
+    Ok((process, client))
 }
 
 /// Whether etcd answers `GET /health` with 200.

@@ -5,7 +5,7 @@ use std::fmt;
 use super::OPERATOR;
 use crate::fault_proxy::{Action, Phase, Plan, PlanError, Rule, Trigger};
 
-/// What befalls a write.
+/// What befalls a write. A test that injects faults itself is to deal with each, so a further variant breaks it on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The operator is killed before the write is forwarded.

@@ -16,6 +16,13 @@ use super::{
 
 type Killer = Arc<dyn Fn() + Send + Sync>;
 
+/// When the connections of a time freeze, and when they end.
+#[derive(Clone, Default)]
+pub(super) struct Freeze {
+    pub(super) begun: CancellationToken,
+    pub(super) over: CancellationToken,
+}
+
 /// The plan in force, and what it has set in motion.
 #[derive(Default)]
 pub(super) struct Control {
@@ -25,6 +32,10 @@ pub(super) struct Control {
     down_until: Mutex<Option<Instant>>,
     /// Cancelled, and replaced, to end all connections that there are.
     connections: Mutex<CancellationToken>,
+    /// Of the connections that are not frozen; replaced when they are.
+    freeze: Mutex<Freeze>,
+    /// Of the connections that are frozen.
+    frozen: Mutex<Vec<Freeze>>,
     killers: Mutex<BTreeMap<String, Killer>>,
 }
 
@@ -49,6 +60,7 @@ impl Control {
         // What the old plan held must not wait for ever.
         *lock(&self.plan) = PlanState::new(plan);
         self.releases.send_modify(|count| *count += 1);
+        self.end_frozen();
         Ok(())
     }
 
@@ -56,6 +68,7 @@ impl Control {
         // First the rules, so that nothing is held between the two.
         lock(&self.plan).release();
         self.releases.send_modify(|count| *count += 1);
+        self.end_frozen();
     }
 
     /// Hears releases that come after it was made.
@@ -83,6 +96,21 @@ impl Control {
     /// Cancelled when the connections of now have to end.
     pub(super) fn connection(&self) -> CancellationToken {
         lock(&self.connections).clone()
+    }
+
+    pub(super) fn freeze_connections(&self) {
+        let freeze = std::mem::take(&mut *lock(&self.freeze));
+        freeze.begun.cancel();
+        lock(&self.frozen).push(freeze);
+    }
+
+    /// When the connections of now freeze.
+    pub(super) fn freeze(&self) -> Freeze {
+        lock(&self.freeze).clone()
+    }
+
+    fn end_frozen(&self) {
+        lock(&self.frozen).drain(..).for_each(|freeze| freeze.over.cancel());
     }
 
     pub(super) fn on_kill(&self, process: String, kill: impl Fn() + Send + Sync + 'static) {

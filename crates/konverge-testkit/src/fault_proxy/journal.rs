@@ -30,6 +30,7 @@ pub struct JournalEntry {
 
 /// How far a request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Reached {
     /// The API server does not know of it.
     Proxy,

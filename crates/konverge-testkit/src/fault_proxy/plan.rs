@@ -27,6 +27,7 @@ use crate::{api_request::Verb, pattern::Pattern};
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Plan {
     /// What probabilities are drawn from.
     #[serde(default)]
@@ -55,6 +56,7 @@ struct UncheckedRule {
 /// Which requests, and which of those. What is not stated may be anything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct Trigger {
     /// Where on its way the request is.
     pub phase: Phase,
@@ -96,9 +98,19 @@ pub struct Trigger {
     pub times: Option<NonZeroU64>,
 }
 
+impl Trigger {
+    /// These settings with a change.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+}
+
 /// Where on its way a request is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Phase {
     /// It has arrived and the API server does not know of it.
     #[default]
@@ -112,6 +124,7 @@ pub enum Phase {
 /// The kind of a watch event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
+#[non_exhaustive]
 pub enum EventKind {
     /// The object is new to the watch.
     Added,
@@ -128,6 +141,7 @@ pub enum EventKind {
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Action {
     /// It takes so much longer, and goes on: `delay: 200ms`. A client that gives up before it is forwarded takes it back.
     Delay(Span),
@@ -174,6 +188,7 @@ pub struct StatusAnswer {
 
 /// A plan cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlanError {
     /// The text is no plan. The message has the line.
     #[error("invalid plan: {0}")]
@@ -199,6 +214,13 @@ pub enum PlanError {
 }
 
 impl Plan {
+    /// These settings with a change.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     /// Reads YAML, or JSON, which is YAML too.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         serde_saphyr::from_str(text).map_err(|error| PlanError::Invalid(error.to_string()))

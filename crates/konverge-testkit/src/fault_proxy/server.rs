@@ -1,6 +1,6 @@
 //! The side of the proxy that clients see: TLS, and HTTP/1.1 or HTTP/2 as they like.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use hyper::{
     server::conn::{http1, http2},
@@ -59,9 +59,19 @@ pub(super) async fn run(proxy: Arc<Proxy>, listener: TcpListener, tls: TlsAccept
             tokio::select! {
                 () = end.cancelled() => {}
                 () = cut.cancelled() => {}
-                () = connection(proxy, stream, tls) => {}
+                () = until_frozen(proxy, stream, tls) => {}
             }
         });
+    }
+}
+
+/// Serves a connection. Once it is frozen, nobody reads from it or writes to it, and it stays open until that is over.
+async fn until_frozen(proxy: Arc<Proxy>, stream: TcpStream, tls: TlsAcceptor) {
+    let freeze = proxy.control.freeze();
+    let mut connection = pin!(connection(proxy, stream, tls));
+    tokio::select! {
+        () = &mut connection => {}
+        () = freeze.begun.cancelled() => freeze.over.cancelled().await,
     }
 }
 

@@ -8,8 +8,8 @@ use konverge_testkit::{
     Cluster, ControlPlane, ManifestError, Options, RUN_LABEL, client_for, create_for_run, eventually, take_away_run,
 };
 use kube::{
-    Api,
-    api::{ListParams, ObjectMeta, PostParams},
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
 };
 use serde_json::json;
 
@@ -31,6 +31,31 @@ async fn it_serves_and_keeps_its_data_over_a_kill_of_the_api_server() {
 
     control_plane.start_api_server().await.unwrap().unwrap();
     assert!(maps.get("kept").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_restored_snapshot_undoes_changes_and_gives_versions_out_again() {
+    let mut control_plane = ControlPlane::start(Options::ours()).await.unwrap();
+    let namespace = control_plane.namespace("restores").await.unwrap();
+    let maps = Api::<ConfigMap>::namespaced(control_plane.admin_client().await.unwrap(), &namespace);
+    maps.create(&PostParams::default(), &config_map("before")).await.unwrap();
+    let snapshot = control_plane.snapshot().await.unwrap().unwrap();
+    maps.delete("before", &DeleteParams::default()).await.unwrap();
+    // More changes than the API server makes by itself when it starts.
+    for number in 0..100 {
+        maps.create(&PostParams::default(), &config_map(&format!("after-{number}"))).await.unwrap();
+    }
+    let after = maps.list(&ListParams::default()).await.unwrap().metadata;
+
+    for _ in 0..2 {
+        control_plane.restore(&snapshot).await.unwrap().unwrap();
+        let found = maps.list(&ListParams::default()).await.unwrap();
+        let names: Vec<_> = found.items.iter().map(ResourceExt::name_any).collect();
+        assert_eq!(names, ["before"]);
+        let version = |text: &str| text.parse::<u64>().unwrap();
+        assert!(version(&found.metadata.resource_version.unwrap()) < version(after.resource_version.as_ref().unwrap()));
+    }
+    assert_eq!(control_plane.ended(), []);
 }
 
 #[tokio::test]
@@ -84,7 +109,7 @@ async fn a_service_account_may_do_nothing_before_it_is_granted() {
 #[tokio::test]
 async fn a_named_cluster_is_used_and_not_owned() {
     let ours = ControlPlane::start(Options::ours()).await.unwrap();
-    let named = |path: &Path| Options { cluster: Cluster::Named(path.to_owned()), ..Options::default() };
+    let named = |path: &Path| Options::default().with(|options| options.cluster = Cluster::Named(path.to_owned()));
     let mut named_plane = ControlPlane::start(named(ours.kubeconfig())).await.unwrap();
     let error = named_plane.kill_api_server().unwrap_err().to_string();
     assert!(error.contains("killing the API server") && error.contains("Options::ours()"), "{error}");
@@ -104,7 +129,7 @@ fn named<K: kube::Resource + Default>(name: &str, run: Option<&str>) -> K {
 
 #[tokio::test]
 async fn what_a_run_made_is_taken_away_and_nothing_else() {
-    let options = Options { controller_manager: true, ..Options::ours() };
+    let options = Options::ours().with(|options| options.controller_manager = true);
     let control_plane = ControlPlane::start(options).await.unwrap();
     let client = control_plane.admin_client().await.unwrap();
     let (roles, namespaces) = (Api::<ClusterRole>::all(client.clone()), Api::<Namespace>::all(client));
@@ -153,7 +178,7 @@ async fn pods_that_break_the_strictest_standard_are_told_with_the_field() {
 
 #[tokio::test]
 async fn the_controller_manager_collects_garbage() {
-    let options = Options { controller_manager: true, ..Options::ours() };
+    let options = Options::ours().with(|options| options.controller_manager = true);
     let control_plane = ControlPlane::start(options).await.unwrap();
     let namespace = control_plane.namespace("garbage").await.unwrap();
     let maps = Api::<ConfigMap>::namespaced(control_plane.admin_client().await.unwrap(), &namespace);

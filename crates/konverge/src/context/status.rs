@@ -1,4 +1,4 @@
-//! What a run says of its object: conditions, fields of the status, how it ended.
+//! The report of a run on its object: conditions, fields of the status, how it ended.
 
 use k8s_openapi::jiff::Timestamp;
 use konverge_apply::{
@@ -15,7 +15,7 @@ use crate::{
     report::{AnyStatus, Verdict},
 };
 
-/// What the run has said so far.
+/// The report of the run so far.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     pub(crate) status: Option<Box<dyn AnyStatus>>,
@@ -41,8 +41,8 @@ impl Said {
 }
 
 impl<K: Object> Context<K> {
-    /// What the status says besides how the run ends, as a copy of what it says now. Written once, when the run is over, and only if it
-    /// says something new.
+    /// Changes the author's own part of the status: `change` gets a copy of the current status. It is written once, when the run is over,
+    /// and only if it differs.
     ///
     /// The operator becomes the owner of the fields and conditions that the run changes. Fields and conditions of other controllers are
     /// in the copy to be read, and stay as they are.
@@ -73,7 +73,7 @@ impl<K: Object> Context<K> {
         });
     }
 
-    /// Removes a condition that the operator has set. One that another controller has set stays.
+    /// Removes a condition that the operator has set. A condition of another controller stays.
     pub fn remove_condition(&self, condition_type: &str) {
         self.change_status(|all| all.conditions().remove(condition_type));
     }
@@ -89,8 +89,8 @@ impl<K: Object> Context<K> {
         self.said().verdict = Some(Verdict::Progressing { reason: reason.into(), message: message.into() });
     }
 
-    /// Writes at once what the run has said so far, for one that takes long. Sends nothing if that is not new. What the run says
-    /// later, and how it ends, is written when it is over.
+    /// Writes the status at once, as far as the run has determined it: for runs that take long. Sends nothing if it is unchanged. The end
+    /// of the run writes the rest.
     pub async fn write_status(&self) -> Result<(), Error>
     where
         K: Writable,

@@ -10,10 +10,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use konverge_apply::Applier;
 use konverge_core::{backoff::Backoff, error::in_one_line, reasons};
 use konverge_runtime::Manager;
-use kube::{Api, ResourceExt};
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
 use tokio::time::Instant;
 
-use super::{Decision, INSTALLED_BY_VERSION, decide, established};
+use super::{Decision, INSTALLED_BY_VERSION, decide, established, relocation};
 use crate::error::Error;
 
 /// The pause between two looks at a definition that is not established yet, which takes a fraction of a second.
@@ -22,8 +25,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Lets a program of `version` apply its definitions when it leads: of replicas that differ, only the leader decides. A leader is not
-/// ready until all of them are established. What keeps one from it is tried again with growing pauses, so that a person or an API
-/// server that comes back mends it without a restart. A standby is ready without them: its caches tell whether the kinds are there.
+/// ready until all of them are established. A failure is retried with growing pauses, so that the program recovers without a restart.
+/// A standby is ready without them: its caches tell whether the kinds are there.
 pub(crate) fn install(
     definitions: Vec<CustomResourceDefinition>,
     version: &'static str,
@@ -75,13 +78,21 @@ async fn bring(
 async fn try_once(definition: &CustomResourceDefinition, version: &str, applier: &Applier) -> Result<(), Error> {
     let name = definition.name_any();
     let api = Api::<CustomResourceDefinition>::all(applier.client().clone());
-    let found = api.get_opt(&name).await?;
+    let mut found = api.get_opt(&name).await?;
     if let Some(found) = &found
         && let Decision::Keep(why) = decide(found, definition, version)?
     {
         tracing::warn!(definition = name, why, "the definition is not installed");
         return established(found)
             .map_err(|why| Error::transient(reasons::NOT_ESTABLISHED, format!("{name} is not established: {why}")));
+    }
+    if let Some(patch) = found.as_ref().and_then(|found| relocation(found, definition)) {
+        if applier.is_dry_run() {
+            tracing::info!(definition = name, "dry run: would change where its conversion calls");
+            return Ok(());
+        }
+        let parameters = PatchParams { field_manager: Some(applier.manager().to_owned()), ..PatchParams::default() };
+        found = Some(api.patch(&name, &parameters, &Patch::Merge(patch)).await?);
     }
     let done = applier.apply(definition, found.as_ref()).await?;
     if applier.is_dry_run() {

@@ -1,21 +1,22 @@
-//! What a program generates out of itself.
-
-use std::path::Path;
+//! The files that a program generates from its own declarations.
 
 use konverge_apply::events::EventSink;
 use konverge_gen::{
     Files,
+    chart::{self, Chart},
     files::FilesError,
     reference,
     watching::{self, Series},
 };
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 
 use super::Operator;
 use crate::metrics::ObjectMetrics;
 
 /// Files could not be generated.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum GenerateError {
     /// An object cannot be written down.
     #[error("cannot write an object down")]
@@ -36,18 +37,11 @@ impl Operator {
             files.objects("crds.yaml", &crds)?;
         }
         files.objects("role.yaml", &self.grant(namespace).objects().map_err(GenerateError::Object)?)?;
-        let mut others = Vec::new();
-        for part in &self.parts {
-            others.extend(part.objects(&self.home(namespace)).map_err(GenerateError::Object)?);
-        }
+        let others = self.others(namespace)?;
         if !others.is_empty() {
             files.objects("others.yaml", &others)?;
         }
-        let metrics = self.metrics();
-        let (mut table, mut series) = (String::new(), Series::default());
-        metrics.register(|registry: &mut Registry| {
-            (table, series) = (reference::metrics(registry), watching::series(registry));
-        });
+        let (table, series) = self.series();
         files.text("reference.md", self.reference(&table));
         let dashboard = watching::dashboard(self.program, &series);
         let dashboard = serde_json::to_string_pretty(&dashboard).map_err(GenerateError::Object)?;
@@ -56,20 +50,35 @@ impl Operator {
         Ok(files)
     }
 
-    /// Prints, writes or checks.
-    pub(super) fn generate_as_told(
-        &self,
-        into: Option<&Path>,
-        check: bool,
-        namespace: &str,
-    ) -> Result<(), GenerateError> {
-        let files = self.generate(namespace)?;
-        match into {
-            None => print!("{}", files.manifest()),
-            Some(folder) if check => files.check(folder)?,
-            Some(folder) => files.write(folder)?,
+    /// The files of a Helm chart: a deployment of the program, and what [`generate`](Self::generate) makes for the cluster.
+    pub fn helm_chart(&self) -> Result<Files, GenerateError> {
+        let namespace = chart::NAMESPACE;
+        let chart = Chart {
+            program: self.program,
+            version: self.version,
+            crds: self.crds(namespace),
+            rbac: self.grant(namespace).objects().map_err(GenerateError::Object)?,
+            others: self.others(namespace)?,
+            alerts: vec![watching::prometheus_rule(self.program, namespace, &self.series().1)],
+        };
+        Ok(chart.files()?)
+    }
+
+    fn others(&self, namespace: &str) -> Result<Vec<Value>, GenerateError> {
+        let mut others = Vec::new();
+        for part in &self.parts {
+            others.extend(part.objects(&self.home(namespace)).map_err(GenerateError::Object)?);
         }
-        Ok(())
+        Ok(others)
+    }
+
+    /// The series that the program has when it runs: a table of them, and their names.
+    fn series(&self) -> (String, Series) {
+        let (mut table, mut series) = (String::new(), Series::default());
+        self.metrics().register(|registry: &mut Registry| {
+            (table, series) = (reference::metrics(registry), watching::series(registry));
+        });
+        (table, series)
     }
 
     /// The series that the program has when it runs, all without a value.
@@ -87,10 +96,13 @@ impl Operator {
         let reasons: Vec<_> = konverge_core::reasons::ALL.iter().copied().chain(of_parts).collect();
         let reasons = reference::words("Reason", &reasons);
         let annotations = reference::words("Annotation", ANNOTATIONS);
-        let flags = reference::flags(&self.command());
+        #[cfg(feature = "cli")]
+        let flags = format!("## Flags\n\n{}\n", reference::flags(&self.command()));
+        #[cfg(not(feature = "cli"))]
+        let flags = "";
         let codes = reference::words("Exit code", crate::exit::CODES);
         format!(
-            "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n## Flags\n\n{flags}\n## Exit codes\n\n{codes}\n## Conditions\n\n{words}\n\
+            "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n{flags}## Exit codes\n\n{codes}\n## Conditions\n\n{words}\n\
              ## Reasons\n\nOf conditions, events and `konverge_reconcile_errors_total`, as far as the framework gives them or the program declares them.\n\n{reasons}\n\
              ## Annotations\n\n{annotations}\n## Metrics\n\n{series}",
             self.program

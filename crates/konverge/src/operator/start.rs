@@ -1,22 +1,24 @@
 //! From a declaration to a running program.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use konverge_apply::{Applier, events::EventSink};
 use konverge_runtime::{
     Manager, Metrics, Queue,
     cache::{Caches, Selection},
     client::{self, ClientError},
-    http_server::BindError,
-    lease::{Elector, TimingsError},
+    lease::{Elector, Leadership, TimingsError},
     manager::RunError,
     object::ObjectKey,
     telemetry::TelemetryError,
 };
 use kube::Client;
-use serde_json::Value;
 
-use super::{Operator, queues, telemetry::Telemetry};
+use super::{
+    Home, Operator,
+    server::{self, Queues},
+    telemetry::Telemetry,
+};
 use crate::{
     crds, flags::Flags, metrics::ObjectMetrics, options::Options, owner_keys::OwnerKeys, schedule::ScheduleError,
 };
@@ -44,16 +46,18 @@ pub struct Setup {
     election: Election,
     options: Options,
     pub(crate) flags: Flags,
-    queues: Vec<queues::Shown>,
+    queues: Queues,
     pub(crate) owner_keys: OwnerKeys,
 }
 
-/// What elections need.
+/// The clients and settings of elections.
 pub(crate) struct Election {
     /// A client without the gate of a lease.
     ungated: Client,
     /// A client whose calls are short, if there are elections.
     lease_client: Option<Client>,
+    /// Whether the program leads, if there are elections.
+    leadership: Option<Leadership>,
 }
 
 /// A program could not start, or ended with an error.
@@ -68,8 +72,9 @@ pub enum StartError {
     #[error(transparent)]
     Traces(#[from] konverge_otlp::OtlpError),
     /// The address for health and metrics is not available.
+    #[cfg(feature = "serve")]
     #[error(transparent)]
-    Bind(#[from] BindError),
+    Bind(#[from] konverge_runtime::http_server::BindError),
     /// There is no usable configuration of the API server.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -89,7 +94,7 @@ pub enum StartError {
     Schedule {
         /// The name of the controller.
         controller: String,
-        /// What is wrong with it.
+        /// The reason why it is not usable.
         #[source]
         source: ScheduleError,
     },
@@ -98,11 +103,12 @@ pub enum StartError {
     Part {
         /// Which one.
         part: String,
-        /// What is wrong.
+        /// The underlying error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Flags of the author's own lack a value where no command line is read.
+    #[cfg(feature = "cli")]
     #[error("the program's own flags have no values; give them with flag_values")]
     Flags(#[source] clap::Error),
     /// There is no runtime for it.
@@ -137,25 +143,25 @@ impl Setup {
             object_metrics,
             #[cfg(feature = "external")]
             outside: None,
-            election: Election { ungated: client_of_each_replica, lease_client: None },
+            election: Election { ungated: client_of_each_replica, lease_client: None, leadership: None },
             options,
             flags,
-            queues: Vec::new(),
+            queues: Queues::default(),
             owner_keys: OwnerKeys::default(),
         }
     }
 
-    /// What is left of a selection in a program that was told to look at some namespaces and labels only; for what it works on.
+    /// Narrows a selection to the namespaces and labels of the command line; for the objects that the program works on.
     pub fn narrowed(&self, selection: Selection) -> Selection {
         let label_selector = both(selection.label_selector.as_deref(), self.options.selector.as_deref());
-        Selection { label_selector, ..self.within(selection) }
+        self.within(selection).with(|selection| selection.label_selector = label_selector)
     }
 
-    /// What is left of a selection in a program that was told to look at some namespaces only; for what it reads besides. A selection
+    /// Narrows a selection to the namespaces of the command line; for other objects that the program reads. A selection
     /// that names namespaces itself keeps them.
     pub fn within(&self, selection: Selection) -> Selection {
         if selection.namespaces.is_empty() {
-            Selection { namespaces: self.options.namespaces.clone(), ..selection }
+            selection.with(|selection| selection.namespaces.clone_from(&self.options.namespaces))
         } else {
             selection
         }
@@ -176,6 +182,15 @@ impl Setup {
         self.options.lease_namespace.as_deref().unwrap_or_else(|| self.client.default_namespace())
     }
 
+    pub(crate) fn home(&self) -> Home<'_> {
+        Home {
+            program: self.program,
+            namespace: self.namespace(),
+            #[cfg(feature = "admission")]
+            webhook_url: self.options.webhook.url.as_deref(),
+        }
+    }
+
     /// The client without the lease's gate, for what each replica writes whether it leads or not, such as a certificate of its own.
     pub fn client_of_each_replica(&self) -> &Client {
         &self.election.ungated
@@ -189,14 +204,36 @@ impl Setup {
         Ok(Some(Elector::new(client.clone(), lease)))
     }
 
+    /// Whether the program leads; `None` where there are no elections.
+    pub(crate) fn leadership(&self) -> Option<&Leadership> {
+        self.election.leadership.as_ref()
+    }
+
+    /// As in a program that has lost its lease.
+    #[cfg(feature = "testing")]
+    pub(crate) fn set_leadership(&mut self, leadership: Leadership) {
+        self.election.leadership = Some(leadership);
+    }
+
+    /// The owner keys of one controller, which writes with this client. One with a lease of its own may write while the program does not lead.
+    pub(crate) fn owner_keys_with(&self, client: &Client, has_own_lease: bool) -> OwnerKeys {
+        if has_own_lease {
+            OwnerKeys::stored(client.clone(), self.namespace(), self.program, self.options.dry_run)
+        } else {
+            self.owner_keys.clone()
+        }
+    }
+
     pub(crate) fn show_queue(&mut self, queue: &Queue<ObjectKey>) {
-        self.queues.push(queues::shown(queue));
+        self.queues.add(queue);
     }
 }
 
 impl Operator {
-    /// Runs the program with logs, until a signal or a failure.
-    pub(super) fn block_on_run(self, options: Options) -> Result<(), StartError> {
+    /// Runs the program with threads and logs of its own, until a signal or a failure: what [`main`](Self::main) does once it has read the command line.
+    ///
+    /// It waits for the end, so it must not be called from asynchronous code; see [`assemble`](Self::assemble) for that.
+    pub fn run(self, options: Options) -> Result<(), StartError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(StartError::Threads)?;
         runtime.block_on(async {
             let telemetry = Telemetry::start(&options, &self)?;
@@ -204,7 +241,7 @@ impl Operator {
             let filter = telemetry.filter.clone();
             let run = async {
                 let mut manager = self.assemble(options).await?;
-                manager.log_filter(filter);
+                server::show_filter(&mut manager, filter);
                 Ok(manager.run().await?)
             };
             let ended = run.await;
@@ -217,7 +254,7 @@ impl Operator {
     /// The program, ready to run. Nothing is sent before it runs. Logging is left to the caller.
     pub async fn assemble(self, options: Options) -> Result<Manager, StartError> {
         let metrics = Metrics::new(self.program, self.version);
-        let manager = Manager::bind(options.address, metrics.clone()).await?;
+        let manager = server::manager(&options, metrics.clone()).await?;
         let client = client::build(&options.client(), metrics.client()).await?;
         let lease_client = if elects(&options) {
             Some(client::build(&options.client().impatient(), metrics.client()).await?)
@@ -231,7 +268,7 @@ impl Operator {
     /// the rest of a program. The settings about how to reach the API server have no effect, and requests are not counted in metrics.
     pub async fn assemble_with(self, client: Client, options: Options) -> Result<Manager, StartError> {
         let metrics = Metrics::new(self.program, self.version);
-        let manager = Manager::bind(options.address, metrics).await?;
+        let manager = server::manager(&options, metrics).await?;
         let lease_client = elects(&options).then(|| client.clone());
         self.assemble_on(manager, client, lease_client, options).await
     }
@@ -243,17 +280,21 @@ impl Operator {
         lease_client: Option<Client>,
         options: Options,
     ) -> Result<Manager, StartError> {
+        #[cfg_attr(not(feature = "cli"), expect(unused_mut, reason = "only flags are filled in"))]
         let mut flags = self.flags.clone();
+        #[cfg(feature = "cli")]
         flags.fill().map_err(StartError::Flags)?;
         let program = self.program;
         let mut manager = manager.grace(Duration::from_secs(options.grace_period));
-        options.metrics.serve(&mut manager, &client).await?;
+        server::serve_metrics(&options, &mut manager, &client).await?;
         let ungated = client;
         let mut client = ungated.clone();
+        let mut leadership = None;
         if let Some(lease_client) = &lease_client {
             let lease = options.lease(program, lease_client.default_namespace())?;
             let elector = Elector::new(lease_client.clone(), lease);
             client = elector.leadership().gate(client);
+            leadership = Some(elector.leadership());
             manager = manager.leader_election(elector);
         }
         let stop = manager.stop_tasks().cancelled_owned();
@@ -267,10 +308,10 @@ impl Operator {
             events
         };
         let mut setup = Setup::new(program, manager, client, events, options, flags);
-        setup.election = Election { ungated, lease_client };
+        setup.election = Election { ungated, lease_client, leadership };
         setup.owner_keys = OwnerKeys::stored(setup.client.clone(), setup.namespace(), program, setup.options.dry_run);
         if setup.options.install_crds {
-            let definitions = self.crds(setup.namespace());
+            let definitions = self.crds_at(&setup.home());
             let may_stand_by = elects(&setup.options);
             crds::install(definitions, self.version, may_stand_by, &setup.applier, &mut setup.manager);
         }
@@ -282,13 +323,7 @@ impl Operator {
             caches.require_within(&mut manager, Duration::from_secs(options.cache_sync_timeout));
         }
         caches.install(&mut manager);
-        if options.debug_queues {
-            let queues = Arc::new(queues);
-            manager.page("/debug/queues", move || {
-                let shown: Vec<Value> = queues.iter().map(|show| show()).collect();
-                Value::from(shown).to_string()
-            });
-        }
+        queues.serve(&options, &mut manager);
         Ok(manager)
     }
 }
@@ -304,7 +339,7 @@ pub(crate) fn elects(options: &Options) -> bool {
     options.leader_election && !options.dry_run
 }
 
-/// What both of two label selectors choose. An empty one, such as that of an empty variable, chooses everything.
+/// Returns the selector for objects that fit both selectors. An empty one, such as that of an empty variable, fits everything.
 pub(crate) fn both(of_the_author: Option<&str>, of_the_operator: Option<&str>) -> Option<String> {
     let labels: Vec<_> =
         [of_the_author, of_the_operator].into_iter().flatten().filter(|labels| !labels.is_empty()).collect();

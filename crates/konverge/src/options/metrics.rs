@@ -2,7 +2,6 @@
 
 use std::{fmt, path::PathBuf};
 
-use clap::Args;
 use konverge_runtime::{
     Manager,
     http_server::{Authentication, Listen, MetricsServer, MetricsServerError},
@@ -10,10 +9,11 @@ use konverge_runtime::{
 };
 use kube::Client;
 
-use crate::operator::StartError;
+use crate::{flags::Args, operator::StartError};
 
 /// Where metrics are served, and to whom.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
+#[non_exhaustive]
 pub struct MetricsOptions {
     /// Where /metrics is served, such as :8443; 0 for nowhere [default: where /healthz is]
     #[arg(id = "metrics-address", long, env = "KONVERGE_METRICS_ADDRESS", value_name = "ADDRESS")]
@@ -58,7 +58,11 @@ impl MetricsOptions {
             _ => Some(Certificate::self_signed(["localhost"]).map_err(|error| failed(error.into()))?),
         };
         let authentication = self.authentication.then(|| Authentication::new(client.clone()));
-        match manager.metrics_server(MetricsServer { address, tls, authentication }).await {
+        let server = MetricsServer::from(address).with(|server| {
+            server.tls = tls;
+            server.authentication = authentication;
+        });
+        match manager.metrics_server(server).await {
             Ok(_) => Ok(()),
             Err(MetricsServerError::Bind(error)) => Err(error.into()),
             Err(error) => Err(failed(error.into())),

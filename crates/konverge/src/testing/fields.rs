@@ -202,7 +202,7 @@ fn read_fields(fields: &Value, path: &mut Path, found: &mut BTreeSet<Path>) {
     }
 }
 
-/// What can be owned of an apply configuration.
+/// The fields of an apply configuration that a manager can own.
 fn owned_part(body: &Value, subresource: Option<&str>) -> Value {
     if let Some(subresource) = subresource {
         json!({ subresource: body.get(subresource).cloned().unwrap_or_default() })
@@ -215,7 +215,7 @@ fn owned_part(body: &Value, subresource: Option<&str>) -> Value {
     }
 }
 
-/// What can be owned of an object.
+/// The fields of an object that a manager can own.
 fn whole(object: &Value) -> Value {
     let mut part = object.clone();
     if let Some(members) = part.as_object_mut() {

@@ -1,4 +1,4 @@
-//! What an API server keeps and answers, as a state machine without IO.
+//! The objects and answers of an API server, as a state machine without IO.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(super) struct Id {
     pub(super) name: String,
 }
 
-/// What a request is about, read from its path.
+/// The target of a request, read from its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) resource: Resource,
@@ -63,7 +63,6 @@ struct Change {
 pub(super) type Refuse = Box<dyn Fn(&Write) -> Option<u16> + Send>;
 
 /// The state.
-#[derive(Default)]
 pub(super) struct Model {
     objects: BTreeMap<Id, Value>,
     missing: BTreeSet<Resource>,
@@ -107,6 +106,21 @@ impl Place {
 
     fn covers(&self, id: &Id) -> bool {
         id.resource == self.resource && (self.namespace.is_none() || id.namespace == self.namespace)
+    }
+}
+
+impl Default for Model {
+    /// As in etcd, the first change makes version 2. So no object ever has version 1, with which an apply makes an object and changes none.
+    fn default() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            missing: BTreeSet::new(),
+            version: 1,
+            uids: 0,
+            changes: Vec::new(),
+            writes: Vec::new(),
+            refuse: Vec::new(),
+        }
     }
 }
 
@@ -290,29 +304,27 @@ impl Model {
             return before.unwrap_or(after);
         }
         let version = self.version + 1;
-        {
-            if let Some(namespace) = &id.namespace {
-                after["metadata"]["namespace"] = json!(namespace);
-            }
-            let metadata = &mut after["metadata"];
-            match &before {
-                None => {
-                    if metadata["uid"].as_str().is_none_or(str::is_empty) {
-                        self.uids += 1;
-                        metadata["uid"] = json!(format!("uid-{}", self.uids));
-                    }
-                    if metadata["creationTimestamp"].is_null() {
-                        metadata["creationTimestamp"] = json!(TIME);
-                    }
-                }
-                Some(before) => {
-                    for member in ["name", "uid", "creationTimestamp"] {
-                        metadata[member] = before["metadata"][member].clone();
-                    }
-                }
-            }
-            metadata["resourceVersion"] = json!(version.to_string());
+        if let Some(namespace) = &id.namespace {
+            after["metadata"]["namespace"] = json!(namespace);
         }
+        let metadata = &mut after["metadata"];
+        match &before {
+            None => {
+                if metadata["uid"].as_str().is_none_or(str::is_empty) {
+                    self.uids += 1;
+                    metadata["uid"] = json!(format!("uid-{}", self.uids));
+                }
+                if metadata["creationTimestamp"].is_null() {
+                    metadata["creationTimestamp"] = json!(TIME);
+                }
+            }
+            Some(before) => {
+                for member in ["name", "uid", "creationTimestamp"] {
+                    metadata[member] = before["metadata"][member].clone();
+                }
+            }
+        }
+        metadata["resourceVersion"] = json!(version.to_string());
         if after.get("spec").is_some() {
             let counts = |object: &Value| {
                 let parts = object.as_object().into_iter().flatten();
@@ -461,7 +473,7 @@ fn check(object: &Value, written: &Value) -> Result<(), Answer> {
     Ok(())
 }
 
-/// What tells two states of an object apart.
+/// The part of an object that tells two states apart.
 fn comparable(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -38,6 +38,19 @@ fn delete(model: &mut Model, options: &Value) -> (u16, Value) {
     send(model, &asked(Method::DELETE, &format!("{MAPS}/a"), &[], "", options))
 }
 
+/// The first object of the model had version 1, so an apply that was to create its object changed another client's.
+#[test]
+fn an_apply_that_only_creates_changes_no_object_that_is_there() {
+    let mut model = Model::default();
+    assert_eq!(apply(&mut model, "theirs", &map(json!({"x": "theirs"}))).0, 201);
+    let mut body = map(json!({"x": "ours"}));
+    body["metadata"]["resourceVersion"] = json!("1");
+    assert_eq!(apply(&mut model, "ours", &body).0, 409);
+    assert_eq!(get(&mut model, &format!("{MAPS}/a")).1["data"], json!({"x": "theirs"}));
+    assert_eq!(delete(&mut model, &json!({})).0, 200);
+    assert_eq!(apply(&mut model, "ours", &body).0, 201);
+}
+
 #[test]
 fn an_object_lives_from_its_creation_to_its_deletion() {
     let mut model = Model::default();
@@ -117,9 +130,9 @@ fn lists_and_watches_are_narrowed_by_place_and_labels() {
     assert_eq!(names(&send(&mut model, &request(MAPS)).1), ["a"]);
     let relabelled = json!({"metadata": {"labels": {"team": "y"}}});
     send(&mut model, &asked(Method::PATCH, &format!("{MAPS}/a"), &[], "application/merge-patch+json", &relabelled));
-    let (events, version) = model.watched(&Place::parse(MAPS).unwrap(), &request(MAPS), 1);
+    let (events, version) = model.watched(&Place::parse(MAPS).unwrap(), &request(MAPS), 2);
     assert_eq!(events.iter().map(|event| event["type"].as_str().unwrap()).collect::<Vec<_>>(), ["DELETED"]);
-    assert_eq!(version, 4);
+    assert_eq!(version, 5);
 }
 
 #[test]

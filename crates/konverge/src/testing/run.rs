@@ -8,7 +8,7 @@ use konverge_apply::{Applier, ApplyError, Conditions, DesiredSet, Owner, SetErro
 use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_runtime::{
     Action, Manager, Metrics, Reconciler, Request,
-    http_server::Listen,
+    lease::{Elector, LeaseOptions},
     object::{Object, ObjectKey, Scope},
 };
 use kube::{Resource, ResourceExt, core::object::HasStatus};
@@ -37,7 +37,7 @@ const PROGRAM: &str = "konverge-test";
 /// One run of a controller for one object, against an [`ApiModel`] that holds this object and what the test adds.
 ///
 /// The run is the one of production: it lists and decodes into caches, sets the finalizer, calls the reconciler, applies and prunes children, and
-/// writes the status and events. There is no queue, no time limit, no lease, and no trigger. See [`ApiModel`] for what the model does
+/// writes the status and events. There is no queue, no time limit, no election, and no trigger. See [`ApiModel`] for what the model does
 /// not do.
 ///
 /// ```
@@ -83,7 +83,10 @@ pub struct TestRun<K: Object> {
     reasons: BTreeSet<&'static str>,
     options: Options,
     flags: Flags,
+    has_lost_lease: bool,
     children: Vec<MakeChild>,
+    /// The first mistake of the test, which `apply` returns.
+    mistake: Option<TestError>,
 }
 
 /// Makes a child of the object, as an earlier run would have.
@@ -102,9 +105,17 @@ pub enum TestError {
     /// The children of an earlier run could not be made.
     #[error("cannot make the children of an earlier run")]
     Children(#[from] SetError),
-    /// The object of the test cannot be written as its kind.
-    #[error("the object of the test is not what its kind says")]
+    /// An object of the test cannot be written or read as its kind.
+    #[error("an object of the test is not what its kind says")]
     Object(#[from] serde_json::Error),
+    /// The test changes or deletes an object that does not exist.
+    #[error("the test changes {kind} {name}, which does not exist; check its name, or add it with `seeing`")]
+    Missing {
+        /// The kind of the object.
+        kind: String,
+        /// The name of the object, after its namespace if it has one.
+        name: String,
+    },
 }
 
 impl<K: Object + Writable + Resource<DynamicType = ()>> TestRun<K> {
@@ -122,7 +133,7 @@ impl<K: Object + Writable> TestRun<K> {
         }
         let key = ObjectKey { namespace: object.meta().namespace.clone(), name: object.name_any() };
         let api = ApiModel::default();
-        put(&api, &kind, &key, &object);
+        let mistake = put(&api, &kind, &key, &object).err();
         Self {
             api,
             kind,
@@ -131,7 +142,9 @@ impl<K: Object + Writable> TestRun<K> {
             reasons: ["created"].into(),
             options: Options::default(),
             flags: Flags::default(),
+            has_lost_lease: false,
             children: Vec::new(),
+            mistake,
         }
     }
 
@@ -144,15 +157,18 @@ impl<K: Object + Writable> TestRun<K> {
     #[expect(clippy::needless_pass_by_value, reason = "a test makes both in place, as with the methods beside it")]
     pub fn seeing_dynamic<O: Object + Writable>(self, kind: O::DynamicType, object: O) -> Self {
         let key = self.key_of(&object);
-        put(&self.api, &kind, &key, &object);
-        self
+        let result = put(&self.api, &kind, &key, &object);
+        self.noting(result)
     }
 
     /// A child that an earlier run has made, with its status if it has one.
     pub fn with_child<C: Child>(mut self, child: C) -> Self {
         let key = self.key_of(&child);
+        let status = match serde_json::to_value(&child) {
+            Ok(mut child) => child["status"].take(),
+            Err(error) => return self.noting(Err(error.into())),
+        };
         self.children.push(Box::new(move |owner, applier, api| {
-            let status = serde_json::to_value(&child).unwrap_or_default()["status"].take();
             async move {
                 DesiredSet::new(owner).add(child).apply(&applier).await?;
                 let id = id::<C>(&(), &key);
@@ -175,22 +191,22 @@ impl<K: Object + Writable> TestRun<K> {
         self
     }
 
-    /// Someone else changes an object of this name. A name without a namespace is one in the namespace of the object. An object that does not
-    /// exist stays absent.
+    /// Someone else changes an object of this name. A name without a namespace is one in the namespace of the object. If the object does not
+    /// exist, [`apply`](Self::apply) returns [`TestError::Missing`].
     pub fn change<O>(self, name: &str, change: impl FnOnce(&mut O)) -> Self
     where
         O: Object + Writable + Resource<DynamicType = ()>,
     {
         let key = self.named::<O>(name);
         let id = id::<O>(&(), &key);
-        let found = self.api.model().object(&id).cloned();
-        if let Some(mut object) = found.and_then(|object| O::deserialize(object).ok()) {
+        let changed = find::<O>(&self.api, &(), &key).and_then(|found| {
+            let mut object = O::deserialize(found)?;
             change(&mut object);
-            if let Some(object) = json_of(&(), &key, &object) {
-                self.api.change(|model| model.edit(id, object, O::api_version(&()).as_ref()));
-            }
-        }
-        self
+            Ok(json_of(&(), &key, &object)?)
+        });
+        let result =
+            changed.map(|object| self.api.change(|model| model.edit(id, object, O::api_version(&()).as_ref())));
+        self.noting(result)
     }
 
     /// Someone else deletes the object of this name, as [`change`](Self::change) finds it.
@@ -203,13 +219,11 @@ impl<K: Object + Writable> TestRun<K> {
     /// A user deletes the object itself. It stays until its finalizers are gone.
     pub fn deleted(self) -> Self {
         let id = id::<K>(&self.kind, &self.key);
-        self.api.change(|model| {
-            if let Some(mut object) = model.object(&id).cloned() {
-                object["metadata"]["deletionTimestamp"] = json!(TIME);
-                model.put(id, object);
-            }
+        let result = find::<K>(&self.api, &self.kind, &self.key).map(|mut object| {
+            object["metadata"]["deletionTimestamp"] = json!(TIME);
+            self.api.change(|model| model.put(id, object));
         });
-        self
+        self.noting(result)
     }
 
     /// Answers each write for which `refuse` returns a status code with that code, such as 403 or 500, and does not carry it out.
@@ -239,6 +253,11 @@ impl<K: Object + Writable> TestRun<K> {
         self
     }
 
+    /// A run whose process has lost its lease: [`Context::check_lease`](crate::Context::check_lease) fails, and so does each write.
+    pub fn without_lease(self) -> Self {
+        Self { has_lost_lease: true, ..self }
+    }
+
     /// Runs the controller once for the object.
     pub fn apply<R: Reconcile<K>>(
         self,
@@ -249,20 +268,32 @@ impl<K: Object + Writable> TestRun<K> {
     }
 
     async fn run<R: Reconcile<K>>(self, controller: Controller<K, R>) -> Result<Ran<K>, TestError> {
-        let Self { api, kind, key, attempt, reasons, options, flags, children } = self;
-        let client = api.client();
+        let Self { api, kind, key, attempt, reasons, options, flags, has_lost_lease, children, mistake } = self;
+        if let Some(mistake) = mistake {
+            return Err(mistake);
+        }
+        let mut client = api.client();
         if !children.is_empty() {
-            let object = api.model().object(&id::<K>(&kind, &key)).cloned().unwrap_or_default();
+            let object = find::<K>(&api, &kind, &key)?;
             let owner = Owner::of_kind(&K::deserialize(object)?, &kind).map_err(TestError::Owner)?;
             for make in children {
                 make(owner.clone(), Applier::new(client.clone(), PROGRAM), api.clone()).await?;
             }
         }
         api.model().writes.clear();
-        let manager = Manager::listen(Listen::Nowhere, Metrics::new(PROGRAM, "0")).await.map_err(StartError::from)?;
+        let manager = Manager::new(Metrics::new(PROGRAM, "0"));
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (events, publish) = EventSink::new(client.clone(), PROGRAM, stopped.map(|_| ()));
+        // An elector that never runs never leads.
+        let lost =
+            has_lost_lease.then(|| Elector::new(client.clone(), LeaseOptions::new("default", PROGRAM)).leadership());
+        if let Some(leadership) = &lost {
+            client = leadership.gate(client);
+        }
         let mut setup = Setup::new(PROGRAM, manager, client, events, options, flags);
+        if let Some(leadership) = lost {
+            setup.set_leadership(leadership);
+        }
         let prepared = run::prepare(controller, &mut setup)?;
         let watches = setup.caches.run();
         let request = Request { key: key.clone(), reasons, attempt };
@@ -297,6 +328,12 @@ impl<K: Object + Writable> TestRun<K> {
 
     fn named<O: Object>(&self, name: &str) -> ObjectKey {
         named::<O>(&self.key, name)
+    }
+
+    /// Keeps the first mistake for `apply`.
+    fn noting(mut self, result: Result<(), TestError>) -> Self {
+        self.mistake = self.mistake.or(result.err());
+        self
     }
 }
 
@@ -340,7 +377,7 @@ impl<K: Object + Writable> Ran<K> {
         self.result.as_ref().err()
     }
 
-    /// What the run sent to change something, in order, without events. A write equals its text: `["apply ConfigMap shop/first"]`.
+    /// The writes that the run sent, in order, without events. A write equals its text: `["apply ConfigMap shop/first"]`.
     pub fn writes(&self) -> &[Write] {
         &self.writes
     }
@@ -389,7 +426,9 @@ impl<K: Object + Writable> Ran<K> {
             reasons,
             options: Options::default(),
             flags: Flags::default(),
+            has_lost_lease: false,
             children: Vec::new(),
+            mistake: None,
         }
     }
 
@@ -415,19 +454,34 @@ fn named<O: Object>(home: &ObjectKey, name: &str) -> ObjectKey {
     ObjectKey { namespace: namespace.filter(|_| O::Scope::IS_NAMESPACED), name: name.to_owned() }
 }
 
-/// Puts an object into the model. An object that is no JSON is left out, which no test can miss.
-fn put<O: Object + Serialize>(api: &ApiModel, kind: &O::DynamicType, key: &ObjectKey, object: &O) {
-    if let Some(object) = json_of(kind, key, object) {
-        api.change(|model| model.put(id::<O>(kind, key), object));
-    }
+/// Returns the object from the model.
+fn find<O: Object>(api: &ApiModel, kind: &O::DynamicType, key: &ObjectKey) -> Result<Value, TestError> {
+    let found = api.model().object(&id::<O>(kind, key)).cloned();
+    found.ok_or_else(|| TestError::Missing { kind: O::kind(kind).into_owned(), name: key.to_string() })
 }
 
-fn json_of<O: Object + Serialize>(kind: &O::DynamicType, key: &ObjectKey, object: &O) -> Option<Value> {
-    let mut object = serde_json::to_value(object).ok()?;
+/// Puts an object into the model.
+fn put<O: Object + Serialize>(
+    api: &ApiModel,
+    kind: &O::DynamicType,
+    key: &ObjectKey,
+    object: &O,
+) -> Result<(), TestError> {
+    let object = json_of(kind, key, object)?;
+    api.change(|model| model.put(id::<O>(kind, key), object));
+    Ok(())
+}
+
+fn json_of<O: Object + Serialize>(
+    kind: &O::DynamicType,
+    key: &ObjectKey,
+    object: &O,
+) -> Result<Value, serde_json::Error> {
+    let mut object = serde_json::to_value(object)?;
     object["apiVersion"] = json!(O::api_version(kind));
     object["kind"] = json!(O::kind(kind));
     object["metadata"]["name"] = json!(key.name);
-    Some(object)
+    Ok(object)
 }
 
 fn deletion_time() -> Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// What a write does.
+/// The verb of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verb {
@@ -26,7 +26,7 @@ pub enum Verb {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Write {
-    /// What it does.
+    /// The verb.
     pub verb: Verb,
     /// The kind of the object.
     pub kind: String,
@@ -34,9 +34,9 @@ pub struct Write {
     pub namespace: Option<String>,
     /// The name of the object.
     pub name: String,
-    /// Such as `status`.
+    /// The subresource, such as `status`.
     pub subresource: Option<String>,
-    /// What was sent; `null` if there was no body.
+    /// The body of the request; `null` if it had none.
     pub body: Value,
     /// The status code of the answer.
     pub code: u16,

@@ -1,4 +1,4 @@
-//! What an author says about the webhooks of a program.
+//! The declaration of a program's webhooks.
 
 use konverge_admission::{Limits, Webhooks, certificates::Lifetimes};
 use konverge_gen::Access;
@@ -38,7 +38,7 @@ use crate::operator::Setup;
 ///     });
 ///     Webhooks::new().validate(Webhook::of::<Project>(), rules)
 /// });
-/// let webhooks = webhooks.limits(Limits { calls: 16, ..Limits::default() });
+/// let webhooks = webhooks.limits(Limits::default().with(|limits| limits.calls = 16));
 /// # let _ = konverge::operator!().webhooks(webhooks);
 /// ```
 #[must_use = "webhooks answer only in a program; see Operator::webhooks"]
@@ -59,11 +59,11 @@ pub(super) type Synced = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// The caches that webhooks read. They are those of the program: a kind that a controller watches, too, is held once.
 ///
 /// A cache follows the API server and may be behind it by a moment, so a rule must not rely on seeing what was written just
-/// before. What must hold for certain belongs into the schema or a `ValidatingAdmissionPolicy`.
+/// before. A rule that must hold for certain belongs into the schema or a `ValidatingAdmissionPolicy`.
 pub struct WebhookCaches<'a> {
     setup: Option<&'a mut Setup>,
     access: Access,
-    caches: Vec<Box<dyn Fn() -> Result<(), String> + Send + Sync>>,
+    caches: Vec<Synced>,
 }
 
 impl WebhookCaches<'_> {

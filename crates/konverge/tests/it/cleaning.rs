@@ -8,10 +8,7 @@ use konverge_testkit::eventually;
 use kube::api::{DeleteParams, ListParams};
 use tokio::sync::Notify;
 
-use crate::{
-    ordering::deployment,
-    stage::{LIMIT, Place, Probe, Runs, operator},
-};
+use crate::stage::{LIMIT, Place, Probe, Publisher, Runs, operator};
 
 /// Has something outside that goes slowly.
 #[derive(Clone, Default)]
@@ -119,21 +116,11 @@ async fn a_condition_is_set_in_one_call_and_written_before_the_run_ends() {
     place.says("backup", |all| is_of(all, 3) && all.get("BackedUp").is_none()).await;
 }
 
-struct Tolerant;
-
-impl Reconcile<Probe> for Tolerant {
-    type Error = Error;
-
-    async fn apply(&self, _: Arc<Probe>, context: Context<Probe>) -> Result<Action, Error> {
-        context.children().with(deployment("slow")).tolerate_unready().apply().await?;
-        Ok(Action::Done)
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn unready_children_can_be_tolerated() {
     let place = Place::new().await;
-    let _running = place.run(operator(Controller::new(Tolerant).owns::<Deployment>()), &[]).await;
+    let publisher = Publisher { deployment: "slow", tolerates_unready: true };
+    let _running = place.run(operator(Controller::new(publisher).owns::<Deployment>()), &[]).await;
     place.create_probe("tolerant", "ok").await;
     place.says("tolerant", |all| all.is_true("Ready")).await;
     assert!(place.api::<Deployment>().get("slow").await.unwrap().status.is_none_or(|status| status.replicas.is_none()));

@@ -46,6 +46,30 @@ fn what_installing_takes_is_granted_only_to_those_who_ask() {
     assert!(!may(&program().may_install_crds(false)));
 }
 
+/// The API server warns about formats that it does not check, and kubectl shows each warning.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_takes_a_definition_with_unsigned_numbers_without_a_warning() {
+    let place = Place::new().await;
+    let warnings = async |mut definition: CustomResourceDefinition| {
+        // Another group, since a test beside this one installs the definition.
+        definition.spec.group = "warned.konverge.dev".to_owned();
+        definition.metadata.name = Some("gadgets.warned.konverge.dev".to_owned());
+        let request = http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All")
+            .header("content-type", "application/json")
+            .body(serde_json::to_vec(&definition).unwrap().into());
+        let response = place.client.send(request.unwrap()).await.unwrap();
+        assert_eq!(response.status(), 201);
+        let warnings = response.headers().get_all("warning").iter();
+        warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect::<Vec<_>>().join("; ")
+    };
+    assert!(warnings(Gadget::crd()).await.contains("uint32"));
+    let definition = program().crds("home").remove(0);
+    assert_eq!(warnings(definition.clone()).await, "");
+    let schema = definition.spec.versions[0].schema.clone().unwrap().open_api_v3_schema.unwrap();
+    let spec = &schema.properties.unwrap()["spec"];
+    assert_eq!(spec.properties.as_ref().unwrap()["size"].minimum, Some(0.0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn row_33_definitions_are_brought_upgraded_and_never_lose_what_is_stored() {
     let (place, cluster) = (Place::new().await, control_plane().await);

@@ -7,12 +7,18 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
     jiff::{SignedDuration, Timestamp},
 };
-use konverge::{Operator, prelude::*};
-use konverge_testkit::eventually;
+use konverge::{Operator, Watch, prelude::*, runtime::object::ObjectKey};
+use konverge_testkit::{
+    eventually,
+    fault_proxy::{FaultProxy, Plan},
+};
 use kube::api::{DeleteParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::stage::{Echo, EchoSpec, Echoer, LIMIT, Place, Probe, Prober, Running, Runs};
+use crate::{
+    faults::Texts,
+    stage::{Echo, EchoSpec, Echoer, LIMIT, Place, Probe, Prober, Running, Runs, control_plane, run_as},
+};
 
 const NAME: &str = "konverge-leading-leader";
 
@@ -168,4 +174,64 @@ async fn a_controller_with_a_lease_of_its_own_waits_for_that_one_and_the_others_
     place.merge::<Lease>(&own, json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})).await;
     place.says("one", |conditions| conditions.is_true("Ready")).await;
     running.end().await.unwrap();
+}
+
+/// Waits until the queue of a standby has each of these objects for its reasons, and returns their priorities.
+async fn priorities(standby: &Running, place: &Place, expected: &[(&str, &[&str])]) -> Vec<String> {
+    let shown = eventually(LIMIT, async || {
+        let queues: Value = serde_json::from_str(&standby.get("/debug/queues").await.1).unwrap();
+        let probes = queues.as_array().unwrap().iter().find(|queue| queue["queue"] == "probes").unwrap();
+        let find = |(name, reasons): &(&str, &[&str])| {
+            let key = format!("{}/{name}", place.namespace);
+            let waiting = probes["objects"].as_array().unwrap().iter().find(|waiting| waiting["object"] == key)?;
+            (waiting["reasons"] == json!(reasons)).then(|| waiting["priority"].as_str().unwrap().to_owned())
+        };
+        expected.iter().map(find).collect()
+    });
+    let Ok(shown) = shown.await else { panic!("{}", standby.get("/debug/queues").await.1) };
+    shown
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_exists_at_the_start_has_low_priority_and_what_changes_then_has_not() {
+    let (place, cluster) = (Place::new().await, control_plane().await);
+    for name in ["listed", "parent", "watching"] {
+        place.create_probe(name, "one").await;
+    }
+    let echo = Echo::new("loud", EchoSpec { text: "watching".to_owned() });
+    place.api::<Echo>().create(&PostParams::default(), &echo).await.unwrap();
+    let program = || {
+        let keys = |echo: &Echo, _: &_| [ObjectKey { namespace: echo.namespace(), name: echo.spec.text.clone() }];
+        let controller = Controller::new(Texts).owns::<ConfigMap>().watches(Watch::<Echo>::new(), keys);
+        Operator::new("konverge-low", "0").controller(controller)
+    };
+    let namespace = format!("--lease-namespace={}", place.namespace);
+    let arguments = ["--namespace", &place.namespace, "--leader-election", &namespace, "--debug-queues"];
+    let _leader = run_as(cluster.kubeconfig(), program(), &arguments).await;
+    for name in ["listed", "parent", "watching"] {
+        place.says(name, |conditions| conditions.is_true("Ready")).await;
+    }
+    // The objects come first, so that what else there is finds them.
+    let proxy = FaultProxy::start(cluster.run_directory(), cluster.kubeconfig()).await.unwrap();
+    let others =
+        "{ when: { verbs: [list, watch], resources: [configmaps, echo*.test.konverge.dev] }, then: { delay: 1s } }";
+    proxy.set(Plan::parse(&format!("rules: [{others}]")).unwrap()).unwrap();
+    let standby = run_as(proxy.kubeconfig(), program(), &arguments).await;
+    let of_all = ["child", "listed"];
+    let watched = ["child", "listed", "watched"];
+    let low = priorities(&standby, &place, &[("listed", &of_all), ("parent", &of_all), ("watching", &watched)]).await;
+    assert_eq!(low, ["low", "low", "low"]);
+
+    proxy.clear();
+    place.merge::<Probe>("listed", json!({"spec": {"behave": "two"}})).await;
+    place.merge::<ConfigMap>("parent-text", json!({"data": {"more": "of another client"}})).await;
+    place.merge::<Echo>("loud", json!({"metadata": {"labels": {"changed": "yes"}}})).await;
+    let changed = ["changed", "child", "listed"];
+    let expected: [(&str, &[&str]); 1] = [("listed", &changed)];
+    assert_eq!(priorities(&standby, &place, &expected).await, ["normal"]);
+    let normal = eventually(LIMIT, async || {
+        let priorities = priorities(&standby, &place, &[("parent", &of_all), ("watching", &watched)]).await;
+        (priorities == ["normal", "normal"]).then_some(())
+    });
+    normal.await.expect("what changed has normal priority");
 }

@@ -4,14 +4,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::api::{core::v1::Secret, events::v1::Event};
 use konverge::{Operator, prelude::*};
-use konverge_testkit::eventually;
+use konverge_testkit::{
+    Verb, eventually,
+    fault_proxy::{FaultProxy, JournalEntry, Plan},
+};
 use kube::{
     Api,
     api::{DeleteParams, ListParams, PostParams},
 };
 use serde_json::json;
 
-use crate::stage::{LIMIT, Place, Probe};
+use crate::stage::{LIMIT, Place, Probe, ProbeSpec, Runs, control_plane, run_as};
 
 const UID: &str = "konverge.dev/owner-uid";
 const PROOF: &str = "konverge.dev/owner-proof";
@@ -119,6 +122,47 @@ async fn an_object_that_claims_to_be_a_wanted_child_is_not_taken_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_another_client_makes_after_the_look_is_left_untouched() {
+    let (place, cluster) = (Place::new().await, control_plane().await);
+    let proxy = FaultProxy::start(cluster.run_directory(), cluster.kubeconfig()).await.unwrap();
+    let _running = run_as(proxy.kubeconfig(), keeping("konverge-raced"), &["--namespace", &place.namespace]).await;
+    place.create_probe("victim", "none").await;
+    place.says("victim", |conditions| conditions.get("Ready").is_some()).await;
+    // The answer to the look is from before another client has made the object: the operator finds no object of that name.
+    // The two own different fields, so a write without a precondition would be merged into the object.
+    let made = place.create_config_map("victim-child", &[("theirs", "kept")]).await;
+    let look = format!(
+        "rules: [{{ when: {{ verbs: [get], resources: [configmaps], namespace: {}, name: victim-child, times: 1 }}, then: {{ status: {{ code: \
+         404, reason: NotFound }} }} }}]",
+        place.namespace
+    );
+    proxy.set(Plan::parse(&look).unwrap()).unwrap();
+    place.merge::<Probe>("victim", json!({"spec": {"behave": "some text"}})).await;
+    let is_refused = |conditions: &konverge::apply::Conditions| {
+        let ready = conditions.get("Ready");
+        ready.is_some_and(|ready| {
+            ready.reason == "NotOurs" && ready.message.contains("victim-child exists and was not made by this operator")
+        })
+    };
+    place.says("victim", is_refused).await;
+    assert_eq!(proxy.fired(), [1]);
+    // The write that followed the look was sent, and the API server refused it.
+    let writes = |code| {
+        let journal = proxy.journal();
+        let is_it = |entry: &&JournalEntry| {
+            entry.asks.name == "victim-child" && entry.asks.verb == Verb::Patch && entry.code == Some(code)
+        };
+        journal.iter().filter(is_it).count()
+    };
+    assert_eq!((writes(409), writes(200), writes(201)), (1, 0, 0));
+    assert_eq!(place.api::<ConfigMap>().get("victim-child").await.unwrap(), made);
+    // It is not deleted with the owner either.
+    place.api::<Probe>().delete("victim", &DeleteParams::default()).await.unwrap();
+    is_gone(&place.api::<Probe>(), "victim").await;
+    assert_eq!(place.api::<ConfigMap>().get("victim-child").await.unwrap(), made);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lost_key_and_a_lost_proof_delete_nothing_and_wanted_children_are_proven_again() {
     const PROGRAM: &str = "konverge-rekeyed";
     let place = Place::new().await;
@@ -222,4 +266,53 @@ async fn finalizers_of_an_earlier_release_are_replaced_and_let_go() {
     finalizers("living", &["other.example.com/hold", NEW]).await;
     finalizers("dying", &["other.example.com/hold"]).await;
     assert_eq!(cleaned.load(Ordering::Relaxed), 1);
+}
+
+/// An object that is a parent has one child of its own kind, and a child has none.
+#[derive(Clone, Default)]
+struct Parents(Runs);
+
+impl Reconcile<Probe> for Parents {
+    type Error = Error;
+
+    async fn apply(&self, probe: Arc<Probe>, context: Context<Probe>) -> Result<Action, Error> {
+        self.0.note(&context);
+        if probe.spec.behave == "parent" {
+            let child = Probe::new(&format!("{}-child", probe.name_any()), ProbeSpec { behave: "child".to_owned() });
+            context.children().with(child).apply().await?;
+        }
+        Ok(Action::Done)
+    }
+}
+
+/// The creation of the child was taken for news to nobody, so the child was not worked on before the next resync.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_can_have_children_of_its_own_kind() {
+    let (place, cluster) = (Place::new().await, control_plane().await);
+    let proxy = FaultProxy::start(cluster.run_directory(), cluster.kubeconfig()).await.unwrap();
+    let (parents, probes) = (Parents::default(), place.api::<Probe>());
+    let runs = parents.0.clone();
+    let program = Operator::new("konverge-parents", "0").controller(Controller::new(parents).owns::<Probe>());
+    let running = run_as(proxy.kubeconfig(), program, &["--namespace", &place.namespace]).await;
+    place.create_probe("root", "parent").await;
+    place.says("root", |all| all.is_true("Ready")).await;
+    place.says("root-child", |all| all.is_true("Ready")).await;
+    // What each write may have woken has run before the runs of an object that is made after it.
+    place.create_probe("last", "ok").await;
+    place.says("last", |all| all.is_true("Ready")).await;
+    let all = probes.list(&ListParams::default()).await.unwrap().items;
+    let names: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["last", "root", "root-child"]);
+    let child = format!("patch probes.test.konverge.dev {}/root-child", place.namespace);
+    let writes = proxy.journal().iter().filter(|entry| entry.asks.to_string() == child).count();
+    assert_eq!(writes, 1, "{:?}", proxy.journal());
+    let counts = runs.counts();
+    assert_eq!(counts["root-child"], 1, "{counts:?}");
+    // Once for itself, for the creation of the child, and for its status.
+    assert!(counts["root"] <= 3, "{counts:?}");
+    // What is not there any more is made again.
+    probes.delete("root-child", &DeleteParams::default()).await.unwrap();
+    let again = async || probes.get_opt("root-child").await.unwrap().filter(|again| again.uid() != all[2].uid());
+    eventually(LIMIT, again).await.unwrap();
+    running.end().await.unwrap();
 }

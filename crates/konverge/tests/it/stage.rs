@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 use tokio::{sync::OnceCell, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+use crate::ordering::deployment;
+
 /// How long anything here may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
@@ -277,6 +279,24 @@ impl Reconcile<Probe> for Prober {
             }
             _ => Ok(Action::Done),
         }
+    }
+}
+
+/// Has one Deployment, and calls itself ready as soon as that is written.
+pub(crate) struct Publisher {
+    pub(crate) deployment: &'static str,
+    pub(crate) tolerates_unready: bool,
+}
+
+impl Reconcile<Probe> for Publisher {
+    type Error = Error;
+
+    async fn apply(&self, _: Arc<Probe>, context: Context<Probe>) -> Result<Action, Error> {
+        let children = context.children().with(deployment(self.deployment));
+        let children = if self.tolerates_unready { children.tolerate_unready() } else { children };
+        children.apply().await?;
+        context.ready(const { Reason::new("Published") }, "all is written");
+        Ok(Action::Done)
     }
 }
 

@@ -1,10 +1,13 @@
 //! Controllers against a model of an API server: runs of one object, and a whole program.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use konverge::{
-    Options, Watch,
+    Children, Options, Watch,
     core::error::ErrorClass,
     prelude::*,
     testing::{ApiModel, TestRun, Verb},
@@ -151,7 +154,8 @@ async fn two_watches_of_one_kind_are_both_seen() {
         context.ready(const { Reason::new("Seen") }, format!("{names:?} {}", secrets.list().len()));
         Ok::<_, Error>(Action::Done)
     };
-    let labelled = |label: &str| Selection { label_selector: Some(label.to_owned()), ..Selection::default() };
+    let labelled =
+        |label: &str| Selection::default().with(|selection| selection.label_selector = Some(label.to_owned()));
     let controller = Controller::new(reconcile_fn(reconcile))
         .watches::<Secret, _>(labelled("one"), |_, probes| probes.keys())
         .watches::<Secret, _>(labelled("two"), |_, probes| probes.keys());
@@ -169,7 +173,7 @@ async fn two_watches_of_one_kind_are_both_seen() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_whole_program_runs_against_the_model() {
     let api = ApiModel::default();
-    let options = Options { address: "127.0.0.1:0".parse().unwrap(), ..Options::default() };
+    let options = Options::default().with(|options| options.server.address = "127.0.0.1:0".parse().unwrap());
     let operator = crate::stage::operator(keeper());
     let manager = operator.assemble_with(api.client(), options).await.unwrap();
     let stop = manager.shutdown();
@@ -191,7 +195,7 @@ async fn a_whole_program_runs_against_the_model() {
 
 /// Notes why each object runs, while a whole program runs against the model.
 async fn started(api: &ApiModel, controller: impl konverge::Part + 'static) -> tokio_util::sync::DropGuard {
-    let options = Options { address: "127.0.0.1:0".parse().unwrap(), ..Options::default() };
+    let options = Options::default().with(|options| options.server.address = "127.0.0.1:0".parse().unwrap());
     let manager = crate::stage::operator(controller).assemble_with(api.client(), options).await.unwrap();
     let (stop, checks) = (manager.shutdown(), manager.checks().clone());
     tokio::spawn(manager.run());
@@ -279,6 +283,75 @@ async fn kinds_that_are_known_only_at_run_time_are_owned_and_watched() {
 }
 
 #[tokio::test]
+async fn children_of_an_optional_kind_that_is_missing_are_skipped() {
+    let controller = || {
+        let reconcile = async |_: Arc<Probe>, context: Context<Probe>| {
+            let mut deployment = Deployment::default();
+            deployment.metadata.name = Some("child".to_owned());
+            context.children().with(deployment).with(config_map("child", "here")).tolerate_unready().apply().await?;
+            Ok::<_, Error>(Action::Done)
+        };
+        Controller::new(reconcile_fn(reconcile)).owns::<ConfigMap>().owns_with(Watch::<Deployment>::new().optional())
+    };
+    let run = TestRun::new(probe("ok")).without_kind::<Deployment>().apply(controller()).await.unwrap();
+    assert_eq!(run.error(), None);
+    assert_eq!(run.writes(), ["apply ConfigMap default/child", "apply Probe default/first status"]);
+    assert!(run.conditions().is_true("Ready"));
+    let run = TestRun::new(probe("ok")).apply(controller()).await.unwrap();
+    assert_eq!(run.writes()[0], "apply Deployment default/child");
+}
+
+/// The status named every child that was not ready as soon as one child waited for another.
+#[tokio::test]
+async fn a_tolerated_child_is_named_only_if_another_child_waits_for_it() {
+    let message = async |with: fn(Children<Probe>) -> Children<Probe>| {
+        let reconcile = move |_: Arc<Probe>, context: Context<Probe>| async move {
+            with(context.children()).apply().await?;
+            Ok::<_, Error>(Action::Done)
+        };
+        let controller = Controller::new(reconcile_fn(reconcile)).owns::<ConfigMap>();
+        let run = TestRun::new(probe("ok")).apply(controller).await.unwrap();
+        assert_eq!(run.error(), None);
+        run.conditions().get("Ready").unwrap().message.clone()
+    };
+    let named = message(|children| {
+        children
+            .with_options(config_map("backups", ""), |child| child.ready_when(|_| false).tolerate_unready())
+            .with_options(config_map("database", ""), |child| child.ready_when(|_| false))
+            .with_options(config_map("app", ""), |child| child.after::<ConfigMap>("database"))
+    });
+    let named = named.await;
+    assert!(named.contains("database") && !named.contains("backups"), "{named}");
+
+    // By an edge.
+    let named = message(|children| {
+        children
+            .with_options(config_map("backups", ""), |child| child.ready_when(|_| false).tolerate_unready())
+            .with_options(config_map("database", ""), |child| child.ready_when(|_| false).tolerate_unready())
+            .with_options(config_map("app", ""), |child| child.after::<ConfigMap>("backups"))
+    });
+    let named = named.await;
+    assert!(named.contains("backups") && !named.contains("database"), "{named}");
+
+    // By a stage, in a set that tolerates all: `later` waits for the first stage alone.
+    let named = message(|children| {
+        children
+            .with_options(config_map("first", ""), |child| child.ready_when(|_| false))
+            .when_ready()
+            .with(config_map("later", ""))
+            .tolerate_unready()
+    });
+    assert!(named.await.contains("first"));
+    let named = message(|children| {
+        children
+            .with(config_map("first", ""))
+            .when_ready()
+            .with_options(config_map("last", ""), |child| child.ready_when(|_| false).tolerate_unready())
+    });
+    assert!(!named.await.contains("last"));
+}
+
+#[tokio::test]
 async fn children_whose_metadata_alone_is_watched_are_kept_and_pruned() {
     let controller = || {
         let reconcile = async |probe: Arc<Probe>, context: Context<Probe>| {
@@ -341,7 +414,7 @@ async fn declared_flags_have_their_defaults_and_are_in_the_reference() {
     assert!(reference.contains("--saying") && reference.contains("TEST_RUNS_SAYING"), "{reference}");
     for (given, expected) in [(None, "nothing"), (Some(OwnFlags { saying: "hello".to_owned() }), "hello")] {
         let api = ApiModel::default();
-        let options = Options { address: "127.0.0.1:0".parse().unwrap(), ..Options::default() };
+        let options = Options::default().with(|options| options.server.address = "127.0.0.1:0".parse().unwrap());
         let operator = given.into_iter().fold(operator(), konverge::Operator::flag_values);
         let manager = operator.assemble_with(api.client(), options).await.unwrap();
         let stop = manager.shutdown().drop_guard();
@@ -393,6 +466,52 @@ async fn children_of_a_field_manager_of_its_own_are_in_sync_and_pruned() {
     assert!(run.unwrap().get::<ConfigMap>("child").is_none());
 }
 
+#[tokio::test]
+async fn without_the_lease_nothing_is_written_to_a_store_or_to_the_api_server() {
+    for (leads, writes) in [(true, 1), (false, 0)] {
+        let store = Arc::new(AtomicUsize::new(0));
+        let written = Arc::clone(&store);
+        let reconcile = move |_: Arc<Probe>, context: Context<Probe>| {
+            let checked = context.check_lease();
+            if checked.is_ok() {
+                written.fetch_add(1, Ordering::SeqCst);
+            }
+            async move { checked.map(|()| Action::Done) }
+        };
+        let run = TestRun::new(probe("x"));
+        let run = if leads { run } else { run.without_lease() };
+        let run = run.apply(Controller::new(reconcile_fn(reconcile))).await.unwrap();
+        assert_eq!(store.load(Ordering::SeqCst), writes, "{:?}", run.error());
+        assert_eq!(run.error().map(|error| error.reason), (!leads).then_some("NotLeading"));
+        assert_eq!(run.writes().len(), writes, "the status of an object is the leader's too: {:?}", run.writes());
+    }
+    // What is written past the context needs the lease as well.
+    let run = TestRun::new(probe("x")).without_lease().apply(keeper()).await.unwrap();
+    assert!(run.error().is_some() && run.writes().is_empty(), "{:?}", run.writes());
+}
+
+#[tokio::test]
+async fn children_of_a_field_manager_that_is_no_label_value_are_in_sync() {
+    let controller = || keeper().field_manager("konverge/keeper");
+    let run = TestRun::new(probe("x")).apply(controller()).await.unwrap();
+    assert_eq!(run.get::<ConfigMap>("child").unwrap().labels()["app.kubernetes.io/managed-by"], "konverge-keeper");
+    let run = run.then().apply(controller()).await.unwrap();
+    assert_eq!(run.writes(), [""; 0], "the cache has the child");
+}
+
+#[tokio::test]
+async fn a_change_of_an_object_that_does_not_exist_is_an_error_of_the_test() {
+    let failure = async |run: TestRun<Probe>| run.apply(keeper()).await.unwrap_err().to_string();
+    let error = failure(TestRun::new(probe("x")).change::<ConfigMap>("chlid", |child| child.data = None)).await;
+    assert!(error.contains("ConfigMap default/chlid, which does not exist"), "{error}");
+    let error = failure(TestRun::new(probe("x")).remove::<ConfigMap>("chlid").seeing(config_map("chlid", ""))).await;
+    assert!(error.contains("ConfigMap default/chlid, which does not exist"), "{error}");
+    let gone = TestRun::new(probe("x")).deleted().apply(keeper()).await.unwrap();
+    assert!(gone.object().is_none(), "an object without finalizers goes at once");
+    let error = failure(gone.then().deleted()).await;
+    assert!(error.contains("Probe default/first, which does not exist"), "{error}");
+}
+
 konverge::reasons! {
     /// Why a probe is as it is.
     enum Why {
@@ -425,6 +544,23 @@ async fn reasons_are_an_enum_of_the_author() {
 }
 
 #[tokio::test]
+async fn every_constructor_of_an_error_takes_a_variant_as_its_reason() {
+    for (expected, condition) in [(ErrorClass::Refused, "Stalled"), (ErrorClass::Unavailable("cloud"), "Reconciling")] {
+        let reconcile = move |_: Arc<Probe>, _: Context<Probe>| async move {
+            Err::<Action, _>(match expected {
+                ErrorClass::Refused => Error::refused(Why::NothingAsked, "the cloud refuses"),
+                _ => Error::unavailable("cloud", Why::NothingAsked, "the cloud does not answer"),
+            })
+        };
+        let controller = Controller::new(reconcile_fn(reconcile)).reasons::<Why>();
+        let run = TestRun::new(probe("x")).apply(controller).await.unwrap();
+        let error = run.error().unwrap();
+        assert_eq!((error.class, error.reason), (expected, "NothingAsked"));
+        assert!(run.conditions().is_true(condition), "{:?}", run.conditions());
+    }
+}
+
+#[tokio::test]
 async fn an_author_chooses_the_pause_after_an_error() {
     let controller = || {
         Controller::new(Prober::default()).retry(|error, probe, attempt| {
@@ -437,4 +573,23 @@ async fn an_author_chooses_the_pause_after_an_error() {
     assert!(run.conditions().is_true("Reconciling"), "it is tried again");
     let run = TestRun::new(probe("transient")).apply(controller()).await.unwrap();
     assert_eq!(run.error().unwrap().class, ErrorClass::Transient);
+}
+
+/// A label and a finalizer give the object a version that the run has not seen. The status is written in one request all the same.
+#[tokio::test]
+async fn an_object_that_the_run_has_labelled_gets_its_status_in_one_request() {
+    const FINALIZER: &str = "test.konverge.dev/outside";
+    let reconcile = async |_: Arc<Probe>, context: Context<Probe>| {
+        context.label("test.konverge.dev/seen", "yes").await?;
+        context.ensure_finalizer().await?;
+        Ok::<_, Error>(Action::Done)
+    };
+    let controller = Controller::new(reconcile_fn(reconcile)).finalizer_on_demand(FINALIZER);
+    let run = TestRun::new(probe("x")).apply(controller).await.unwrap();
+    assert_eq!(run.error(), None);
+    assert_eq!(
+        run.writes(),
+        ["patch Probe default/first", "patch Probe default/first", "apply Probe default/first status"]
+    );
+    assert!(run.conditions().is_true("Ready"));
 }

@@ -7,27 +7,15 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::{
-    ordering::{deployment, status},
-    stage::{LIMIT, Place, Probe, Runs, operator},
+    ordering::status,
+    stage::{LIMIT, Place, Probe, Publisher, Runs, operator},
 };
-
-/// Has one Deployment, and calls itself ready as soon as that is written.
-struct Publishing;
-
-impl Reconcile<Probe> for Publishing {
-    type Error = Error;
-
-    async fn apply(&self, _: Arc<Probe>, context: Context<Probe>) -> Result<Action, Error> {
-        context.children().with(deployment("web")).apply().await?;
-        context.ready(const { Reason::new("Published") }, "all is written");
-        Ok(Action::Done)
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_is_not_ready_while_a_child_is_not() {
     let place = Place::new().await;
-    let controller = Controller::new(Publishing).owns::<k8s_openapi::api::apps::v1::Deployment>();
+    let publisher = Publisher { deployment: "web", tolerates_unready: false };
+    let controller = Controller::new(publisher).owns::<k8s_openapi::api::apps::v1::Deployment>();
     let _running = place.run(operator(controller), &[]).await;
     place.create_probe("site", "ok").await;
     let is_waiting = |conditions: &Conditions| {

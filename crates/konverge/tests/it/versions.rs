@@ -80,7 +80,7 @@ impl Reconcile<Barrel> for Rolls {
     }
 }
 
-fn program() -> Operator {
+pub(crate) fn program() -> Operator {
     rolling(Arc::default())
 }
 

@@ -33,8 +33,8 @@ fn program(namespace: &str) -> Operator {
         Webhooks::new().validate(ours, rules)
     });
     let webhooks = webhooks
-        .limits(Limits { admission_body: 300_000, ..Limits::default() })
-        .lifetimes(Lifetimes { certificate: Duration::from_secs(86_400), ..Lifetimes::default() });
+        .limits(Limits::default().with(|limits| limits.admission_body = 300_000))
+        .lifetimes(Lifetimes::default().with(|lifetimes| lifetimes.certificate = Duration::from_secs(86_400)));
     Operator::new(PROGRAM, "0").controller(Controller::new(Prober::default())).webhooks(webhooks)
 }
 
@@ -116,9 +116,49 @@ async fn authorities_of_callers_that_cannot_be_read_keep_the_program_from_starti
     let place = Place::new().await;
     let webhooks = WebhookSetup::from(Webhooks::new()).only_for("no PEM");
     let address = ([127, 0, 0, 1], 0).into();
-    let mut options = konverge::Options { address, ..konverge::Options::default() };
+    let mut options = konverge::Options::default().with(|options| options.server.address = address);
     options.webhook.address = address;
     let program = Operator::new(PROGRAM, "0").webhooks(webhooks);
     let error = program.assemble_with(place.client.clone(), options).await.err().unwrap();
     assert_eq!(error.to_string(), "cannot set up webhooks");
+}
+
+/// The authority that the callers of the control plane's own API server have certificates of.
+fn authority_of(cluster: &konverge_testkit::ControlPlane) -> Vec<u8> {
+    let kubeconfig = kube::config::Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
+    let cluster = kubeconfig.clusters[0].cluster.clone().unwrap();
+    let inline = cluster
+        .certificate_authority_data
+        .map(|data| serde_json::from_value::<k8s_openapi::ByteString>(serde_json::Value::from(data)).unwrap().0);
+    inline.unwrap_or_else(|| std::fs::read(cluster.certificate_authority.unwrap()).unwrap())
+}
+
+/// The API server of the tests calls webhooks without a certificate.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_without_a_certificate_of_the_authority_is_refused() {
+    const PROGRAM: &str = "konverge-only-for";
+    let (place, cluster) = (Place::new().await, control_plane().await);
+    let authority = authority_of(cluster);
+    let program = || {
+        let ours = Webhook::of::<Probe>().namespace_labels([("kubernetes.io/metadata.name", place.namespace.as_str())]);
+        let anything = handler::validator(|_: &Review<Probe>| Verdict::allow());
+        let webhooks = WebhookSetup::from(Webhooks::new().validate(ours, anything)).only_for(authority.clone());
+        Operator::new(PROGRAM, "0").controller(Controller::new(Prober::default())).webhooks(webhooks)
+    };
+    let manifest = program().generate(&place.namespace).unwrap().manifest();
+    let account = cluster.install(PROGRAM, &place.namespace, &manifest).await.unwrap();
+    let address = format!("127.0.0.1:{}", free_port().unwrap());
+    let namespace = &place.namespace;
+    let arguments = ["--namespace", namespace, "--lease-namespace", namespace, "--webhook-address", &address];
+    let running = run_as(account.kubeconfig(), program(), &[&arguments[..], &["--webhook-drain=0"]].concat()).await;
+    cluster.route_service(namespace, PROGRAM, address.parse().unwrap()).await.unwrap();
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let probe = Probe::new("any", ProbeSpec::default());
+    let refused = eventually(LIMIT, async || {
+        // In the beginning it is the API server that does not trust the program.
+        let refusal = place.api::<Probe>().create(&dry_run, &probe).await.unwrap_err().to_string();
+        refusal.contains("certificate required").then_some(())
+    });
+    refused.await.unwrap();
+    running.end().await.unwrap();
 }

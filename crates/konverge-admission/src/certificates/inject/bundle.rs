@@ -1,4 +1,4 @@
-//! What has to change in an object so that it knows the authorities: pure.
+//! The changes that make an object know the authorities and call the right place. Pure.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -41,25 +41,71 @@ pub(super) fn webhooks(object: &Value, bundle: &str, service: (&str, &str)) -> R
     if ours { Ok(operations) } else { Err(Unfit::Elsewhere) }
 }
 
-/// What makes the conversion of a definition know the authorities.
-pub(super) fn conversion(object: &Value, bundle: &str, service: (&str, &str)) -> Result<Vec<Value>, Unfit> {
-    let encoded = STANDARD.encode(bundle);
+/// The operations that make the webhooks of a configuration call the URL or Service that `declared` names for them, if it is now the other of
+/// the two. Empty if there are none: an apply does the rest.
+pub(super) fn relocation(found: &Value, declared: &Value) -> Vec<Value> {
+    let mut operations = Vec::new();
+    for (index, webhook) in found["webhooks"].as_array().into_iter().flatten().enumerate() {
+        let mut all_declared = declared["webhooks"].as_array().into_iter().flatten();
+        let Some(declared) = all_declared.find(|declared| declared["name"] == webhook["name"]) else { continue };
+        let (from, to) = (&webhook["clientConfig"], &declared["clientConfig"]);
+        let path = format!("/webhooks/{index}");
+        let removal = removal_of_other_place(&format!("{path}/clientConfig"), from, to);
+        if !removal.is_empty() {
+            // The order may have changed since it was read.
+            operations.push(json!({ "op": "test", "path": format!("{path}/name"), "value": webhook["name"] }));
+            operations.extend(removal);
+            operations.extend(additions(&format!("{path}/clientConfig"), from, to));
+        }
+    }
+    operations
+}
+
+/// The operations that make the conversion of a definition know the authorities, and call `url` if there is one.
+pub(super) fn conversion(
+    object: &Value,
+    bundle: &str,
+    service: (&str, &str),
+    url: Option<&str>,
+) -> Result<Vec<Value>, Unfit> {
+    const PATH: &str = "/spec/conversion/webhook/clientConfig";
     let conversion = &object["spec"]["conversion"];
     let config = &conversion["webhook"]["clientConfig"];
     if conversion["strategy"] != "Webhook" || !config.is_object() {
         return Err(Unfit::NoConversion);
     }
-    if !is_ours(config, service) {
-        return Err(Unfit::Elsewhere);
+    let mut wanted = json!({ "caBundle": STANDARD.encode(bundle) });
+    let mut operations = Vec::new();
+    match url {
+        Some(url) => {
+            wanted["url"] = url.into();
+            operations = removal_of_other_place(PATH, config, &wanted);
+        }
+        None if !is_ours(config, service) => return Err(Unfit::Elsewhere),
+        None => {}
     }
-    if config["caBundle"] == encoded.as_str() {
-        return Ok(Vec::new());
+    operations.extend(additions(PATH, config, &wanted));
+    if !operations.is_empty() {
+        operations.insert(0, json!({ "op": "test", "path": "/spec/conversion/strategy", "value": "Webhook" }));
     }
-    let path = "/spec/conversion/webhook/clientConfig/caBundle";
-    Ok(vec![
-        json!({ "op": "test", "path": "/spec/conversion/strategy", "value": "Webhook" }),
-        json!({ "op": "add", "path": path, "value": encoded }),
-    ])
+    Ok(operations)
+}
+
+/// The operations that remove the Service or URL that the client configuration at `path` names and `wanted` does not. They fail if it has
+/// changed meanwhile.
+fn removal_of_other_place(path: &str, found: &Value, wanted: &Value) -> Vec<Value> {
+    let others = ["service", "url"].into_iter().filter(|field| !found[*field].is_null() && wanted[*field].is_null());
+    let operations = others.flat_map(|field| {
+        let path = format!("{path}/{field}");
+        [json!({ "op": "test", "path": path, "value": found[field] }), json!({ "op": "remove", "path": path })]
+    });
+    operations.collect()
+}
+
+/// The operations that give the client configuration at `path` what `wanted` has.
+fn additions(path: &str, found: &Value, wanted: &Value) -> Vec<Value> {
+    let wanted = wanted.as_object().into_iter().flatten().filter(|(field, value)| found[field.as_str()] != **value);
+    wanted.map(|(field, value)| json!({ "op": "add", "path": format!("{path}/{field}"), "value": value })).collect()
 }
 
 /// A URL may be anybody's, and was declared to be ours.
@@ -123,7 +169,72 @@ mod tests {
             (json!({ "spec": {} }), Err(Unfit::NoConversion)),
         ];
         for (object, expected) in table {
-            assert_eq!(conversion(&object, "new", OURS).map(|operations| operations.len()), expected, "{object}");
+            assert_eq!(conversion(&object, "new", OURS, None).map(|operations| operations.len()), expected, "{object}");
         }
+    }
+
+    fn patched(mut object: Value, operations: Vec<Value>) -> Result<Value, json_patch::PatchError> {
+        let operations = serde_json::from_value::<Operations>(Value::Array(operations)).unwrap();
+        json_patch::patch(&mut object, &operations).map(|()| object)
+    }
+
+    #[test]
+    fn a_conversion_is_moved_to_its_url() {
+        let definition = |config: Value| json!({ "spec": { "conversion": { "strategy": "Webhook", "webhook": { "clientConfig": config } } } });
+        let service = |name: &str| json!({ "namespace": "shop", "name": name, "path": "/convert" });
+        let there = definition(json!({ "url": "https://a/convert", "caBundle": STANDARD.encode("new") }));
+        for config in [
+            json!({ "service": service("hooks") }),
+            json!({ "service": service("hooks"), "caBundle": STANDARD.encode("old") }),
+            json!({ "service": service("theirs"), "caBundle": STANDARD.encode("new") }),
+            json!({ "url": "https://b/convert", "caBundle": STANDARD.encode("new") }),
+            json!({ "url": "https://a/convert" }),
+        ] {
+            let before = definition(config);
+            let operations = conversion(&before, "new", OURS, Some("https://a/convert")).unwrap();
+            assert_eq!(patched(before, operations).unwrap(), there);
+        }
+        assert_eq!(conversion(&there, "new", OURS, Some("https://a/convert")), Ok(vec![]));
+        let none = json!({ "spec": { "conversion": { "strategy": "None" } } });
+        assert_eq!(conversion(&none, "new", OURS, Some("https://a/convert")), Err(Unfit::NoConversion));
+
+        // Changed since it was read.
+        let before = definition(json!({ "service": service("hooks") }));
+        let operations = conversion(&before, "new", OURS, Some("https://a/convert")).unwrap();
+        assert!(patched(definition(json!({ "service": service("theirs") })), operations).is_err());
+    }
+
+    #[test]
+    fn declared_webhooks_move_between_a_service_and_a_url() {
+        let at_url = |name: &str, bundle: &str| json!({ "name": name, "clientConfig": { "url": "https://a/x", "caBundle": STANDARD.encode(bundle) } });
+        let declared = json!({ "webhooks": [at_url("a", "new"), at_url("b", "new"), at_url("c", "new")] });
+        let found = json!({ "webhooks": [
+            webhook("foreign", "hooks", None),
+            webhook("b", "hooks", Some("old")),
+            at_url("c", "old"),
+            webhook("a", "theirs", None),
+        ] });
+        let operations = relocation(&found, &declared);
+        let moved = patched(found.clone(), operations.clone()).unwrap();
+        let expected = json!({ "webhooks": [
+            webhook("foreign", "hooks", None),
+            at_url("b", "new"),
+            at_url("c", "old"),
+            at_url("a", "new"),
+        ] });
+        assert_eq!(moved, expected);
+        assert_eq!(relocation(&moved, &declared), [Value::Null; 0], "the apply does the rest");
+
+        let back = json!({ "webhooks": [webhook("a", "hooks", Some("new"))] });
+        let returned = patched(moved.clone(), relocation(&moved, &back)).unwrap();
+        assert_eq!(returned["webhooks"][3], back["webhooks"][0]);
+
+        // Changed since it was read: another order, another Service.
+        let mut reordered = found.clone();
+        reordered["webhooks"].as_array_mut().unwrap().swap(1, 3);
+        assert!(patched(reordered, operations.clone()).is_err());
+        let mut other = found;
+        other["webhooks"][1] = webhook("b", "theirs", Some("old"));
+        assert!(patched(other, operations).is_err());
     }
 }

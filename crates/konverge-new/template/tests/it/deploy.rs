@@ -1,4 +1,4 @@
-//! What is committed in deploy/.
+//! The files in deploy/ are up to date, and the API server accepts them.
 
 use std::path::Path;
 

@@ -10,6 +10,7 @@ fn object(text: &str) -> Greeting {
 #[tokio::test]
 async fn a_child_holds_the_text_and_is_corrected() {
     let run = TestRun::new(object("one")).apply(controller()).await.unwrap();
+    assert_eq!(run.action(), Ok(Action::Done));
     assert_eq!(run.get::<ConfigMap>("first").unwrap().data.unwrap()["text"], "one");
     assert_eq!(run.status().unwrap().child.as_deref(), Some("first"));
     assert!(run.conditions().is_true("Ready"));

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -67,6 +67,27 @@ async fn connections_end_once() {
     let rig = Rig::new().await;
     let mut events = rig.proxied.watch(&WatchParams::default(), "0").await.unwrap().boxed();
     rig.proxy.end_connections();
+    while timeout(SOON, events.next()).await.unwrap().is_some_and(|event| event.is_ok()) {}
+    rig.proxied.list(&ListParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn frozen_connections_stay_open_and_silent_until_they_are_released() {
+    let rig = Rig::new().await;
+    let mut events = rig.proxied.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    rig.proxied.list(&ListParams::default()).await.unwrap();
+    rig.proxy.freeze_connections();
+    rig.create("a").await;
+    let fresh = client_for(rig.proxy.kubeconfig()).await.unwrap();
+    let seen = Api::<ConfigMap>::namespaced(fresh, &rig.namespace).list(&ListParams::default()).await.unwrap();
+    assert!(seen.items.iter().any(|map| map.metadata.name.as_deref() == Some("a")), "new connections are served");
+    let moment = Duration::from_millis(300);
+    assert!(timeout(moment, rig.proxied.list(&ListParams::default())).await.is_err(), "the idle one has not answered");
+    while let Ok(event) = timeout(moment, events.next()).await {
+        let event = event.expect("an open connection").unwrap();
+        assert!(!format!("{event:?}").contains("name: Some(\"a\")"), "{event:?}");
+    }
+    rig.proxy.release();
     while timeout(SOON, events.next()).await.unwrap().is_some_and(|event| event.is_ok()) {}
     rig.proxied.list(&ListParams::default()).await.unwrap();
 }

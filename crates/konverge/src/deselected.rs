@@ -1,0 +1,260 @@
+//! Objects that no longer match the selector of their controller, and still have its finalizer.
+//!
+//! The watch of a selection shows such an object as deleted, and shows nothing of it afterwards. Without more, its later deletion
+//! would wait for the finalizer for ever. So while this process leads, it looks once at each object that leaves the cache with the finalizer,
+//! and at its start and each hour it lists the metadata of the kind for objects that left while no process looked.
+//!
+//! The selection has two parts. What no longer matches the author's selector is no business of the program any more, and is released. What
+//! matches it and not `--selector` belongs to another shard. That process may have made things outside with settings of its own, so this one
+//! never cleans up for it.
+//!
+//! A new release with a mistake in its selector must not clean up everything. So if a list finds many such objects that nobody deleted, they
+//! are left alone.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use konverge_apply::{
+    DeleteBudget,
+    events::{EventSink, Notice},
+    read,
+};
+use konverge_core::reasons;
+use konverge_runtime::{
+    Priority, Queue,
+    cache::{Change, Selection, Store},
+    object::{Object, ObjectKey, Scope},
+};
+use kube::{Api, Client, Resource, api::ListParams, core::PartialObjectMeta, runtime::events::EventType};
+
+use crate::{error::Error, finalizers::Finalizers, leading::Leading, run::exists};
+
+/// How long an object of another shard may take to be cleaned up before an event says that perhaps no shard selects it.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+
+/// Between two attempts to list the objects.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// The longest time between two lists.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// The objects of a controller that left its selection with its finalizer.
+pub(crate) struct Deselected<K: Object> {
+    pub(crate) kind: K::DynamicType,
+    pub(crate) store: Store<K>,
+    pub(crate) queue: Queue<ObjectKey>,
+    pub(crate) finalizers: Finalizers,
+    /// Without `--selector`.
+    pub(crate) of_the_author: Selection,
+    pub(crate) client: Client,
+    pub(crate) events: EventSink,
+    pub(crate) leading: Leading,
+    /// The objects to look at, with their uid once they are known.
+    pub(crate) keys: Mutex<HashMap<ObjectKey, Option<String>>>,
+}
+
+/// What is done about an object that is not in the cache and has the finalizer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is cleaned up and released.
+    Release,
+    /// Another shard has it, or the cache has yet to show it.
+    Leave,
+    /// As [`Leave`](Self::Leave), but its deletion takes so long that perhaps no shard selects it.
+    Report,
+}
+
+fn fate(matches_the_author: bool, deleted_at: Option<Timestamp>, now: Timestamp) -> Fate {
+    match deleted_at {
+        _ if !matches_the_author => Fate::Release,
+        Some(deleted_at) if now.duration_since(deleted_at) > PATIENCE => Fate::Report,
+        _ => Fate::Leave,
+    }
+}
+
+impl<K: Object> Deselected<K> {
+    /// Takes in that an object left the cache. Requests a run if it had the finalizer and this process leads.
+    pub(crate) fn left(&self, key: &ObjectKey, change: &Change<K>) {
+        let Change { old: Some(old), new: None, .. } = change else { return };
+        if self.leading.has_begun() && self.finalizers.hold(&**old) {
+            self.request(key.clone());
+        }
+    }
+
+    fn request(&self, key: ObjectKey) {
+        self.lock().entry(key.clone()).or_default();
+        self.queue.add(key, Priority::Normal, "deselected");
+    }
+
+    /// Whether an object is to be looked at although the cache does not have it.
+    pub(crate) fn has(&self, key: &ObjectKey) -> bool {
+        self.lock().contains_key(key)
+    }
+
+    /// The object with this uid.
+    pub(crate) fn with_uid(&self, uid: &str) -> Option<ObjectKey> {
+        self.lock().iter().find(|(_, known)| known.as_deref() == Some(uid)).map(|(key, _)| key.clone())
+    }
+
+    pub(crate) fn forget(&self, key: &ObjectKey) {
+        self.lock().remove(key);
+    }
+
+    /// Returns the object if it is to be released. Sends nothing unless the object [left](Self::left).
+    pub(crate) async fn find(&self, key: &ObjectKey) -> Result<Option<K>, Error> {
+        if !self.has(key) {
+            return Ok(None);
+        }
+        let api = self.api(key.namespace.as_deref());
+        let name = format!("metadata.name={}", key.name);
+        let mut found = api.list(&ListParams::default().fields(&name)).await?.items;
+        let Some(object) = found.pop().filter(|object| self.finalizers.hold(object)) else {
+            self.forget(key);
+            return Ok(None);
+        };
+        let matching = self.matching(Some(&name));
+        let matches = match &matching {
+            Some(parameters) => !api.list_metadata(parameters).await?.items.is_empty(),
+            None => true,
+        };
+        if matches {
+            self.forget(key);
+            return Ok(None);
+        }
+        self.lock().insert(key.clone(), object.meta().uid.clone());
+        Ok(Some(object))
+    }
+
+    /// Looks for objects that left the selection while no process saw it, at once and after each `period`, which is an hour at most. Never
+    /// ends.
+    pub(crate) async fn search(self: Arc<Self>, period: Duration) {
+        self.leading.begun().await;
+        loop {
+            let pause = match self.list().await {
+                Ok(()) => period.clamp(RETRY, LONGEST),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    let kind = K::plural(&self.kind);
+                    tracing::warn!(error, %kind, retry_after = ?RETRY, "cannot look for objects that left the selection");
+                    RETRY
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn list(&self) -> Result<(), kube::Error> {
+        let namespaces = match self.of_the_author.namespaces.as_slice() {
+            namespaces if K::Scope::IS_NAMESPACED && !namespaces.is_empty() => {
+                namespaces.iter().map(|namespace| Some(namespace.as_str())).collect()
+            }
+            _ => vec![None],
+        };
+        let (mut releasable, mut live) = (Vec::new(), Vec::new());
+        for namespace in namespaces {
+            let api = self.api(namespace);
+            let all = ListParams::default();
+            let picked = |object: PartialObjectMeta<K>| {
+                let key = ObjectKey::of(&object)?;
+                (self.finalizers.hold(&object) && !exists(&self.store, &key)).then_some((key, object))
+            };
+            let held = read::pick(&api, &all, picked).await?;
+            let matching = match self.matching(None) {
+                Some(parameters) if !held.is_empty() => {
+                    let names: HashSet<_> = held.iter().map(|(key, _)| key).collect();
+                    let picked =
+                        |object: PartialObjectMeta<K>| ObjectKey::of(&object).filter(|key| names.contains(key));
+                    Some(read::pick(&api, &parameters, picked).await?.into_iter().collect::<HashSet<_>>())
+                }
+                _ => None,
+            };
+            for (key, object) in held {
+                let matches = matching.as_ref().is_none_or(|matching| matching.contains(&key));
+                let deleted_at = object.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+                match fate(matches, deleted_at, Timestamp::now()) {
+                    Fate::Release if deleted_at.is_some() => releasable.push(key),
+                    Fate::Release => live.push(key),
+                    Fate::Report => self.report(&object),
+                    Fate::Leave => {}
+                }
+            }
+        }
+        if live.len() > DeleteBudget::default().allowed(self.store.len() + live.len()) {
+            tracing::warn!(
+                kind = %K::plural(&self.kind),
+                objects = live.len(),
+                "more objects than expected have the finalizer {} and do not match the selector of the controller; they are left alone. \
+                 Correct the selector, or delete the objects that the operator should let go",
+                self.finalizers.name
+            );
+        } else {
+            releasable.append(&mut live);
+        }
+        for key in releasable {
+            self.request(key);
+        }
+        // A run may wait for children of which no cache tells any more.
+        let waiting: Vec<_> = self.lock().keys().cloned().collect();
+        for key in waiting {
+            self.request(key);
+        }
+        Ok(())
+    }
+
+    fn report(&self, object: &PartialObjectMeta<K>) {
+        let name = self.finalizers.name;
+        let note = format!(
+            "the object is being deleted and has the finalizer {name}, but does not match the --selector of this process. If no \
+             process of this program selects the object, change its labels so that one does, or it is never deleted"
+        );
+        let regarding = object.object_ref(&self.kind);
+        let (kind, reason, action) = (EventType::Warning, reasons::NOT_SELECTED, "Release");
+        self.events.send(Notice { regarding, kind, reason, action, note });
+    }
+
+    /// How to list what matches the author's selector; `None` if everything does.
+    fn matching(&self, name: Option<&str>) -> Option<ListParams> {
+        let Selection { label_selector, field_selector, .. } = &self.of_the_author;
+        if label_selector.is_none() && field_selector.is_none() {
+            return None;
+        }
+        let fields: Vec<_> = name.into_iter().chain(field_selector.as_deref()).collect();
+        let fields = (!fields.is_empty()).then(|| fields.join(","));
+        Some(ListParams { label_selector: label_selector.clone(), field_selector: fields, ..ListParams::default() })
+    }
+
+    fn api(&self, namespace: Option<&str>) -> Api<K> {
+        K::Scope::api::<K>(self.client.clone(), &self.kind, namespace)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Option<String>>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_released_only_if_no_shard_can_have_it() {
+        let now = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1);
+        let minutes_ago = |minutes| Some(now - SignedDuration::from_mins(minutes));
+        for (matches_the_author, deleted_at, expected) in [
+            (false, None, Fate::Release),
+            (false, minutes_ago(0), Fate::Release),
+            (false, minutes_ago(59), Fate::Release),
+            (true, None, Fate::Leave),
+            (true, minutes_ago(10), Fate::Leave),
+            (true, minutes_ago(11), Fate::Report),
+            // The clock of the API server may be ahead.
+            (true, minutes_ago(-5), Fate::Leave),
+        ] {
+            assert_eq!(fate(matches_the_author, deleted_at, now), expected, "{matches_the_author} {deleted_at:?}");
+        }
+    }
+}

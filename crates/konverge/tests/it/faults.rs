@@ -1,0 +1,316 @@
+//! An operator whose API server is busy, away or refuses: seen through a proxy in front of the real one.
+
+use std::sync::Mutex;
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::{
+    admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    events::v1::Event,
+};
+use konverge::{Operator, prelude::*};
+use konverge_testkit::{
+    eventually,
+    fault_proxy::{FaultProxy, Plan},
+};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+    runtime::{WatchStreamExt, watcher},
+};
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::stage::{LIMIT, Place, Probe, Running, control_plane, run_as};
+
+/// Has the child `NAME-text` with the text of the probe.
+pub(crate) struct Texts;
+
+impl Reconcile<Probe> for Texts {
+    type Error = Error;
+
+    async fn apply(&self, probe: Arc<Probe>, context: Context<Probe>) -> Result<Action, Error> {
+        let mut child = ConfigMap::default();
+        child.metadata.name = Some(format!("{}-text", probe.name_any()));
+        child.data = Some([("text".to_owned(), probe.spec.behave.clone())].into());
+        context.children().with(child).apply().await?;
+        Ok(Action::Done)
+    }
+}
+
+async fn has_text(children: &Api<ConfigMap>, probe: &str, text: &str) -> bool {
+    let child = children.get_opt(&format!("{probe}-text")).await.unwrap();
+    child.is_some_and(|child| child.data.unwrap_or_default().get("text").is_some_and(|found| found == text))
+}
+
+/// Waits until the child of a probe has this text.
+pub(crate) async fn text_is(children: &Api<ConfigMap>, probe: &str, text: &str, limit: Duration) {
+    let found = eventually(limit, || async { has_text(children, probe, text).await.then_some(()) }).await;
+    if found.is_err() {
+        let child = children.get_opt(&format!("{probe}-text")).await.unwrap();
+        panic!("the child of {probe} has not the text {text} within {limit:?}: {child:#?}");
+    }
+}
+
+/// A proxy in front of the API server, and an operator with few workers behind it.
+struct Rig {
+    place: Place,
+    proxy: FaultProxy,
+    children: Api<ConfigMap>,
+    _running: Running,
+}
+
+impl Rig {
+    async fn new(workers: usize) -> Self {
+        let (place, cluster) = (Place::new().await, control_plane().await);
+        let proxy = FaultProxy::start(cluster.run_directory(), cluster.kubeconfig()).await.unwrap();
+        let controller = Controller::new(Texts).owns::<ConfigMap>().workers(workers);
+        let operator = Operator::new("konverge-faults", "0").controller(controller);
+        let running = run_as(proxy.kubeconfig(), operator, &["--namespace", &place.namespace]).await;
+        Self { children: place.api(), place, proxy, _running: running }
+    }
+
+    fn plan(&self, rules: &str) {
+        self.proxy.set(Plan::parse(&format!("rules: [{rules}]")).unwrap()).unwrap();
+    }
+
+    async fn text_is(&self, probe: &str, text: &str) {
+        text_is(&self.children, probe, text, LIMIT).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_retry_after_holds_no_worker_and_is_kept() {
+    const RETRY_AFTER: Duration = Duration::from_secs(6);
+    let rig = Rig::new(1).await;
+    rig.plan(
+        "{ when: { verbs: [patch, create], resources: [configmaps], name: busy-text, times: 1 }, \
+           then: { status: { code: 429, retry_after: 6 } } }",
+    );
+    rig.place.create_probe("busy", "one").await;
+    eventually(LIMIT, || std::future::ready((rig.proxy.fired() == [1]).then_some(()))).await.unwrap();
+    let refused = Instant::now();
+    // There is one worker.
+    rig.place.create_probe("other", "one").await;
+    rig.text_is("other", "one").await;
+    assert!(refused.elapsed() < RETRY_AFTER, "the worker was held for {:?}", refused.elapsed());
+    assert!(!has_text(&rig.children, "busy", "one").await, "it came back before it was told to");
+
+    rig.text_is("busy", "one").await;
+    let took = refused.elapsed();
+    // At most a tenth later, and the time that a run takes.
+    let latest = RETRY_AFTER + RETRY_AFTER / 10 + Duration::from_secs(3);
+    // The answer was under way when it was noticed here.
+    let earliest = RETRY_AFTER.saturating_sub(Duration::from_millis(50));
+    assert!(took >= earliest && took < latest, "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_short_outage_with_many_changes_everything_converges_within_five_seconds() {
+    const OBJECTS: u32 = 6;
+    const CHANGES: u32 = 17;
+    const OUTAGE: Duration = Duration::from_secs(12);
+    let rig = Rig::new(4).await;
+    let names: Vec<String> = (0..OBJECTS).map(|number| format!("probe-{number}")).collect();
+    for name in &names {
+        rig.place.create_probe(name, "before").await;
+        rig.text_is(name, "before").await;
+    }
+    // First the watches last, so each change is an event, and each event an attempt that fails. Then nothing is answered at all.
+    let begun = Instant::now();
+    rig.plan("{ when: { verbs: [get, list, create, update, patch, delete] }, then: drop }");
+    for change in 1..=CHANGES {
+        if change == CHANGES {
+            rig.proxy.down_until_cleared();
+        }
+        for name in &names {
+            rig.place.merge::<Probe>(name, json!({"spec": {"behave": change.to_string()}})).await;
+        }
+    }
+    tokio::time::sleep_until(begun + OUTAGE).await;
+    let last = CHANGES.to_string();
+    for name in &names {
+        assert!(has_text(&rig.children, name, "before").await, "there is an outage");
+    }
+
+    rig.proxy.clear();
+    let over = Instant::now();
+    for name in &names {
+        rig.text_is(name, &last).await;
+    }
+    let took = over.elapsed();
+    assert!(took < Duration::from_secs(5) + Duration::from_millis(OBJECTS.into()), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_write_is_repeated_and_heals_once_the_policy_has_gone() {
+    const FIELD_MANAGER: &str = "konverge-test";
+    let rig = Rig::new(4).await;
+    let (client, namespace) = (rig.place.client.clone(), &rig.place.namespace);
+    let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
+    let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client);
+    let name = format!("{namespace}-deny");
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": { "name": name },
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
+                "resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"],
+                    "resourceNames": ["denied-text"],
+                }],
+            },
+            "validations": [{ "expression": "false", "message": "not this one" }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": { "name": name },
+        "spec": { "policyName": name, "validationActions": ["Deny"] },
+    });
+    let apply = PatchParams::apply(FIELD_MANAGER);
+    policies.patch(&name, &apply, &Patch::Apply(&policy)).await.unwrap();
+    bindings.patch(&name, &apply, &Patch::Apply(&binding)).await.unwrap();
+    let child = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "denied-text" } });
+    let would =
+        async || rig.children.patch("denied-text", &apply.clone().dry_run(), &Patch::Apply(&child)).await.is_ok();
+    eventually(LIMIT, async || (!would().await).then_some(())).await.unwrap();
+
+    rig.place.create_probe("denied", "one").await;
+    rig.place.create_probe("other", "one").await;
+    rig.text_is("other", "one").await;
+    let says = rig.place.says("denied", |conditions| conditions.is_true("Stalled")).await;
+    let ready = says.status.unwrap().conditions.get("Ready").cloned().unwrap();
+    assert!(ready.message.contains("not this one"), "{ready:?}");
+    // Each attempt that is refused is told: the event becomes a series.
+    let events: Api<Event> = rig.place.api();
+    let told = eventually(LIMIT, || async {
+        let events = events.list(&ListParams::default()).await.unwrap().items;
+        events.into_iter().find(|event| {
+            event.reason.as_deref() == Some("Rejected") && event.series.as_ref().is_some_and(|series| series.count >= 3)
+        })
+    });
+    told.await.expect("a series of the refusals");
+    assert!(!has_text(&rig.children, "denied", "one").await);
+
+    bindings.delete(&name, &DeleteParams::default()).await.unwrap();
+    policies.delete(&name, &DeleteParams::default()).await.unwrap();
+    eventually(LIMIT, async || would().await.then_some(())).await.unwrap();
+    let allowed = Instant::now();
+    rig.text_is("denied", "one").await;
+    rig.place.says("denied", |conditions| conditions.is_true("Ready")).await;
+    // The pauses have doubled from one second on for as long as the policy was there; they end at two minutes.
+    assert!(allowed.elapsed() < Duration::from_secs(30), "{:?}", allowed.elapsed());
+}
+
+/// Says the text of the probe in its status.
+struct Repeats;
+
+impl Reconcile<Probe> for Repeats {
+    type Error = Error;
+
+    async fn apply(&self, probe: Arc<Probe>, context: Context<Probe>) -> Result<Action, Error> {
+        context.ready(const { Reason::new("Repeated") }, &probe.spec.behave);
+        Ok(Action::Done)
+    }
+}
+
+/// Collects each generation that the status of the probe ever names.
+fn generations_in_status(place: &Place, name: &str) -> (Arc<Mutex<Vec<i64>>>, AbortOnDropHandle<()>) {
+    let (probes, collected) = (place.api::<Probe>(), Arc::<Mutex<Vec<i64>>>::default());
+    let (generations, selection) = (Arc::clone(&collected), format!("metadata.name={name}"));
+    let watching = async move {
+        let mut changes = watcher(probes, watcher::Config::default().fields(&selection)).applied_objects().boxed();
+        while let Some(probe) = changes.try_next().await.unwrap() {
+            let generation = probe.status.and_then(|status| status.observed_generation);
+            let mut collected = collected.lock().unwrap();
+            if generation.is_some() && collected.last() != generation.as_ref() {
+                collected.extend(generation);
+            }
+        }
+    };
+    (generations, AbortOnDropHandle::new(tokio::spawn(watching)))
+}
+
+/// Without a precondition the older status stayed in the end: a change of nothing but the status wakes no controller.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_was_held_up_does_not_undo_that_of_the_successor() {
+    let (place, cluster) = (Place::new().await, control_plane().await);
+    let proxy = FaultProxy::start(cluster.run_directory(), cluster.kubeconfig()).await.unwrap();
+    let arguments = ["--namespace", &place.namespace];
+    let program = || Operator::new("konverge-late-status", "0").controller(Controller::new(Repeats));
+    place.create_probe("late", "one").await;
+    let (generations, _watching) = generations_in_status(&place, "late");
+    let says = async |text: &str| {
+        place.says("late", |all| all.get("Ready").is_some_and(|ready| ready.message == text)).await;
+    };
+    let late = run_as(proxy.kubeconfig(), program(), &arguments).await;
+    says("one").await;
+
+    // As if the operator had been stopped between its decision and the arrival of its write.
+    let status =
+        "{ when: { verbs: [patch], resources: [probes.test.konverge.dev/status], times: 1 }, then: { delay: 4s } }";
+    proxy.set(Plan::parse(&format!("rules: [{status}]")).unwrap()).unwrap();
+    place.merge::<Probe>("late", json!({"spec": {"behave": "two"}})).await;
+    eventually(LIMIT, || std::future::ready((proxy.fired() == [1]).then_some(()))).await.unwrap();
+    place.merge::<Probe>("late", json!({"spec": {"behave": "three"}})).await;
+    let successor = run_as(cluster.kubeconfig(), program(), &arguments).await;
+    says("three").await;
+    let status_write = format!("patch probes.test.konverge.dev/status {}/late", place.namespace);
+    let answered = || {
+        let journal = proxy.journal();
+        let mut writes = journal.iter().filter(|entry| entry.asks.to_string() == status_write);
+        // The first status, and the one that was held up.
+        std::future::ready(writes.nth(1).and_then(|write| write.code))
+    };
+    let code = eventually(LIMIT, answered).await.unwrap();
+    place.merge::<Probe>("late", json!({"spec": {"behave": "four"}})).await;
+    says("four").await;
+    late.end().await.unwrap();
+    successor.end().await.unwrap();
+    let generations = generations.lock().unwrap().clone();
+    assert!(generations.is_sorted(), "an older status came back: {generations:?}");
+    assert_eq!(code, 409);
+}
+
+/// An apply of a child names the uid of the child that was seen, and not its version, so it can bring an older value back when it arrives late.
+/// The event of that change wakes the successor.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_was_written_late_is_corrected_by_the_successor() {
+    let rig = Rig::new(1).await;
+    rig.place.create_probe("late", "one").await;
+    rig.text_is("late", "one").await;
+    let (client, name) = (rig.children.clone(), "metadata.name=late-text");
+    let texts = Arc::<Mutex<Vec<(String, Instant)>>>::default();
+    let collected = Arc::clone(&texts);
+    let watching = AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut changes = watcher(client, watcher::Config::default().fields(name)).applied_objects().boxed();
+        while let Some(child) = changes.try_next().await.unwrap() {
+            let text = child.data.unwrap_or_default().remove("text");
+            collected.lock().unwrap().extend(text.map(|text| (text, Instant::now())));
+        }
+    }));
+    rig.plan("{ when: { verbs: [patch], resources: [configmaps], name: late-text }, then: { delay: 4s } }");
+    rig.place.merge::<Probe>("late", json!({"spec": {"behave": "two"}})).await;
+    eventually(LIMIT, || std::future::ready((rig.proxy.fired() == [1]).then_some(()))).await.unwrap();
+    rig.place.merge::<Probe>("late", json!({"spec": {"behave": "three"}})).await;
+    let controller = Controller::new(Texts).owns::<ConfigMap>();
+    let successor = Operator::new("konverge-faults", "0").controller(controller);
+    let kubeconfig = control_plane().await.kubeconfig();
+    let successor = run_as(kubeconfig, successor, &["--namespace", &rig.place.namespace]).await;
+    rig.text_is("late", "three").await;
+
+    // The late operator itself is held up for four seconds again, so the correction within two is not its own.
+    let history = || {
+        let texts = texts.lock().unwrap();
+        let late = texts.iter().skip_while(|(text, _)| text != "three").find(|(text, _)| text == "two").cloned();
+        let late = late.map(|(_, at)| at);
+        let corrected =
+            texts.iter().find(|(text, at)| text == "three" && late.is_some_and(|late| *at > late)).map(|(_, at)| *at);
+        std::future::ready(late.zip(corrected))
+    };
+    let (late, corrected) = eventually(LIMIT, history).await.unwrap();
+    assert!(corrected - late < Duration::from_secs(2), "{:?}", corrected - late);
+    successor.end().await.unwrap();
+    drop(watching);
+}
