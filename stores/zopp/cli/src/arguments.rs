@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, builder::EnumValueParser};
-use konverge_zopp_client::config::DEFAULT_SERVER;
+use konverge_zopp_client::{Profile, config::DEFAULT_SERVER};
 
 use crate::{commands::Command, output::Format};
 
@@ -49,10 +49,22 @@ pub struct ServerArguments {
     /// PEM file of the certificate authority to trust in place of the system's
     #[arg(long, global = true, value_name = "PATH", env = "ZOPP_TLS_CA_CERT")]
     pub tls_ca_cert: Option<PathBuf>,
+    /// Generation of the server: v2, or v1 for zopp 0.1.1, whose signatures let everybody who sees one make any call for a minute; v1 is
+    /// never chosen unless you say so [default: as remembered, else v2]
+    #[arg(long, global = true, value_name = "v1|v2", env = "ZOPP_GENERATION", value_parser = generation)]
+    pub generation: Option<Profile>,
     /// How long the server may take to answer
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: u64,
+}
+
+fn generation(text: &str) -> Result<Profile, &'static str> {
+    match text {
+        "v1" => Ok(Profile::V1),
+        "v2" => Ok(Profile::V2),
+        _ => Err("v1 or v2 is expected"),
+    }
 }
 
 /// Parses this process's arguments; ends the process with code 2 if they make no sense.

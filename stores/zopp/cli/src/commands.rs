@@ -4,7 +4,9 @@ use clap::Subcommand;
 
 use crate::{arguments::Arguments, context::Context, failure::Failure, output::Answer};
 
+pub mod audit;
 pub mod environment;
+pub mod group;
 pub mod invite;
 pub mod join;
 pub mod permission;
@@ -12,6 +14,7 @@ pub mod principal;
 pub mod project;
 pub mod run;
 pub mod secret;
+pub mod user;
 pub mod workspace;
 
 /// What a command ends with.
@@ -28,6 +31,9 @@ pub enum Command {
     /// Principals: the identities of this device and of services
     #[command(subcommand)]
     Principal(principal::PrincipalCommand),
+    /// Your user on the server
+    #[command(subcommand)]
+    User(user::UserCommand),
     /// Projects of a workspace
     #[command(subcommand)]
     Project(project::ProjectCommand),
@@ -40,25 +46,46 @@ pub enum Command {
     /// Invites to a workspace
     #[command(subcommand)]
     Invite(invite::InviteCommand),
-    /// Roles of principals
+    /// Roles of principals and users
     #[command(subcommand)]
     Permission(permission::PermissionCommand),
+    /// Groups of users, and their roles
+    #[command(subcommand)]
+    Group(group::GroupCommand),
+    /// What was done and attempted in a workspace
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Run a command with an environment's secrets in its environment
     Run(run::RunArguments),
 }
 
-/// Runs one command.
+/// Runs one command, and keeps what it learnt of the server.
 pub async fn execute(arguments: Arguments) -> Outcome {
     let context = Context::new(arguments.server);
-    match arguments.command {
-        Command::Join(arguments) => join::execute(&context, arguments).await,
-        Command::Workspace(command) => workspace::execute(&context, command).await,
-        Command::Principal(command) => principal::execute(&context, command).await,
-        Command::Project(command) => project::execute(&context, command).await,
-        Command::Environment(command) => environment::execute(&context, command).await,
-        Command::Secret(command) => secret::execute(&context, command).await,
-        Command::Invite(command) => invite::execute(&context, command).await,
-        Command::Permission(command) => permission::execute(&context, command).await,
-        Command::Run(arguments) => run::execute(&context, arguments).await,
+    let outcome = dispatch(&context, arguments.command).await;
+    match (context.remember(), outcome) {
+        (Ok(()), outcome) => outcome,
+        (Err(failure), Ok(_)) => Err(failure),
+        (Err(also), Err(failure)) => {
+            eprintln!("Warning: {}", also.text());
+            Err(failure)
+        }
+    }
+}
+
+async fn dispatch(context: &Context, command: Command) -> Outcome {
+    match command {
+        Command::Join(arguments) => join::execute(context, arguments).await,
+        Command::Workspace(command) => workspace::execute(context, command).await,
+        Command::Principal(command) => principal::execute(context, command).await,
+        Command::User(command) => user::execute(context, command).await,
+        Command::Project(command) => project::execute(context, command).await,
+        Command::Environment(command) => environment::execute(context, command).await,
+        Command::Secret(command) => secret::execute(context, command).await,
+        Command::Invite(command) => invite::execute(context, command).await,
+        Command::Permission(command) => permission::execute(context, command).await,
+        Command::Group(command) => group::execute(context, command).await,
+        Command::Audit(command) => audit::execute(context, command).await,
+        Command::Run(arguments) => run::execute(context, arguments).await,
     }
 }

@@ -1,23 +1,26 @@
-//! What every command works with: the server's address and the principals of this device.
+//! What every command works with: the server's address, what is remembered of the server, and the principals of this device.
 
-use std::{path::PathBuf, time::Duration};
+use std::{cell::OnceCell, path::PathBuf, time::Duration};
 
 use konverge_zopp_client::{
-    Client, ClientConfig, ConfigFile, Connection, Identity,
-    config_file::{self, FileError},
+    Client, ClientConfig, ConfigFile, Connection, Fingerprint, Identity, Trust,
+    config::{canonical_address, is_unprotected},
+    config_file::{self, FileError, Lock},
+    trust::Learnt,
 };
 
-use crate::{arguments::ServerArguments, failure::Failure};
+use crate::{arguments::ServerArguments, failure::Failure, output::visible};
 
 /// Where to call and in whose name.
 pub struct Context {
     server: ServerArguments,
+    trust: OnceCell<Trust>,
 }
 
 impl Context {
     /// Reads and dials nothing yet.
     pub fn new(server: ServerArguments) -> Self {
-        Self { server }
+        Self { server, trust: OnceCell::new() }
     }
 
     /// A connection for calls that nobody signs.
@@ -25,7 +28,65 @@ impl Context {
         let mut config = ClientConfig::new(self.server.server.as_str());
         config.ca_certificate.clone_from(&self.server.tls_ca_cert);
         config.call_timeout = Duration::from_secs(self.server.timeout);
+        config.profile = self.server.generation;
+        config.trust = self.trust()?.clone();
         Ok(Connection::new(&config)?)
+    }
+
+    /// What is remembered of the server. What a command adds is saved by [`Context::remember`].
+    pub fn trust(&self) -> Result<&Trust, Failure> {
+        if let Some(trust) = self.trust.get() {
+            return Ok(trust);
+        }
+        let address = self.address()?;
+        if is_unprotected(&address) {
+            eprintln!(
+                "Warning: {address} is another machine and does not use TLS: everybody on the way can read and change what is sent; use \
+                 https://"
+            );
+        }
+        let trust = Trust::new(Self::config_or_empty()?.server(&address));
+        Ok(self.trust.get_or_init(|| trust))
+    }
+
+    /// The server's address, as it is remembered.
+    pub fn address(&self) -> Result<String, Failure> {
+        Ok(canonical_address(&self.server.server)?)
+    }
+
+    /// Remembers the generation that was requested on the command line: for `zopp join`, which decides it for the commands to come.
+    pub fn remember_requested_generation(&self) -> Result<(), Failure> {
+        if let Some(generation) = self.server.generation {
+            self.trust()?.remember_generation(generation);
+        }
+        Ok(())
+    }
+
+    /// Saves what the command learnt of the server, whether it succeeded or not, and tells what was believed at first sight. Must not be
+    /// called under [`Context::lock`].
+    pub fn remember(&self) -> Result<(), Failure> {
+        let Some(learnt) = self.trust.get().and_then(Trust::take_learnt) else {
+            return Ok(());
+        };
+        let address = self.address()?;
+        tell_first_uses(&address, &learnt);
+        let holds_pins = !learnt.workspaces.is_empty() || !learnt.principals.is_empty();
+        match Self::save_learnt(&address, learnt) {
+            // The generation is only a call saved; a read-only file is no reason to complain at each command.
+            Err(_) if !holds_pins => Ok(()),
+            saved => saved,
+        }
+    }
+
+    fn save_learnt(address: &str, learnt: Learnt) -> Result<(), Failure> {
+        if !Self::config_path()?.exists() {
+            return Ok(());
+        }
+        let _lock = Self::lock()?;
+        let mut config = Self::config()?;
+        let merged = learnt.merge_into(config.servers.entry(address.to_owned()).or_default());
+        Self::save(&config)?;
+        merged.map_err(Failure::from)
     }
 
     /// A client in the name of the current principal.
@@ -57,8 +118,33 @@ impl Context {
         }
     }
 
-    /// Replaces the principals of this device.
+    /// Waits until no other command changes the principals of this device, and keeps others from it until the lock is dropped. Held from
+    /// reading to saving: two commands at once lose nothing of each other's.
+    pub fn lock() -> Result<Lock, Failure> {
+        Ok(config_file::lock(&Self::config_path()?)?)
+    }
+
+    /// Replaces the principals of this device; under [`Context::lock`].
     pub fn save(config: &ConfigFile) -> Result<(), Failure> {
         Ok(config_file::save(&Self::config_path()?, config)?)
+    }
+}
+
+/// On standard error: pins of first use are the moment in which a lying server is believed.
+fn tell_first_uses(address: &str, learnt: &Learnt) {
+    for (name, pin) in learnt.workspaces.iter().filter(|(_, pin)| pin.first_use) {
+        let name = visible(name);
+        eprintln!(
+            "Note: this device sees the key of workspace '{name}' on {address} for the first time, and pins it:\n  {}\n  Compare it with \
+             another member's: zopp workspace fingerprint -w {name}",
+            pin.fingerprint
+        );
+    }
+}
+
+/// Tells that a pin was replaced by one for which somebody vouched.
+pub fn tell_replaced(what: &str, before: Option<Fingerprint>) {
+    if let Some(before) = before {
+        eprintln!("Note: the pinned key of {} was another one until now:\n  {before}", visible(what));
     }
 }

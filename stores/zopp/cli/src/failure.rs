@@ -4,10 +4,11 @@ use std::{error::Error, fmt::Write, process::ExitCode};
 
 use konverge_zopp_client::{
     CallError, ConfigError, CredentialsError, FetchError, config_file::FileError, error::NO_TLS, keys::KeyAccessError,
+    trust::PinMismatch,
 };
 use tonic::Code;
 
-use crate::project_file::ProjectFileError;
+use crate::{output::visible, project_file::ProjectFileError};
 
 const RUNTIME: u8 = 1;
 const USAGE: u8 = 2;
@@ -56,8 +57,10 @@ impl Failure {
             }
             source = error.source();
         }
+        // Names and messages from the server must neither control the terminal nor begin lines of their own.
+        let mut text = visible(&text);
         if let Some(next) = &self.next {
-            let _ = write!(text, "\n  {next}");
+            let _ = write!(text, "\n  {}", visible(next));
         }
         text
     }
@@ -73,6 +76,7 @@ impl Failure {
 pub fn failed<E: Refusal>(what: impl Into<String>, need: Option<Need>) -> impl FnOnce(E) -> Failure {
     move |error| {
         let next = error.call().and_then(|call| next_step(call, need.as_ref()));
+        let next = next.or_else(|| error.pin().map(after_mismatch));
         Failure { next, ..Failure::new(what).because(error) }
     }
 }
@@ -81,6 +85,11 @@ pub fn failed<E: Refusal>(what: impl Into<String>, need: Option<Need>) -> impl F
 pub trait Refusal: Error + Send + Sync + 'static {
     /// The call, if it is one.
     fn call(&self) -> Option<&CallError>;
+
+    /// The key that is not the pinned one, if it is that.
+    fn pin(&self) -> Option<&PinMismatch> {
+        None
+    }
 }
 
 impl Refusal for CallError {
@@ -93,14 +102,57 @@ impl Refusal for KeyAccessError {
     fn call(&self) -> Option<&CallError> {
         match self {
             Self::Call(call) => Some(call),
-            Self::NoExchangeKey { .. } | Self::Open { .. } => None,
+            Self::NoExchangeKey { .. } | Self::OtherKey(_) | Self::AmbiguousName { .. } | Self::Open { .. } => None,
         }
+    }
+
+    fn pin(&self) -> Option<&PinMismatch> {
+        match self {
+            Self::OtherKey(mismatch) => Some(mismatch),
+            _ => None,
+        }
+    }
+}
+
+impl Refusal for PinMismatch {
+    fn call(&self) -> Option<&CallError> {
+        None
+    }
+
+    fn pin(&self) -> Option<&PinMismatch> {
+        Some(self)
     }
 }
 
 impl Refusal for FetchError {
     fn call(&self) -> Option<&CallError> {
         self.source().and_then(|source| source.downcast_ref())
+    }
+
+    fn pin(&self) -> Option<&PinMismatch> {
+        self.source().and_then(|source| source.downcast_ref())
+    }
+}
+
+/// What to do about a key that is not the pinned one. Nothing that a server says may lead to the new key by itself.
+fn after_mismatch(mismatch: &PinMismatch) -> String {
+    let PinMismatch { what, offered, .. } = mismatch;
+    let command = match what.split_once('\'') {
+        Some((_, workspace)) => {
+            format!("zopp workspace fingerprint -w {} --pin {offered}", workspace.trim_end_matches('\''))
+        }
+        None => format!("add --fingerprint {offered}"),
+    };
+    format!(
+        "Nothing was sent. Ask another member, not the server, for the fingerprint on their device. Only if it is the new one: {}",
+        visible(&command)
+    )
+}
+
+impl From<PinMismatch> for Failure {
+    fn from(mismatch: PinMismatch) -> Self {
+        let next = after_mismatch(&mismatch);
+        Self::new("the server's answer is refused").because(mismatch).next(next)
     }
 }
 
@@ -154,6 +206,8 @@ fn next_step(error: &CallError, need: Option<&Need>) -> Option<String> {
         (CallError::Unreachable { .. } | CallError::Deadline { .. }, _) => {
             "Is zopp-server running there? --server or ZOPP_SERVER names another address."
         }
+        // Its own words say what to do.
+        (CallError::FirstGeneration { .. }, _) => return None,
         (CallError::Garbage { .. }, _) => {
             "Is this the address of a zopp-server, and does it use TLS exactly if the address begins with https?"
         }
@@ -180,6 +234,12 @@ fn what_there_is(message: &str) -> Option<&'static str> {
     match kind {
         // Its own words say what to do.
         _ if rest.contains("ask for") || rest.contains("no permission here") => None,
+        "user" if rest.contains("is not a member of workspace") => {
+            Some("Invite the user with zopp invite create, or add --allow-non-member.")
+        }
+        "user" => Some("See what there is: zopp group list-members, zopp permission user-list."),
+        "group" => Some("See what there is: zopp group list."),
+        "audit" => Some("See what there is: zopp audit list."),
         "secret" => Some("See what there is: zopp secret list."),
         "invite" => Some("See what there is: zopp invite list."),
         "principal" => Some("See what there is: zopp principal list, zopp principal service-list."),
@@ -244,6 +304,8 @@ mod tests {
             ("principal \"id\" not found", Some("zopp principal service-list.")),
             ("principal \"id\" has no permission here", None),
             ("invite not found", Some("zopp invite list.")),
+            ("group \"ops\" not found", Some("zopp group list.")),
+            ("user \"a@b\" is not a member of group \"ops\"", Some("zopp permission user-list.")),
             ("invite not found; ask for a new one", None),
         ] {
             let next = what_there_is(message);

@@ -12,7 +12,7 @@
 //!
 //! # Reading order
 //! [`arguments`] → [`commands`] → [`context`] and [`scope`] (what they work with) → [`output`] and [`failure`] (what
-//! they give back, in a [`wiped`] buffer) → [`value`], [`dotenv`] and [`project_file`].
+//! they give back, in a [`wiped`] buffer) → [`value`], [`invite_code`], [`dotenv`] and [`project_file`].
 
 use std::process::ExitCode;
 
@@ -21,6 +21,7 @@ pub mod commands;
 pub mod context;
 pub mod dotenv;
 pub mod failure;
+pub mod invite_code;
 pub mod output;
 pub mod project_file;
 pub mod scope;

@@ -46,8 +46,11 @@ pub struct Plain<T> {
 
 impl<T: Serialize> Answer for Plain<T> {
     fn text(&self, text: &mut Wiped) -> Result<(), Failure> {
-        text.push(self.text.as_bytes());
-        text.push(b"\n");
+        // Answers of several lines are made of names, which may come from the server.
+        for line in self.text.split('\n') {
+            text.push(visible(line).as_bytes());
+            text.push(b"\n");
+        }
         Ok(())
     }
 
@@ -70,7 +73,9 @@ pub fn print(answer: &dyn Answer, format: Format) -> Result<(), Failure> {
             answer
                 .json(&mut text)
                 .map_err(|source| Failure::new("the answer cannot be written as JSON").because(source))?;
-            text.push(b"\n");
+            if !text.bytes().is_empty() {
+                text.push(b"\n");
+            }
         }
     }
     // Past the standard library's buffer, which is never wiped.
@@ -98,10 +103,30 @@ impl Serialize for JsonValue<'_> {
     }
 }
 
-/// A heading and the lines below it, or a sentence if there are none.
+/// A heading and the lines below it, or a sentence if there are none. Control characters, which names made elsewhere can hold,
+/// are written as escapes: they must not begin lines or control the terminal.
 pub fn listing(heading: &str, none: &str, lines: impl Iterator<Item = String>) -> String {
+    let lines = lines.map(|line| visible(&line));
     let lines: Vec<String> = std::iter::once(heading.to_owned()).chain(lines).collect();
     if lines.len() == 1 { none.to_owned() } else { lines.join("\n") }
+}
+
+/// The text with its control characters written as escapes.
+pub fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() || turns_text(character) {
+            visible.extend(character.escape_default());
+        } else {
+            visible.push(character);
+        }
+    }
+    visible
+}
+
+/// Characters that change the direction of the text around them, by which a name can look like another one.
+fn turns_text(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// RFC 3339 of Unix seconds; the number itself if there is no such date.
@@ -117,6 +142,19 @@ mod tests {
     fn values_are_text_or_base64() {
         assert_eq!(serde_json::to_string(&JsonValue(b"a\"b")).unwrap(), r#""a\"b""#);
         assert_eq!(serde_json::to_string(&JsonValue(&[0xff, 0])).unwrap(), r#"{"base64":"/wA="}"#);
+    }
+
+    #[test]
+    fn names_do_not_control_the_terminal() {
+        let lines = ["a\nb", "\u{1b}[2J", "Größe"].map(str::to_owned).into_iter();
+        assert_eq!(listing("Keys:", "None", lines), "Keys:\na\\nb\n\\u{1b}[2J\nGröße");
+    }
+
+    #[test]
+    fn answers_do_not_control_the_terminal_either() {
+        let mut text = Wiped::default();
+        plain((), "Name: \u{1b}]0;x\u{7}\u{9b}2J\nID:   \u{202e}dne").text(&mut text).unwrap();
+        assert_eq!(text.bytes(), b"Name: \\u{1b}]0;x\\u{7}\\u{9b}2J\nID:   \\u{202e}dne\n");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The table of calls: which request gives which answer, and whether it is signed.
+//! The table of the contract's calls: which request gives which answer, and whether it is signed. Those that register a key are in
+//! [`crate::registration`], those of our own in [`crate::lifecycle`].
 
 use bytes::Bytes;
 use konverge_zopp_proto as proto;
@@ -45,14 +46,12 @@ macro_rules! signed_calls {
 }
 
 open_calls! {
-    join(JoinRequest) -> JoinResponse = "Join";
     get_invite(GetInviteRequest) -> InviteToken = "GetInvite";
+    get_principal_export(GetPrincipalExportRequest) -> GetPrincipalExportResponse = "GetPrincipalExport";
+    consume_principal_export(ConsumePrincipalExportRequest) -> Empty = "ConsumePrincipalExport";
 }
 
 signed_calls! {
-    join(JoinRequest) -> JoinResponse = "Join";
-    register(RegisterRequest) -> RegisterResponse = "Register";
-
     create_workspace(CreateWorkspaceRequest) -> Workspace = "CreateWorkspace";
     list_workspaces(Empty) -> WorkspaceList = "ListWorkspaces";
     get_workspace_keys(GetWorkspaceKeysRequest) -> WorkspaceKeys = "GetWorkspaceKeys";
@@ -99,4 +98,52 @@ signed_calls! {
     get_environment_permission(GetEnvironmentPermissionRequest) -> PermissionResponse = "GetEnvironmentPermission";
     list_environment_permissions(ListEnvironmentPermissionsRequest) -> PermissionList = "ListEnvironmentPermissions";
     remove_environment_permission(RemoveEnvironmentPermissionRequest) -> Empty = "RemoveEnvironmentPermission";
+
+    set_user_workspace_permission(SetUserWorkspacePermissionRequest) -> Empty = "SetUserWorkspacePermission";
+    get_user_workspace_permission(GetUserWorkspacePermissionRequest) -> PermissionResponse = "GetUserWorkspacePermission";
+    list_user_workspace_permissions(ListUserWorkspacePermissionsRequest) -> UserPermissionList = "ListUserWorkspacePermissions";
+    remove_user_workspace_permission(RemoveUserWorkspacePermissionRequest) -> Empty = "RemoveUserWorkspacePermission";
+
+    set_user_project_permission(SetUserProjectPermissionRequest) -> Empty = "SetUserProjectPermission";
+    get_user_project_permission(GetUserProjectPermissionRequest) -> PermissionResponse = "GetUserProjectPermission";
+    list_user_project_permissions(ListUserProjectPermissionsRequest) -> UserPermissionList = "ListUserProjectPermissions";
+    remove_user_project_permission(RemoveUserProjectPermissionRequest) -> Empty = "RemoveUserProjectPermission";
+
+    set_user_environment_permission(SetUserEnvironmentPermissionRequest) -> Empty = "SetUserEnvironmentPermission";
+    get_user_environment_permission(GetUserEnvironmentPermissionRequest) -> PermissionResponse = "GetUserEnvironmentPermission";
+    list_user_environment_permissions(ListUserEnvironmentPermissionsRequest) -> UserPermissionList = "ListUserEnvironmentPermissions";
+    remove_user_environment_permission(RemoveUserEnvironmentPermissionRequest) -> Empty = "RemoveUserEnvironmentPermission";
+
+    set_group_workspace_permission(SetGroupWorkspacePermissionRequest) -> Empty = "SetGroupWorkspacePermission";
+    get_group_workspace_permission(GetGroupWorkspacePermissionRequest) -> PermissionResponse = "GetGroupWorkspacePermission";
+    list_group_workspace_permissions(ListGroupWorkspacePermissionsRequest) -> GroupPermissionList = "ListGroupWorkspacePermissions";
+    remove_group_workspace_permission(RemoveGroupWorkspacePermissionRequest) -> Empty = "RemoveGroupWorkspacePermission";
+
+    set_group_project_permission(SetGroupProjectPermissionRequest) -> Empty = "SetGroupProjectPermission";
+    get_group_project_permission(GetGroupProjectPermissionRequest) -> PermissionResponse = "GetGroupProjectPermission";
+    list_group_project_permissions(ListGroupProjectPermissionsRequest) -> GroupPermissionList = "ListGroupProjectPermissions";
+    remove_group_project_permission(RemoveGroupProjectPermissionRequest) -> Empty = "RemoveGroupProjectPermission";
+
+    set_group_environment_permission(SetGroupEnvironmentPermissionRequest) -> Empty = "SetGroupEnvironmentPermission";
+    get_group_environment_permission(GetGroupEnvironmentPermissionRequest) -> PermissionResponse = "GetGroupEnvironmentPermission";
+    list_group_environment_permissions(ListGroupEnvironmentPermissionsRequest) -> GroupPermissionList = "ListGroupEnvironmentPermissions";
+    remove_group_environment_permission(RemoveGroupEnvironmentPermissionRequest) -> Empty = "RemoveGroupEnvironmentPermission";
+
+    get_effective_permissions(GetEffectivePermissionsRequest) -> EffectivePermissionsResponse = "GetEffectivePermissions";
+
+    create_group(CreateGroupRequest) -> Group = "CreateGroup";
+    get_group(GetGroupRequest) -> Group = "GetGroup";
+    list_groups(ListGroupsRequest) -> GroupList = "ListGroups";
+    update_group(UpdateGroupRequest) -> Group = "UpdateGroup";
+    delete_group(DeleteGroupRequest) -> Empty = "DeleteGroup";
+    add_group_member(AddGroupMemberRequest) -> Empty = "AddGroupMember";
+    remove_group_member(RemoveGroupMemberRequest) -> Empty = "RemoveGroupMember";
+    list_group_members(ListGroupMembersRequest) -> GroupMemberList = "ListGroupMembers";
+    list_user_groups(ListUserGroupsRequest) -> GroupList = "ListUserGroups";
+
+    create_principal_export(CreatePrincipalExportRequest) -> CreatePrincipalExportResponse = "CreatePrincipalExport";
+
+    list_audit_logs(ListAuditLogsRequest) -> AuditLogList = "ListAuditLogs";
+    get_audit_log(GetAuditLogRequest) -> AuditLogEntry = "GetAuditLog";
+    count_audit_logs(CountAuditLogsRequest) -> CountAuditLogsResponse = "CountAuditLogs";
 }

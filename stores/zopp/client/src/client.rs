@@ -13,7 +13,7 @@ use prost::Message;
 use tonic::Code;
 
 use crate::{
-    connection::{Authentication, Connection, Rpc},
+    connection::{Authentication, Connection, KeyProof, Rpc},
     error::CallError,
     identity::Identity,
 };
@@ -54,19 +54,27 @@ impl Client {
         const WATCH: Rpc = Rpc { name: "WatchSecrets", path: "/zopp.ZoppService/WatchSecrets" };
         let body = Bytes::from(request.encode_to_vec());
         let authentication = self.authenticate(WATCH, &body, 0).await?;
-        let opened = self.connection.server_streaming(WATCH, body, Some(authentication)).await;
-        self.forget_profile_if_unauthenticated(opened)
+        self.connection.server_streaming(WATCH, body, Some(authentication)).await
     }
 
     pub(crate) async fn call<A: Message + Default>(&self, rpc: Rpc, request: &impl Message) -> Result<A, CallError> {
+        self.call_with_proof(rpc, request, None).await
+    }
+
+    pub(crate) async fn call_with_proof<A: Message + Default>(
+        &self,
+        rpc: Rpc,
+        request: &impl Message,
+        key_proof: Option<&KeyProof>,
+    ) -> Result<A, CallError> {
         let body = Bytes::from(request.encode_to_vec());
         let mut backdate = 0;
         loop {
             let authentication = self.authenticate(rpc, &body, backdate).await?;
-            let answer = self.connection.unary(rpc, body.clone(), Some(authentication)).await;
+            let answer = self.connection.unary_with_proof(rpc, body.clone(), Some(authentication), key_proof).await;
             match answer {
                 Err(error) if is_taken_for_replay(&error) && backdate < MAXIMUM_BACKDATE_SECONDS => backdate += 1,
-                answer => return self.forget_profile_if_unauthenticated(answer),
+                answer => return answer,
             }
         }
     }
@@ -75,16 +83,6 @@ impl Client {
         let profile = self.connection.profile().await?;
         let signed = signature::sign(profile, self.identity.signing_seed(), rpc.path, body, now() - backdate);
         Ok(Authentication { principal_id: self.identity.principal_id_metadata(), signed })
-    }
-
-    /// A server replaced by one of the other generation does not accept signatures of the first one's.
-    fn forget_profile_if_unauthenticated<T>(&self, answer: Result<T, CallError>) -> Result<T, CallError> {
-        if let Err(error) = &answer
-            && error.code() == Code::Unauthenticated
-        {
-            self.connection.learn_profile(None);
-        }
-        answer
     }
 }
 

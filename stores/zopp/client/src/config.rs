@@ -1,9 +1,11 @@
 //! How to reach a server: address, trust, deadlines.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use http::Uri;
 use konverge_zopp_crypto::Profile;
+
+use crate::trust::Trust;
 
 /// Where a server listens when nothing else is said.
 pub const DEFAULT_SERVER: &str = "http://127.0.0.1:50051";
@@ -23,8 +25,10 @@ pub struct ClientConfig {
     pub keepalive_interval: Duration,
     /// How long the peer has to answer that.
     pub keepalive_timeout: Duration,
-    /// The server's generation; `None` asks the server.
+    /// The server's generation. `None` is what is remembered of the server, else the second; [`Profile::V1`] must be requested.
     pub profile: Option<Profile>,
+    /// What is remembered of the server. The default remembers nothing, and pins what it sees first.
+    pub trust: Trust,
 }
 
 impl ClientConfig {
@@ -38,8 +42,23 @@ impl ClientConfig {
             keepalive_interval: Duration::from_secs(10),
             keepalive_timeout: Duration::from_secs(5),
             profile: None,
+            trust: Trust::default(),
         }
     }
+}
+
+/// Returns the address in the form under which a server is remembered: scheme and host in lower case, without a slash at the end.
+pub fn canonical_address(address: &str) -> Result<String, ConfigError> {
+    Ok(parse_address(address)?.to_string().trim_end_matches('/').to_ascii_lowercase())
+}
+
+/// Whether everybody on the way to the server can read and change what is sent: no TLS, and another machine.
+pub fn is_unprotected(address: &str) -> bool {
+    parse_address(address).is_ok_and(|uri| {
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        let is_here = host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        uri.scheme_str() != Some("https") && !is_here
+    })
 }
 
 /// The configuration cannot work, whatever the server does.
@@ -108,6 +127,16 @@ pub enum ConfigError {
     CertificateNotPem {
         /// The CA file.
         file: PathBuf,
+    },
+    /// The first generation is requested of a server that was of the second.
+    #[error(
+        "server {address} was of generation v2, and v1 is requested: a v1 signature would let everybody who sees it make any call. \
+         Leave --generation and ZOPP_GENERATION out; if the server was really replaced, first remove \"generation\" from its entry \
+         under \"servers\" in the configuration file"
+    )]
+    Downgrade {
+        /// The server's address.
+        address: String,
     },
     /// TLS could not be set up, for instance because the system has no trust roots.
     #[error("TLS for {address:?} cannot be set up; a CA certificate file replaces the system's trust roots")]
@@ -202,6 +231,28 @@ mod tests {
         for address in ["http://user:hunter2@host:1", "user:hunter2@host:1", "http://user:hunter2@ho st"] {
             let text = parse_address(address).unwrap_err().to_string();
             assert!(!text.contains("hunter2"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_has_one_name() {
+        assert_eq!(canonical_address("HTTPS://Zopp.Example.com/").unwrap(), "https://zopp.example.com");
+        assert_eq!(canonical_address("http://[::1]:50051").unwrap(), "http://[::1]:50051");
+    }
+
+    #[test]
+    fn plain_text_beyond_the_machine_is_unprotected() {
+        for (address, expected) in [
+            ("http://127.0.0.1:50051", false),
+            ("http://[::1]:50051", false),
+            ("http://LOCALHOST:1", false),
+            ("https://zopp.example.com", false),
+            ("http://zopp.example.com", true),
+            ("http://10.0.0.1:50051", true),
+            ("http://localhost.example.com", true),
+            ("http://0.0.0.0:50051", true),
+        ] {
+            assert_eq!(is_unprotected(address), expected, "{address}");
         }
     }
 

@@ -2,16 +2,19 @@
 //!
 //! Two generations of programs read and write this file. It is read in either shape and written as the union of both, so
 //! that either can read it; keys of later programs are kept. Writing replaces the file in one step: a reader sees the
-//! old content or the new, never a part, and two writers at once leave the content of one of them.
+//! old content or the new, never a part. A program that changes it holds its [`lock`](lock()) from reading to writing, so that two of them
+//! lose nothing of each other's. Stock programs do not know the lock.
 //!
 //! ```text
 //! {"principals": [{"id", "name", "user_id", "email", "private_key", "public_key",
 //!                  "x25519_private_key", "x25519_public_key"}],
-//!  "current_principal": "…", "user_id": "…", "email": "…"}
+//!  "current_principal": "…", "user_id": "…", "email": "…",
+//!  "servers": {"https://…": {"generation": "v2", "workspaces": {"acme": "<fingerprint>"}, "principals": {"<id>": "<fingerprint>"}}}}
 //! ```
-//! The last two repeat those of the current principal, for the first generation, and are empty for a service principal.
+//! `user_id` and `email` at the top repeat those of the current principal, for the first generation, and are empty for a service principal.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -19,9 +22,13 @@ use std::{
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
+use crate::trust::ServerRecord;
+
+mod lock;
 mod read;
 mod write;
 
+pub use lock::{Lock, lock};
 pub use write::save;
 
 /// The principals of this device.
@@ -31,6 +38,8 @@ pub struct ConfigFile {
     pub principals: Vec<Principal>,
     /// Name of the principal that is used; without it, the first.
     pub current_principal: Option<String>,
+    /// What is remembered of servers, by address in the form of [`crate::config::canonical_address`].
+    pub servers: BTreeMap<String, ServerRecord>,
     /// Top-level keys of other programs.
     pub other: Map<String, Value>,
 }
@@ -99,6 +108,12 @@ pub enum FileError {
         /// What should be there.
         expected: &'static str,
     },
+    /// Another program has been changing it for as long as this one was willing to wait.
+    #[error("{} is being changed by another zopp program; try again once that has ended", file.display())]
+    Locked {
+        /// The file.
+        file: PathBuf,
+    },
     /// It cannot be written; the old content is still there.
     #[error("{} cannot be written; its content is unchanged", file.display())]
     Unwritable {
@@ -134,6 +149,11 @@ impl ConfigFile {
             None => self.principals.first(),
             Some(name) => self.principals.iter().find(|principal| principal.name == *name),
         }
+    }
+
+    /// Returns what is remembered of a server. `address` is as [`crate::config::canonical_address`] gives it.
+    pub fn server(&self, address: &str) -> ServerRecord {
+        self.servers.get(address).cloned().unwrap_or_default()
     }
 }
 

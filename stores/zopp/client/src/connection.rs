@@ -1,16 +1,13 @@
 //! A lazy connection to one server, and what was learnt about it.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::uri::PathAndQuery;
 use konverge_zopp_crypto::{
     Profile,
-    signature::{PRINCIPAL_ID_KEY, REQUEST_HASH_KEY, SIGNATURE_KEY, Signed, TIMESTAMP_KEY},
+    signature::{KEY_PROOF_KEY, PRINCIPAL_ID_KEY, REQUEST_HASH_KEY, SIGNATURE_KEY, Signed, TIMESTAMP_KEY},
 };
 use prost::Message;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
@@ -25,6 +22,7 @@ use crate::{
     codec::BytesCodec,
     config::{ClientConfig, ConfigError, parse_address},
     error::{CallError, is_deadline},
+    trust::Trust,
 };
 
 /// Environments of tens of thousands of values arrive in one message; stock servers and clients stop at 4 MiB.
@@ -52,8 +50,7 @@ struct Shared {
     server: Arc<str>,
     call_timeout: Duration,
     profile_override: Option<Profile>,
-    /// The server's answer to which generation it is of.
-    profile: Mutex<Option<Profile>>,
+    trust: Trust,
 }
 
 /// One call: the name for error texts and the full method path, which is part of what is signed.
@@ -62,6 +59,9 @@ pub(crate) struct Rpc {
     pub(crate) name: &'static str,
     pub(crate) path: &'static str,
 }
+
+/// The proof that a caller holds the key that its request registers.
+pub(crate) struct KeyProof(pub(crate) [u8; 64]);
 
 /// Who calls: the principal's id and its signature over the call.
 pub(crate) struct Authentication {
@@ -73,6 +73,9 @@ impl Connection {
     /// Checks the configuration and reads the CA file, but does not dial. Must be called within a tokio runtime.
     pub fn new(config: &ClientConfig) -> Result<Self, ConfigError> {
         let uri = parse_address(&config.server)?;
+        if config.profile == Some(Profile::V1) && config.trust.generation() == Some(Profile::V2) {
+            return Err(ConfigError::Downgrade { address: config.server.clone() });
+        }
         let uses_tls = uri.scheme_str() == Some("https");
         let server = Arc::from(uri.to_string().trim_end_matches('/'));
         let mut endpoint = Endpoint::from(uri)
@@ -95,7 +98,7 @@ impl Connection {
                 server,
                 call_timeout: config.call_timeout,
                 profile_override: config.profile,
-                profile: Mutex::new(None),
+                trust: config.trust.clone(),
             }),
         })
     }
@@ -105,12 +108,13 @@ impl Connection {
         &self.shared.server
     }
 
-    pub(crate) fn known_profile(&self) -> Option<Profile> {
-        self.shared.profile_override.or(*self.shared.profile.lock().unwrap_or_else(PoisonError::into_inner))
+    /// What is remembered of the server.
+    pub fn trust(&self) -> &Trust {
+        &self.shared.trust
     }
 
-    pub(crate) fn learn_profile(&self, profile: Option<Profile>) {
-        *self.shared.profile.lock().unwrap_or_else(PoisonError::into_inner) = profile;
+    pub(crate) fn known_profile(&self) -> Option<Profile> {
+        self.shared.profile_override.or_else(|| self.shared.trust.generation())
     }
 
     pub(crate) async fn unary<A: Message + Default>(
@@ -119,8 +123,22 @@ impl Connection {
         body: Bytes,
         authentication: Option<Authentication>,
     ) -> Result<A, CallError> {
+        self.unary_with_proof(rpc, body, authentication, None).await
+    }
+
+    /// A call that registers a key, with the proof that the caller holds it.
+    pub(crate) async fn unary_with_proof<A: Message + Default>(
+        &self,
+        rpc: Rpc,
+        body: Bytes,
+        authentication: Option<Authentication>,
+        key_proof: Option<&KeyProof>,
+    ) -> Result<A, CallError> {
         let mut grpc = self.grpc();
-        let request = request(body, authentication, Some(self.shared.call_timeout));
+        let mut request = request(body, authentication, Some(self.shared.call_timeout));
+        if let Some(KeyProof(proof)) = key_proof {
+            insert_hex(request.metadata_mut(), KEY_PROOF_KEY, &hex::encode(proof));
+        }
         let call = async {
             grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
             grpc.unary(request, PathAndQuery::from_static(rpc.path), BytesCodec).await

@@ -15,11 +15,16 @@ use konverge_zopp_proto::{
     Environment, GetEnvironmentRequest, ListSecretsRequest, WatchSecretsRequest, WatchSecretsResponse,
     secret_change_event::EventType, watch_secrets_response::Response,
 };
+use tonic::Code;
 
 use crate::{
     client::Client,
     error::{CallError, FetchError},
+    keys::refuse_ambiguous,
 };
+
+/// A fetch gives up after this many lists, each of another environment: no honest server has so many in so short a time.
+const MOST_LISTS: usize = 5;
 
 /// All values of an environment at one version.
 pub struct Snapshot {
@@ -82,26 +87,40 @@ impl EnvironmentReader {
         &self.name
     }
 
-    /// All values, at least as new as the version it states. One call when the key is known and still fits, else up to
-    /// four more. A value that cannot be decrypted is reported beside the others and fails nothing.
+    /// All values, at least as new as the version it states. One call when the key is known and opens a value, else up to
+    /// four more, and as many again for each time that the environment is made anew meanwhile. A value that cannot be decrypted is
+    /// reported beside the others and fails nothing.
     pub async fn fetch(&self) -> Result<Snapshot, FetchError> {
+        refuse_ambiguous(&self.name).map_err(|error| FetchError::from_key_access(&self.name, error))?;
         let cached = self.cached().clone();
         let mut key = match cached {
             Some(key) => key,
             None => Arc::new(self.unwrap_key(self.environment().await?).await?),
         };
-        let mut snapshot = self.snapshot(&key).await?;
-        if !snapshot.failed.is_empty() || snapshot.version < key.version.load(Ordering::Relaxed) {
-            // Either values are damaged, or it is another environment than the key is for.
-            let environment = self.environment().await?;
-            if !key.fits(&environment) {
-                key = Arc::new(self.unwrap_key(environment).await?);
-                snapshot = self.snapshot(&key).await?;
+        for attempt in 0..MOST_LISTS {
+            let snapshot = self.snapshot(&key).await?;
+            if !key.is_proven_by(&snapshot) {
+                // What has the same id before and after the list had it in between.
+                let environment = self.environment().await?;
+                let is_same = environment.id == key.environment_id;
+                // A value that even a key read for this fetch does not open is damaged; an older key may have been replaced.
+                let is_newest_key = attempt > 0 || snapshot.failed.is_empty() || key.fits(&environment);
+                if !(is_same && is_newest_key) {
+                    key = Arc::new(self.unwrap_key(environment).await?);
+                    continue;
+                }
             }
+            key.version.fetch_max(snapshot.version, Ordering::Relaxed);
+            *self.cached() = Some(key);
+            return Ok(snapshot);
         }
-        key.version.fetch_max(snapshot.version, Ordering::Relaxed);
-        *self.cached() = Some(key);
-        Ok(snapshot)
+        let source = CallError::Garbage {
+            rpc: "GetEnvironment",
+            server: self.client.connection().server().into(),
+            code: Code::Aborted,
+            reason: "another environment each time it is asked for".to_owned(),
+        };
+        Err(self.failed(source))
     }
 
     /// The changes from now on. With `since_version`, servers say [`WatchEvent::Resync`] if there were changes since;
@@ -182,6 +201,14 @@ impl EnvironmentReader {
 }
 
 impl CachedKey {
+    /// Whether the list shows by itself that it is of the key's environment: the key opens its values, and its version did not
+    /// go back. An empty list shows nothing, since the environment may have been made anew after the key was read.
+    fn is_proven_by(&self, snapshot: &Snapshot) -> bool {
+        !snapshot.values.is_empty()
+            && snapshot.failed.is_empty()
+            && snapshot.version >= self.version.load(Ordering::Relaxed)
+    }
+
     fn fits(&self, environment: &Environment) -> bool {
         self.environment_id == environment.id
             && self.wrapped == environment.dek_wrapped

@@ -6,7 +6,7 @@ use konverge_core::error::{Classify, ErrorClass};
 use konverge_zopp_crypto::{EnvironmentName, OpenError};
 use tonic::{Code, Status};
 
-use crate::keys::KeyAccessError;
+use crate::{keys::KeyAccessError, trust::PinMismatch};
 
 /// How long to leave a server alone that has said no: short enough that a role granted meanwhile is soon noticed.
 const REFUSED_RETRY: Duration = Duration::from_secs(30);
@@ -57,6 +57,17 @@ pub enum CallError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The server answers like one of the first generation, which was not requested.
+    #[error(
+        "{rpc}: server {server} answers like zopp 0.1.1 (v1), whose signatures let everybody who sees one make any call for a minute; \
+         nothing was signed. If it is meant to be one, say so with --generation v1 or ZOPP_GENERATION=v1"
+    )]
+    FirstGeneration {
+        /// The call.
+        rpc: &'static str,
+        /// The server's address.
+        server: Arc<str>,
+    },
     /// The server understood and said no.
     #[error("{rpc}: refused by {server} ({:?}): {}", status.code(), status.message())]
     Refused {
@@ -76,6 +87,7 @@ impl CallError {
             Self::Unreachable { .. } => Code::Unavailable,
             Self::Deadline { .. } => Code::DeadlineExceeded,
             Self::Garbage { code, .. } => *code,
+            Self::FirstGeneration { .. } => Code::FailedPrecondition,
             Self::Refused { status, .. } => status.code(),
         }
     }
@@ -198,6 +210,20 @@ pub enum FetchError {
         /// The principal's name.
         principal: String,
     },
+    /// The encryption could take the environment for another one.
+    #[error("cannot read {environment}: a workspace or project name with \":\" in it makes its encryption ambiguous")]
+    AmbiguousName {
+        /// The environment.
+        environment: EnvironmentName,
+    },
+    /// The server gives another key of the workspace than the pinned one.
+    #[error("cannot read {environment}: {source}")]
+    OtherKey {
+        /// The environment.
+        environment: EnvironmentName,
+        /// Which key was given, and which one is pinned.
+        source: PinMismatch,
+    },
     /// The workspace's or the environment's key cannot be opened.
     #[error("cannot read {environment}: the {what} cannot be opened by this principal's key: {source}")]
     Key {
@@ -233,6 +259,8 @@ impl FetchError {
             KeyAccessError::NoExchangeKey { principal } => {
                 Self::NoExchangeKey { environment: environment_name, principal }
             }
+            KeyAccessError::AmbiguousName { name } => Self::AmbiguousName { environment: name },
+            KeyAccessError::OtherKey(source) => Self::OtherKey { environment: environment_name, source },
             KeyAccessError::Open { what, source } => Self::Key { environment: environment_name, what, source },
         }
     }
@@ -242,10 +270,12 @@ impl Classify for FetchError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Unreachable { .. } | Self::Garbage { .. } | Self::Refused { .. } => ErrorClass::Transient,
-            Self::Unauthenticated { .. } | Self::PermissionDenied { .. } | Self::NotFound { .. } | Self::Key { .. } => {
-                ErrorClass::After(REFUSED_RETRY)
-            }
-            Self::NoExchangeKey { .. } => ErrorClass::Permanent,
+            Self::Unauthenticated { .. }
+            | Self::PermissionDenied { .. }
+            | Self::NotFound { .. }
+            | Self::OtherKey { .. }
+            | Self::Key { .. } => ErrorClass::After(REFUSED_RETRY),
+            Self::NoExchangeKey { .. } | Self::AmbiguousName { .. } => ErrorClass::Permanent,
         }
     }
 
@@ -257,6 +287,8 @@ impl Classify for FetchError {
             Self::NotFound { .. } => "EnvironmentNotFound",
             Self::Garbage { .. } => "InvalidAnswer",
             Self::Refused { .. } => "ServerRefused",
+            Self::OtherKey { .. } => "WorkspaceKeyChanged",
+            Self::AmbiguousName { .. } => "AmbiguousName",
             Self::NoExchangeKey { .. } | Self::Key { .. } => "CredentialsInvalid",
         }
     }

@@ -95,6 +95,11 @@ impl Identity {
         }
     }
 
+    /// Whether [`Identity::load`] takes the principal from the environment.
+    pub fn is_in_environment() -> bool {
+        std::env::var_os(PRINCIPAL_ID).is_some()
+    }
+
     /// From a configuration file: the principal named, or else the current one.
     pub fn from_file(file: &Path, principal: Option<&str>) -> Result<Self, CredentialsError> {
         let content = config_file::load(file)?;

@@ -1,9 +1,9 @@
 //! From the client's private key to the keys of a workspace and of an environment.
 
-use konverge_zopp_crypto::{Dek, EnvironmentName, Kek, OpenError};
+use konverge_zopp_crypto::{Dek, EnvironmentName, Fingerprint, Kek, OpenError};
 use konverge_zopp_proto::{Environment, GetEnvironmentRequest, GetWorkspaceKeysRequest};
 
-use crate::{client::Client, error::CallError};
+use crate::{client::Client, error::CallError, trust::PinMismatch};
 
 /// A workspace's id and its key.
 pub struct WorkspaceKey {
@@ -11,6 +11,13 @@ pub struct WorkspaceKey {
     pub id: String,
     /// Opens the keys of the workspace's environments.
     pub kek: Kek,
+}
+
+impl WorkspaceKey {
+    /// Returns the fingerprint by which people compare the key.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of_workspace(&self.id, &self.kek)
+    }
 }
 
 /// A key could not be had.
@@ -25,6 +32,18 @@ pub enum KeyAccessError {
         /// The principal's name.
         principal: String,
     },
+    /// The server gives another key of the workspace than the pinned one.
+    #[error(transparent)]
+    OtherKey(#[from] PinMismatch),
+    /// Two environments could have this context of encryption, and a server could give one's key and values for the other's.
+    #[error(
+        "workspace or project name in '{name}' contains \":\", which makes it look like another environment's to the encryption; make a \
+         project without it and move the secrets there"
+    )]
+    AmbiguousName {
+        /// The environment.
+        name: EnvironmentName,
+    },
     /// The wrapped key is not for this principal, or damaged.
     #[error("the {what} cannot be opened by this principal's key: {source}")]
     Open {
@@ -36,7 +55,9 @@ pub enum KeyAccessError {
 }
 
 impl Client {
-    /// The workspace's key, unwrapped with the client's own private key.
+    /// Returns the workspace's key, unwrapped with the client's own private key. It is the pinned one; if none is pinned, it is now.
+    ///
+    /// The wrap itself proves nothing: everybody who knows the principal's public key, above all the server, can make one.
     pub async fn workspace_key(&self, workspace: &str) -> Result<WorkspaceKey, KeyAccessError> {
         let no_key = || KeyAccessError::NoExchangeKey { principal: self.identity().name().to_owned() };
         let private = self.identity().exchange_key().ok_or_else(no_key)?;
@@ -45,11 +66,14 @@ impl Client {
         let kek =
             Kek::unwrap_with(private, &keys.ephemeral_pub, &keys.kek_nonce, &keys.kek_wrapped, &keys.workspace_id)
                 .map_err(|source| KeyAccessError::Open { what: "workspace key", source })?;
-        Ok(WorkspaceKey { id: keys.workspace_id, kek })
+        let key = WorkspaceKey { id: keys.workspace_id, kek };
+        self.connection().trust().check_workspace(workspace, key.fingerprint())?;
+        Ok(key)
     }
 
-    /// The environment's key, unwrapped with the workspace's.
+    /// The environment's key, unwrapped with the workspace's. An ambiguous name is refused before anything is sent.
     pub async fn environment_key(&self, name: &EnvironmentName) -> Result<Dek, KeyAccessError> {
+        refuse_ambiguous(name)?;
         let request = GetEnvironmentRequest {
             workspace_name: name.workspace.clone(),
             project_name: name.project.clone(),
@@ -64,8 +88,19 @@ impl Client {
         name: &EnvironmentName,
         environment: &Environment,
     ) -> Result<Dek, KeyAccessError> {
+        refuse_ambiguous(name)?;
         let workspace = self.workspace_key(&name.workspace).await?;
         Dek::unwrap_with(&workspace.kek, &environment.dek_nonce, &environment.dek_wrapped, name)
             .map_err(|source| KeyAccessError::Open { what: "environment key", source })
     }
+}
+
+/// The context of encryption joins the names with `:`. A workspace or project with a `:` in its name shares the context of an environment
+/// elsewhere: `a:b`, `c` and `a`, `b:c` are both `a:b:c`. In the last name, and in keys, a `:` is harmless as long as these two have none:
+/// the first two separators are the first two `:`.
+pub fn refuse_ambiguous(name: &EnvironmentName) -> Result<(), KeyAccessError> {
+    if name.workspace.contains(':') || name.project.contains(':') {
+        return Err(KeyAccessError::AmbiguousName { name: name.clone() });
+    }
+    Ok(())
 }

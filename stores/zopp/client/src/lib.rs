@@ -11,14 +11,16 @@
 //! - Each call ends within [`ClientConfig::call_timeout`]; an open watch notices a dead peer within
 //!   [`ClientConfig::keepalive_interval`] plus [`ClientConfig::keepalive_timeout`].
 //! - Keys and values are wiped on drop and are in no error text.
-//! - Both generations of servers are spoken to; which one it is, is asked once per connection.
+//! - The client speaks to the first generation only on request, because a signature of that generation authorises every call. A server
+//!   is asked for its generation once; the answer is kept in [`trust`].
+//! - A workspace's key is compared with the one that [`trust`] has pinned. Another key is an error.
 //!
 //! # What it does not do
 //! Retry. A failed call says what kind of failure it was; how long to wait is its caller's decision.
 //!
 //! # Reading order
-//! [`config`] → [`connection`] → [`identity`] and [`config_file`] → [`client`] and its table of [`calls`] →
-//! [`keys`] → [`environment`].
+//! [`config`] → [`trust`] → [`connection`] → [`identity`] and [`config_file`] → [`client`] and its table of [`calls`] →
+//! [`registration`] and [`lifecycle`] → [`keys`] → [`environment`].
 
 pub mod calls;
 pub mod client;
@@ -31,8 +33,11 @@ pub mod error;
 mod health;
 pub mod identity;
 pub mod keys;
+pub mod lifecycle;
 pub mod private_file;
 mod profile;
+pub mod registration;
+pub mod trust;
 
 pub use client::Client;
 pub use config::{ClientConfig, ConfigError};
@@ -41,4 +46,5 @@ pub use connection::Connection;
 pub use environment::{EnvironmentReader, Snapshot, WatchEvent};
 pub use error::{CallError, FetchError};
 pub use identity::{CredentialsError, Identity};
-pub use konverge_zopp_crypto::{EnvironmentName, Profile};
+pub use konverge_zopp_crypto::{EnvironmentName, Fingerprint, FingerprintError, Profile};
+pub use trust::{ServerRecord, Trust};

@@ -1,5 +1,8 @@
 //! Which generation a server is of. Nothing in its answers says so; but the first generation does not know
 //! `GetPrincipalExport`, and the second answers `NOT_FOUND` to a code nobody was given.
+//!
+//! That answer is not authenticated. It is never a permission to speak the first generation, whose signature authorises every call for a
+//! minute: a server, or anybody on the way to it, would obtain one by answering `UNIMPLEMENTED`.
 
 use bytes::Bytes;
 use konverge_zopp_crypto::Profile;
@@ -15,7 +18,8 @@ use crate::{
 const PROBE: Rpc = Rpc { name: "GetPrincipalExport", path: "/zopp.ZoppService/GetPrincipalExport" };
 
 impl Connection {
-    /// The server's generation: as configured, or as the server answered once, or as it answers now.
+    /// Returns the server's generation: as configured, or as remembered, or as it answers now. A server that answers like one of the first
+    /// generation, which was not requested, is an error.
     pub async fn profile(&self) -> Result<Profile, CallError> {
         if let Some(known) = self.known_profile() {
             return Ok(known);
@@ -30,14 +34,16 @@ impl Connection {
             Ok(_) => Profile::V2,
             Err(error) => profile_from(error)?,
         };
+        if profile == Profile::V1 {
+            return Err(CallError::FirstGeneration { rpc: PROBE.name, server: self.server().into() });
+        }
         tracing::debug!(server = self.server(), ?profile, "learnt the server's generation");
-        self.learn_profile(Some(profile));
+        self.trust().remember_generation(profile);
         Ok(profile)
     }
 }
 
-/// Only the server's own refusal counts. A proxy's 404 also amounts to `UNIMPLEMENTED`, and taking it for a first
-/// generation server would hand out a signature that covers nothing but the clock.
+/// Only the server's own refusal counts. A proxy's 404 also amounts to `UNIMPLEMENTED`, and says nothing of the server behind it.
 fn profile_from(error: CallError) -> Result<Profile, CallError> {
     match (&error, error.code()) {
         (CallError::Refused { .. }, Code::Unimplemented) => Ok(Profile::V1),

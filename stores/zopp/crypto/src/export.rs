@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     envelope::{OpenError, SealError, Sealed, open, seal},
-    keys::KEY_LENGTH,
+    keys::{EntropyError, KEY_LENGTH, random},
 };
 
 /// Bytes in each of the two salts.
@@ -22,6 +22,13 @@ pub const SALT_LENGTH: usize = 16;
 const MEMORY_KIB: u32 = 65_536;
 const PASSES: u32 = 3;
 const LANES: u32 = 1;
+
+/// The large word list of the EFF (CC BY 3.0, <https://www.eff.org/dice>): 7776 words, one per line.
+const WORDS: &str = include_str!("eff_large_wordlist.txt");
+/// How many words there are.
+const WORD_COUNT: u16 = 7776;
+/// Words of a passphrase: 77.5 bits.
+const PASSPHRASE_WORDS: usize = 6;
 
 /// What the export is bound to in place of names.
 const BINDING: &str = "zopp-principal-export-v2";
@@ -52,6 +59,24 @@ impl Passphrase {
         Self(Zeroizing::new(words))
     }
 
+    /// Six random words.
+    pub fn generate() -> Result<Self, EntropyError> {
+        // Long enough for the longest words, so that it never grows and leaves no copy behind.
+        let mut words = Zeroizing::new(String::with_capacity(PASSPHRASE_WORDS * 10));
+        for index in 0..PASSPHRASE_WORDS {
+            if index > 0 {
+                words.push(' ');
+            }
+            words.push_str(WORDS.lines().nth(random_word()?.into()).unwrap_or_default());
+        }
+        Ok(Self(words))
+    }
+
+    /// The words, to be shown to the one who exports.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
     /// What the server compares, in hexadecimal.
     pub fn token_hash(&self, verification_salt: &[u8]) -> Result<String, DeriveError> {
         self.derive(verification_salt).map(|bytes| hex::encode(bytes.as_slice()))
@@ -72,6 +97,22 @@ impl Passphrase {
             .hash_password_into(self.0.as_bytes(), salt, derived.as_mut_slice())
             .map_err(DeriveError::Argon2)?;
         Ok(derived)
+    }
+}
+
+/// A salt of its own for each derivation.
+pub fn salt() -> Result<[u8; SALT_LENGTH], EntropyError> {
+    random()
+}
+
+/// The number of a word, each equally likely.
+fn random_word() -> Result<u16, EntropyError> {
+    loop {
+        let number = u16::from_le_bytes(random()?);
+        // The largest multiple of the count that fits: what is above it would favour the first words.
+        if number < u16::MAX / WORD_COUNT * WORD_COUNT {
+            return Ok(number % WORD_COUNT);
+        }
     }
 }
 
@@ -113,6 +154,19 @@ mod tests {
         assert_eq!(key.open(&sealed.nonce, &sealed.ciphertext).unwrap().as_slice(), b"{}");
         assert_eq!(key.open(&[5; 23], &sealed.ciphertext).err(), Some(OpenError::NonceLength { found: 23 }));
         assert_eq!(key.open(&[6; 24], &sealed.ciphertext).err(), Some(OpenError::NotAuthentic));
+    }
+
+    #[test]
+    fn passphrases_are_six_words_of_the_list() {
+        let list: std::collections::HashSet<_> = WORDS.lines().collect();
+        assert_eq!(list.len(), usize::from(WORD_COUNT));
+        assert!(list.iter().all(|word| (3..=9).contains(&word.len())));
+        let (one, other) = (Passphrase::generate().unwrap(), Passphrase::generate().unwrap());
+        assert_ne!(one.expose(), other.expose());
+        for words in [one.expose(), other.expose()] {
+            assert_eq!(words.split(' ').count(), 6);
+            assert!(words.split(' ').all(|word| list.contains(word)), "{words}");
+        }
     }
 
     #[test]

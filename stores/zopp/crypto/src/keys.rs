@@ -46,6 +46,12 @@ pub enum KeyError {
     /// 32 bytes that are no point on the Ed25519 curve.
     #[error("not a point on the Ed25519 curve")]
     NotAPoint,
+    /// A public key of low order, for which a signature or a shared secret proves and hides nothing.
+    #[error("a weak public key (of low order)")]
+    Weak,
+    /// A second spelling of a public key, which would let two principals share one.
+    #[error("not the canonical form of a public key")]
+    NotCanonical,
 }
 
 /// 32 secret bytes at one fixed heap address, so that moving the owner leaves no copy behind.
@@ -164,6 +170,11 @@ impl SigningPublic {
     pub fn to_bytes(&self) -> [u8; KEY_LENGTH] {
         self.0.to_bytes()
     }
+
+    /// Refuses a key of low order: signatures by it can be made by anybody.
+    pub fn check_strength(&self) -> Result<(), KeyError> {
+        if self.0.is_weak() { Err(KeyError::Weak) } else { Ok(()) }
+    }
 }
 
 /// The public half of an [`X25519Private`]. Any 32 bytes are one; weak ones are refused where they are used.
@@ -179,6 +190,20 @@ impl X25519Public {
     /// The form that goes over the wire.
     pub fn to_bytes(&self) -> [u8; KEY_LENGTH] {
         self.0
+    }
+
+    /// Refuses a key of low order, with which everybody shares one secret, and a spelling that no key pair gives.
+    pub fn check_strength(&self) -> Result<(), KeyError> {
+        // 2^255 - 19, little-endian: what is not below it is also spelt in another way.
+        const PRIME_HEAD: u8 = 0xed;
+        let [head, middle @ .., tail] = &self.0;
+        if *tail > 0x7f || (*tail == 0x7f && middle.iter().all(|byte| *byte == 0xff) && *head >= PRIME_HEAD) {
+            return Err(KeyError::NotCanonical);
+        }
+        // Any private key shows it: a point of low order times the cofactor, which each one holds, is nothing.
+        let any = x25519_dalek::StaticSecret::from([1; KEY_LENGTH]);
+        let shared = any.diffie_hellman(&x25519_dalek::PublicKey::from(self.0));
+        if shared.was_contributory() { Ok(()) } else { Err(KeyError::Weak) }
     }
 }
 
@@ -221,6 +246,36 @@ mod tests {
             hex::encode(X25519Private::from_slice(&[0x22; 32]).unwrap().public().to_bytes()),
             "0faa684ed28867b97f4a6a2dee5df8ce974e76b7018e3f22a1c4cf2678570f20"
         );
+    }
+
+    #[test]
+    fn weak_and_respelt_public_keys_are_told() {
+        let key = |text: &str| X25519Public::from_slice(&hex::decode(text).unwrap()).unwrap().check_strength();
+        for weak in [
+            "0000000000000000000000000000000000000000000000000000000000000000",
+            "0100000000000000000000000000000000000000000000000000000000000000",
+            "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+            "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+            "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        ] {
+            assert_eq!(key(weak), Err(KeyError::Weak), "{weak}");
+        }
+        for respelt in [
+            "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+            "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+            "7b4e909bbe7ffe44c465a220037d608ee35897d31ef972f07f74892cb0f73f93",
+        ] {
+            assert_eq!(key(respelt), Err(KeyError::NotCanonical), "{respelt}");
+        }
+        assert_eq!(key("7b4e909bbe7ffe44c465a220037d608ee35897d31ef972f07f74892cb0f73f13"), Ok(()));
+        let signing = |text: &str| SigningPublic::from_slice(&hex::decode(text).unwrap()).unwrap().check_strength();
+        for weak in [
+            "0100000000000000000000000000000000000000000000000000000000000000",
+            "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        ] {
+            assert_eq!(signing(weak), Err(KeyError::Weak), "{weak}");
+        }
+        assert_eq!(SigningSeed::generate().unwrap().public().check_strength(), Ok(()));
     }
 
     #[test]

@@ -19,19 +19,22 @@
 //!
 //! # What it does not do
 //! - An envelope is not bound to a version: a server can answer with an older value of the same key unnoticed.
-//! - Public keys are not authenticated: whoever wraps a KEK trusts the server to name the right recipient.
+//! - Public keys and KEKs are not authenticated by their envelopes. Clients compare and pin their [`fingerprint`]s.
 //!
 //! # Reading order
-//! [`keys`] → [`signature`] → [`envelope`] → [`hierarchy`] → [`invite`] → [`export`].
+//! [`keys`] → [`signature`] → [`envelope`] → [`hierarchy`] → [`invite`] → [`export`] →
+//! [`fingerprint`].
 
 pub mod envelope;
 pub mod export;
+pub mod fingerprint;
 pub mod hierarchy;
 pub mod invite;
 pub mod keys;
 pub mod signature;
 
 pub use envelope::{OpenError, SealError, Sealed};
+pub use fingerprint::{Fingerprint, FingerprintError};
 pub use hierarchy::{EnvironmentName, WrappedKek};
 pub use keys::{
     Dek, EntropyError, InviteSecret, Kek, KeyError, SigningPublic, SigningSeed, X25519Private, X25519Public,

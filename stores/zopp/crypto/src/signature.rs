@@ -30,6 +30,13 @@ pub const SIGNATURE_KEY: &str = "signature";
 /// Metadata key of the request hash (64 hexadecimal digits); its absence marks a first-generation caller.
 pub const REQUEST_HASH_KEY: &str = "request-hash";
 
+/// Metadata key of the proof that a registering principal holds its key (128 hexadecimal digits). Not of the published contract:
+/// stock servers do not read it, stock clients do not send it.
+pub const KEY_PROOF_KEY: &str = "key-proof";
+
+/// What a proof begins with, so that it can be no request's signature and no request's signature a proof.
+const KEY_PROOF_CONTEXT: &[u8] = b"konverge-zopp-key-proof-v1";
+
 /// A signature older than this many seconds is refused.
 pub const MAXIMUM_AGE_SECONDS: i64 = 60;
 /// A signature from further in the future than this many seconds is refused.
@@ -152,6 +159,27 @@ pub fn verify(
         .0
         .verify(&signed_bytes(method, hash.as_ref(), signed.timestamp), &signature)
         .map_err(|_| VerifyError::BadSignature)
+}
+
+/// Proves, within a request that registers the public half of `seed`, that its sender holds the private one. The proof is for this
+/// call with this content, and so for each other key and name in it.
+pub fn prove_key(seed: &SigningSeed, method: &str, body: &[u8]) -> [u8; 64] {
+    ed25519_dalek::SigningKey::from_bytes(seed.expose()).sign(&proof_bytes(method, body)).to_bytes()
+}
+
+/// Verifies what [`prove_key`] made, strictly: keys of low order prove nothing.
+pub fn verify_key_proof(
+    public: &SigningPublic,
+    method: &str,
+    body: &[u8],
+    proof: &[u8; 64],
+) -> Result<(), VerifyError> {
+    let signature = ed25519_dalek::Signature::from_bytes(proof);
+    public.0.verify_strict(&proof_bytes(method, body), &signature).map_err(|_| VerifyError::BadSignature)
+}
+
+fn proof_bytes(method: &str, body: &[u8]) -> Vec<u8> {
+    [KEY_PROOF_CONTEXT, request_hash(method, body).as_slice()].concat()
 }
 
 /// A signature from outside the window in which it counts.

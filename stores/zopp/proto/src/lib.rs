@@ -16,6 +16,27 @@ mod generated {
 
 pub use generated::*;
 
+/// Calls of Konverge's own, beside the published contract: losing an identity, and invites that can be used up.
+pub mod identity {
+    #[allow(
+        missing_docs,
+        unreachable_pub,
+        clippy::allow_attributes_without_reason,
+        clippy::pedantic,
+        reason = "generated; the schema carries the comments"
+    )]
+    mod generated {
+        tonic::include_proto!("konverge.zopp.v1");
+    }
+
+    pub use generated::*;
+
+    /// The full path of a call, as it is signed: `/konverge.zopp.v1.Identity/<name>`.
+    pub fn method_path(call: &str) -> String {
+        format!("/{}/{call}", identity_server::SERVICE_NAME)
+    }
+}
+
 /// The full path of a call, as it is signed: `/zopp.ZoppService/<name>`.
 pub fn method_path(call: &str) -> String {
     format!("/{}/{call}", zopp_service_server::SERVICE_NAME)

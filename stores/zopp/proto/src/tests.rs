@@ -19,6 +19,13 @@ fn all_calls_are_there() {
 }
 
 #[test]
+fn own_calls_are_apart_from_the_contract() {
+    assert_eq!(identity::method_path("RemoveMember"), "/konverge.zopp.v1.Identity/RemoveMember");
+    let schema = include_str!("../proto/konverge/zopp/v1/identity.proto");
+    assert!(!schema.contains("import"), "no message of the contract is shared, so that none is ever changed for these");
+}
+
+#[test]
 fn method_paths_begin_with_the_service() {
     assert_eq!(method_path("ListSecrets"), "/zopp.ZoppService/ListSecrets");
 }

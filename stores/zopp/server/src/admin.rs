@@ -1,19 +1,27 @@
-//! `zopp-server invite`: letting people in, on the server's own machine.
+//! `zopp-server invite`, `principal` and `user`: letting people in and cutting them off, on the server's own machine.
+
+mod audit;
 
 use std::io::{self, Write};
 
+pub use audit::audit;
+
 use crate::{
-    args::InviteCommand,
+    args::{InviteCommand, PrincipalCommand, UserCommand},
+    call::blank_row,
     clock,
-    store::{InviteRow, NewInvite, OpenError, Store, StoreError},
+    store::{Action, AuditRow, InviteRow, Kept, NewInvite, OpenError, Store, StoreError},
 };
 
 /// What `list` puts before the hash of a token, which is all that is kept of it.
 const HASH_PREFIX: &str = "sha256:";
 
-/// Why an invite command did not do its work.
+/// Who is on record for what is done here.
+const OPERATOR: &str = "operator of the server";
+
+/// Why a command did not do its work.
 #[derive(Debug, thiserror::Error)]
-pub enum InviteError {
+pub enum AdminError {
     /// The database could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -23,6 +31,21 @@ pub enum InviteError {
     /// No such invite.
     #[error("no invite has this token, or it was revoked already; zopp-server invite list shows those there are")]
     Unknown,
+    /// No such principal.
+    #[error("no principal has the id {0:?}; \"zopp principal list\" and \"zopp principal service-list\" show ids")]
+    UnknownPrincipal(String),
+    /// No such user.
+    #[error("no user has the e-mail address {0:?}")]
+    UnknownUser(String),
+    /// The user owns workspaces.
+    #[error("the user owns {0}; have the ownership transferred first: zopp workspace transfer")]
+    Owner(String),
+    /// The last copy of a key would be of no use.
+    #[error(
+        "this holds the last copy of a key that can be handed on, of {0}; have another device granted access first (zopp workspace \
+         grant-principal-access){1}"
+    )]
+    LastKey(String, &'static str),
     /// The system gave no random bytes.
     #[error("the operating system gave no random bytes")]
     Random(#[source] getrandom::Error),
@@ -32,20 +55,27 @@ pub enum InviteError {
 }
 
 /// Does one command and prints to `out`.
-pub async fn run(store: &Store, command: &InviteCommand, out: &mut impl Write) -> Result<(), InviteError> {
+pub async fn run(store: &Store, command: &InviteCommand, out: &mut impl Write) -> Result<(), AdminError> {
     match command {
-        InviteCommand::Create { expires_hours, plain } => create(store, *expires_hours, *plain, out).await,
+        InviteCommand::Create { expires_hours, uses, plain } => create(store, *expires_hours, *uses, *plain, out).await,
         InviteCommand::List => list(store, out).await,
         InviteCommand::Revoke { token } => revoke(store, token, out).await,
     }
 }
 
-async fn create(store: &Store, expires_hours: u32, plain: bool, out: &mut impl Write) -> Result<(), InviteError> {
+async fn create(
+    store: &Store,
+    expires_hours: u32,
+    max_uses: Option<u32>,
+    plain: bool,
+    out: &mut impl Write,
+) -> Result<(), AdminError> {
     let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(InviteError::Random)?;
+    getrandom::fill(&mut secret).map_err(AdminError::Random)?;
     let token = hex::encode(secret);
     let expires_at = clock::now() + i64::from(expires_hours) * 3600;
-    let invite = NewInvite { token: &token, workspace_ids: &[], expires_at, kek_encrypted: None, kek_nonce: None };
+    let invite =
+        NewInvite { token: &token, workspace_ids: &[], expires_at, kek_encrypted: None, kek_nonce: None, max_uses };
     store.create_invite(&invite, None).await?;
     if plain {
         writeln!(out, "{token}")
@@ -56,34 +86,78 @@ async fn create(store: &Store, expires_hours: u32, plain: bool, out: &mut impl W
             time(expires_at)
         )
     }
-    .map_err(InviteError::Print)
+    .map_err(AdminError::Print)
 }
 
-async fn list(store: &Store, out: &mut impl Write) -> Result<(), InviteError> {
+async fn list(store: &Store, out: &mut impl Write) -> Result<(), AdminError> {
     let invites = store.invites(None).await?;
     if invites.is_empty() {
-        return writeln!(out, "No server invites").map_err(InviteError::Print);
+        return writeln!(out, "No server invites").map_err(AdminError::Print);
     }
     for invite in invites {
         let state = if invite.expires_at <= clock::now() { " (expired)" } else { "" };
-        writeln!(out, "Token:   {}\nExpires: {}{state}\n", name(&invite), time(invite.expires_at))
-            .map_err(InviteError::Print)?;
+        let max = invite.max_uses.map_or_else(String::new, |max| format!(" of {max}"));
+        let (name, expires) = (name(&invite), time(invite.expires_at));
+        writeln!(out, "Token:   {name}\nExpires: {expires}{state}\nUses:    {}{max}\n", invite.uses)
+            .map_err(AdminError::Print)?;
     }
     Ok(())
 }
 
-async fn revoke(store: &Store, token: &str, out: &mut impl Write) -> Result<(), InviteError> {
+async fn revoke(store: &Store, token: &str, out: &mut impl Write) -> Result<(), AdminError> {
     let invite = if token.starts_with(HASH_PREFIX) {
         store.invites(None).await?.into_iter().find(|invite| name(invite) == token)
     } else {
         store.invite(token).await?
     };
-    let invite = invite.ok_or(InviteError::Unknown)?;
+    let invite = invite.ok_or(AdminError::Unknown)?;
     store.revoke_invite(&invite.id, None).await.map_err(|error| match error {
-        StoreError::Missing => InviteError::Unknown,
-        other => InviteError::Store(other),
+        StoreError::Missing => AdminError::Unknown,
+        other => AdminError::Store(other),
     })?;
-    writeln!(out, "Invite revoked").map_err(InviteError::Print)
+    writeln!(out, "Invite revoked").map_err(AdminError::Print)
+}
+
+/// Disables or enables a principal and prints to `out`.
+pub async fn principal(store: &Store, command: &PrincipalCommand, out: &mut impl Write) -> Result<(), AdminError> {
+    let (id, disabled, even_if_last_key) = match command {
+        PrincipalCommand::Disable { id, even_if_last_key } => (id, true, *even_if_last_key),
+        PrincipalCommand::Enable { id } => (id, false, false),
+    };
+    let action = if disabled { Action::PrincipalDisable } else { Action::PrincipalEnable };
+    let row = AuditRow { principal_id: OPERATOR.into(), resource_id: id.clone(), ..blank_row(action, "principal") };
+    let changed = store.set_principal_disabled(None, id, disabled, even_if_last_key, &row).await?;
+    let name = changed.map_err(|kept| match kept {
+        Kept::LastKey(workspaces) => {
+            AdminError::LastKey(workspaces.join(", "), ", or disable it all the same with --even-if-last-key")
+        }
+        _ => AdminError::UnknownPrincipal(id.clone()),
+    })?;
+    writeln!(out, "Principal '{name}' {}", if disabled { "disabled" } else { "enabled" }).map_err(AdminError::Print)
+}
+
+/// Removes a user and prints to `out`.
+pub async fn user(store: &Store, command: &UserCommand, out: &mut impl Write) -> Result<(), AdminError> {
+    let UserCommand::Remove { email } = command;
+    let email = email.trim().to_lowercase();
+    let user_id = store.user_by_email(&email).await?.ok_or_else(|| AdminError::UnknownUser(email.clone()))?;
+    let row = AuditRow {
+        principal_id: OPERATOR.into(),
+        resource_id: user_id.clone(),
+        ..blank_row(Action::UserRemove, "user")
+    };
+    let removed = store.remove_user(None, &user_id, &row).await?.map_err(|kept| match kept {
+        Kept::Owner(workspaces) => AdminError::Owner(workspaces.join(", ")),
+        Kept::LastKey(workspaces) => AdminError::LastKey(workspaces.join(", "), ""),
+        _ => AdminError::UnknownUser(email.clone()),
+    })?;
+    writeln!(
+        out,
+        "User {email} removed, with {} principals; {} invites revoked",
+        removed.principal_ids.len(),
+        removed.invites
+    )
+    .map_err(AdminError::Print)
 }
 
 fn name(invite: &InviteRow) -> String {

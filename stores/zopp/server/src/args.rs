@@ -4,7 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::store::{Location, LocationError};
+use crate::{
+    address::TrustedProxy,
+    limits::Limits,
+    policy::Policy,
+    store::{Location, LocationError},
+};
 
 /// Keeps end-to-end encrypted secrets and tells clients of changes.
 #[derive(Debug, Parser)]
@@ -35,6 +40,38 @@ pub enum Command {
         #[command(subcommand)]
         command: InviteCommand,
     },
+    /// Cut a principal off, or let it in again; a running server notices within half a minute
+    Principal {
+        /// What to do with the principal.
+        #[command(subcommand)]
+        command: PrincipalCommand,
+    },
+    /// Remove users
+    User {
+        /// What to do with the user.
+        #[command(subcommand)]
+        command: UserCommand,
+    },
+    /// Read what was done and attempted, in all workspaces and outside of them
+    Audit {
+        /// What to do with the record.
+        #[command(subcommand)]
+        command: AuditCommand,
+    },
+}
+
+/// What to do with the record.
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Print entries as JSON lines, oldest first
+    Export {
+        /// Only from this time on (RFC 3339)
+        #[arg(long, value_name = "TIME")]
+        from: Option<jiff::Timestamp>,
+        /// Only before this time (RFC 3339)
+        #[arg(long, value_name = "TIME")]
+        to: Option<jiff::Timestamp>,
+    },
 }
 
 /// How to serve.
@@ -60,6 +97,39 @@ pub struct ServeArguments {
     #[arg(long, env = "ZOPP_TLS_CLIENT_CA", value_name = "FILE")]
     pub tls_client_ca: Option<PathBuf>,
 
+    /// Let anybody who reaches this server become a user without an invite (dangerous)
+    #[arg(long, env = "ZOPP_OPEN_REGISTRATION")]
+    pub open_registration: bool,
+
+    /// Take only keys whose possession is proven; stock clients cannot prove it and are refused
+    #[arg(long, env = "ZOPP_REQUIRE_KEY_PROOF")]
+    pub require_key_proof: bool,
+
+    /// For how many hours an invite to a workspace can be good at most
+    #[arg(long, env = "ZOPP_INVITE_MAX_HOURS", value_name = "HOURS", default_value_t = Policy::INVITE_MAX_HOURS,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub invite_max_hours: u32,
+
+    /// Proxy, or network of proxies, whose word about the address of a client is taken (X-Forwarded-For); may be given repeatedly
+    #[arg(long = "trusted-proxy", env = "ZOPP_TRUSTED_PROXIES", value_name = "ADDRESS[/BITS]", value_delimiter = ',')]
+    pub trusted_proxies: Vec<TrustedProxy>,
+
+    /// How much one caller, and one environment, may use.
+    #[command(flatten, next_help_heading = "Limits")]
+    pub limits: Limits,
+
+    /// Fail a read whose audit row cannot be written; each read then waits for the disk
+    #[arg(long, env = "ZOPP_AUDIT_REQUIRED")]
+    pub audit_required: bool,
+
+    /// For how many minutes equal reads of a service share one audit row, which counts them; 0 gives each its own
+    #[arg(long, env = "ZOPP_AUDIT_FOLD_MINUTES", value_name = "MINUTES", default_value_t = 60)]
+    pub audit_fold_minutes: u32,
+
+    /// Delete audit rows after so many days [default: never]
+    #[arg(long, env = "ZOPP_AUDIT_RETENTION_DAYS", value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub audit_retention_days: Option<u32>,
+
     /// How changes are told between servers; this build has one server and its memory
     #[arg(long, env = "ZOPP_EVENTS_BACKEND", value_enum, default_value_t = EventsBackend::Auto)]
     pub events_backend: EventsBackend,
@@ -84,6 +154,9 @@ pub enum InviteCommand {
         /// How long it can be used
         #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=87_600))]
         expires_hours: u32,
+        /// How many may join by it [default: as many as like]
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+        uses: Option<u32>,
         /// Print the token and nothing else
         #[arg(long)]
         plain: bool,
@@ -94,6 +167,34 @@ pub enum InviteCommand {
     Revoke {
         /// Its token, or what `list` prints
         token: String,
+    },
+}
+
+/// What to do with a principal.
+#[derive(Debug, Subcommand)]
+pub enum PrincipalCommand {
+    /// Accept nothing from it any more
+    Disable {
+        /// Its id
+        id: String,
+        /// Also if it holds the last copy of some workspace's key
+        #[arg(long)]
+        even_if_last_key: bool,
+    },
+    /// Accept requests from it again
+    Enable {
+        /// Its id
+        id: String,
+    },
+}
+
+/// What to do with a user.
+#[derive(Debug, Subcommand)]
+pub enum UserCommand {
+    /// Remove a user with all its principals; one who owns a workspace is refused
+    Remove {
+        /// The e-mail address
+        email: String,
     },
 }
 

@@ -2,58 +2,194 @@
 //!
 //! Changes write their rows themselves, in their own transaction. These here go through a bounded queue, in batches, so that a
 //! read costs no commit; when the queue is full the request waits, so that no row is lost. The queue is emptied at shutdown.
+//!
+//! Rows that say the same again are folded into one (module `fold`): polls of operators and repeated refusals would bury the rest.
+//! On request ([`AuditOptions::required`]) a read waits until its row is on disk, and fails if it cannot be written.
 
-use tokio::{sync::mpsc, task::JoinHandle};
+mod fold;
+
+use std::time::Duration;
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval},
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{AuditRow, Store};
+use self::fold::Fold;
+use crate::{
+    clock,
+    store::{AuditRow, AuditWrite, Outcome, Store},
+};
 
 /// Rows waiting. At 300 bytes each a quarter of a megabyte.
 const QUEUE: usize = 1024;
 /// Rows per transaction at most.
 const BATCH: usize = 256;
+/// How often the counts of folded rows are written. A crash loses the counts of so long, and no row.
+const FLUSH: Duration = Duration::from_secs(10);
+/// How often rows that are too old are deleted.
+const PRUNE: Duration = Duration::from_hours(1);
+/// Rows deleted per transaction: others wait for it.
+const PRUNE_BATCH: u32 = 1000;
+
+/// What is kept of what was read and refused, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuditOptions {
+    /// Fail a read whose row cannot be written.
+    pub required: bool,
+    /// Equal reads of a service within this period share a row. Zero gives each its own.
+    pub fold: Duration,
+    /// Delete rows that are older.
+    pub retention: Option<Duration>,
+}
+
+impl AuditOptions {
+    /// The usual [`AuditOptions::fold`].
+    pub const FOLD: Duration = Duration::from_hours(1);
+}
+
+impl Default for AuditOptions {
+    fn default() -> Self {
+        Self { required: false, fold: Self::FOLD, retention: None }
+    }
+}
+
+/// A row on its way to the writer.
+#[derive(Debug)]
+struct Handed {
+    row: AuditRow,
+    /// Unix milliseconds.
+    at: i64,
+    /// Told whether the row was written.
+    written: Option<oneshot::Sender<()>>,
+}
 
 /// Where rows are handed in.
 #[derive(Debug, Clone)]
 pub(crate) struct AuditQueue {
-    sender: mpsc::Sender<AuditRow>,
+    sender: mpsc::Sender<Handed>,
+    required: bool,
 }
+
+/// The row of a read could not be written, and the read must not happen without it.
+#[derive(Debug)]
+pub(crate) struct Unrecorded;
 
 impl AuditQueue {
     /// Starts the writer. Once the calls are `finished` it takes nothing more, writes what it has, and ends.
-    pub(crate) fn start(store: Store, finished: CancellationToken) -> (Self, JoinHandle<()>) {
+    pub(crate) fn start(store: Store, options: AuditOptions, finished: CancellationToken) -> (Self, JoinHandle<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        (Self { sender }, tokio::spawn(write(store, receiver, finished)))
+        if let Some(retention) = options.retention {
+            tokio::spawn(prune(store.clone(), retention, finished.clone()));
+        }
+        let writer = Writer { store, fold: Fold::new(options.fold), flush_at_once: options.required };
+        (Self { sender, required: options.required }, tokio::spawn(writer.run(receiver, finished)))
     }
 
     /// Hands in a row; waits while the queue is full.
-    pub(crate) async fn record(&self, row: AuditRow) {
-        if self.sender.send(row).await.is_err() {
+    pub(crate) async fn record(&self, row: AuditRow) -> Result<(), Unrecorded> {
+        let (told, written) = oneshot::channel();
+        // A refusal shows nothing, so it need not wait.
+        let must_wait = self.required && row.outcome == Outcome::Success;
+        let handed = Handed { row, at: clock::now_milliseconds(), written: must_wait.then_some(told) };
+        if self.sender.send(handed).await.is_err() {
             tracing::error!("an audit row was lost: the writer is gone");
+            return if must_wait { Err(Unrecorded) } else { Ok(()) };
         }
+        if must_wait { written.await.map_err(|_| Unrecorded) } else { Ok(()) }
     }
 }
 
-async fn write(store: Store, mut receiver: mpsc::Receiver<AuditRow>, finished: CancellationToken) {
-    let mut rows = Vec::with_capacity(BATCH);
-    loop {
-        let count = tokio::select! {
-            count = receiver.recv_many(&mut rows, BATCH) => count,
-            () = finished.cancelled(), if !receiver.is_closed() => {
-                receiver.close();
-                continue;
+struct Writer {
+    store: Store,
+    fold: Fold,
+    /// Write counts with every batch.
+    flush_at_once: bool,
+}
+
+impl Writer {
+    async fn run(mut self, mut receiver: mpsc::Receiver<Handed>, finished: CancellationToken) {
+        let mut flush = interval(FLUSH);
+        flush.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut handed = Vec::with_capacity(BATCH);
+        loop {
+            let count = tokio::select! {
+                count = receiver.recv_many(&mut handed, BATCH) => count,
+                _ = flush.tick() => {
+                    let counts = self.fold.take_counts();
+                    self.write(counts).await;
+                    continue;
+                }
+                () = finished.cancelled(), if !receiver.is_closed() => {
+                    receiver.close();
+                    continue;
+                }
+            };
+            if count == 0 {
+                let counts = self.fold.take_counts();
+                self.write(counts).await;
+                return;
             }
-        };
-        if count == 0 {
-            return;
+            let (mut writes, mut waiting) = (Vec::with_capacity(count), Vec::new());
+            for Handed { row, at, written } in handed.drain(..) {
+                writes.extend(self.fold.admit(row, at));
+                waiting.extend(written);
+            }
+            if self.flush_at_once {
+                writes.extend(self.fold.take_counts());
+            }
+            if self.write(writes).await {
+                for told in waiting {
+                    // A caller that hung up waits no more.
+                    let _ = told.send(());
+                }
+            } else {
+                // Counts of rows that are not there would count for nothing.
+                self.fold.forget();
+            }
         }
-        if let Err(error) = store.record(&rows).await {
+    }
+
+    /// Returns whether all was written.
+    async fn write(&self, writes: Vec<AuditWrite>) -> bool {
+        if writes.is_empty() {
+            return true;
+        }
+        let result = self.store.record(&writes).await;
+        if let Err(error) = &result {
             tracing::error!(
-                error = &error as &dyn std::error::Error,
-                rows = rows.len(),
+                error = error as &dyn std::error::Error,
+                rows = writes.len(),
                 "audit rows of reads and refusals could not be written"
             );
         }
-        rows.clear();
+        result.is_ok()
+    }
+}
+
+/// Deletes rows that are older than `retention`, now and every hour.
+async fn prune(store: Store, retention: Duration, finished: CancellationToken) {
+    let mut period = interval(PRUNE);
+    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let retention = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
+    loop {
+        tokio::select! {
+            _ = period.tick() => {}
+            () = finished.cancelled() => return,
+        }
+        let before = clock::now_milliseconds().saturating_sub(retention);
+        loop {
+            match store.delete_audit_before(before, PRUNE_BATCH).await {
+                Ok(deleted) if deleted == u64::from(PRUNE_BATCH) && !finished.is_cancelled() => {}
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "old audit rows could not be deleted");
+                    break;
+                }
+            }
+        }
     }
 }

@@ -2,23 +2,33 @@
 
 use std::sync::Arc;
 
+use konverge_zopp_crypto::signature::PRINCIPAL_ID_KEY;
+use konverge_zopp_proto::method_path;
 use prost::Message;
 use tonic::{Code, Request, Response, Status};
 
 use crate::{
+    address::client_address,
+    audit::Unrecorded,
     auth::{self, Caller, Repeat},
+    limits::Reached,
     rbac::Role,
+    shares::Share,
     state::State,
-    status::from_store,
-    store::{Action, AuditRow, EnvironmentRow, Outcome, ProjectRow, Scope, WorkspaceRow},
+    status::{denied, exhausted, from_store},
+    store::{Action, AuditRow, Authority, EnvironmentRow, Need, Outcome, ProjectRow, Scope, WorkspaceRow},
+    validate,
 };
+
+/// Who is on record for a request that proves nothing.
+pub(crate) const NOBODY: &str = "anonymous";
 
 /// What is recorded about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// Nothing: it shows nothing secret and changes nothing.
-    Nothing,
-    /// That it was made: it shows a secret.
+    /// That it was refused; it shows nothing secret and changes nothing.
+    Lookup(Action, &'static str),
+    /// That it was made: it shows a secret or hands out a key.
     Read(Action, &'static str),
     /// That it was refused; when it succeeds, the change records itself.
     Change(Action, &'static str),
@@ -33,6 +43,8 @@ pub(crate) struct Call {
     pub caller: Caller,
     record: Record,
     row: AuditRow,
+    /// Of the requests that the caller may have under way.
+    _share: Option<Arc<Share>>,
 }
 
 /// How a workspace is looked up.
@@ -54,28 +66,56 @@ pub(crate) struct Place {
 }
 
 impl Call {
-    /// Verifies the caller.
+    /// Verifies the caller of a call of the contract.
     pub(crate) async fn open<M: Message>(
         state: &Arc<State>,
         request: &Request<M>,
         name: &str,
         record: Record,
     ) -> Result<Self, Status> {
+        Self::open_at(state, request, &method_path(name), record).await
+    }
+
+    /// Verifies the caller of the call with this full path.
+    pub(crate) async fn open_at<M: Message>(
+        state: &Arc<State>,
+        request: &Request<M>,
+        method: &str,
+        record: Record,
+    ) -> Result<Self, Status> {
+        validate::request_size(method, request.get_ref())?;
         let repeat = if matches!(record, Record::Change(..)) { Repeat::Refused } else { Repeat::Allowed };
-        let caller = auth::authenticate(&state.store, &state.replays, name, request, repeat).await?;
-        let (action, resource_type) = match record {
-            // Never written; an action must be named all the same.
-            Record::Nothing => (Action::SecretRead, ""),
-            Record::Read(action, resource_type) | Record::Change(action, resource_type) => (action, resource_type),
+        let (Record::Lookup(action, resource_type)
+        | Record::Read(action, resource_type)
+        | Record::Change(action, resource_type)) = record;
+        let caller = match auth::authenticate(&state.store, &state.replays, method, request, repeat).await {
+            Ok(caller) => caller,
+            Err(status) => {
+                if status.code() == Code::Unauthenticated {
+                    record_unproven(state, request, action, &status).await;
+                }
+                return Err(status);
+            }
         };
+        let limit = state.store.limits().requests;
+        let share = state.requests.take(&caller.principal.id, limit).ok_or_else(|| {
+            let reached = Reached { what: "requests of a principal at once", limit, flag: "--max-requests" };
+            exhausted(&reached, Some(1))
+        })?;
         let row = AuditRow {
             principal_id: caller.principal.id.clone(),
             user_id: caller.principal.user_id.clone(),
             client_ip: client_ip(request),
             signature: caller.used,
+            authority: Authority::of(&caller.principal.id, caller.principal.user_id.as_deref()),
             ..blank_row(action, resource_type)
         };
-        Ok(Self { state: Arc::clone(state), caller, record, row })
+        Ok(Self { state: Arc::clone(state), caller, record, row, _share: Some(Arc::new(share)) })
+    }
+
+    /// The same call once it is answered, for the stream that follows.
+    pub(crate) fn answered(&self) -> Self {
+        Self { _share: None, ..self.clone() }
     }
 
     /// The row for a change to the thing of that id (or name).
@@ -93,34 +133,56 @@ impl Call {
     /// Ends the call: records what must be recorded and turns the result into an answer.
     pub(crate) async fn close<T>(self, result: Result<T, Status>) -> Result<Response<T>, Status> {
         let recorded = match (&result, self.record) {
-            (_, Record::Nothing) | (Ok(_), Record::Change(..)) => None,
+            (Ok(_), Record::Lookup(..) | Record::Change(..)) => None,
             (Ok(_), Record::Read(..)) => Some(self.row),
+            // A limit that is hit again and again would fill the record.
+            (Err(status), _)
+                if status.code() == Code::ResourceExhausted
+                    && !self.state.limit_hits.is_news(&self.row.principal_id, self.row.action) =>
+            {
+                None
+            }
             (Err(status), _) => Some(refusal(self.row, status)),
         };
         if let Some(row) = recorded {
-            self.state.audit.record(row).await;
+            self.state.audit.record(row).await.map_err(|Unrecorded| {
+                Status::unavailable(
+                    "this read cannot be recorded, and the server shows nothing off the record; try again later",
+                )
+            })?;
         }
         result.map(Response::new)
     }
 
     /// The workspace of that name, if it is there for the caller.
     pub(crate) async fn workspace(&mut self, name: &str, access: Access) -> Result<Place, Status> {
+        validate::lookup("workspace name", name)?;
         let store = &self.state.store;
         let principal = &self.caller.principal;
         let workspace = match (&principal.user_id, access) {
-            (Some(user_id), Access::Member) => store.workspace_of_user(name, user_id).await,
+            (Some(user_id), Access::Member) => store.workspace_of_user(name, user_id, &principal.id).await,
             _ => store.workspace_of_key_holder(name, &principal.id).await,
         };
         let workspace = workspace
             .map_err(from_store)?
             .ok_or_else(|| Status::not_found(format!("workspace {name:?} not found or access denied")))?;
         self.row.workspace_id = Some(workspace.id.clone());
+        self.row.authority.add(match access {
+            Access::Member => Need::Member(workspace.id.clone()),
+            Access::KeyHolder => Need::KeyHolder(workspace.id.clone()),
+        });
         let scope = Scope { workspace_id: workspace.id.clone(), project_id: None, environment_id: None };
         Ok(Place { workspace, scope })
     }
 
+    /// Makes the change depend on the caller's being in a workspace that a client named by its id.
+    pub(crate) fn rely_on_membership(&mut self, workspace_id: &str) {
+        self.row.authority.add(Need::Member(workspace_id.to_owned()));
+    }
+
     /// The project of that name in a workspace.
     pub(crate) async fn project(&mut self, place: &mut Place, name: &str) -> Result<ProjectRow, Status> {
+        validate::lookup("project name", name)?;
         let project = self
             .state
             .store
@@ -140,6 +202,7 @@ impl Call {
         project: &str,
         name: &str,
     ) -> Result<EnvironmentRow, Status> {
+        validate::lookup("environment name", name)?;
         let project = self.project(place, project).await?;
         let environment = self
             .state
@@ -153,8 +216,9 @@ impl Call {
         Ok(environment)
     }
 
-    /// Refuses a caller whose role at the place is too low. A failure to find out is a failure, not a permission.
-    pub(crate) async fn require(&self, place: &Place, role: Role) -> Result<(), Status> {
+    /// Refuses a caller whose role at the place is too low; a change is refused as well if the role is too low when it is written. A
+    /// failure to find out is a failure, not a permission.
+    pub(crate) async fn require(&mut self, place: &Place, role: Role) -> Result<(), Status> {
         let principal = &self.caller.principal;
         let grants = self
             .state
@@ -162,23 +226,49 @@ impl Call {
             .grants(&principal.id, principal.user_id.as_deref(), &place.scope)
             .await
             .map_err(from_store)?;
-        if grants.allow(role) { Ok(()) } else { Err(denied(role)) }
+        if !grants.allow(role) {
+            return Err(denied(role));
+        }
+        self.row.authority.add(Need::Role(place.scope.clone(), role));
+        Ok(())
     }
 }
 
-/// What a caller with too low a role is told.
-fn denied(role: Role) -> Status {
-    let role = match role {
-        Role::Admin => "admin",
-        Role::Write => "write",
-        Role::Read => "read",
+/// Lets an address make a call that nobody signs, unless it made too many of them.
+pub(crate) async fn admit_open<M>(state: &State, request: &Request<M>, action: Action) -> Result<(), Status> {
+    let address = client_address(request);
+    let Err(wait) = state.open_calls.admit(address) else { return Ok(()) };
+    let limit = state.store.limits().open_calls;
+    let reached = Reached { what: "open calls of an address within a minute", limit, flag: "--max-open-calls" };
+    let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX).saturating_add(1);
+    let status = exhausted(&reached, Some(seconds));
+    let caller = address.map_or_else(|| NOBODY.to_owned(), |address| address.to_string());
+    if state.limit_hits.is_news(&caller, action) {
+        let row = AuditRow { principal_id: NOBODY.into(), client_ip: Some(caller), ..blank_row(action, "user") };
+        // A refusal is never held up by its row.
+        let _ = state.audit.record(refusal(row, &status)).await;
+    }
+    Err(status)
+}
+
+/// Records a request whose signature is missing or wrong: nobody made it, in the name of the principal that it names.
+async fn record_unproven<M>(state: &State, request: &Request<M>, action: Action, status: &Status) {
+    let claimed = request.metadata().get(PRINCIPAL_ID_KEY).and_then(|id| id.to_str().ok());
+    // Only what can be an id is worth a place in the record.
+    let claimed = claimed.and_then(|id| uuid::Uuid::try_parse(id).ok()).map(|id| id.to_string());
+    let row = AuditRow {
+        principal_id: NOBODY.into(),
+        resource_id: claimed.unwrap_or_default(),
+        client_ip: client_ip(request),
+        ..blank_row(action, "principal")
     };
-    Status::permission_denied(format!("this needs the {role} role here; ask an admin of the workspace to grant it"))
+    // A refusal is never held up by its row.
+    let _ = state.audit.record(refusal(row, status)).await;
 }
 
 /// The address a request came from.
 pub(crate) fn client_ip<M>(request: &Request<M>) -> Option<String> {
-    request.remote_addr().map(|address| address.ip().to_canonical().to_string())
+    client_address(request).map(|address| address.to_string())
 }
 
 /// A row with nothing in it but what it is about.
@@ -197,6 +287,7 @@ pub(crate) fn blank_row(action: Action, resource_type: &'static str) -> AuditRow
         details: None,
         client_ip: None,
         signature: None,
+        authority: Authority::default(),
     }
 }
 
@@ -208,5 +299,5 @@ pub(crate) fn refusal(row: AuditRow, status: &Status) -> AuditRow {
         Code::InvalidArgument => Outcome::InvalidRequest,
         _ => Outcome::Error,
     };
-    AuditRow { outcome, reason: Some(status.message().to_owned()), ..row }
+    AuditRow { outcome, reason: Some(status.message().to_owned()), authority: Authority::default(), ..row }
 }

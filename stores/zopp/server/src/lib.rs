@@ -7,18 +7,26 @@
 //! Read in this order: [`rbac`] (the decisions, pure), [`store`] (all SQL), `auth`, `call`, `handlers`, [`serve`] (listeners, TLS,
 //! shutdown), [`args`] and [`mod@run`] (the command line). [`serve::Server`] is the whole server for embedding and tests.
 
+pub mod address;
 pub mod admin;
 pub mod args;
-mod audit;
+pub mod audit;
 mod auth;
 mod call;
 mod clock;
 mod events;
+mod guesses;
 mod handlers;
+mod identity_service;
+mod limit_hits;
+pub mod limits;
+pub mod policy;
 pub mod rbac;
+mod revocations;
 pub mod run;
 pub mod serve;
 mod service;
+mod shares;
 mod state;
 mod status;
 pub mod store;

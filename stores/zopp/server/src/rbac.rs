@@ -31,6 +31,8 @@ pub enum Level {
 pub struct Grants {
     /// Does the principal belong to a user (and not to a service)?
     pub human: bool,
+    /// Is the principal disabled, gone, or out of the workspace? Then nothing else counts.
+    pub barred: bool,
     /// Does its user own the workspace?
     pub owner: bool,
     /// Grants to the principal itself, by [`Level`].
@@ -44,6 +46,9 @@ pub struct Grants {
 impl Grants {
     /// What the principal may do there; `None` is nothing at all.
     pub fn effective(&self) -> Option<Role> {
+        if self.barred {
+            return None;
+        }
         // `None` orders below every role, so `max` ignores absent grants.
         let own = self.principal.into_iter().max().flatten();
         if !self.human {
@@ -83,6 +88,24 @@ pub fn may_delegate(caller: &Grants, target: &Grants, level: Level, new: Option<
     }
     Some(role) >= touched
 }
+
+/// Does a change of what `target` has at one place stay within what `caller` has there?
+///
+/// Nobody is raised beyond the caller. A grant to a human's principal is a ceiling, whose change in either direction concerns the
+/// role that the principal has without it.
+pub fn stays_within(caller: &Grants, before: &Grants, after: &Grants) -> bool {
+    let (old, new) = (before.effective(), after.effective());
+    let touched = match new.cmp(&old) {
+        std::cmp::Ordering::Equal => return true,
+        std::cmp::Ordering::Less if !after.human => return true,
+        _ => old.max(new),
+    };
+    caller.effective() >= touched
+}
+
+mod holdings;
+
+pub use holdings::{Holdings, Node, may_change, may_manage_group};
 
 #[cfg(test)]
 mod tests;

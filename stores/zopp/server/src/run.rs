@@ -1,6 +1,6 @@
 //! From the command line to the deed.
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -8,6 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admin,
     args::{Arguments, Command, EventsBackend, ServeArguments},
+    audit::AuditOptions,
+    policy::Policy,
     serve::{Options, Server, TlsFiles},
     store::{Location, Store},
 };
@@ -18,8 +20,26 @@ pub async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     match arguments.command {
         Command::Serve(serve_arguments) => serve(database, serve_arguments).await,
         Command::Invite { command } => {
-            let store = Store::open(&database).await.map_err(admin::InviteError::Open)?;
+            let store = Store::open(&database).await.map_err(admin::AdminError::Open)?;
             let result = admin::run(&store, &command, &mut std::io::stdout()).await;
+            store.close().await;
+            Ok(result?)
+        }
+        Command::Principal { command } => {
+            let store = Store::open(&database).await.map_err(admin::AdminError::Open)?;
+            let result = admin::principal(&store, &command, &mut std::io::stdout()).await;
+            store.close().await;
+            Ok(result?)
+        }
+        Command::Audit { command } => {
+            let store = Store::open(&database).await.map_err(admin::AdminError::Open)?;
+            let result = admin::audit(&store, &command, &mut std::io::stdout().lock()).await;
+            store.close().await;
+            Ok(result?)
+        }
+        Command::User { command } => {
+            let store = Store::open(&database).await.map_err(admin::AdminError::Open)?;
+            let result = admin::user(&store, &command, &mut std::io::stdout()).await;
             store.close().await;
             Ok(result?)
         }
@@ -32,13 +52,25 @@ async fn serve(database: Location, arguments: ServeArguments) -> Result<(), Box<
     }
     let tls =
         TlsFiles { certificate: arguments.tls_cert, key: arguments.tls_key, client_authority: arguments.tls_client_ca };
-    let options = Options {
+    let mut options = Options {
         database,
         address: arguments.addr,
         health_address: arguments.health_addr,
         tls,
         recheck: Options::RECHECK,
+        policy: Policy {
+            open_registration: arguments.open_registration,
+            require_key_proof: arguments.require_key_proof,
+            invite_max_hours: arguments.invite_max_hours,
+        },
+        limits: arguments.limits,
+        trusted_proxies: arguments.trusted_proxies,
+        audit: AuditOptions::default(),
     };
+    options.audit.required = arguments.audit_required;
+    options.audit.fold = Duration::from_secs(u64::from(arguments.audit_fold_minutes) * 60);
+    options.audit.retention =
+        arguments.audit_retention_days.map(|days| Duration::from_secs(u64::from(days) * 24 * 3600));
     // Before the ports are open: a signal that comes right after is not missed.
     let stop = stop_on_signal()?;
     let server = Server::bind(options).await?;

@@ -5,7 +5,10 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::{audit::AuditQueue, auth::ReplayCache, events::EventBus, store::Store};
+use crate::{
+    audit::AuditQueue, auth::ReplayCache, events::EventBus, guesses::GuessLimit, limit_hits::LimitHits, policy::Policy,
+    revocations::Revocations, shares::Shares, store::Store,
+};
 
 /// What all calls share.
 #[derive(Debug)]
@@ -18,8 +21,22 @@ pub(crate) struct State {
     pub publishing: Mutex<()>,
     /// What was received before.
     pub replays: ReplayCache,
+    /// How often an address may guess a code.
+    pub guesses: GuessLimit,
+    /// Open watches of each principal.
+    pub watches: Shares,
+    /// Requests of each principal that are under way.
+    pub requests: Shares,
+    /// Which limits were reached lately, so that they are recorded once.
+    pub limit_hits: LimitHits,
+    /// How often an address may call without a signature.
+    pub open_calls: GuessLimit,
     /// Rows of reads and refusals.
     pub audit: AuditQueue,
+    /// Who becomes somebody here, and how.
+    pub policy: Policy,
+    /// Told which principals lost something, so that their streams ask at once whether they may go on.
+    pub revocations: Revocations,
     /// How often an idle stream asks whether it may still go on.
     pub recheck: Duration,
     /// The server is going; streams end.

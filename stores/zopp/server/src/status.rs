@@ -1,8 +1,15 @@
 //! What callers are told. Faults of ours are logged with their cause and told without.
 
-use tonic::Status;
+use tonic::{Code, Status, metadata::MetadataMap};
 
-use crate::store::StoreError;
+use crate::{
+    limits::Reached,
+    rbac::Role,
+    store::{Revoked, StoreError},
+};
+
+/// Metadata of a refusal: in how many seconds to try again.
+const RETRY_AFTER: &str = "retry-after";
 
 /// For a store error that no handler has more to say about.
 #[expect(clippy::needless_pass_by_value, reason = "given to map_err as it is")]
@@ -10,11 +17,48 @@ pub(crate) fn from_store(error: StoreError) -> Status {
     match error {
         StoreError::Duplicate => Status::already_exists("it exists already"),
         StoreError::Missing => Status::not_found("it does not exist (any more)"),
+        StoreError::KeyTaken => Status::already_exists(
+            "this public key belongs to another principal; make a new key pair for each principal",
+        ),
+        StoreError::Revoked(Revoked::Principal) => disabled(),
+        StoreError::Revoked(Revoked::Workspace) => Status::not_found("workspace not found or access denied"),
+        StoreError::Revoked(Revoked::Role(role)) => denied(role),
+        StoreError::Limit(reached) => exhausted(&reached, None),
         StoreError::Corrupt(_) | StoreError::Database(_) => {
             tracing::error!(error = &error as &dyn std::error::Error, "a request failed in the database");
             Status::internal("the server could not complete the request; its log says why")
         }
     }
+}
+
+/// What a caller is told who reached a limit, with the seconds after which it makes sense to try again, if time helps.
+pub(crate) fn exhausted(reached: &Reached, retry_after: Option<i64>) -> Status {
+    let mut metadata = MetadataMap::new();
+    let next = match retry_after {
+        None => "delete what is not needed any more, or ask the server's operator for more".to_owned(),
+        Some(seconds) => {
+            metadata.insert(RETRY_AFTER, seconds.into());
+            format!("try again in {seconds} s")
+        }
+    };
+    Status::with_metadata(Code::ResourceExhausted, format!("{reached}; {next}"), metadata)
+}
+
+/// What a caller with too low a role is told.
+pub(crate) fn denied(role: Role) -> Status {
+    let role = match role {
+        Role::Admin => "admin",
+        Role::Write => "write",
+        Role::Read => "read",
+    };
+    Status::permission_denied(format!("this needs the {role} role here; ask an admin of the workspace to grant it"))
+}
+
+/// What a principal that was cut off is told, once it has proven to be that principal.
+pub(crate) fn disabled() -> Status {
+    Status::unauthenticated(
+        "this principal is disabled; another device of its user can enable it (a service: an admin of its workspaces)",
+    )
 }
 
 /// The same, with words for something of that name being there already.

@@ -1,20 +1,32 @@
 //! What may be written. Reading tolerates what older servers let in; writing does not.
 
 use konverge_zopp_crypto::{
-    SigningPublic,
+    KeyError, SigningPublic, X25519Public,
     envelope::{NONCE_LENGTH, TAG_LENGTH},
+    export::SALT_LENGTH,
     keys::KEY_LENGTH,
 };
 use tonic::Status;
 
 /// Names end up in paths, encryption contexts and terminals; none needs more.
 const MAXIMUM_NAME: usize = 128;
-/// Kubernetes' limit for a key of a Secret, which is where keys go.
-const MAXIMUM_KEY: usize = 253;
+/// Far more than Kubernetes allows (253), and little enough to be repeated in answers and records.
+const MAXIMUM_KEY: usize = 1024;
+/// Longer than any name that somebody looks for.
+const MAXIMUM_LOOKUP: usize = 1024;
+/// Longer than any request of names and keys.
+const MAXIMUM_PLAIN_REQUEST: usize = 16 * 1024;
+/// The calls that carry encrypted content, which has limits of its own.
+const LARGE_REQUESTS: [&str; 2] = ["/zopp.ZoppService/UpsertSecret", "/zopp.ZoppService/CreatePrincipalExport"];
 /// RFC 5321's limit for a path, without its brackets.
 const MAXIMUM_EMAIL: usize = 254;
 /// Invite tokens are 64 hexadecimal digits; others are not ours to make up, but have no need for more either.
 const MAXIMUM_TOKEN: usize = 256;
+
+/// A few sentences.
+const MAXIMUM_DESCRIPTION: usize = 1024;
+/// The keys and names of one principal take less than a kilobyte.
+const MAXIMUM_EXPORT: usize = 16 * 1024;
 
 /// Length of a wrapped key: the key and the tag.
 const WRAPPED_KEY: usize = KEY_LENGTH + TAG_LENGTH;
@@ -34,14 +46,36 @@ pub(crate) fn name<'a>(what: &str, text: &'a str) -> Result<&'a str, Status> {
     Ok(text)
 }
 
-/// The key of a secret. Anything printable without colon or equals sign; whether Kubernetes or a shell allows it is theirs to
-/// say.
+/// A name or key that is only looked up: older servers let in what this one does not write. Bounded all the same, because it is quoted
+/// in refusals and recorded.
+pub(crate) fn lookup(what: &str, text: &str) -> Result<(), Status> {
+    if text.len() > MAXIMUM_LOOKUP {
+        return Err(invalid(format!("{what} must be at most {MAXIMUM_LOOKUP} bytes long, but has {}", text.len())));
+    }
+    Ok(())
+}
+
+/// Refuses a request that is larger than any sensible one of its kind, before anything in it is looked at.
+pub(crate) fn request_size<M: prost::Message>(method: &str, request: &M) -> Result<(), Status> {
+    let size = request.encoded_len();
+    if size > MAXIMUM_PLAIN_REQUEST && !LARGE_REQUESTS.contains(&method) {
+        return Err(invalid(format!(
+            "this call takes at most {MAXIMUM_PLAIN_REQUEST} bytes, but the request has {size}"
+        )));
+    }
+    Ok(())
+}
+
+/// The key of a secret. The encryption context joins names with colons, so a colon would make it ambiguous. Everything else is
+/// taken as the original takes it; whether Kubernetes or a shell allows a key is theirs to say.
 pub(crate) fn secret_key(text: &str) -> Result<&str, Status> {
     if text.is_empty() || text.len() > MAXIMUM_KEY {
         return Err(invalid(format!("secret key must be 1 to {MAXIMUM_KEY} bytes long")));
     }
-    if text.contains([':', '=']) || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return Err(invalid("secret key must not contain ':', '=', spaces or control characters"));
+    if text.contains(':') {
+        return Err(invalid(
+            "secret key must not contain ':', which separates the names that a value is encrypted under",
+        ));
     }
     Ok(text)
 }
@@ -54,6 +88,37 @@ pub(crate) fn email(text: &str) -> Result<String, Status> {
         return Err(invalid("email must be an address such as name@example.com"));
     }
     Ok(email)
+}
+
+/// The description of a group: text for people.
+pub(crate) fn description(text: &str) -> Result<&str, Status> {
+    if text.len() > MAXIMUM_DESCRIPTION || text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
+        return Err(invalid(format!(
+            "description must be at most {MAXIMUM_DESCRIPTION} bytes long and contain no control characters"
+        )));
+    }
+    Ok(text)
+}
+
+/// The hash that opens the export of a principal: 32 bytes in hexadecimal.
+pub(crate) fn token_hash(text: &str) -> Result<&str, Status> {
+    if text.len() != 2 * KEY_LENGTH || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(invalid(format!("token_hash must be {} hexadecimal digits", 2 * KEY_LENGTH)));
+    }
+    Ok(text)
+}
+
+/// A salt of a passphrase.
+pub(crate) fn salt(what: &str, bytes: &[u8]) -> Result<Vec<u8>, Status> {
+    length(what, bytes, SALT_LENGTH)
+}
+
+/// The encrypted export of a principal.
+pub(crate) fn export(bytes: &[u8]) -> Result<&[u8], Status> {
+    if bytes.len() < TAG_LENGTH || bytes.len() > MAXIMUM_EXPORT {
+        return Err(invalid(format!("encrypted_data must be {TAG_LENGTH} to {MAXIMUM_EXPORT} bytes long")));
+    }
+    Ok(bytes)
 }
 
 /// A UUID given by a client, in the one spelling ids are kept in.
@@ -74,19 +139,31 @@ pub(crate) fn token(text: &str) -> Result<&str, Status> {
 
 /// An Ed25519 public key.
 pub(crate) fn signing_key(bytes: &[u8]) -> Result<Vec<u8>, Status> {
-    SigningPublic::from_slice(bytes)
-        .map_err(|_| invalid(format!("public_key must be an Ed25519 public key of {KEY_LENGTH} bytes")))?;
+    SigningPublic::from_slice(bytes).and_then(|key| key.check_strength()).map_err(|error| match error {
+        KeyError::Weak => weak("public_key", error),
+        _ => invalid(format!("public_key must be an Ed25519 public key of {KEY_LENGTH} bytes")),
+    })?;
     Ok(bytes.to_vec())
 }
 
 /// An X25519 public key that may be missing.
 pub(crate) fn optional_x25519_key(bytes: &[u8]) -> Result<Option<Vec<u8>>, Status> {
-    if bytes.is_empty() { Ok(None) } else { length("x25519_public_key", bytes, KEY_LENGTH).map(Some) }
+    if bytes.is_empty() { Ok(None) } else { x25519_key("x25519_public_key", bytes).map(Some) }
 }
 
 /// The public half of the key a workspace key was wrapped with.
 pub(crate) fn ephemeral_key(bytes: &[u8]) -> Result<Vec<u8>, Status> {
-    length("ephemeral_pub", bytes, KEY_LENGTH)
+    x25519_key("ephemeral_pub", bytes)
+}
+
+fn x25519_key(what: &str, bytes: &[u8]) -> Result<Vec<u8>, Status> {
+    let bytes = length(what, bytes, KEY_LENGTH)?;
+    X25519Public::from_slice(&bytes).and_then(|key| key.check_strength()).map_err(|error| weak(what, error))?;
+    Ok(bytes)
+}
+
+fn weak(what: &str, error: KeyError) -> Status {
+    invalid(format!("{what} is {error}; make a new key pair"))
 }
 
 /// A wrapped 32-byte key.
@@ -133,11 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_printable() {
-        for bad in ["", "a b", "a=b", "a:b", "a\0b", &"x".repeat(254)] {
+    fn keys_are_taken_unless_their_encryption_context_is_ambiguous() {
+        for bad in ["", "a:b", &"x".repeat(1025)] {
             assert!(secret_key(bad).is_err(), "{bad:?}");
         }
-        assert!(secret_key("DATABASE_URL").is_ok() && secret_key("tls.crt").is_ok());
+        for good in ["DATABASE_URL", "tls.crt", "a b", "a=b", " a", "a\nb", &"x".repeat(254)] {
+            assert!(secret_key(good).is_ok(), "{good:?}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What tests of zopp's parts share: a certificate authority made for one run, which nobody else trusts.
+//! What tests of zopp's parts share: a certificate authority made for one run, which nobody else trusts, and a server that lies.
 //!
 //! ```
 //! # fn main() -> Result<(), konverge_zopp_testing::CertificateError> {
@@ -9,6 +9,9 @@
 //! # }
 //! ```
 
+mod lying;
+
+pub use lying::{LyingServer, SeenCall};
 pub use rcgen::Error as CertificateError;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 

@@ -1,7 +1,7 @@
 //! `zopp environment`.
 
 use clap::Subcommand;
-use konverge_zopp_client::{Client, EnvironmentName};
+use konverge_zopp_client::{Client, EnvironmentName, keys::refuse_ambiguous};
 use konverge_zopp_crypto::Dek;
 use konverge_zopp_proto::{
     CreateEnvironmentRequest, DeleteEnvironmentRequest, Environment, GetEnvironmentRequest, ListEnvironmentsRequest,
@@ -116,6 +116,7 @@ async fn create(client: &Client, name: EnvironmentName) -> Outcome {
     let what = format!("cannot create environment '{name}'");
     let place = Place::Project { workspace: name.workspace.clone(), project: name.project.clone() };
     let need = place.need("admin", client);
+    refuse_ambiguous(&name).map_err(failed(what.clone(), None))?;
     let workspace = client.workspace_key(&name.workspace).await.map_err(failed(what.clone(), need.clone()))?;
     let dek = Dek::generate().map_err(|source| Failure::new(what.clone()).because(source))?;
     let sealed = dek.wrap(&workspace.kek, &name).map_err(|source| Failure::new(what.clone()).because(source))?;

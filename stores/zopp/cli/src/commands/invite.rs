@@ -1,18 +1,26 @@
 //! `zopp invite`.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use clap::{Args, Subcommand};
 use konverge_zopp_client::Client;
 use konverge_zopp_crypto::{InviteSecret, invite::CODE_PREFIX};
-use konverge_zopp_proto::{CreateInviteRequest, Empty, InviteToken, RevokeInviteRequest};
+use konverge_zopp_proto::{
+    CreateInviteRequest, Empty, InviteToken, RevokeInviteRequest,
+    identity::{self, Invite},
+};
 use serde::Serialize;
+use tonic::Code;
 use zeroize::Zeroizing;
 
 use super::Outcome;
 use crate::{
     context::Context,
     failure::{Failure, failed},
+    invite_code,
     output::{Answer, plain, time},
     scope::{Place, WorkspaceArguments},
     wiped::Wiped,
@@ -23,7 +31,7 @@ use crate::{
 pub enum InviteCommand {
     /// Create an invite to a workspace
     #[command(
-        after_help = "Example:\n  zopp invite create -w acme --expires-hours 24\n\nWho has the code can read the \
+        after_help = "Example:\n  zopp invite create -w acme --expires-hours 24 --uses 1\n\nWho has the code can read the \
                             workspace's keys; a role is granted separately."
     )]
     Create(CreateArguments),
@@ -31,8 +39,11 @@ pub enum InviteCommand {
     List,
     /// Revoke an invite
     Revoke {
-        /// The code, or the token that "zopp invite list" shows
-        code: String,
+        /// The code, or the token that "zopp invite list" shows; "-" reads it from standard input; if it is left out, it is asked for
+        code: Option<String>,
+        /// Read it from a file
+        #[arg(long, value_name = "PATH", conflicts_with = "code")]
+        invite_file: Option<PathBuf>,
     },
 }
 
@@ -44,6 +55,9 @@ pub struct CreateArguments {
     /// For how many hours the invite can be used
     #[arg(long, value_name = "HOURS", default_value_t = 168, value_parser = clap::value_parser!(u32).range(1..))]
     expires_hours: u32,
+    /// How many may join by it [default: as many as like]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    uses: Option<u32>,
     /// Print the code only
     #[arg(long)]
     plain: bool,
@@ -93,6 +107,24 @@ struct InviteObject {
     workspace_ids: Vec<String>,
     created_at: String,
     expires_at: String,
+    /// How often somebody joined by it; `null` if the server does not tell.
+    uses: Option<u32>,
+    /// How often somebody may; `null` for as often as somebody likes.
+    max_uses: Option<u32>,
+}
+
+impl From<Invite> for InviteObject {
+    fn from(invite: Invite) -> Self {
+        Self {
+            id: invite.id,
+            token: invite.token,
+            workspace_ids: invite.workspace_ids,
+            created_at: time(invite.created_at),
+            expires_at: time(invite.expires_at),
+            uses: Some(invite.uses),
+            max_uses: invite.max_uses,
+        }
+    }
 }
 
 impl From<InviteToken> for InviteObject {
@@ -103,6 +135,8 @@ impl From<InviteToken> for InviteObject {
             workspace_ids: invite.workspace_ids,
             created_at: time(invite.created_at),
             expires_at: time(invite.expires_at),
+            uses: None,
+            max_uses: None,
         }
     }
 }
@@ -122,43 +156,63 @@ struct Revoked {
 pub(super) async fn execute(context: &Context, command: InviteCommand) -> Outcome {
     let client = context.client()?;
     match command {
-        InviteCommand::Create(CreateArguments { workspace, expires_hours, plain }) => {
-            create(&client, workspace.resolve()?, expires_hours, plain).await
+        InviteCommand::Create(CreateArguments { workspace, expires_hours, uses, plain }) => {
+            create(&client, workspace.resolve()?, expires_hours, uses, plain).await
         }
         InviteCommand::List => list(&client).await,
-        InviteCommand::Revoke { code } => revoke(&client, &code).await,
+        InviteCommand::Revoke { code, invite_file } => {
+            revoke(&client, &invite_code::obtain(code, invite_file.as_deref())?).await
+        }
     }
 }
 
-async fn create(client: &Client, workspace: String, expires_hours: u32, code_only: bool) -> Outcome {
+async fn create(
+    client: &Client,
+    workspace: String,
+    expires_hours: u32,
+    max_uses: Option<u32>,
+    code_only: bool,
+) -> Outcome {
     let what = format!("cannot create an invite to workspace '{workspace}'");
     let need = Place::Workspace { workspace: workspace.clone() }.need("admin", client);
     let key = client.workspace_key(&workspace).await.map_err(failed(what.clone(), need.clone()))?;
     let secret = InviteSecret::generate().map_err(|source| Failure::new(what.clone()).because(source))?;
     let sealed = secret.encrypt_kek(&key.kek, &key.id).map_err(|source| Failure::new(what.clone()).because(source))?;
     let expires_at = now().saturating_add(i64::from(expires_hours) * 3600);
-    let request = CreateInviteRequest {
-        workspace_ids: vec![key.id],
-        expires_at,
-        token: secret.token(),
-        kek_encrypted: sealed.ciphertext,
-        kek_nonce: sealed.nonce.to_vec(),
-    };
-    let invite = client.create_invite(request).await.map_err(failed(what, need))?;
-    Ok(Box::new(Created {
-        code: secret.to_code(),
-        token: invite.token,
-        workspace,
-        expires_at: time(expires_at),
-        code_only,
-    }))
+    let (kek_encrypted, kek_nonce) = (sealed.ciphertext, sealed.nonce.to_vec());
+    let token = secret.token();
+    if let Some(max_uses) = max_uses {
+        let (workspace_id, token) = (key.id, token.clone());
+        let request =
+            identity::CreateInviteRequest { workspace_id, expires_at, token, kek_encrypted, kek_nonce, max_uses };
+        client.create_limited_invite(request).await.map_err(failed(what, need))?;
+    } else {
+        let (workspace_ids, token) = (vec![key.id], token.clone());
+        let request = CreateInviteRequest { workspace_ids, expires_at, token, kek_encrypted, kek_nonce };
+        client.create_invite(request).await.map_err(failed(what, need))?;
+    }
+    Ok(Box::new(Created { code: secret.to_code(), token, workspace, expires_at: time(expires_at), code_only }))
 }
 
 async fn list(client: &Client) -> Outcome {
-    let answer = client.list_invites(Empty {}).await.map_err(failed("cannot list invites", None))?;
-    let invites: Vec<_> = answer.invites.into_iter().map(InviteObject::from).collect();
-    let block = |InviteObject { id, token, expires_at, .. }: &InviteObject| {
-        format!("ID:      {id}\nToken:   {token}\nExpires: {expires_at}")
+    let invites: Vec<_> = match client.list_counted_invites(identity::ListInvitesRequest {}).await {
+        // A stock server, which lists without counts.
+        Err(error) if error.code() == Code::Unimplemented => {
+            let answer = client.list_invites(Empty {}).await.map_err(failed("cannot list invites", None))?;
+            answer.invites.into_iter().map(InviteObject::from).collect()
+        }
+        answer => {
+            let answer = answer.map_err(failed("cannot list invites", None))?;
+            answer.invites.into_iter().map(InviteObject::from).collect()
+        }
+    };
+    let block = |InviteObject { id, token, expires_at, uses, max_uses, .. }: &InviteObject| {
+        let uses = match (uses, max_uses) {
+            (None, _) => String::new(),
+            (Some(uses), None) => format!("\nUses:    {uses}"),
+            (Some(uses), Some(max)) => format!("\nUses:    {uses} of {max}"),
+        };
+        format!("ID:      {id}\nToken:   {token}\nExpires: {expires_at}{uses}")
     };
     let text = if invites.is_empty() {
         "No invites found".to_owned()

@@ -1,35 +1,43 @@
 //! `zopp join`: make keys, present an invite, remember who one is.
 
-use std::process::Command;
+use std::{path::PathBuf, process::Command};
 
 use clap::Args;
 use konverge_zopp_client::{CallError, Client, ConfigFile, Connection, config_file::Principal};
-use konverge_zopp_crypto::{InviteSecret, SigningSeed, WrappedKek, X25519Private, X25519Public, invite::CODE_PREFIX};
+use konverge_zopp_crypto::{
+    Fingerprint, InviteSecret, SigningSeed, WrappedKek, X25519Private, X25519Public, invite::CODE_PREFIX,
+};
 use konverge_zopp_proto::{GetInviteRequest, JoinRequest, JoinResponse};
 use serde::Serialize;
 use tonic::Code;
 
 use super::{Outcome, principal::new_principal, workspace::WorkspaceObject};
 use crate::{
-    context::Context,
+    context::{Context, tell_replaced},
     failure::{Failure, failed},
-    output::plain,
+    invite_code,
+    output::{plain, visible},
 };
 
 const EXAMPLES: &str = "\
 Examples:
   zopp join 5f0c…e1 alice@example.com                  with the server's first invite
-  zopp join inv_77ab…09 bob@example.com --principal laptop";
+  zopp join inv_77ab…09 bob@example.com --principal laptop
+  zopp join bob@example.com                     asks for the invite, off the process list
+  zopp join --invite-file invite.txt bob@example.com
+  zopp join - bob@example.com < invite.txt";
 
 /// `zopp join`
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = "zopp join [OPTIONS] [INVITE] <EMAIL>")]
 pub struct JoinArguments {
-    /// Invite: 64 hexadecimal digits from the server's operator, or inv_… from a workspace
-    #[arg(value_name = "INVITE")]
-    token: String,
-    /// Your e-mail address
-    email: String,
+    /// Invite: 64 hexadecimal digits from the server's operator, or inv_… from a workspace; "-" reads it from standard input; if it
+    /// is left out, it is asked for. Then your e-mail address
+    #[arg(value_names = ["INVITE", "EMAIL"], num_args = 1..=2, required = true)]
+    invite_and_email: Vec<String>,
+    /// Read the invite from a file
+    #[arg(long, value_name = "PATH")]
+    invite_file: Option<PathBuf>,
     /// Name for this device's principal [default: the host's name]
     #[arg(long)]
     principal: Option<String>,
@@ -48,12 +56,26 @@ struct Joined {
 /// The KEK of the inviting workspace, wrapped for the one who joins.
 struct Invited {
     token: String,
-    kek: Option<WrappedKek>,
+    key: Option<InvitedKey>,
+}
+
+/// The code vouches for this key: only those who have the code can have made its envelope.
+struct InvitedKey {
+    workspace_id: String,
+    fingerprint: Fingerprint,
+    wrapped: WrappedKek,
 }
 
 pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outcome {
-    let JoinArguments { token, email, principal } = arguments;
+    let JoinArguments { invite_and_email, invite_file, principal } = arguments;
     let name = principal.map_or_else(host_name, Ok)?;
+    let (argument, email) = split(invite_and_email)?;
+    if argument.is_some() && invite_file.is_some() {
+        return Err(Failure::usage("the invite is given twice, on the command line and as --invite-file"));
+    }
+    let token = invite_code::obtain(argument, invite_file.as_deref())?;
+    // To the end: no other command changes the file between what is read now and what is saved.
+    let lock = Context::lock()?;
     // Before anything is sent: a file that cannot be read would lose the identity that the server is about to know.
     let mut config = Context::config_or_empty()?;
     refuse_duplicate(&config, &name)?;
@@ -61,8 +83,11 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
     let connection = context.connection()?;
     let (seed, exchange) = generate_keys()?;
     let invited = open_invite(&connection, &token, &exchange.public()).await?;
+    // Before the server knows the principal: one of the first generation is joined only on request.
+    connection.profile().await.map_err(failed("cannot join", None))?;
+    let vouched = invited.key.as_ref().map(|key| (key.workspace_id.clone(), key.fingerprint));
     let WrappedFields { ephemeral_pub, kek_nonce, kek_wrapped } =
-        invited.kek.map(WrappedFields::from).unwrap_or_default();
+        invited.key.map(|key| key.wrapped.into()).unwrap_or_default();
     let request = JoinRequest {
         invite_token: invited.token,
         email: email.clone(),
@@ -74,7 +99,7 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
         kek_nonce,
     };
     let member = member(context, &config, &email);
-    let answer = send(&connection, member, request).await.map_err(failed("cannot join", None))?;
+    let answer = send(&connection, member, request, &seed).await.map_err(failed("cannot join", None))?;
 
     let mut principal = new_principal(answer.principal_id.clone(), name.clone(), &seed, &exchange);
     principal.user_id = Some(answer.user_id.clone());
@@ -82,6 +107,11 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
     config.principals.push(principal);
     config.current_principal = Some(name.clone());
     Context::save(&config)?;
+    drop(lock);
+    context.remember_requested_generation()?;
+    if let Some((id, fingerprint)) = vouched {
+        pin(context, &answer, &id, fingerprint)?;
+    }
 
     let joined = Joined {
         user_id: answer.user_id,
@@ -92,6 +122,27 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
     };
     let text = text(&joined);
     Ok(plain(joined, text))
+}
+
+/// Pins the key that the invite vouches for, under the name that the server gives the workspace.
+fn pin(context: &Context, answer: &JoinResponse, id: &str, fingerprint: Fingerprint) -> Result<(), Failure> {
+    let Some(workspace) = answer.workspaces.iter().find(|workspace| workspace.id == id) else {
+        return Err(Failure::new("the server says that you joined another workspace than the invite's")
+            .next("The new principal is saved. Ask the one who invited you which server the invite is for."));
+    };
+    let before = context.trust()?.pin_workspace(&workspace.name, fingerprint);
+    tell_replaced(&format!("workspace '{}'", workspace.name), before);
+    Ok(())
+}
+
+/// The invite, if it is on the command line, and the e-mail address.
+fn split(mut invite_and_email: Vec<String>) -> Result<(Option<String>, String), Failure> {
+    let email = invite_and_email.pop().unwrap_or_default();
+    let invite = invite_and_email.pop();
+    if invite.is_none() && !email.contains('@') {
+        return Err(Failure::usage("the e-mail address is missing").next("zopp join <invite> <email>"));
+    }
+    Ok((invite, email))
 }
 
 /// A client in the name of whom this device already knows by that address.
@@ -107,14 +158,15 @@ async fn send(
     connection: &Connection,
     member: Option<Client>,
     request: JoinRequest,
+    seed: &SigningSeed,
 ) -> Result<JoinResponse, CallError> {
     if let Some(client) = member {
-        match client.join(request.clone()).await {
+        match client.join(request.clone(), seed).await {
             Err(error) if error.code() == Code::Unauthenticated => {}
             answer => return answer,
         }
     }
-    connection.join(request).await
+    connection.join(request, seed).await
 }
 
 fn text(joined: &Joined) -> String {
@@ -127,7 +179,9 @@ fn text(joined: &Joined) -> String {
     ];
     if !joined.workspaces.is_empty() {
         lines.push("Workspaces:".to_owned());
-        lines.extend(joined.workspaces.iter().map(|workspace| format!("  - {} ({})", workspace.name, workspace.id)));
+        lines.extend(
+            joined.workspaces.iter().map(|workspace| visible(&format!("  - {} ({})", workspace.name, workspace.id))),
+        );
     }
     lines.extend([String::new(), format!("Configuration saved to {}", joined.config_file)]);
     lines.join("\n")
@@ -137,7 +191,7 @@ fn text(joined: &Joined) -> String {
 /// wrapped anew for the one who joins.
 async fn open_invite(connection: &Connection, code: &str, recipient: &X25519Public) -> Result<Invited, Failure> {
     if !code.starts_with(CODE_PREFIX) {
-        return Ok(Invited { token: code.to_owned(), kek: None });
+        return Ok(Invited { token: code.to_owned(), key: None });
     }
     let secret = InviteSecret::from_code(code).map_err(|error| Failure::usage(error.to_string()))?;
     let token = secret.token();
@@ -146,7 +200,8 @@ async fn open_invite(connection: &Connection, code: &str, recipient: &X25519Publ
         .await
         .map_err(failed("cannot look the invite up", None))?;
     let Some(workspace_id) = invite.workspace_ids.first().filter(|_| !invite.kek_encrypted.is_empty()) else {
-        return Ok(Invited { token, kek: None });
+        return Err(Failure::new("the server gives no workspace key with this invite")
+            .next("Without it the server could give you a key of its own later. Ask for a new invite."));
     };
     let kek = secret
         .decrypt_kek(&invite.kek_nonce, &invite.kek_encrypted, workspace_id)
@@ -154,7 +209,8 @@ async fn open_invite(connection: &Connection, code: &str, recipient: &X25519Publ
     let wrapped = kek
         .wrap_for(recipient, workspace_id)
         .map_err(|source| Failure::new("the workspace key cannot be wrapped").because(source))?;
-    Ok(Invited { token, kek: Some(wrapped) })
+    let fingerprint = Fingerprint::of_workspace(workspace_id, &kek);
+    Ok(Invited { token, key: Some(InvitedKey { workspace_id: workspace_id.clone(), fingerprint, wrapped }) })
 }
 
 /// Both key pairs of a new principal.

@@ -10,6 +10,7 @@ use crate::{context::Context, scope::WorkspaceArguments};
 mod create;
 mod local;
 mod remote;
+mod transfer;
 
 /// `zopp principal`
 #[derive(Debug, Subcommand)]
@@ -33,18 +34,23 @@ pub enum PrincipalCommand {
         /// The new one
         new_name: String,
     },
-    /// Forget a principal of this device; the server still knows it
+    /// Forget a principal of this device; the server still accepts its keys
     Delete {
         /// Its name
         name: String,
     },
+    /// Put a principal of this device on the server, encrypted, for another device to import
+    #[command(after_help = transfer::EXPORT_EXAMPLES)]
+    Export(transfer::ExportArguments),
+    /// Take over a principal that another device exported
+    Import(transfer::ImportArguments),
     /// List the service principals of a workspace with their roles
     ServiceList {
         /// The workspace
         #[command(flatten)]
         workspace: WorkspaceArguments,
     },
-    /// Take a principal's key to a workspace and all its roles there away
+    /// Take a workspace from a principal: its key, its roles, and from a person's device the access
     WorkspaceRemove {
         /// The workspace
         #[command(flatten)]
@@ -53,7 +59,32 @@ pub enum PrincipalCommand {
         #[arg(long, value_name = "UUID")]
         principal: String,
     },
-    /// Take all roles in a workspace away from a principal
+    /// Show the fingerprint of a principal's keys, for the one who gives it access to a workspace
+    Fingerprint {
+        /// A principal of this device [default: the current one]
+        name: Option<String>,
+    },
+    /// Cut a principal off everywhere at once: a lost device of yours, a service
+    #[command(
+        after_help = "Examples:\n  zopp principal disable --principal 0190…57\n\nA device is disabled by another device of the \
+                            same user that has no ceiling, a service by an\nadmin of every workspace that it is in. The server's \
+                            operator can disable any."
+    )]
+    Disable {
+        /// The principal's ID
+        #[arg(long, value_name = "UUID")]
+        principal: String,
+        /// Also if it holds the last copy of some workspace's key
+        #[arg(long)]
+        even_if_last_key: bool,
+    },
+    /// Let a disabled principal in again
+    Enable {
+        /// The principal's ID
+        #[arg(long, value_name = "UUID")]
+        principal: String,
+    },
+    /// Take all roles in a workspace away from a principal; a person's device then has its user's role
     RevokeAll {
         /// The workspace
         #[command(flatten)]
@@ -68,14 +99,21 @@ pub(super) async fn execute(context: &Context, command: PrincipalCommand) -> Out
     match command {
         PrincipalCommand::List => local::list(),
         PrincipalCommand::Current => local::current(),
+        PrincipalCommand::Fingerprint { name } => local::fingerprint(name.as_deref()),
         PrincipalCommand::Use { name } => local::switch_to(&name),
         PrincipalCommand::Delete { name } => local::delete(&name),
         PrincipalCommand::Rename { name, new_name } => remote::rename(context, &name, new_name).await,
         PrincipalCommand::Create(arguments) => create::execute(context, arguments).await,
+        PrincipalCommand::Export(arguments) => transfer::export(context, arguments).await,
+        PrincipalCommand::Import(arguments) => transfer::import(context, arguments).await,
         PrincipalCommand::ServiceList { workspace } => remote::service_list(context, workspace.resolve()?).await,
         PrincipalCommand::WorkspaceRemove { workspace, principal } => {
             remote::workspace_remove(context, workspace.resolve()?, principal).await
         }
+        PrincipalCommand::Disable { principal, even_if_last_key } => {
+            remote::disable(context, principal, even_if_last_key).await
+        }
+        PrincipalCommand::Enable { principal } => remote::enable(context, principal).await,
         PrincipalCommand::RevokeAll { workspace, principal } => {
             remote::revoke_all(context, workspace.resolve()?, principal).await
         }

@@ -43,6 +43,8 @@ pub(super) async fn execute(context: &Context, arguments: RunArguments) -> Outco
         refuse_impossible(key, value.expose())?;
         command.env(key, OsStr::from_bytes(value.expose()));
     }
+    // What comes after the exec of the command does not run.
+    context.remember()?;
     // Returns only if it failed.
     let source = command.exec();
     Err(Failure::new(format!("cannot run {}", program.display())).because(source))

@@ -1,20 +1,36 @@
 //! `zopp workspace`.
 
 use clap::Subcommand;
-use konverge_zopp_client::Client;
+use konverge_zopp_client::{Client, Fingerprint, keys::WorkspaceKey};
 use konverge_zopp_crypto::{Kek, X25519Public};
 use konverge_zopp_proto::{
     CreateWorkspaceRequest, Empty, GetPrincipalRequest, GrantPrincipalWorkspaceAccessRequest, Workspace,
+    identity::{RemoveMemberRequest, RemoveMemberResponse, TransferOwnershipRequest},
 };
 use serde::Serialize;
 
 use super::{Outcome, join::WrappedFields};
 use crate::{
-    context::Context,
+    context::{Context, tell_replaced},
     failure::{Failure, failed},
-    output::{listing, plain},
+    output::{listing, plain, visible},
     scope::{Place, WorkspaceArguments},
 };
+
+const FINGERPRINT_EXAMPLES: &str = "\
+Examples:
+  zopp workspace fingerprint -w acme
+  zopp workspace fingerprint -w acme --pin 1c0f-…-77ab
+
+This device pins the key when it creates or joins the workspace, else at first use. A server
+that gives another key, to read what you write or to make values up, is refused.";
+
+const GRANT_EXAMPLES: &str = "\
+Example:
+  zopp workspace grant-principal-access -w acme --principal 0190…57 --fingerprint 1c0f-…-77ab
+
+The server tells the principal's public key. A lying server can tell one of its own, and read
+the workspace. Ask for the fingerprint: zopp principal fingerprint, on the other device.";
 
 /// `zopp workspace`
 #[derive(Debug, Subcommand)]
@@ -27,8 +43,18 @@ pub enum WorkspaceCommand {
         /// Name, unique on the server
         name: String,
     },
+    /// Show the fingerprint of the workspace's key, by which members compare it
+    #[command(after_help = FINGERPRINT_EXAMPLES)]
+    Fingerprint {
+        /// The workspace
+        #[command(flatten)]
+        workspace: WorkspaceArguments,
+        /// Accept this key, and no other, from now on; take the fingerprint from another member, not from an error text
+        #[arg(long, value_name = "FINGERPRINT")]
+        pin: Option<Fingerprint>,
+    },
     /// Hand the workspace's key to another principal
-    #[command(after_help = "Example:\n  zopp workspace grant-principal-access -w acme --principal 0190…57")]
+    #[command(after_help = GRANT_EXAMPLES)]
     GrantPrincipalAccess {
         /// The workspace
         #[command(flatten)]
@@ -36,6 +62,29 @@ pub enum WorkspaceCommand {
         /// The principal's ID
         #[arg(short, long, value_name = "UUID")]
         principal: String,
+        /// Require this fingerprint of the principal's keys; its user sees it with zopp principal fingerprint
+        #[arg(long, value_name = "FINGERPRINT")]
+        fingerprint: Option<Fingerprint>,
+    },
+    /// Take a user out of the workspace: all devices, roles, groups, and the invites that the user made or used
+    #[command(
+        after_help = "Example:\n  zopp workspace remove-member bob@example.com -w acme\n\nYour own address makes you leave."
+    )]
+    RemoveMember {
+        /// The user's e-mail address
+        email: String,
+        /// The workspace
+        #[command(flatten)]
+        workspace: WorkspaceArguments,
+    },
+    /// Make another member the owner; you stay a member with the admin role
+    #[command(after_help = "Example:\n  zopp workspace transfer bob@example.com -w acme")]
+    Transfer {
+        /// The member's e-mail address
+        email: String,
+        /// The workspace
+        #[command(flatten)]
+        workspace: WorkspaceArguments,
     },
 }
 
@@ -64,16 +113,46 @@ struct Granted {
     workspace: String,
     principal_id: String,
     principal: String,
+    fingerprint: String,
+}
+
+/// `workspace fingerprint`
+#[derive(Serialize)]
+struct WorkspaceFingerprint {
+    workspace: String,
+    fingerprint: String,
+}
+
+/// `workspace remove-member`
+#[derive(Serialize)]
+struct RemovedMember {
+    workspace: String,
+    email: String,
+    keys_removed: u32,
+    invites_revoked: u32,
+}
+
+/// `workspace transfer`
+#[derive(Serialize)]
+struct Transferred {
+    workspace: String,
+    owner: String,
 }
 
 pub(super) async fn execute(context: &Context, command: WorkspaceCommand) -> Outcome {
     let client = context.client()?;
     match command {
         WorkspaceCommand::List => list(&client).await,
-        WorkspaceCommand::Create { name } => create(&client, name).await,
-        WorkspaceCommand::GrantPrincipalAccess { workspace, principal } => {
-            grant(&client, workspace.resolve()?, principal).await
+        WorkspaceCommand::Create { name } => create(context, &client, name).await,
+        WorkspaceCommand::Fingerprint { workspace, pin: None } => fingerprint(&client, workspace.resolve()?).await,
+        WorkspaceCommand::Fingerprint { workspace, pin: Some(pin) } => pin_key(context, workspace.resolve()?, pin),
+        WorkspaceCommand::GrantPrincipalAccess { workspace, principal, fingerprint } => {
+            grant(context, &client, workspace.resolve()?, principal, fingerprint).await
         }
+        WorkspaceCommand::RemoveMember { email, workspace } => {
+            remove_member(&client, workspace.resolve()?, email).await
+        }
+        WorkspaceCommand::Transfer { email, workspace } => transfer(&client, workspace.resolve()?, email).await,
     }
 }
 
@@ -85,18 +164,41 @@ async fn list(client: &Client) -> Outcome {
     Ok(plain(Workspaces { workspaces }, text))
 }
 
-async fn create(client: &Client, name: String) -> Outcome {
+async fn create(context: &Context, client: &Client, name: String) -> Outcome {
     let what = format!("cannot create workspace '{name}'");
     let id = uuid::Uuid::now_v7().to_string();
     let kek = Kek::generate().map_err(|source| Failure::new(what.clone()).because(source))?;
     let WrappedFields { ephemeral_pub, kek_nonce, kek_wrapped } = wrap(&kek, &own_public(client)?, &id)?;
-    let request = CreateWorkspaceRequest { id, name, ephemeral_pub, kek_wrapped, kek_nonce };
+    let key = WorkspaceKey { id: id.clone(), kek };
+    let request = CreateWorkspaceRequest { id, name: name.clone(), ephemeral_pub, kek_wrapped, kek_nonce };
     let workspace = client.create_workspace(request).await.map_err(failed(what, None))?;
+    let before = context.trust()?.pin_workspace(&name, key.fingerprint());
+    tell_replaced(&format!("workspace '{name}'"), before);
     let text = format!("Workspace created\nName: {}\nID:   {}", workspace.name, workspace.id);
     Ok(plain(WorkspaceObject::from(workspace), text))
 }
 
-async fn grant(client: &Client, workspace: String, principal_id: String) -> Outcome {
+async fn fingerprint(client: &Client, workspace: String) -> Outcome {
+    let what = format!("cannot show the fingerprint of workspace '{workspace}'");
+    let key = client.workspace_key(&workspace).await.map_err(failed(what, None))?;
+    let fingerprint = key.fingerprint().to_string();
+    Ok(plain(WorkspaceFingerprint { workspace, fingerprint: fingerprint.clone() }, fingerprint))
+}
+
+fn pin_key(context: &Context, workspace: String, pin: Fingerprint) -> Outcome {
+    let before = context.trust()?.pin_workspace(&workspace, pin);
+    tell_replaced(&format!("workspace '{workspace}'"), before);
+    let text = format!("Pinned. Workspace '{workspace}' is used with this key only:\n  {pin}");
+    Ok(plain(WorkspaceFingerprint { workspace, fingerprint: pin.to_string() }, text))
+}
+
+async fn grant(
+    context: &Context,
+    client: &Client,
+    workspace: String,
+    principal_id: String,
+    required: Option<Fingerprint>,
+) -> Outcome {
     let what = format!("cannot give principal {principal_id} access to workspace '{workspace}'");
     let need = Place::Workspace { workspace: workspace.clone() }.need("admin", client);
     let principal = client
@@ -105,9 +207,60 @@ async fn grant(client: &Client, workspace: String, principal_id: String) -> Outc
         .map_err(failed(what.clone(), need.clone()))?;
     let recipient = X25519Public::from_slice(&principal.x25519_public_key)
         .map_err(|source| Failure::new(what.clone()).because(format!("its X25519 public key is {source}")))?;
+    let fingerprint = Fingerprint::of_principal(&principal.public_key, &principal.x25519_public_key);
+    vouch(context, &what, &principal_id, fingerprint, required)?;
     grant_access(client, &workspace, &principal_id, &recipient).await?;
     let text = format!("Granted principal '{}' access to workspace '{workspace}'", principal.name);
-    Ok(plain(Granted { workspace, principal_id, principal: principal.name }, text))
+    eprintln!("Note: the keys of principal '{}' have the fingerprint\n  {fingerprint}", visible(&principal.name));
+    if required.is_none() {
+        eprintln!("  Compare it with what its device shows: zopp principal fingerprint");
+    }
+    let fingerprint = fingerprint.to_string();
+    Ok(plain(Granted { workspace, principal_id, principal: principal.name, fingerprint }, text))
+}
+
+/// Compares the keys that the server gives for a principal with those that a person requires, else with the pinned ones.
+fn vouch(
+    context: &Context,
+    what: &str,
+    principal_id: &str,
+    offered: Fingerprint,
+    required: Option<Fingerprint>,
+) -> Result<(), Failure> {
+    let trust = context.trust()?;
+    match required {
+        Some(required) if required != offered => Err(Failure::new(what)
+            .because(format!("the server gives the keys {offered}, and you require {required}"))
+            .next("Nothing was sent. The server may lie, or the fingerprint is that of another principal.")),
+        Some(_) => {
+            let before = trust.pin_principal(principal_id, offered);
+            tell_replaced(&format!("principal {principal_id}"), before);
+            Ok(())
+        }
+        None => trust.check_principal(principal_id, offered).map_err(failed(what, None)),
+    }
+}
+
+async fn remove_member(client: &Client, workspace: String, email: String) -> Outcome {
+    let what = format!("cannot remove {email} from workspace '{workspace}'");
+    let need = Place::Workspace { workspace: workspace.clone() }.need("admin", client);
+    let request = RemoveMemberRequest { workspace_name: workspace.clone(), user_email: email.clone() };
+    let answer = client.remove_member(request).await.map_err(failed(what, need))?;
+    let RemoveMemberResponse { keys_removed, invites_revoked } = answer;
+    let text = format!(
+        "User {email} removed from workspace '{workspace}'\nKeys removed:    {keys_removed}\nInvites revoked: \
+         {invites_revoked}\nThe user may still know the workspace's key, and services that the user made still have it: change the \
+         values that matter, and look at zopp principal service-list -w {workspace}"
+    );
+    Ok(plain(RemovedMember { workspace, email, keys_removed, invites_revoked }, text))
+}
+
+async fn transfer(client: &Client, workspace: String, email: String) -> Outcome {
+    let what = format!("cannot make {email} the owner of workspace '{workspace}'");
+    let request = TransferOwnershipRequest { workspace_name: workspace.clone(), user_email: email.clone() };
+    client.transfer_ownership(request).await.map_err(failed(what, None))?;
+    let text = format!("Workspace '{workspace}' now belongs to {email}; you stay a member with the admin role");
+    Ok(plain(Transferred { workspace, owner: email }, text))
 }
 
 /// Wraps the workspace's key for `recipient` and stores it for the principal.

@@ -65,8 +65,8 @@ fn delete_forgets_all_but_the_last() {
     let home = home();
     assert_eq!(
         home.ok("principal delete laptop"),
-        "Principal 'laptop' deleted from this device; now using 'robot'\nThe server still knows it: take its access \
-         away with zopp principal workspace-remove --principal 1\n"
+        "Principal 'laptop' deleted from this device; now using 'robot'\nThe server still accepts its keys, wherever \
+         they are: zopp principal disable --principal 1\n"
     );
     assert_eq!(home.ok("principal list"), "Principals:\n* robot (ID: 2, User: service principal)\n");
     let stderr = home.fails("principal delete robot", 1);

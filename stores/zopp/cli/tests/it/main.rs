@@ -4,9 +4,12 @@
 mod bad_input;
 mod device;
 mod home;
+mod identity;
+mod lying_server;
 mod people;
 mod run;
 mod server;
+mod team;
 mod terminal;
 mod texts;
 mod unreachable;

@@ -8,6 +8,7 @@ use konverge_zopp_server::{
     serve::{Options, Server as ZoppServer},
     store::{Location, Store},
 };
+use konverge_zopp_testing::LyingServer;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -44,9 +45,14 @@ impl Server {
         home
     }
 
+    /// A proxy that speaks for this server, and lies when told to.
+    pub(crate) fn liar(&self) -> LyingServer {
+        self.runtime.block_on(LyingServer::start(&self.url)).unwrap()
+    }
+
     /// An invite to the server, as its operator makes it.
     pub(crate) fn invite(&self) -> String {
-        let command = InviteCommand::Create { expires_hours: 24, plain: true };
+        let command = InviteCommand::Create { expires_hours: 24, uses: None, plain: true };
         let mut text = Vec::new();
         self.runtime.block_on(admin::run(&self.store, &command, &mut text)).unwrap();
         String::from_utf8(text).unwrap().trim().to_owned()

@@ -1,6 +1,6 @@
 //! From bytes to [`ConfigFile`], by hand rather than by derive: a derived error quotes what it found, which may be a key.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use serde_json::{Map, Value, error::Category};
 use zeroize::Zeroizing;
@@ -73,6 +73,12 @@ pub(super) fn parse(content: &[u8], file: &Path) -> Result<ConfigFile, FileError
     let Some(Value::Array(principals)) = top.map.remove("principals") else {
         return Err(top.error("principals", "a list is expected"));
     };
+    // A pin that cannot be read must not count as none.
+    let servers = match top.map.remove("servers") {
+        None | Some(Value::Null) => BTreeMap::new(),
+        Some(value) => serde_json::from_value(value)
+            .map_err(|_| top.error("servers", "addresses with what zopp remembers of each are expected"))?,
+    };
     let principals = principals
         .into_iter()
         .enumerate()
@@ -85,7 +91,7 @@ pub(super) fn parse(content: &[u8], file: &Path) -> Result<ConfigFile, FileError
             principal(Fields { file, prefix: format!("{prefix}."), map }, user_id.as_ref(), email.as_ref())
         })
         .collect::<Result<_, _>>()?;
-    Ok(ConfigFile { principals, current_principal, other: top.map })
+    Ok(ConfigFile { principals, current_principal, servers, other: top.map })
 }
 
 fn principal(

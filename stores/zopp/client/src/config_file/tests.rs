@@ -52,7 +52,7 @@ fn the_union_satisfies_both_generations() {
     let content = ConfigFile {
         principals: vec![principal("robot", None), principal("laptop", Some("a@b.c"))],
         current_principal: Some("laptop".to_owned()),
-        other: Map::new(),
+        ..ConfigFile::default()
     };
     let (_directory, path) = written(&content);
     let json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -154,6 +154,21 @@ fn a_directory_in_its_place_is_an_error_that_changes_nothing() {
     assert!(directory.path().is_dir());
 }
 
+#[test]
+fn what_is_remembered_of_servers_is_kept() {
+    let fingerprint = konverge_zopp_crypto::Fingerprint::of_principal(b"a", b"b");
+    let text = format!(r#"{{"http://a:1":{{"generation":"v2","workspaces":{{"acme":"{fingerprint}"}}}}}}"#);
+    let content = parse(&format!(r#"{{"principals":[],"servers":{text}}}"#)).unwrap();
+    assert_eq!(content.server("http://a:1").workspaces["acme"], fingerprint);
+    assert!(content.server("http://b:1").is_empty());
+    let (_directory, path) = written(&content);
+    let json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert_eq!(json["servers"].to_string(), text);
+    // A damaged pin must not count as none.
+    let damaged = refused(r#"{"principals":[],"servers":{"http://a:1":{"workspaces":{"acme":"x"}}}}"#);
+    assert!(damaged.contains("servers"), "{damaged}");
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_an_answer_not_a_panic(content: Vec<u8>) {
@@ -164,11 +179,31 @@ proptest! {
     fn what_is_written_is_read(name in ".*", email in proptest::option::of(".*"), key in ".*") {
         let mut one = principal(&name, email.as_deref());
         one.private_key = Zeroizing::new(key.clone());
-        let content = ConfigFile { principals: vec![one], current_principal: Some(name.clone()), other: Map::new() };
+        let content =
+            ConfigFile { principals: vec![one], current_principal: Some(name.clone()), ..ConfigFile::default() };
         let (_directory, path) = written(&content);
         let read = load(&path).unwrap();
         prop_assert_eq!(&read.principals[0].name, &name);
         prop_assert_eq!(&read.principals[0].email, &email);
         prop_assert_eq!(read.principals[0].private_key.as_str(), key.as_str());
     }
+}
+
+#[test]
+fn one_program_at_a_time_changes_it_by_whatever_name() {
+    let (directory, path) = written(&ConfigFile::default());
+    let link = directory.path().join("link.json");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let soon = std::time::Duration::from_millis(50);
+    let held = lock(&path).unwrap();
+    for name in [&path, &link] {
+        let refused = lock::lock_within(name, soon).unwrap_err();
+        assert!(matches!(refused, FileError::Locked { .. }), "{refused}");
+    }
+    // Another file has another lock, also where there is no file yet.
+    let other = lock::lock_within(&directory.path().join("new").join("config.json"), soon).unwrap();
+    drop((held, other));
+    lock::lock_within(&link, soon).unwrap();
+    let beside = fs::metadata(path.with_file_name("config.json.lock")).unwrap();
+    assert_eq!(beside.permissions().mode() & 0o777, 0o600);
 }

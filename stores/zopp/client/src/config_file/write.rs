@@ -1,17 +1,17 @@
 //! From [`ConfigFile`] to bytes on disk, readable by the owner only, in one step.
 
-use std::{fs, io, os::unix::fs::DirBuilderExt, path::Path};
+use std::{collections::BTreeMap, fs, io, os::unix::fs::DirBuilderExt, path::Path};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::{ConfigFile, FileError, Principal};
-use crate::private_file;
+use crate::{private_file, trust::ServerRecord};
 
 const OWNER_ONLY_DIRECTORY: u32 = 0o700;
 
-/// Enough for one principal, so that the buffer with the keys is never moved while it grows.
+/// Enough for one principal, one server or one pin, so that the buffer with the keys is never moved while it grows.
 const BYTES_PER_PRINCIPAL: usize = 4096;
 
 /// The union of both generations' shapes.
@@ -21,6 +21,8 @@ struct Union<'a> {
     current_principal: Option<&'a str>,
     user_id: &'a str,
     email: &'a str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    servers: &'a BTreeMap<String, ServerRecord>,
     #[serde(flatten)]
     other: &'a Map<String, Value>,
 }
@@ -65,16 +67,18 @@ pub fn save(file: &Path, content: &ConfigFile) -> Result<(), FileError> {
         current_principal: content.current_principal.as_deref(),
         user_id: current.and_then(|principal| principal.user_id.as_deref()).unwrap_or_default(),
         email: current.and_then(|principal| principal.email.as_deref()).unwrap_or_default(),
+        servers: &content.servers,
         other: &content.other,
     };
-    let capacity = BYTES_PER_PRINCIPAL * (content.principals.len() + 1);
+    let pins: usize = content.servers.values().map(ServerRecord::len).sum();
+    let capacity = BYTES_PER_PRINCIPAL * (content.principals.len() + content.servers.len() + pins + 1);
     let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
     serde_json::to_writer_pretty(&mut *bytes, &union).map_err(|error| unwritable(error.into()))?;
     bytes.push(b'\n');
     create_directory(file).and_then(|()| private_file::replace(file, &bytes)).map_err(unwritable)
 }
 
-fn create_directory(file: &Path) -> io::Result<()> {
+pub(super) fn create_directory(file: &Path) -> io::Result<()> {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => {
             fs::DirBuilder::new().recursive(true).mode(OWNER_ONLY_DIRECTORY).create(parent)

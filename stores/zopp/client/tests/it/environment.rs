@@ -103,6 +103,67 @@ async fn a_recreated_environment_without_values_is_seen_by_its_version() {
 }
 
 #[tokio::test]
+async fn a_list_of_an_environment_made_anew_after_its_key_was_read_has_the_new_id() {
+    let server = Server::start().await;
+    server.state().set("A", b"1");
+    let reader = server.reader();
+    server.state().recreated_before_lists = 1;
+    for look in ["first", "later"] {
+        let snapshot = reader.fetch().await.unwrap();
+        assert_eq!((snapshot.environment_id.as_str(), snapshot.version), ("second", 0), "{look}");
+        assert!(snapshot.values.is_empty() && snapshot.failed.is_empty(), "{look}");
+    }
+
+    // Also when it happens again while the reader makes sure, and when the reader knew the key.
+    for times in 2..=3 {
+        server.state().set("A", b"1");
+        reader.fetch().await.unwrap();
+        server.state().recreated_before_lists = times;
+        let snapshot = reader.fetch().await.unwrap();
+        assert_eq!(snapshot.environment_id, server.state().environment_id, "{times} times");
+        assert!(snapshot.values.is_empty() && snapshot.failed.is_empty(), "{times} times");
+    }
+}
+
+#[tokio::test]
+async fn an_emptied_environment_made_anew_is_not_taken_for_the_old_one_at_the_same_version() {
+    let server = Server::start().await;
+    server.state().set("A", b"1");
+    let reader = server.reader();
+    reader.fetch().await.unwrap();
+    server.state().recreate();
+    server.state().set("A", b"1");
+    server.state().secrets.clear();
+    let snapshot = reader.fetch().await.unwrap();
+    assert_eq!((snapshot.environment_id.as_str(), snapshot.version), ("second", 1));
+}
+
+#[tokio::test]
+async fn a_server_that_has_another_environment_each_time_is_not_asked_for_ever() {
+    let server = Server::start().await;
+    let reader = server.reader();
+    server.state().recreated_before_lists = usize::MAX;
+    let error = reader.fetch().await.err().unwrap();
+    assert!(matches!(error, FetchError::Garbage { .. }), "{error:?}");
+    assert!(error.to_string().contains("another environment each time"), "{error}");
+    assert!(error.to_string().contains("acme/backend/production"), "{error}");
+    server.state().recreated_before_lists = 0;
+    assert!(reader.fetch().await.unwrap().values.is_empty());
+}
+
+#[tokio::test]
+async fn a_damaged_value_of_a_server_that_wraps_the_key_anew_each_time_is_reported() {
+    let server = Server::start().await;
+    server.state().set("A", b"1");
+    server.state().secrets.get_mut("A").unwrap().nonce.truncate(1);
+    let reader = server.reader();
+    for look in ["first", "later"] {
+        let snapshot = reader.fetch().await.unwrap();
+        assert_eq!((snapshot.environment_id.as_str(), snapshot.failed.len()), ("first", 1), "{look}");
+    }
+}
+
+#[tokio::test]
 async fn a_failed_fetch_spoils_nothing() {
     let server = Server::start().await;
     server.state().set("A", b"1");

@@ -40,6 +40,10 @@ pub(crate) struct State {
     pub(crate) refuse_repeats: bool,
     signatures: HashSet<[u8; 64]>,
     pub(crate) last_watch: Option<WatchSecretsRequest>,
+    /// How many of the next lists find the environment made anew since the call before.
+    pub(crate) recreated_before_lists: usize,
+    /// How often it was made anew.
+    recreated: usize,
     dek: Dek,
 }
 
@@ -71,6 +75,8 @@ impl Server {
                 refuse_repeats: false,
                 signatures: HashSet::new(),
                 last_watch: None,
+                recreated_before_lists: 0,
+                recreated: 0,
                 dek: Dek::generate().unwrap(),
             })),
             kek: Arc::new(Kek::generate().unwrap()),
@@ -170,7 +176,11 @@ impl State {
     /// Deletes the environment and makes it again under the same name.
     pub(crate) fn recreate(&mut self) {
         self.dek = Dek::generate().unwrap();
-        "second".clone_into(&mut self.environment_id);
+        self.recreated += 1;
+        self.environment_id = match self.recreated {
+            1 => "second".to_owned(),
+            times => format!("made anew {times} times"),
+        };
         self.secrets.clear();
         self.version = 0;
     }
@@ -218,7 +228,11 @@ impl ZoppService for Server {
 
     async fn list_secrets(&self, request: Request<ListSecretsRequest>) -> Result<Response<SecretList>, Status> {
         self.admit("ListSecrets", &request)?;
-        let state = self.state();
+        let mut state = self.state();
+        if let Some(left) = state.recreated_before_lists.checked_sub(1) {
+            state.recreated_before_lists = left;
+            state.recreate();
+        }
         Ok(Response::new(SecretList { secrets: state.secrets.values().cloned().collect(), version: state.version }))
     }
 

@@ -116,3 +116,19 @@ proptest! {
         prop_assert!(verify(signed.profile(), &seed().public(), "/m", b"b", &signed).is_err());
     }
 }
+
+#[test]
+fn a_key_proof_is_for_one_key_one_call_and_one_content() {
+    let (seed, other) = (SigningSeed::generate().unwrap(), SigningSeed::generate().unwrap());
+    let proof = prove_key(&seed, "/s/Join", b"body");
+    assert_eq!(verify_key_proof(&seed.public(), "/s/Join", b"body", &proof), Ok(()));
+    assert_eq!(verify_key_proof(&other.public(), "/s/Join", b"body", &proof), Err(VerifyError::BadSignature));
+    assert_eq!(verify_key_proof(&seed.public(), "/s/Register", b"body", &proof), Err(VerifyError::BadSignature));
+    assert_eq!(verify_key_proof(&seed.public(), "/s/Join", b"bode", &proof), Err(VerifyError::BadSignature));
+    let request = sign(Profile::V2, &seed, "/s/Join", b"body", 0);
+    assert_eq!(
+        verify_key_proof(&seed.public(), "/s/Join", b"body", &request.signature),
+        Err(VerifyError::BadSignature),
+        "a captured request proves nothing"
+    );
+}

@@ -17,7 +17,8 @@ pub(crate) use replay::{Admission, LIFETIME_SECONDS, ReplayCache, SignatureDiges
 
 use crate::{
     clock,
-    status::from_store,
+    limits::Reached,
+    status::{disabled, exhausted, from_store},
     store::{PrincipalRow, Store},
 };
 
@@ -54,11 +55,11 @@ pub(crate) fn is_signed(metadata: &MetadataMap) -> bool {
     metadata.contains_key(signature::SIGNATURE_KEY)
 }
 
-/// Verifies that `request` was signed for this `call` by a principal that exists, recently.
+/// Verifies that `request` was signed for the call with this full path by a principal that exists and is not disabled, recently.
 pub(crate) async fn authenticate<M: Message>(
     store: &Store,
     replays: &ReplayCache,
-    call: &str,
+    method: &str,
     request: &Request<M>,
     repeat: Repeat,
 ) -> Result<Caller, Status> {
@@ -83,10 +84,9 @@ pub(crate) async fn authenticate<M: Message>(
              but the time; use a client that signs the request",
         ));
     }
-    let method = method_path(call);
     // Encoded anew: what the handler will see is what must have been signed.
     let body = request.get_ref().encode_to_vec();
-    verify(store, replays, &principal_id, &method, &body, &signed, repeat).await
+    verify(store, replays, &principal_id, method, &body, &signed, repeat).await
 }
 
 async fn verify(
@@ -108,18 +108,28 @@ async fn verify(
     let principal = store.principal(principal_id).await.map_err(from_store)?.ok_or_else(refused)?;
     let public = SigningPublic::from_slice(&principal.public_key).map_err(|_| refused())?;
     signature::verify(Profile::V2, &public, method, body, signed).map_err(|_| refused())?;
+    if principal.disabled_at.is_some() {
+        return Err(disabled());
+    }
     let mut used = None;
     if repeat == Repeat::Refused {
         let signature = *used.insert(replay::digest(principal_id, &signed.signature));
-        match replays.admit(signature, now) {
+        let share = store.limits().changes;
+        match replays.admit(principal_id, signature, share, now) {
             Admission::First => {}
             Admission::Replay => {
                 return Err(Status::unauthenticated(
                     "this very request was received before; to repeat it, sign it again a second later",
                 ));
             }
-            Admission::Full => {
-                return Err(Status::resource_exhausted("too many changes within a minute; try again in a minute"));
+            Admission::ShareUsed(seconds) => {
+                let what = "changes of a principal within a minute and a half";
+                return Err(exhausted(&Reached { what, limit: share, flag: "--max-changes" }, Some(seconds)));
+            }
+            Admission::Full(seconds) => {
+                let what = "changes of all principals within a minute and a half";
+                let limit = u32::try_from(replay::CAPACITY).unwrap_or(u32::MAX);
+                return Err(exhausted(&Reached { what, limit, flag: "of this build" }, Some(seconds)));
             }
         }
     }
@@ -139,6 +149,31 @@ pub(crate) async fn verify_login(
     let request_hash = Some(signature::request_hash(&method, &body));
     let signed = Signed { timestamp: message.timestamp, signature, request_hash };
     verify(store, replays, &principal.id, &method, &body, &signed, Repeat::Refused).await
+}
+
+/// Checks the proof that whoever registers `public_key` holds its private half, if there is one. Stock clients send none.
+pub(crate) fn check_key_proof<M: Message>(
+    request: &Request<M>,
+    method: &str,
+    public_key: &[u8],
+    required: bool,
+) -> Result<(), Status> {
+    let metadata = request.metadata();
+    if !metadata.contains_key(signature::KEY_PROOF_KEY) {
+        return if required {
+            Err(Status::permission_denied(
+                "this server takes only keys whose possession is proven (--require-key-proof); use Konverge's zopp to join",
+            ))
+        } else {
+            Ok(())
+        };
+    }
+    let refused = || Status::permission_denied("key-proof is not by the private half of public_key over this request");
+    let mut proof = [0; 64];
+    hex::decode_to_slice(text(metadata, signature::KEY_PROOF_KEY)?, &mut proof).map_err(|_| refused())?;
+    let public = SigningPublic::from_slice(public_key).map_err(|_| refused())?;
+    let body = request.get_ref().encode_to_vec();
+    signature::verify_key_proof(&public, method, &body, &proof).map_err(|_| refused())
 }
 
 fn text<'a>(metadata: &'a MetadataMap, key: &str) -> Result<&'a str, Status> {

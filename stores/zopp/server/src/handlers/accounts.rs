@@ -1,36 +1,37 @@
 //! Join, Register, Login: the calls of those who are not known yet, or prove it differently.
 //!
-//! Whoever is to become a principal of an existing user must be that user: the request is then signed by one of the user's
-//! principals. An e-mail address or an invite alone opens nobody's account.
+//! A principal is added to an existing user only by that user: the request is then signed by one of the user's principals, and the new
+//! one inherits its ceilings. An e-mail address or an invite alone opens nobody's account. New users come by invite, unless
+//! registration is open. Where the client can, it proves that it holds the key that is registered.
 
 use std::sync::Arc;
 
-use konverge_zopp_proto as proto;
+use konverge_zopp_proto::{self as proto, method_path};
 use prost::Message;
 use tonic::{Request, Response, Status};
 
 use super::workspaces::key_wrap;
 use crate::{
     auth::{self, Caller, Repeat, is_signed},
-    call::{Access, Call, Record, blank_row, client_ip, refusal},
+    call::{Access, Call, NOBODY, Record, admit_open, blank_row, client_ip, refusal},
     rbac::Role,
     state::State,
     status::{from_store, or_exists},
-    store::{Action, AuditRow, Joined, NewPrincipal, PrincipalRow, Registration},
+    store::{Action, AuditRow, Authority, Joined, NewPrincipal, PrincipalRow, Registration},
     validate,
 };
-
-/// Who is on record for an attempt by somebody who proved nothing.
-const NOBODY: &str = "anonymous";
 
 /// Joins by an invite.
 pub(crate) async fn join(
     state: &Arc<State>,
     request: Request<proto::JoinRequest>,
 ) -> Result<Response<proto::JoinResponse>, Status> {
+    admit_open(state, &request, Action::UserJoin).await?;
+    validate::request_size("", request.get_ref())?;
     let mut row = open_row(Action::UserJoin, &request);
     let result = async {
         let proven = proven_caller(state, "Join", &request, &mut row).await?;
+        prove_key(state, "Join", &request, &request.get_ref().public_key)?;
         join_as(state, proven.as_ref(), request.get_ref(), &row).await
     };
     let result = result.await;
@@ -51,10 +52,10 @@ async fn join_as(
     } else {
         Some(key_wrap(&message.ephemeral_pub, &message.kek_wrapped, &message.kek_nonce)?)
     };
-    let proven_user = proven.and_then(|caller| caller.principal.user_id.as_deref());
+    let proven = proven.map(|caller| &caller.principal);
     let joined = state
         .store
-        .join(token, &email, proven_user, &principal, wrap.as_ref(), row)
+        .join(token, &email, proven, &principal, wrap.as_ref(), row)
         .await
         .map_err(or_exists("a principal named", &principal.name))?;
     match joined {
@@ -69,6 +70,12 @@ async fn join_as(
         }),
         Joined::UnknownInvite => Err(Status::not_found("invite not found; ask for a new one")),
         Joined::ExpiredInvite => Err(Status::permission_denied("the invite has expired; ask for a new one")),
+        Joined::UsedUpInvite => {
+            Err(Status::permission_denied("the invite has been used as often as it may be; ask for a new one"))
+        }
+        Joined::SeveralWorkspaces => Err(Status::failed_precondition(
+            "the invite is to several workspaces but carries the key of one; ask for an invite to each workspace",
+        )),
         Joined::OtherUser => Err(other_user()),
         Joined::KeyMissing => {
             Err(Status::invalid_argument("kek_wrapped must be given for an invite that brings workspaces"))
@@ -84,12 +91,18 @@ pub(crate) async fn register(
     if request.get_ref().is_service {
         let record = Record::Change(Action::PrincipalCreate, "principal");
         let mut call = Call::open(state, &request, "Register", record).await?;
-        let result = register_service(&mut call, request.into_inner()).await;
+        let result = match prove_key(state, "Register", &request, &request.get_ref().public_key) {
+            Ok(()) => register_service(&mut call, request.into_inner()).await,
+            Err(status) => Err(status),
+        };
         return call.close(result).await;
     }
+    admit_open(state, &request, Action::UserRegister).await?;
+    validate::request_size("", request.get_ref())?;
     let mut row = open_row(Action::UserRegister, &request);
     let result = async {
         let proven = proven_caller(state, "Register", &request, &mut row).await?;
+        prove_key(state, "Register", &request, &request.get_ref().public_key)?;
         register_user(state, proven.as_ref(), request.get_ref(), &row).await
     };
     let result = result.await;
@@ -104,15 +117,19 @@ async fn register_user(
 ) -> Result<proto::RegisterResponse, Status> {
     let email = validate::email(&message.email)?;
     let principal = new_principal(&message.principal_name, &message.public_key, &message.x25519_public_key)?;
-    let proven_user = proven.and_then(|caller| caller.principal.user_id.as_deref());
+    let open = state.policy.open_registration;
+    if proven.is_none() && !open {
+        return Err(invite_only());
+    }
     let registered = state
         .store
-        .register(&email, proven_user, &principal, row)
+        .register(&email, proven.map(|caller| &caller.principal), open, &principal, row)
         .await
         .map_err(or_exists("a principal named", &principal.name))?;
     match registered {
         Registration::Done { user_id, principal_id } => Ok(proto::RegisterResponse { user_id, principal_id }),
         Registration::OtherUser => Err(other_user()),
+        Registration::InviteOnly => Err(invite_only()),
     }
 }
 
@@ -143,13 +160,18 @@ pub(crate) async fn login(
     state: &Arc<State>,
     request: Request<proto::LoginRequest>,
 ) -> Result<Response<proto::LoginResponse>, Status> {
+    admit_open(state, &request, Action::UserLogin).await?;
+    validate::request_size("", request.get_ref())?;
     let mut row = open_row(Action::UserLogin, &request);
     let result = login_as(state, request.into_inner(), &mut row).await;
     let recorded = match &result {
         Ok(_) => row,
         Err(status) => refusal(row, status),
     };
-    state.audit.record(recorded).await;
+    let is_recorded = state.audit.record(recorded).await.is_ok();
+    if result.is_ok() && !is_recorded {
+        return Err(Status::unavailable("this login cannot be recorded; try again later"));
+    }
     result.map(Response::new)
 }
 
@@ -184,9 +206,16 @@ async fn proven_caller<M: Message>(
     if !is_signed(request.metadata()) {
         return Ok(None);
     }
-    let caller = auth::authenticate(&state.store, &state.replays, call, request, Repeat::Refused).await?;
+    let method = method_path(call);
+    let caller = auth::authenticate(&state.store, &state.replays, &method, request, Repeat::Refused).await?;
     row.signature = caller.used;
+    row.authority = Authority::of(&caller.principal.id, caller.principal.user_id.as_deref());
     Ok(Some(caller))
+}
+
+/// Checks, as far as the client can show it and the server asks for it, that the key to be registered is its sender's.
+fn prove_key<M: Message>(state: &State, call: &str, request: &Request<M>, public_key: &[u8]) -> Result<(), Status> {
+    auth::check_key_proof(request, &method_path(call), public_key, state.policy.require_key_proof)
 }
 
 fn new_principal(name: &str, public_key: &[u8], x25519_public_key: &[u8]) -> Result<NewPrincipal, Status> {
@@ -195,6 +224,13 @@ fn new_principal(name: &str, public_key: &[u8], x25519_public_key: &[u8]) -> Res
         public_key: validate::signing_key(public_key)?,
         x25519_public_key: validate::optional_x25519_key(x25519_public_key)?,
     })
+}
+
+fn invite_only() -> Status {
+    Status::permission_denied(
+        "new users come by invite: ask for one and use \"zopp join\" (a server started with --open-registration needs none); to add a \
+         principal to your own user, sign the request with a principal you have",
+    )
 }
 
 fn other_user() -> Status {
@@ -210,7 +246,8 @@ fn open_row<M>(action: Action, request: &Request<M>) -> AuditRow {
 /// A success has recorded itself.
 async fn close<T>(state: &Arc<State>, row: &AuditRow, result: Result<T, Status>) -> Result<Response<T>, Status> {
     if let Err(status) = &result {
-        state.audit.record(refusal(row.clone(), status)).await;
+        // A refusal is never held up by its row.
+        let _ = state.audit.record(refusal(row.clone(), status)).await;
     }
     result.map(Response::new)
 }

@@ -1,69 +1,125 @@
 //! Invites to workspaces.
 
-use konverge_zopp_proto as proto;
-use tonic::Status;
+use konverge_zopp_proto::{self as proto, identity};
+use tonic::{Request, Status};
 
 use crate::{
-    call::{Call, Place},
+    call::{Call, Place, admit_open},
     clock,
     rbac::Role,
     state::State,
     status::{from_store, or_exists, or_missing},
-    store::{InviteRow, NewInvite, Scope, WorkspaceRow},
+    store::{Action, InviteRow, NewInvite, Scope, WorkspaceRow},
     validate,
 };
 
-/// Makes an invite to workspaces the caller is admin of. Invites to the server itself are its operator's to make.
+/// Makes an invite to a workspace the caller is admin of. Invites to the server itself are its operator's to make.
 pub(crate) async fn create(call: &mut Call, message: proto::CreateInviteRequest) -> Result<proto::InviteToken, Status> {
-    let user_id = call.caller.user_id()?.to_owned();
-    if message.workspace_ids.is_empty() {
-        return Err(Status::permission_denied(
-            "an invite without a workspace is made on the server: zopp-server invite create",
-        ));
-    }
-    let mut workspace_ids = Vec::with_capacity(message.workspace_ids.len());
-    for id in &message.workspace_ids {
-        let id = validate::id("workspace_ids", id)?;
-        if !call.state.store.is_workspace_of_user(&id, &user_id).await.map_err(from_store)? {
-            return Err(Status::not_found(format!("workspace {id:?} not found or access denied")));
-        }
-        call.require(&place(&id), Role::Admin).await?;
-        if !workspace_ids.contains(&id) {
-            workspace_ids.push(id);
-        }
-    }
-    let token = validate::token(&message.token)?;
-    if message.expires_at <= clock::now() {
-        return Err(Status::invalid_argument("expires_at must be in the future (Unix seconds)"));
-    }
-    let has_key = !message.kek_encrypted.is_empty();
-    if has_key {
-        validate::wrapped_key("kek_encrypted", &message.kek_encrypted)?;
-        validate::nonce("kek_nonce", &message.kek_nonce)?;
-    }
-    let invite = NewInvite {
-        token,
-        workspace_ids: &workspace_ids,
+    let wanted = Wanted {
+        workspace_ids: &message.workspace_ids,
         expires_at: message.expires_at,
-        kek_encrypted: has_key.then_some(&message.kek_encrypted),
-        kek_nonce: has_key.then_some(&message.kek_nonce),
+        token: &message.token,
+        kek_encrypted: &message.kek_encrypted,
+        kek_nonce: &message.kek_nonce,
+        max_uses: None,
     };
-    let mut audit = call.audit("");
-    audit.workspace_id = workspace_ids.first().cloned();
-    let made = call
-        .state
-        .store
-        .create_invite(&invite, Some((&user_id, &audit)))
-        .await
-        .map_err(or_exists("an invite with this token, made by", "somebody"))?;
+    let made = create_wanted(call, &wanted).await?;
     Ok(answer(made, message.token))
 }
 
+/// The same for so many uses.
+pub(crate) async fn create_limited(
+    call: &mut Call,
+    message: identity::CreateInviteRequest,
+) -> Result<identity::Invite, Status> {
+    if message.max_uses == 0 {
+        return Err(Status::invalid_argument("max_uses must be at least 1"));
+    }
+    let wanted = Wanted {
+        workspace_ids: std::slice::from_ref(&message.workspace_id),
+        expires_at: message.expires_at,
+        token: &message.token,
+        kek_encrypted: &message.kek_encrypted,
+        kek_nonce: &message.kek_nonce,
+        max_uses: Some(message.max_uses),
+    };
+    let made = create_wanted(call, &wanted).await?;
+    Ok(counted(made, message.token))
+}
+
+/// An invite as a client wants it.
+struct Wanted<'a> {
+    workspace_ids: &'a [String],
+    expires_at: i64,
+    token: &'a str,
+    kek_encrypted: &'a [u8],
+    kek_nonce: &'a [u8],
+    max_uses: Option<u32>,
+}
+
+async fn create_wanted(call: &mut Call, wanted: &Wanted<'_>) -> Result<InviteRow, Status> {
+    let user_id = call.caller.user_id()?.to_owned();
+    let Some((first, others)) = wanted.workspace_ids.split_first() else {
+        return Err(Status::permission_denied(
+            "an invite without a workspace is made on the server: zopp-server invite create",
+        ));
+    };
+    let id = validate::id("workspace_ids", first)?;
+    if others.iter().any(|other| other != first) {
+        return Err(Status::invalid_argument(
+            "an invite carries one key and so brings one workspace; make an invite for each workspace",
+        ));
+    }
+    if !call.state.store.is_workspace_of_user(&id, &user_id).await.map_err(from_store)? {
+        return Err(Status::not_found(format!("workspace {id:?} not found or access denied")));
+    }
+    call.rely_on_membership(&id);
+    call.require(&place(&id), Role::Admin).await?;
+    let token = validate::token(wanted.token)?;
+    let now = clock::now();
+    if wanted.expires_at <= now {
+        return Err(Status::invalid_argument("expires_at must be in the future (Unix seconds)"));
+    }
+    if wanted.expires_at > call.state.policy.latest_expiry(now) {
+        return Err(Status::invalid_argument(format!(
+            "an invite can be good for at most {} hours on this server (--invite-max-hours); choose an earlier expires_at",
+            call.state.policy.invite_max_hours
+        )));
+    }
+    let has_key = !wanted.kek_encrypted.is_empty();
+    if has_key {
+        validate::wrapped_key("kek_encrypted", wanted.kek_encrypted)?;
+        validate::nonce("kek_nonce", wanted.kek_nonce)?;
+    }
+    let workspace_ids = [id];
+    let invite = NewInvite {
+        token,
+        workspace_ids: &workspace_ids,
+        expires_at: wanted.expires_at,
+        kek_encrypted: has_key.then_some(wanted.kek_encrypted),
+        kek_nonce: has_key.then_some(wanted.kek_nonce),
+        max_uses: wanted.max_uses,
+    };
+    let mut audit = call.audit("");
+    audit.workspace_id = workspace_ids.first().cloned();
+    call.state
+        .store
+        .create_invite(&invite, Some((&user_id, &audit)))
+        .await
+        .map_err(or_exists("an invite with this token, made by", "somebody"))
+}
+
 /// The invite of a token, unless its time is over.
-pub(crate) async fn get(state: &State, message: proto::GetInviteRequest) -> Result<proto::InviteToken, Status> {
-    let not_found = || Status::not_found("invite not found or expired; ask for a new one");
+pub(crate) async fn get(
+    state: &State,
+    request: Request<proto::GetInviteRequest>,
+) -> Result<proto::InviteToken, Status> {
+    admit_open(state, &request, Action::InviteRead).await?;
+    let message = request.into_inner();
+    validate::token(&message.token)?;
+    let not_found = || Status::not_found("invite not found, expired or used up; ask for a new one");
     let invite = state.store.invite(&message.token).await.map_err(from_store)?.ok_or_else(not_found)?;
-    if invite.expires_at <= clock::now() {
+    if invite.expires_at <= clock::now() || invite.is_used_up() {
         return Err(not_found());
     }
     Ok(answer(invite, message.token))
@@ -81,6 +137,22 @@ pub(crate) async fn list(call: &mut Call, _: proto::Empty) -> Result<proto::Invi
         })
         .collect();
     Ok(proto::InviteList { invites })
+}
+
+/// The same, with how often each was used.
+pub(crate) async fn list_counted(
+    call: &mut Call,
+    _: identity::ListInvitesRequest,
+) -> Result<identity::ListInvitesResponse, Status> {
+    let rows = call.state.store.invites(Some(call.caller.user_id()?)).await.map_err(from_store)?;
+    let invites = rows
+        .into_iter()
+        .map(|row| {
+            let name = hex::encode(&row.token_hash);
+            counted(row, name)
+        })
+        .collect();
+    Ok(identity::ListInvitesResponse { invites })
 }
 
 /// Revokes an invite to a workspace the caller is admin of, named by its token or as listed.
@@ -130,5 +202,17 @@ fn answer(row: InviteRow, token: String) -> proto::InviteToken {
         kek_nonce: row.kek_nonce.unwrap_or_default(),
         invite_secret: String::new(),
         user_id: None,
+    }
+}
+
+fn counted(row: InviteRow, token: String) -> identity::Invite {
+    identity::Invite {
+        id: row.id,
+        token,
+        workspace_ids: row.workspaces.into_iter().map(|workspace| workspace.id).collect(),
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        uses: row.uses,
+        max_uses: row.max_uses,
     }
 }

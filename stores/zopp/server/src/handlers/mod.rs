@@ -2,8 +2,13 @@
 //! checks in the order of the contract: place, role, arguments, change.
 
 pub(crate) mod accounts;
+pub(crate) mod audit;
+pub(crate) mod effective;
 pub(crate) mod environments;
+pub(crate) mod exports;
+pub(crate) mod groups;
 pub(crate) mod invites;
+pub(crate) mod lifecycle;
 pub(crate) mod permissions;
 pub(crate) mod principals;
 pub(crate) mod projects;

@@ -1,14 +1,14 @@
-//! Grants to principals on a workspace, a project or an environment: the same four calls three times.
+//! Grants to principals, users and groups on a workspace, a project or an environment: the same four calls nine times.
 
 use konverge_zopp_proto as proto;
 use tonic::Status;
 
-use super::principals::find;
+use super::{groups, principals::find};
 use crate::{
     call::{Access, Call, Place},
-    rbac::{Role, may_delegate},
+    rbac::{Level, Role, may_change},
     status::from_store,
-    store::{Changed, Grant},
+    store::{Changed, Grant, HolderKind, Target},
     validate,
 };
 
@@ -61,136 +61,304 @@ impl Names<'_> {
         self.resolve(call, Access::Member).await
     }
 
-    async fn change(&self, call: &mut Call, principal_id: &str, role: Option<i32>) -> Result<proto::Empty, Status> {
-        let place = self.resolve_for_change(call).await?;
-        // Who may nothing here learns nothing about principals either.
-        call.require(&place, Role::Read).await?;
+    /// Sets a grant, or with no role removes it.
+    async fn change(&self, call: &mut Call, holder: Named<'_>, role: Option<i32>) -> Result<proto::Empty, Status> {
+        let place = match holder {
+            Named::Principal(_) => self.resolve_for_change(call).await?,
+            Named::User { .. } | Named::Group(_) => {
+                call.caller.user_id()?;
+                self.resolve(call, Access::Member).await?
+            }
+        };
+        let group = match holder {
+            Named::Group(name) => Some(groups::find(call, &place, name).await?),
+            Named::Principal(_) | Named::User { .. } => None,
+        };
+        // Without a role here, a caller learns nothing about principals and users either.
+        let minimum = holder.minimum_role(place.scope.level());
+        call.require(&place, minimum).await?;
         let role = role.map(role_from_wire).transpose()?;
-        let target = find(call, principal_id).await?;
-        let audit = call.audit(&target.id);
+        let (principal, email);
+        let target = match holder {
+            Named::Principal(id) => {
+                principal = find(call, id).await?;
+                Target::Principal(&principal)
+            }
+            Named::User { email: text, allow_non_member } => {
+                email = validate::email(text)?;
+                Target::User { email: &email, allow_non_member }
+            }
+            Named::Group(_) => Target::Group(group.as_ref().map(|group| group.id.as_str()).unwrap_or_default()),
+        };
+        let audit = call.audit(holder.text());
         let caller = &call.caller.principal;
-        let level = place.scope.level();
+        let node = place.scope.node();
         let changed = call
             .state
             .store
             .change_permission(
                 &place.scope,
                 (&caller.id, caller.user_id.as_deref()),
-                &target,
+                target,
                 role,
                 &audit,
-                |caller, target| may_delegate(caller, target, level, role),
+                |caller, target| caller.at(&node).allow(minimum) && may_change(caller, target, &node, role),
             )
             .await
             .map_err(from_store)?;
         match changed {
             Changed::Done => Ok(proto::Empty {}),
             Changed::Refused => Err(Status::permission_denied(
-                "only what you have yourself can be given or taken; ask an admin of the workspace",
+                "only what you have yourself can be given or taken, here and at every place below; ask an admin of the workspace",
             )),
-            Changed::NothingToRemove => {
-                Err(Status::not_found(format!("principal {:?} has no permission here to remove", target.id)))
-            }
+            Changed::NothingToRemove => Err(no_grant(holder)),
+            Changed::NoSuchUser if role.is_none() => Err(no_grant(holder)),
+            Changed::NoSuchUser => Err(groups::no_such_user(holder.text(), &place.workspace.name)),
         }
     }
 
-    async fn get(&self, call: &mut Call, principal_id: &str) -> Result<proto::PermissionResponse, Status> {
+    async fn get(&self, call: &mut Call, holder: Named<'_>) -> Result<proto::PermissionResponse, Status> {
         call.caller.user_id()?;
         let place = self.resolve(call, Access::Member).await?;
-        let id = validate::id("principal_id", principal_id)?;
-        let role = call
-            .state
-            .store
-            .permission(&place.scope, &id)
-            .await
-            .map_err(from_store)?
-            .ok_or_else(|| Status::not_found(format!("principal {id:?} has no permission here")))?;
+        let (kind, id) = match holder {
+            Named::Principal(id) => (HolderKind::Principal, Some(validate::id("principal_id", id)?)),
+            Named::Group(name) => (HolderKind::Group, Some(groups::find(call, &place, name).await?.id)),
+            Named::User { email, .. } => {
+                let email = validate::email(email)?;
+                (HolderKind::User, call.state.store.user_by_email(&email).await.map_err(from_store)?)
+            }
+        };
+        // An address of nobody gets the answer of an address without a grant: addresses are not for guessing.
+        let role = match id {
+            Some(id) => call.state.store.permission(&place.scope, kind, &id).await.map_err(from_store)?,
+            None => None,
+        };
+        let role = role.ok_or_else(|| no_grant(holder))?;
         Ok(proto::PermissionResponse { role: wire_role(role).into() })
     }
 
-    async fn list(&self, call: &mut Call) -> Result<proto::PermissionList, Status> {
+    async fn list<L: GrantList>(&self, call: &mut Call) -> Result<L, Status> {
         call.caller.user_id()?;
         let place = self.resolve(call, Access::Member).await?;
-        let grants = call.state.store.permissions(&place.scope).await.map_err(from_store)?;
-        Ok(proto::PermissionList { permissions: grants.into_iter().map(answer).collect() })
+        let grants = call.state.store.permissions(&place.scope, L::HOLDER).await.map_err(from_store)?;
+        Ok(L::of(grants))
     }
 }
 
-fn answer(grant: Grant) -> proto::Permission {
-    proto::Permission {
-        principal_id: grant.principal_id,
-        principal_name: grant.principal_name,
-        role: wire_role(grant.role).into(),
+/// The holder of a grant as a request names it.
+#[derive(Clone, Copy)]
+enum Named<'a> {
+    /// By id.
+    Principal(&'a str),
+    /// By e-mail address.
+    User { email: &'a str, allow_non_member: bool },
+    /// By name.
+    Group(&'a str),
+}
+
+impl Named<'_> {
+    fn text(&self) -> &str {
+        match self {
+            Self::Principal(text) | Self::User { email: text, .. } | Self::Group(text) => text,
+        }
+    }
+
+    /// The role that a caller needs to change a grant at a level. Where it is Read, the caller's own role bounds the change; see
+    /// [`may_change`].
+    fn minimum_role(self, level: Level) -> Role {
+        match (self, level) {
+            (Self::Principal(_), _) | (Self::User { allow_non_member: false, .. }, Level::Workspace) => Role::Read,
+            (Self::User { .. } | Self::Group(_), _) => Role::Admin,
+        }
     }
 }
 
-/// The four calls of one level; the fields of their messages differ only in which names there are.
-macro_rules! level {
+fn no_grant(holder: Named<'_>) -> Status {
+    let (kind, text) = match holder {
+        Named::Principal(id) => ("principal", id),
+        Named::User { email, .. } => ("user", email),
+        Named::Group(name) => ("group", name),
+    };
+    Status::not_found(format!("{kind} {text:?} has no permission here"))
+}
+
+/// The answer of a list call.
+trait GrantList {
+    const HOLDER: HolderKind;
+    fn of(grants: Vec<Grant>) -> Self;
+}
+
+impl GrantList for proto::PermissionList {
+    const HOLDER: HolderKind = HolderKind::Principal;
+    fn of(grants: Vec<Grant>) -> Self {
+        let permission = |grant: Grant| proto::Permission {
+            principal_id: grant.holder_id,
+            principal_name: grant.holder_name,
+            role: wire_role(grant.role).into(),
+        };
+        Self { permissions: grants.into_iter().map(permission).collect() }
+    }
+}
+
+impl GrantList for proto::UserPermissionList {
+    const HOLDER: HolderKind = HolderKind::User;
+    fn of(grants: Vec<Grant>) -> Self {
+        let permission = |grant: Grant| proto::UserPermission {
+            user_id: grant.holder_id,
+            user_email: grant.holder_name,
+            role: wire_role(grant.role).into(),
+        };
+        Self { permissions: grants.into_iter().map(permission).collect() }
+    }
+}
+
+impl GrantList for proto::GroupPermissionList {
+    const HOLDER: HolderKind = HolderKind::Group;
+    fn of(grants: Vec<Grant>) -> Self {
+        let permission = |grant: Grant| proto::GroupPermission {
+            group_id: grant.holder_id,
+            group_name: grant.holder_name,
+            role: wire_role(grant.role).into(),
+        };
+        Self { permissions: grants.into_iter().map(permission).collect() }
+    }
+}
+
+/// The four calls of one kind of holder at one level; the fields of their messages differ only in which names there are.
+macro_rules! grants {
     (
-        $module:ident, $doc:literal, $set:ident, $get:ident, $list:ident, $remove:ident,
-        |$message:ident| $project:expr, $environment:expr
+        $module:ident, $set:ident, $get:ident, $list:ident, $remove:ident, $answer:ident,
+        |$message:ident| [$project:expr, $environment:expr], set $set_holder:expr, else $holder:expr
     ) => {
-        #[doc = $doc]
         pub(crate) mod $module {
-            use super::{Call, Names, Status, proto};
+            use super::{Call, Named, Names, Status, proto};
 
-            /// Sets the grant of a principal.
+            /// Sets a grant.
             pub(crate) async fn set(call: &mut Call, $message: proto::$set) -> Result<proto::Empty, Status> {
                 let names = Names { workspace: &$message.workspace_name, project: $project, environment: $environment };
-                names.change(call, &$message.principal_id, Some($message.role)).await
+                names.change(call, $set_holder, Some($message.role)).await
             }
 
-            /// The grant of a principal.
+            /// One grant.
             pub(crate) async fn get(
                 call: &mut Call,
                 $message: proto::$get,
             ) -> Result<proto::PermissionResponse, Status> {
                 let names = Names { workspace: &$message.workspace_name, project: $project, environment: $environment };
-                names.get(call, &$message.principal_id).await
+                names.get(call, $holder).await
             }
 
-            /// The grants of all principals.
-            pub(crate) async fn list(call: &mut Call, $message: proto::$list) -> Result<proto::PermissionList, Status> {
+            /// All grants to holders of this kind.
+            pub(crate) async fn list(call: &mut Call, $message: proto::$list) -> Result<proto::$answer, Status> {
                 let names = Names { workspace: &$message.workspace_name, project: $project, environment: $environment };
                 names.list(call).await
             }
 
-            /// Removes the grant of a principal.
+            /// Removes a grant.
             pub(crate) async fn remove(call: &mut Call, $message: proto::$remove) -> Result<proto::Empty, Status> {
                 let names = Names { workspace: &$message.workspace_name, project: $project, environment: $environment };
-                names.change(call, &$message.principal_id, None).await
+                names.change(call, $holder, None).await
             }
         }
     };
 }
 
-level!(
-    workspace,
-    "Grants on a workspace.",
+grants!(
+    principal_workspace,
     SetWorkspacePermissionRequest,
     GetWorkspacePermissionRequest,
     ListWorkspacePermissionsRequest,
     RemoveWorkspacePermissionRequest,
-    |message| None,
-    None
+    PermissionList,
+    |message| [None, None],
+    set Named::Principal(&message.principal_id),
+    else Named::Principal(&message.principal_id)
 );
-level!(
-    project,
-    "Grants on a project.",
+grants!(
+    principal_project,
     SetProjectPermissionRequest,
     GetProjectPermissionRequest,
     ListProjectPermissionsRequest,
     RemoveProjectPermissionRequest,
-    |message| Some(&message.project_name),
-    None
+    PermissionList,
+    |message| [Some(&message.project_name), None],
+    set Named::Principal(&message.principal_id),
+    else Named::Principal(&message.principal_id)
 );
-level!(
-    environment,
-    "Grants on an environment.",
+grants!(
+    principal_environment,
     SetEnvironmentPermissionRequest,
     GetEnvironmentPermissionRequest,
     ListEnvironmentPermissionsRequest,
     RemoveEnvironmentPermissionRequest,
-    |message| Some(&message.project_name),
-    Some(&message.environment_name)
+    PermissionList,
+    |message| [Some(&message.project_name), Some(&message.environment_name)],
+    set Named::Principal(&message.principal_id),
+    else Named::Principal(&message.principal_id)
+);
+grants!(
+    user_workspace,
+    SetUserWorkspacePermissionRequest,
+    GetUserWorkspacePermissionRequest,
+    ListUserWorkspacePermissionsRequest,
+    RemoveUserWorkspacePermissionRequest,
+    UserPermissionList,
+    |message| [None, None],
+    set Named::User { email: &message.user_email, allow_non_member: message.allow_non_member },
+    else Named::User { email: &message.user_email, allow_non_member: false }
+);
+grants!(
+    user_project,
+    SetUserProjectPermissionRequest,
+    GetUserProjectPermissionRequest,
+    ListUserProjectPermissionsRequest,
+    RemoveUserProjectPermissionRequest,
+    UserPermissionList,
+    |message| [Some(&message.project_name), None],
+    set Named::User { email: &message.user_email, allow_non_member: message.allow_non_member },
+    else Named::User { email: &message.user_email, allow_non_member: false }
+);
+grants!(
+    user_environment,
+    SetUserEnvironmentPermissionRequest,
+    GetUserEnvironmentPermissionRequest,
+    ListUserEnvironmentPermissionsRequest,
+    RemoveUserEnvironmentPermissionRequest,
+    UserPermissionList,
+    |message| [Some(&message.project_name), Some(&message.environment_name)],
+    set Named::User { email: &message.user_email, allow_non_member: message.allow_non_member },
+    else Named::User { email: &message.user_email, allow_non_member: false }
+);
+grants!(
+    group_workspace,
+    SetGroupWorkspacePermissionRequest,
+    GetGroupWorkspacePermissionRequest,
+    ListGroupWorkspacePermissionsRequest,
+    RemoveGroupWorkspacePermissionRequest,
+    GroupPermissionList,
+    |message| [None, None],
+    set Named::Group(&message.group_name),
+    else Named::Group(&message.group_name)
+);
+grants!(
+    group_project,
+    SetGroupProjectPermissionRequest,
+    GetGroupProjectPermissionRequest,
+    ListGroupProjectPermissionsRequest,
+    RemoveGroupProjectPermissionRequest,
+    GroupPermissionList,
+    |message| [Some(&message.project_name), None],
+    set Named::Group(&message.group_name),
+    else Named::Group(&message.group_name)
+);
+grants!(
+    group_environment,
+    SetGroupEnvironmentPermissionRequest,
+    GetGroupEnvironmentPermissionRequest,
+    ListGroupEnvironmentPermissionsRequest,
+    RemoveGroupEnvironmentPermissionRequest,
+    GroupPermissionList,
+    |message| [Some(&message.project_name), Some(&message.environment_name)],
+    set Named::Group(&message.group_name),
+    else Named::Group(&message.group_name)
 );

@@ -8,7 +8,7 @@ use crate::{
     call::{Access, Call},
     rbac::Role,
     status::{from_store, or_exists},
-    store::{PrincipalRow, ServicePrincipalRow},
+    store::{PrincipalRow, Removal, RevokedAll, ServicePrincipalRow},
     validate,
 };
 
@@ -53,7 +53,7 @@ pub(crate) async fn list_services(
     Ok(proto::ServicePrincipalList { service_principals: rows.into_iter().map(service).collect() })
 }
 
-/// Takes the key and all grants in a workspace from another principal.
+/// Takes the key and all grants in a workspace from another principal, and the workspace from a person's device.
 pub(crate) async fn remove_from_workspace(
     call: &mut Call,
     message: proto::RemovePrincipalFromWorkspaceRequest,
@@ -66,11 +66,29 @@ pub(crate) async fn remove_from_workspace(
         return Err(Status::invalid_argument("a principal cannot remove itself; use another one"));
     }
     let audit = call.audit(&id);
-    call.state.store.remove_principal_from_workspace(&place.workspace.id, &id, &audit).await.map_err(from_store)?;
-    Ok(proto::Empty {})
+    let caller = &call.caller.principal;
+    let removal = call
+        .state
+        .store
+        .remove_principal_from_workspace(caller, &place.workspace.id, &id, &audit)
+        .await
+        .map_err(from_store)?;
+    match removal {
+        Removal::Done => {
+            call.state.revocations.announce([id]);
+            Ok(proto::Empty {})
+        }
+        Removal::OwnersKey => {
+            Err(Status::permission_denied("only the owner of the workspace takes it from the owner's devices"))
+        }
+        Removal::LastCopy => Err(Status::failed_precondition(
+            "this principal holds the last copy of the workspace's key that can be handed on; grant another device of a member \
+             access first",
+        )),
+    }
 }
 
-/// Takes all grants in a workspace from a principal.
+/// Takes all grants in a workspace from a principal, and tells what it may afterwards.
 pub(crate) async fn revoke_all(
     call: &mut Call,
     message: proto::RevokeAllPrincipalPermissionsRequest,
@@ -80,9 +98,20 @@ pub(crate) async fn revoke_all(
     call.require(&place, Role::Admin).await?;
     let id = validate::id("principal_id", &message.principal_id)?;
     let audit = call.audit(&id);
-    let removed =
-        call.state.store.revoke_all_permissions(&place.workspace.id, &id, &audit).await.map_err(from_store)?;
-    Ok(proto::RevokeAllPrincipalPermissionsResponse { permissions_revoked: i32::try_from(removed).unwrap_or(i32::MAX) })
+    let caller = &call.caller.principal;
+    let revoked = call.state.store.revoke_all_permissions(caller, &place.workspace.id, &id, &audit).await;
+    match revoked.map_err(from_store)? {
+        RevokedAll::Done { removed, role } => {
+            call.state.revocations.announce([id]);
+            Ok(proto::RevokeAllPrincipalPermissionsResponse {
+                permissions_revoked: i32::try_from(removed).unwrap_or(i32::MAX),
+                role_afterwards: role.map(|role| wire_role(role).into()),
+            })
+        }
+        RevokedAll::Refused => Err(Status::permission_denied(
+            "without its ceilings this device would have more than you have somewhere in the workspace; ask an admin who has it",
+        )),
+    }
 }
 
 /// The principal of an id given by a client.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use konverge_zopp_crypto::envelope::TAG_LENGTH;
 use konverge_zopp_proto as proto;
 use tonic::Status;
 
@@ -9,9 +10,10 @@ use crate::{
     call::{Access, Call, Place},
     clock,
     events::Event,
+    limits::Reached,
     rbac::Role,
     state::State,
-    status::{from_store, or_missing},
+    status::{exhausted, from_store, or_missing},
     store::{EnvironmentRow, SecretRow, StoreError},
     validate,
 };
@@ -25,6 +27,11 @@ pub(crate) async fn upsert(call: &mut Call, message: proto::UpsertSecretRequest)
         nonce: validate::nonce("nonce", &message.nonce)?,
         ciphertext: validate::ciphertext(&message.ciphertext)?,
     };
+    let limit = call.state.store.limits().value_bytes;
+    if secret.ciphertext.len() > TAG_LENGTH.saturating_add(limit.try_into().unwrap_or(usize::MAX)) {
+        let reached = Reached { what: "bytes of a value", limit, flag: "--max-value-bytes" };
+        return Err(exhausted(&reached, None));
+    }
     let audit = call.audit(&secret.key);
     let (key, workspace_id) = (secret.key.clone(), place.workspace.id);
     let environment_id = environment.id.clone();
@@ -40,6 +47,7 @@ pub(crate) async fn upsert(call: &mut Call, message: proto::UpsertSecretRequest)
 pub(crate) async fn delete(call: &mut Call, message: proto::DeleteSecretRequest) -> Result<proto::Empty, Status> {
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (_, environment) = resolve(call, names, Role::Write).await?;
+    validate::lookup("secret key", &message.key)?;
     let audit = call.audit(&message.key);
     let (key, environment_id) = (message.key.clone(), environment.id.clone());
     let changed = publishing(&call.state, environment.id, message.key.clone(), true, move |state| async move {
@@ -51,6 +59,7 @@ pub(crate) async fn delete(call: &mut Call, message: proto::DeleteSecretRequest)
 
 /// One secret.
 pub(crate) async fn get(call: &mut Call, message: proto::GetSecretRequest) -> Result<proto::Secret, Status> {
+    validate::lookup("secret key", &message.key)?;
     call.about(&message.key, None);
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (_, environment) = resolve(call, names, Role::Read).await?;

@@ -2,7 +2,8 @@
 //!
 //! A client lists, then watches since the version it saw. Guarantees: it is told of every later change, or told to list again,
 //! or the stream ends with an error; never is a change left out in silence. The stream ends when the caller may no longer read
-//! (noticed at the next change, at the latest after the recheck period), when the environment is deleted and when the server
+//! (noticed at once if its key was disabled or the workspace taken from it, else at the next change, at the latest after the
+//! recheck period), when the environment is deleted and when the server
 //! stops. It costs nothing once the client is gone: there is no task behind it, only what the connection holds.
 
 use futures::{Stream, stream};
@@ -14,9 +15,19 @@ use super::secrets::resolve;
 use crate::{
     call::Call,
     events::{Event, Gap, Subscription},
+    limits::Reached,
     rbac::Role,
-    status::from_store,
+    revocations::Losses,
+    shares::Share,
+    status::{exhausted, from_store},
 };
+
+/// When a caller with too many watches may try again, in seconds.
+const FULL_PAUSE: i64 = 30;
+
+/// What an opened watch listens to: changes of the environment of this id, and losses; and the version to list again from, if the
+/// client has seen another.
+pub(crate) type Opened = (Subscription, Losses, Share, String, Option<i64>);
 
 /// An item, and what comes after it.
 type Step = Result<proto::WatchSecretsResponse, Status>;
@@ -27,10 +38,13 @@ struct Watch {
     message: proto::WatchSecretsRequest,
     environment_id: String,
     subscription: Subscription,
+    losses: Losses,
     recheck: Interval,
     /// The client has seen this version; what led to it is no news.
     seen: Option<i64>,
     state: Phase,
+    /// Of the watches that the caller may have open.
+    _share: Share,
 }
 
 enum Phase {
@@ -43,10 +57,13 @@ enum Phase {
 }
 
 /// Opens the stream. `call` has been verified; place and role are checked here, so that refusals come as the call's answer.
-pub(crate) async fn open(
-    call: &mut Call,
-    message: &proto::WatchSecretsRequest,
-) -> Result<(Subscription, String, Option<i64>), Status> {
+pub(crate) async fn open(call: &mut Call, message: &proto::WatchSecretsRequest) -> Result<Opened, Status> {
+    // Before the caller's right is looked at: a loss in between is heard.
+    let losses = call.state.revocations.subscribe();
+    let limit = call.state.store.limits().watches;
+    let share = call.state.watches.take(&call.caller.principal.id, limit).ok_or_else(|| {
+        exhausted(&Reached { what: "open watches of a principal", limit, flag: "--max-watches" }, Some(FULL_PAUSE))
+    })?;
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (_, environment) = resolve(call, names, Role::Read).await?;
     call.about(&environment.id, None);
@@ -61,21 +78,21 @@ pub(crate) async fn open(
         .ok_or_else(|| Status::not_found(format!("environment {:?} not found", environment.name)))?;
     // Unequal, not less: an environment made anew starts from 0 again.
     let resync = message.since_version.filter(|since| *since != current).map(|_| current);
-    Ok((subscription, environment.id, resync))
+    Ok((subscription, losses, share, environment.id, resync))
 }
 
 /// The stream of an opened watch.
 pub(crate) fn run(
     call: Call,
     message: proto::WatchSecretsRequest,
-    (subscription, environment_id, resync): (Subscription, String, Option<i64>),
+    (subscription, losses, share, environment_id, resync): Opened,
 ) -> impl Stream<Item = Step> + Send + 'static {
     let period = call.state.recheck;
     let mut recheck = interval_at(Instant::now() + period, period);
     recheck.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let seen = message.since_version;
     let state = resync.map_or(Phase::Live, Phase::Resync);
-    let watch = Watch { call, message, environment_id, subscription, recheck, seen, state };
+    let watch = Watch { call, message, environment_id, subscription, losses, recheck, seen, state, _share: share };
     stream::unfold(watch, |mut watch| async move {
         let step = watch.next().await?;
         if step.is_err() {
@@ -108,6 +125,7 @@ impl Watch {
                         return step;
                     }
                 }
+                () = self.losses.of(&self.call.caller.principal.id) => self.check().await?,
                 _ = self.recheck.tick() => self.check().await?,
             }
         }

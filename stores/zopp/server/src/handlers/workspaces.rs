@@ -7,7 +7,7 @@ use crate::{
     call::{Access, Call},
     rbac::Role,
     status::{from_store, or_exists},
-    store::{KeyWrap, NewWorkspace, StoreError},
+    store::{Admitted, KeyWrap, NewWorkspace, StoreError},
     validate,
 };
 
@@ -38,7 +38,8 @@ pub(crate) async fn create(
 
 /// The workspaces of the caller's user.
 pub(crate) async fn list(call: &mut Call, _: proto::Empty) -> Result<proto::WorkspaceList, Status> {
-    let rows = call.state.store.workspaces_of_user(call.caller.user_id()?).await.map_err(from_store)?;
+    let (user_id, principal_id) = (call.caller.user_id()?, &call.caller.principal.id);
+    let rows = call.state.store.workspaces_of_user(user_id, principal_id).await.map_err(from_store)?;
     let workspaces = rows.into_iter().map(|row| proto::Workspace { id: row.id, name: row.name }).collect();
     Ok(proto::WorkspaceList { workspaces })
 }
@@ -90,16 +91,23 @@ pub(crate) async fn grant_access(
     let target = target.ok_or_else(|| not_found(&message.principal_id))?;
     let wrap = key_wrap(&message.ephemeral_pub, &message.kek_wrapped, &message.kek_nonce)?;
     let audit = call.audit(&target.id);
-    call.state.store.grant_access(&place.workspace.id, &target.id, &wrap, &audit).await.map_err(
-        |error| match error {
-            StoreError::Duplicate => Status::already_exists(format!(
-                "principal {:?} has access to workspace {:?} already",
-                target.id, place.workspace.name
-            )),
-            other => from_store(other),
-        },
-    )?;
-    Ok(proto::Empty {})
+    let caller = &call.caller.principal;
+    let admitted = call.state.store.grant_access(caller, &place.workspace.id, &target, &wrap, &audit).await;
+    let admitted = admitted.map_err(|error| match error {
+        StoreError::Duplicate => Status::already_exists(format!(
+            "principal {:?} has access to workspace {:?} already",
+            target.id, place.workspace.name
+        )),
+        other => from_store(other),
+    })?;
+    match admitted {
+        Admitted::Done => Ok(proto::Empty {}),
+        Admitted::Disabled => Err(Status::failed_precondition(format!("principal {:?} is disabled", target.id))),
+        Admitted::Barred => Err(Status::permission_denied(format!(
+            "principal {:?} was taken out of workspace {:?}; ask an admin of the workspace to grant it access again",
+            target.id, place.workspace.name
+        ))),
+    }
 }
 
 /// A wrapped workspace key, with all three parts of the right length.

@@ -3,7 +3,7 @@ use proptest::{option, prelude::*, sample::select};
 use super::{
     Grants, Level,
     Role::{self, Admin, Read, Write},
-    may_delegate,
+    may_delegate, stays_within,
 };
 
 fn human(user: Option<Role>, principal: [Option<Role>; 3]) -> Grants {
@@ -76,7 +76,14 @@ fn role() -> impl Strategy<Value = Option<Role>> {
 
 fn grants() -> impl Strategy<Value = Grants> {
     (any::<bool>(), prop::bool::weighted(0.1), prop::array::uniform3(role()), role(), role()).prop_map(
-        |(human, owner, principal, user, group)| Grants { human, owner: owner && human, principal, user, group },
+        |(human, owner, principal, user, group)| Grants {
+            human,
+            owner: owner && human,
+            principal,
+            user,
+            group,
+            ..Grants::default()
+        },
     )
 }
 
@@ -103,6 +110,22 @@ proptest! {
                 prop_assert!(after.effective() <= caller.effective());
             }
         }
+    }
+
+    #[test]
+    fn nobody_is_raised_beyond_the_one_who_raises(caller in grants(), before in grants(), after in grants()) {
+        let after = Grants { human: before.human, ..after };
+        if stays_within(&caller, &before, &after) {
+            prop_assert!(after.effective() <= before.effective().max(caller.effective()));
+            if before.human && before.effective() != after.effective() {
+                prop_assert!(before.effective().max(after.effective()) <= caller.effective());
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_barred_may_nothing(grants in grants()) {
+        prop_assert_eq!(Grants { barred: true, ..grants }.effective(), None);
     }
 
     #[test]

@@ -3,25 +3,39 @@
 //! Start order, so that the cheap and wrong is found first: TLS files, ports, database. Stop order: readiness off and streams
 //! ended, no new connections, calls under way finished (within nine seconds), audit rows written, database closed.
 
+mod connections;
 mod error;
 mod health;
 mod tls;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use konverge_zopp_proto::zopp_service_server::ZoppServiceServer;
+use futures::Stream;
+use konverge_zopp_proto::{identity::identity_server::IdentityServer, zopp_service_server::ZoppServiceServer};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::{Router, TcpIncoming};
+use tonic::{
+    service::interceptor::InterceptedService,
+    transport::server::{Router, TcpIncoming},
+};
 
 pub use error::{RunError, StartError};
 pub use tls::{TlsError, TlsFiles};
 
+use self::connections::Connection;
 use crate::{
-    audit::AuditQueue,
+    address::{Addresses, TrustedProxy},
+    audit::{AuditOptions, AuditQueue},
     auth::{LIFETIME_SECONDS, ReplayCache},
     events::EventBus,
+    guesses::GuessLimit,
+    identity_service::IdentityService,
+    limit_hits::LimitHits,
+    limits::Limits,
+    policy::Policy,
+    revocations::Revocations,
     service::Service,
+    shares::Shares,
     state::State,
     store::{Location, Store},
 };
@@ -32,6 +46,8 @@ const GRACE: Duration = Duration::from_secs(9);
 /// A peer that does not answer a ping within the second of these is gone; its streams are freed.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// The period in which open calls are counted.
+const MINUTE: Duration = Duration::from_mins(1);
 /// Larger requests are refused. Values are small; what stock clients can send is bounded by the same.
 const MAXIMUM_REQUEST: usize = 4 * 1024 * 1024;
 
@@ -48,6 +64,14 @@ pub struct Options {
     pub tls: TlsFiles,
     /// How often an idle watch stream asks whether its caller may still read.
     pub recheck: Duration,
+    /// Who becomes somebody here, and how.
+    pub policy: Policy,
+    /// How much one caller, and one environment, may use.
+    pub limits: Limits,
+    /// Proxies whose word about the address of a client is taken.
+    pub trusted_proxies: Vec<TrustedProxy>,
+    /// What is kept of what was read and refused, and for how long.
+    pub audit: AuditOptions,
 }
 
 impl Options {
@@ -59,6 +83,10 @@ impl Options {
             health_address: "127.0.0.1:0".into(),
             tls: TlsFiles::default(),
             recheck: Self::RECHECK,
+            policy: Policy::default(),
+            limits: Limits::default(),
+            trusted_proxies: Vec::new(),
+            audit: AuditOptions::default(),
         }
     }
 
@@ -90,6 +118,9 @@ pub struct Server {
     store: Store,
     replays: ReplayCache,
     recheck: Duration,
+    policy: Policy,
+    trusted_proxies: Arc<[TrustedProxy]>,
+    audit: AuditOptions,
 }
 
 impl Server {
@@ -98,13 +129,22 @@ impl Server {
         let transport = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(PING_EVERY))
             .http2_keepalive_timeout(Some(PING_TIMEOUT));
+        let uses_tls = options.tls.certificate.is_some();
         let transport = options.tls.apply(transport)?;
         let (listener, address) = bind(&options.address, "--addr").await?;
         let (health_listener, health_address) = bind(&options.health_address, "--health-addr").await?;
-        let store = Store::open(&options.database).await?;
+        let store = Store::open(&options.database).await?.with_limits(options.limits);
         // Whoever named none, or another than meant, learns it here and not from an empty list.
         let path = std::path::absolute(&options.database.path).unwrap_or(options.database.path);
         tracing::info!(path = %path.display(), "database opened");
+        options.policy.warn();
+        if !uses_tls && !address.ip().is_loopback() {
+            tracing::warn!(
+                %address,
+                "other machines reach this server without TLS: everybody on the way can read requests, and can answer in its place; use \
+                 --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy with TLS"
+            );
+        }
         let used = store.used_signatures(LIFETIME_SECONDS).await.map_err(StartError::Read)?;
         let replays = ReplayCache::remembering(used);
         Ok(Self {
@@ -116,6 +156,9 @@ impl Server {
             store,
             replays,
             recheck: options.recheck,
+            policy: options.policy,
+            trusted_proxies: options.trusted_proxies.into(),
+            audit: options.audit,
         })
     }
 
@@ -136,28 +179,43 @@ impl Server {
 
     /// Serves until `stop`, then ends in order.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
+        let limits = *self.store.limits();
         let finished = CancellationToken::new();
-        let (audit, audit_writer) = AuditQueue::start(self.store.clone(), finished.clone());
+        let (audit, audit_writer) = AuditQueue::start(self.store.clone(), self.audit, finished.clone());
         let state = Arc::new(State {
             store: self.store.clone(),
             events: EventBus::default(),
             publishing: tokio::sync::Mutex::default(),
             replays: self.replays,
+            guesses: GuessLimit::default(),
+            open_calls: GuessLimit::new(limits.open_calls, MINUTE / limits.open_calls.max(1)),
             audit,
+            policy: self.policy,
+            revocations: Revocations::default(),
+            watches: Shares::default(),
+            requests: Shares::default(),
+            limit_hits: LimitHits::default(),
             recheck: self.recheck,
             stopping: stop.clone(),
         });
         let (reporter, grpc_health) = tonic_health::server::health_reporter();
         reporter.set_serving::<ZoppServiceServer<Service>>().await;
 
+        let identity = IdentityServer::new(IdentityService::new(Arc::clone(&state)));
+        let addresses = Addresses::new(&self.trusted_proxies);
+        let identity = identity.max_decoding_message_size(MAXIMUM_REQUEST);
+        let identity = InterceptedService::new(identity, addresses.clone());
         let service = ZoppServiceServer::new(Service::new(state)).max_decoding_message_size(MAXIMUM_REQUEST);
+        let service = InterceptedService::new(service, addresses);
         let mut transport = self.transport;
-        let router = transport.add_service(grpc_health).add_service(service);
+        let router = transport.add_service(grpc_health).add_service(service).add_service(identity);
+        let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
+        let incoming = connections::bounded(incoming, limits, self.trusted_proxies);
 
         tracing::info!(address = %self.address, health_address = %self.health_address, "serving");
         let health = health::serve(self.health_listener, self.store.clone(), stop.clone(), finished.clone());
         let grpc = async {
-            let served = serve_until(router, self.listener, stop.clone()).await;
+            let served = serve_until(router, incoming, stop.clone()).await;
             finished.cancel();
             served
         };
@@ -185,8 +243,11 @@ impl Server {
 }
 
 /// Serves until `stop`, then lets calls under way finish, but not for ever.
-async fn serve_until(router: Router, listener: TcpListener, stop: CancellationToken) -> Result<(), RunError> {
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+async fn serve_until(
+    router: Router,
+    incoming: impl Stream<Item = io::Result<Connection>>,
+    stop: CancellationToken,
+) -> Result<(), RunError> {
     let serving = router.serve_with_incoming_shutdown(incoming, stop.cancelled());
     let overdue = async {
         stop.cancelled().await;

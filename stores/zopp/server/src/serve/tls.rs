@@ -3,6 +3,7 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
@@ -45,6 +46,9 @@ pub enum TlsError {
     },
 }
 
+/// A peer that has not finished its handshake by then is let go.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl TlsFiles {
     /// Reads the files and sets the server up with them.
     pub(super) fn apply(&self, server: Server) -> Result<Server, TlsError> {
@@ -56,7 +60,7 @@ impl TlsFiles {
             (Some(certificate), Some(key), _) => (certificate, key),
         };
         let identity = Identity::from_pem(read(certificate, "--tls-cert")?, read(key, "--tls-key")?);
-        let mut config = ServerTlsConfig::new().identity(identity);
+        let mut config = ServerTlsConfig::new().identity(identity).timeout(HANDSHAKE_TIMEOUT);
         if let Some(authority) = &self.client_authority {
             config = config.client_ca_root(Certificate::from_pem(read(authority, "--tls-client-ca")?));
         }

@@ -2,75 +2,106 @@
 
 use sqlx::{Sqlite, SqliteConnection, Transaction};
 
-use super::{Store, StoreError, new_id};
+use super::{Authority, Store, StoreError, new_id};
 use crate::clock;
 
-/// What was done or attempted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is described by its text in `Action::as_str`")]
-pub enum Action {
-    UserJoin,
-    UserRegister,
-    UserLogin,
-    PrincipalCreate,
-    PrincipalRename,
-    PrincipalRevokeAllPermissions,
-    WorkspaceCreate,
-    WorkspaceGrantAccess,
-    WorkspaceRevokeAccess,
-    ProjectCreate,
-    ProjectDelete,
-    EnvironmentCreate,
-    EnvironmentDelete,
-    SecretCreate,
-    SecretUpdate,
-    SecretRead,
-    SecretDelete,
-    SecretList,
-    SecretWatch,
-    InviteCreate,
-    InviteRevoke,
-    PermissionSetWorkspace,
-    PermissionRemoveWorkspace,
-    PermissionSetProject,
-    PermissionRemoveProject,
-    PermissionSetEnvironment,
-    PermissionRemoveEnvironment,
+macro_rules! actions {
+    ($($name:ident = $text:literal,)*) => {
+        /// What was done or attempted.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[expect(missing_docs, reason = "each is described by its text in `Action::as_str`")]
+        pub enum Action {
+            $($name,)*
+        }
+
+        impl Action {
+            /// The text that is stored and shown, `<noun>.<verb>`.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+
+            /// The action of a text.
+            pub fn parse(text: &str) -> Option<Self> {
+                match text {
+                    $($text => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
 }
 
-impl Action {
-    /// The text that is stored and shown, `<noun>.<verb>`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::UserJoin => "user.join",
-            Self::UserRegister => "user.register",
-            Self::UserLogin => "user.login",
-            Self::PrincipalCreate => "principal.create",
-            Self::PrincipalRename => "principal.rename",
-            Self::PrincipalRevokeAllPermissions => "principal.revoke_all_permissions",
-            Self::WorkspaceCreate => "workspace.create",
-            Self::WorkspaceGrantAccess => "workspace.grant_access",
-            Self::WorkspaceRevokeAccess => "workspace.revoke_access",
-            Self::ProjectCreate => "project.create",
-            Self::ProjectDelete => "project.delete",
-            Self::EnvironmentCreate => "environment.create",
-            Self::EnvironmentDelete => "environment.delete",
-            Self::SecretCreate => "secret.create",
-            Self::SecretUpdate => "secret.update",
-            Self::SecretRead => "secret.read",
-            Self::SecretDelete => "secret.delete",
-            Self::SecretList => "secret.list",
-            Self::SecretWatch => "secret.watch",
-            Self::InviteCreate => "invite.create",
-            Self::InviteRevoke => "invite.revoke",
-            Self::PermissionSetWorkspace => "permission.set_workspace",
-            Self::PermissionRemoveWorkspace => "permission.remove_workspace",
-            Self::PermissionSetProject => "permission.set_project",
-            Self::PermissionRemoveProject => "permission.remove_project",
-            Self::PermissionSetEnvironment => "permission.set_environment",
-            Self::PermissionRemoveEnvironment => "permission.remove_environment",
-        }
-    }
+actions! {
+    UserJoin = "user.join",
+    UserRegister = "user.register",
+    UserLogin = "user.login",
+    UserRemove = "user.remove",
+    PrincipalCreate = "principal.create",
+    PrincipalRename = "principal.rename",
+    PrincipalDisable = "principal.disable",
+    PrincipalEnable = "principal.enable",
+    PrincipalRevokeAllPermissions = "principal.revoke_all_permissions",
+    WorkspaceCreate = "workspace.create",
+    WorkspaceGrantAccess = "workspace.grant_access",
+    WorkspaceRevokeAccess = "workspace.revoke_access",
+    WorkspaceRemoveMember = "workspace.remove_member",
+    WorkspaceTransfer = "workspace.transfer_ownership",
+    ProjectCreate = "project.create",
+    ProjectDelete = "project.delete",
+    EnvironmentCreate = "environment.create",
+    EnvironmentDelete = "environment.delete",
+    SecretCreate = "secret.create",
+    SecretUpdate = "secret.update",
+    SecretRead = "secret.read",
+    SecretDelete = "secret.delete",
+    SecretList = "secret.list",
+    SecretWatch = "secret.watch",
+    InviteCreate = "invite.create",
+    InviteRevoke = "invite.revoke",
+    PermissionSetWorkspace = "permission.set_workspace",
+    PermissionRemoveWorkspace = "permission.remove_workspace",
+    PermissionSetProject = "permission.set_project",
+    PermissionRemoveProject = "permission.remove_project",
+    PermissionSetEnvironment = "permission.set_environment",
+    PermissionRemoveEnvironment = "permission.remove_environment",
+    PrincipalRead = "principal.read",
+    PrincipalList = "principal.list",
+    PrincipalExportCreate = "principal_export.create",
+    PrincipalExportRead = "principal_export.read",
+    PrincipalExportConsume = "principal_export.consume",
+    WorkspaceList = "workspace.list",
+    WorkspaceReadKey = "workspace.read_key",
+    ProjectRead = "project.read",
+    ProjectList = "project.list",
+    EnvironmentRead = "environment.read",
+    EnvironmentList = "environment.list",
+    InviteRead = "invite.read",
+    InviteList = "invite.list",
+    PermissionRead = "permission.read",
+    PermissionList = "permission.list",
+    GroupRead = "group.read",
+    GroupList = "group.list",
+    GroupCreate = "group.create",
+    GroupUpdate = "group.update",
+    GroupDelete = "group.delete",
+    GroupMemberAdd = "group.member_add",
+    GroupMemberRemove = "group.member_remove",
+    AuditRead = "audit.read",
+    AuditList = "audit.list",
+    UserPermissionSetWorkspace = "user_permission.set_workspace",
+    UserPermissionRemoveWorkspace = "user_permission.remove_workspace",
+    UserPermissionSetProject = "user_permission.set_project",
+    UserPermissionRemoveProject = "user_permission.remove_project",
+    UserPermissionSetEnvironment = "user_permission.set_environment",
+    UserPermissionRemoveEnvironment = "user_permission.remove_environment",
+    GroupPermissionSetWorkspace = "group_permission.set_workspace",
+    GroupPermissionRemoveWorkspace = "group_permission.remove_workspace",
+    GroupPermissionSetProject = "group_permission.set_project",
+    GroupPermissionRemoveProject = "group_permission.remove_project",
+    GroupPermissionSetEnvironment = "group_permission.set_environment",
+    GroupPermissionRemoveEnvironment = "group_permission.remove_environment",
 }
 
 /// How it ended.
@@ -89,7 +120,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    const fn as_str(self) -> &'static str {
+    /// The outcome of a text.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Success, Self::PermissionDenied, Self::NotFound, Self::InvalidRequest, Self::Error]
+            .into_iter()
+            .find(|outcome| outcome.as_str() == text)
+    }
+
+    /// The text that is stored and shown.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",
             Self::PermissionDenied => "permission_denied",
@@ -129,30 +168,71 @@ pub struct AuditRow {
     pub client_ip: Option<String>,
     /// Digest of the signature that was used for it and is not to be used again.
     pub signature: Option<[u8; 32]>,
+    /// The rights by which a change is made, checked when it is written. Not kept.
+    pub authority: Authority,
+}
+
+/// Something to be written that belongs to no change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditWrite {
+    /// A row.
+    Row {
+        /// Its id.
+        id: String,
+        /// Unix milliseconds.
+        at: i64,
+        /// The rest.
+        row: Box<AuditRow>,
+    },
+    /// A row written before stands for more than itself.
+    Count {
+        /// Its id.
+        id: String,
+        /// How often the same happened again.
+        repeated: u64,
+        /// When it happened last, in Unix milliseconds.
+        last: i64,
+    },
 }
 
 impl Store {
-    /// Writes rows that belong to no change: reads and refusals.
-    pub async fn record(&self, rows: &[AuditRow]) -> Result<(), StoreError> {
-        let mut transaction = self.write().await?;
-        for row in rows {
-            insert(&mut transaction, row).await?;
+    /// Writes rows that belong to no change: reads and refusals, and how often they were repeated.
+    pub async fn record(&self, writes: &[AuditWrite]) -> Result<(), StoreError> {
+        let mut transaction = self.begin().await?;
+        for write in writes {
+            match write {
+                AuditWrite::Row { id, at, row } => insert_as(&mut transaction, id, *at, row).await?,
+                AuditWrite::Count { id, repeated, last } => {
+                    let last =
+                        jiff::Timestamp::from_millisecond(*last).map(|time| format!("{time:.3}")).unwrap_or_default();
+                    sqlx::query(
+                        "UPDATE audit_logs SET details = json_set(coalesce(details, '{}'), '$.repeated', ?, '$.last', ?) \
+                         WHERE id = ?",
+                    )
+                    .bind(i64::try_from(*repeated).unwrap_or(i64::MAX))
+                    .bind(last)
+                    .bind(id)
+                    .execute(&mut *transaction)
+                    .await?;
+                }
+            }
         }
         Ok(transaction.commit().await?)
     }
 
-    /// The digests of the signatures that were used in the last `seconds`, each with the Unix second of its use, oldest first.
-    pub async fn used_signatures(&self, seconds: i64) -> Result<Vec<([u8; 32], i64)>, StoreError> {
-        let rows: Vec<(Vec<u8>, i64)> = sqlx::query_as(
-            "SELECT signature_digest, timestamp / 1000 FROM audit_logs \
+    /// The digests of the signatures that were used in the last `seconds`, each with its principal and the Unix second of its
+    /// use, oldest first.
+    pub async fn used_signatures(&self, seconds: i64) -> Result<Vec<([u8; 32], String, i64)>, StoreError> {
+        let rows: Vec<(Vec<u8>, String, i64)> = sqlx::query_as(
+            "SELECT signature_digest, principal_id, timestamp / 1000 FROM audit_logs \
              WHERE timestamp >= ? AND signature_digest IS NOT NULL ORDER BY timestamp",
         )
         .bind(clock::now_milliseconds().saturating_sub(seconds.saturating_mul(1000)))
         .fetch_all(&self.readers)
         .await?;
-        let used = rows.into_iter().map(|(digest, at)| {
+        let used = rows.into_iter().map(|(digest, principal_id, at)| {
             let digest = digest.try_into().map_err(|_| StoreError::Corrupt("signature digest"))?;
-            Ok((digest, at))
+            Ok((digest, principal_id, at))
         });
         used.collect()
     }
@@ -168,13 +248,17 @@ pub(super) async fn commit_with(
 }
 
 pub(super) async fn insert(connection: &mut SqliteConnection, row: &AuditRow) -> Result<(), StoreError> {
+    insert_as(connection, &new_id(), clock::now_milliseconds(), row).await
+}
+
+async fn insert_as(connection: &mut SqliteConnection, id: &str, at: i64, row: &AuditRow) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO audit_logs (id, timestamp, principal_id, user_id, action, resource_type, resource_id, workspace_id, \
          project_id, environment_id, result, reason, details, client_ip, signature_digest) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
-    .bind(new_id())
-    .bind(clock::now_milliseconds())
+    .bind(id)
+    .bind(at)
     .bind(&row.principal_id)
     .bind(&row.user_id)
     .bind(row.action.as_str())

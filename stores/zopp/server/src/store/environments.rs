@@ -1,7 +1,7 @@
 //! Environments: what secrets are in, with one key each.
 
-use super::{AuditRow, Store, StoreError, audit::commit_with, new_id, row::from_row};
-use crate::clock;
+use super::{AuditRow, Store, StoreError, audit::commit_with, bound, new_id, row::from_row};
+use crate::{clock, limits::Reached};
 
 /// An environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +59,14 @@ impl Store {
             created_at: now,
             updated_at: now,
         };
-        let mut transaction = self.write().await?;
+        let mut transaction = self.write(audit).await?;
+        let reached = Reached {
+            what: "environments in a workspace",
+            limit: self.limits.environments,
+            flag: "--max-environments",
+        };
+        let count = "SELECT count(*) FROM environments WHERE workspace_id = ?";
+        bound(&mut transaction, count, &[new.workspace_id], reached).await?;
         sqlx::query(
             "INSERT INTO environments (id, workspace_id, project_id, name, dek_wrapped, dek_nonce, created_at, updated_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
@@ -111,7 +118,7 @@ impl Store {
 
     /// Deletes an environment and its secrets.
     pub async fn delete_environment(&self, id: &str, audit: &AuditRow) -> Result<(), StoreError> {
-        let mut transaction = self.write().await?;
+        let mut transaction = self.write(audit).await?;
         let deleted = sqlx::query("DELETE FROM environments WHERE id = ?").bind(id).execute(&mut *transaction).await?;
         if deleted.rows_affected() == 0 {
             return Err(StoreError::Missing);

@@ -1,5 +1,8 @@
 //! Why the store did not do what it was asked.
 
+use super::Revoked;
+use crate::limits::Reached;
+
 /// Why the store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -9,6 +12,15 @@ pub enum StoreError {
     /// What was to be changed (or what it refers to) is not there.
     #[error("it does not exist")]
     Missing,
+    /// A public key to be registered belongs to another principal.
+    #[error("the public key belongs to another principal")]
+    KeyTaken,
+    /// A right by which the change was allowed is gone.
+    #[error("the right to do it was taken away")]
+    Revoked(Revoked),
+    /// There is as much of it as may be.
+    #[error(transparent)]
+    Limit(#[from] Reached),
     /// A row holds what no version of this server writes; the text says which.
     #[error("the database holds an invalid {0}")]
     Corrupt(&'static str),

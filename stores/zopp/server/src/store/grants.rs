@@ -1,12 +1,14 @@
-//! The grants that decide, read in one query: all levels, all three kinds of holder, ownership.
+//! The grants that decide, read in one query: those of one place, or all of a holder in a workspace.
 
 use sqlx::{Row, SqliteConnection};
 
-use super::{Scope, Store, StoreError};
-use crate::rbac::{Grants, Level, Role};
+use super::{HolderKind, Scope, Store, StoreError, authority::exists};
+use crate::rbac::{Grants, Holdings, Level, Node, Role};
 
 const GRANTS: &str = "\
-    SELECT 'owner', 0, 'admin' FROM workspaces WHERE id = ?1 AND owner_user_id = ?5 \
+    SELECT 'barred', 0, 'read' WHERE NOT EXISTS (SELECT 1 FROM principals WHERE id = ?4 AND disabled_at IS NULL) \
+        OR EXISTS (SELECT 1 FROM workspace_bars WHERE workspace_id = ?1 AND principal_id = ?4) \
+    UNION ALL SELECT 'owner', 0, 'admin' FROM workspaces WHERE id = ?1 AND owner_user_id = ?5 \
     UNION ALL SELECT 'principal', 0, role FROM workspace_permissions WHERE workspace_id = ?1 AND principal_id = ?4 \
     UNION ALL SELECT 'principal', 1, role FROM project_permissions WHERE project_id = ?2 AND principal_id = ?4 \
     UNION ALL SELECT 'principal', 2, role FROM environment_permissions WHERE environment_id = ?3 AND principal_id = ?4 \
@@ -26,6 +28,45 @@ impl Store {
         let mut connection = self.readers.acquire().await?;
         load(&mut connection, principal_id, user_id, scope).await
     }
+
+    /// All grants that count for a principal in a workspace, with the tree that they are about, as of one moment.
+    pub async fn effective(
+        &self,
+        workspace_id: &str,
+        principal_id: &str,
+        user_id: Option<&str>,
+    ) -> Result<(Holdings, Vec<Branch>), StoreError> {
+        let mut transaction = self.readers.begin().await?;
+        let held = principal_holdings(&mut transaction, workspace_id, principal_id, user_id).await?;
+        let rows: Vec<(String, String, Option<String>, Option<String>)> = sqlx::query_as(
+            "SELECT p.id, p.name, e.id, e.name FROM projects p LEFT JOIN environments e ON e.project_id = p.id \
+             WHERE p.workspace_id = ? ORDER BY p.name, e.name",
+        )
+        .bind(workspace_id)
+        .fetch_all(&mut *transaction)
+        .await?;
+        let mut branches: Vec<Branch> = Vec::new();
+        for (id, name, environment_id, environment_name) in rows {
+            if branches.last().is_none_or(|last| last.id != id) {
+                branches.push(Branch { id, name, environments: Vec::new() });
+            }
+            if let (Some(last), Some(id), Some(name)) = (branches.last_mut(), environment_id, environment_name) {
+                last.environments.push((id, name));
+            }
+        }
+        Ok((held, branches))
+    }
+}
+
+/// A project with its environments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Branch {
+    /// UUID.
+    pub id: String,
+    /// Unique in the workspace.
+    pub name: String,
+    /// Ids and names.
+    pub environments: Vec<(String, String)>,
 }
 
 pub(super) async fn load(
@@ -46,6 +87,7 @@ pub(super) async fn load(
     for row in rows {
         let role = Some(role_from_text(row.try_get(2)?)?);
         match row.try_get::<&str, _>(0)? {
+            "barred" => grants.barred = true,
             "owner" => grants.owner = true,
             "principal" => grants = grants.with_own(level_from_number(row.try_get(1)?)?, role),
             "user" => grants.user = grants.user.max(role),
@@ -53,6 +95,104 @@ pub(super) async fn load(
         }
     }
     Ok(grants)
+}
+
+/// A principal that is disabled, gone, or out of the workspace.
+const BARRED: &str = "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM principals WHERE id = ?2 AND disabled_at IS NULL) \
+    OR EXISTS (SELECT 1 FROM workspace_bars WHERE workspace_id = ?1 AND principal_id = ?2)";
+
+/// The grants of one kind of holder at all places of a workspace: project, environment, role. Parameters: workspace, holder.
+macro_rules! all {
+    ($prefix:literal, $from:literal, $holder:literal) => {
+        concat!(
+            "SELECT NULL, NULL, g.role FROM ",
+            $prefix,
+            "workspace_permissions g ",
+            $from,
+            " \
+             WHERE g.workspace_id = ?1 AND ",
+            $holder,
+            " = ?2 \
+             UNION ALL SELECT p.id, NULL, g.role FROM ",
+            $prefix,
+            "project_permissions g \
+             JOIN projects p ON p.id = g.project_id ",
+            $from,
+            " WHERE p.workspace_id = ?1 AND ",
+            $holder,
+            " = ?2 \
+             UNION ALL SELECT e.project_id, e.id, g.role FROM ",
+            $prefix,
+            "environment_permissions g \
+             JOIN environments e ON e.id = g.environment_id ",
+            $from,
+            " WHERE e.workspace_id = ?1 AND ",
+            $holder,
+            " = ?2"
+        )
+    };
+}
+
+const OF_PRINCIPAL: &str = all!("", "", "g.principal_id");
+const OF_USER: &str = all!("user_", "", "g.user_id");
+const OF_GROUP: &str = all!("group_", "", "g.group_id");
+const OF_GROUPS_OF_USER: &str = all!("group_", "JOIN group_members m ON m.group_id = g.group_id", "m.user_id");
+
+/// All grants made to one holder in a workspace, and nothing that it has by other ways.
+pub(super) async fn holdings(
+    connection: &mut SqliteConnection,
+    workspace_id: &str,
+    holder: HolderKind,
+    id: &str,
+) -> Result<Holdings, StoreError> {
+    let statement = match holder {
+        HolderKind::Principal => OF_PRINCIPAL,
+        HolderKind::User => OF_USER,
+        HolderKind::Group => OF_GROUP,
+    };
+    let own = all_grants(connection, statement, workspace_id, id).await?.into_iter().collect();
+    Ok(Holdings { own, ..Holdings::default() })
+}
+
+/// All grants that count for a principal in a workspace.
+pub(super) async fn principal_holdings(
+    connection: &mut SqliteConnection,
+    workspace_id: &str,
+    principal_id: &str,
+    user_id: Option<&str>,
+) -> Result<Holdings, StoreError> {
+    let mut held = holdings(connection, workspace_id, HolderKind::Principal, principal_id).await?;
+    held.barred = exists(connection, BARRED, &[workspace_id, principal_id]).await?;
+    let Some(user_id) = user_id else { return Ok(held) };
+    held.human = true;
+    let owner = "SELECT 1 FROM workspaces WHERE id = ? AND owner_user_id = ?";
+    held.owner = exists(connection, owner, &[workspace_id, user_id]).await?;
+    for statement in [OF_USER, OF_GROUPS_OF_USER] {
+        for (node, role) in all_grants(connection, statement, workspace_id, user_id).await? {
+            held.add_base(node, role);
+        }
+    }
+    Ok(held)
+}
+
+async fn all_grants(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+    workspace_id: &str,
+    holder_id: &str,
+) -> Result<Vec<(Node, Role)>, StoreError> {
+    let rows: Vec<(Option<String>, Option<String>, String)> =
+        sqlx::query_as(statement).bind(workspace_id).bind(holder_id).fetch_all(connection).await?;
+    rows.into_iter()
+        .map(|(project, environment, role)| {
+            let node = match (project, environment) {
+                (Some(project), Some(environment)) => Node::Environment { project, environment },
+                (Some(project), None) => Node::Project(project),
+                (None, _) => Node::Workspace,
+            };
+            Ok((node, role_from_text(&role)?))
+        })
+        .collect()
 }
 
 fn level_from_number(number: i64) -> Result<Level, StoreError> {

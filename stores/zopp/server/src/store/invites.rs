@@ -3,8 +3,8 @@
 use sha2::{Digest, Sha256};
 use sqlx::SqliteConnection;
 
-use super::{AuditRow, Store, StoreError, WorkspaceRow, audit, new_id, row::from_row};
-use crate::clock;
+use super::{AuditRow, Store, StoreError, WorkspaceRow, audit, bound, new_id, row::from_row};
+use crate::{clock, limits::Reached};
 
 /// An invite as it is kept. Its token is not known here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,17 @@ pub struct InviteRow {
     pub kek_encrypted: Option<Vec<u8>>,
     /// 24 bytes.
     pub kek_nonce: Option<Vec<u8>>,
+    /// How often somebody joined by it.
+    pub uses: u32,
+    /// How often somebody may; `None` for as often as somebody likes.
+    pub max_uses: Option<u32>,
+}
+
+impl InviteRow {
+    /// Has it been used as often as it may be?
+    pub fn is_used_up(&self) -> bool {
+        self.max_uses.is_some_and(|max| self.uses >= max)
+    }
 }
 
 /// An invite to be made.
@@ -38,6 +49,8 @@ pub struct NewInvite<'a> {
     pub kek_encrypted: Option<&'a [u8]>,
     /// 24 bytes.
     pub kek_nonce: Option<&'a [u8]>,
+    /// How often somebody may join by it; `None` for as often as somebody likes.
+    pub max_uses: Option<u32>,
 }
 
 /// Under which hash a token is kept.
@@ -52,9 +65,11 @@ struct Row {
     expires_at: i64,
     kek_encrypted: Option<Vec<u8>>,
     kek_nonce: Option<Vec<u8>>,
+    uses: u32,
+    max_uses: Option<u32>,
 }
 
-from_row!(Row { id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce });
+from_row!(Row { id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce, uses, max_uses });
 
 impl Store {
     /// Makes an invite; with no creator it is the server operator's, and not audited. Returns its id and time of creation.
@@ -63,11 +78,20 @@ impl Store {
         invite: &NewInvite<'_>,
         creator: Option<(&str, &AuditRow)>,
     ) -> Result<InviteRow, StoreError> {
-        let mut transaction = self.write().await?;
+        let mut transaction = match creator {
+            Some((_, row)) => self.write(row).await?,
+            None => self.begin().await?,
+        };
+        if let Some((user_id, _)) = creator {
+            let reached = Reached { what: "open invites of a user", limit: self.limits.invites, flag: "--max-invites" };
+            let count = "SELECT count(*) FROM invites WHERE created_by_user_id = ? AND revoked = 0 \
+                         AND expires_at > unixepoch() AND (max_uses IS NULL OR uses < max_uses)";
+            bound(&mut transaction, count, &[user_id], reached).await?;
+        }
         let id = new_id();
         sqlx::query(
             "INSERT INTO invites (id, token_hash, kek_encrypted, kek_nonce, expires_at, created_by_user_id, created_at, \
-             updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+             updated_at, max_uses) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8)",
         )
         .bind(&id)
         .bind(hash_token(invite.token).as_slice())
@@ -76,6 +100,7 @@ impl Store {
         .bind(invite.expires_at)
         .bind(creator.map(|(user_id, _)| user_id))
         .bind(clock::now())
+        .bind(invite.max_uses)
         .execute(&mut *transaction)
         .await?;
         for (position, workspace_id) in (0_i64..).zip(invite.workspace_ids) {
@@ -104,7 +129,7 @@ impl Store {
     pub async fn invites(&self, creator_user_id: Option<&str>) -> Result<Vec<InviteRow>, StoreError> {
         let mut connection = self.readers.acquire().await?;
         let rows: Vec<Row> = sqlx::query_as(
-            "SELECT id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce FROM invites \
+            "SELECT id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce, uses, max_uses FROM invites \
              WHERE created_by_user_id IS ? AND revoked = 0 ORDER BY created_at DESC, id DESC",
         )
         .bind(creator_user_id)
@@ -119,7 +144,10 @@ impl Store {
 
     /// Revokes an invite; by nobody it is the server's operator, and not audited.
     pub async fn revoke_invite(&self, id: &str, audit: Option<&AuditRow>) -> Result<(), StoreError> {
-        let mut transaction = self.write().await?;
+        let mut transaction = match audit {
+            Some(row) => self.write(row).await?,
+            None => self.begin().await?,
+        };
         let revoked = sqlx::query("UPDATE invites SET revoked = 1, updated_at = ? WHERE id = ? AND revoked = 0")
             .bind(clock::now())
             .bind(id)
@@ -140,7 +168,7 @@ pub(super) async fn find_invite(
     token: &str,
 ) -> Result<Option<InviteRow>, StoreError> {
     let row: Option<Row> = sqlx::query_as(
-        "SELECT id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce FROM invites \
+        "SELECT id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce, uses, max_uses FROM invites \
          WHERE token_hash = ? AND revoked = 0",
     )
     .bind(hash_token(token).as_slice())
@@ -150,6 +178,29 @@ pub(super) async fn find_invite(
         Some(row) => Ok(Some(with_workspaces(connection, row).await?)),
         None => Ok(None),
     }
+}
+
+/// Counts a use of an invite and keeps who used it. `false` if it has been used as often as it may be.
+pub(super) async fn use_invite(
+    connection: &mut SqliteConnection,
+    invite_id: &str,
+    user_id: &str,
+) -> Result<bool, StoreError> {
+    let counted =
+        sqlx::query("UPDATE invites SET uses = uses + 1 WHERE id = ? AND (max_uses IS NULL OR uses < max_uses)")
+            .bind(invite_id)
+            .execute(&mut *connection)
+            .await?;
+    if counted.rows_affected() == 0 {
+        return Ok(false);
+    }
+    sqlx::query("INSERT INTO invite_uses (invite_id, user_id, used_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")
+        .bind(invite_id)
+        .bind(user_id)
+        .bind(clock::now())
+        .execute(connection)
+        .await?;
+    Ok(true)
 }
 
 async fn with_workspaces(connection: &mut SqliteConnection, row: Row) -> Result<InviteRow, StoreError> {
@@ -168,5 +219,7 @@ async fn with_workspaces(connection: &mut SqliteConnection, row: Row) -> Result<
         expires_at: row.expires_at,
         kek_encrypted: row.kek_encrypted,
         kek_nonce: row.kek_nonce,
+        uses: row.uses,
+        max_uses: row.max_uses,
     })
 }

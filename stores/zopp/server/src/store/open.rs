@@ -13,6 +13,8 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous},
 };
 
+use crate::limits::Limits;
+
 use super::{Location, Store, migrations::migrator};
 
 /// Readers in parallel. Reads are short and mostly in the page cache; more connections than this only cost memory.
@@ -73,7 +75,7 @@ impl Store {
             .connect_with(options.pragma("query_only", "on"))
             .await
             .map_err(connect_error)?;
-        Ok(Self { writer, readers })
+        Ok(Self { writer, readers, limits: Limits::default() })
     }
 }
 

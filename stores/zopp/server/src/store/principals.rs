@@ -3,10 +3,10 @@
 use sqlx::SqliteConnection;
 
 use super::{
-    AuditRow, KeyWrap, Store, StoreError, audit::commit_with, grants::role_from_text, new_id, row::from_row,
+    AuditRow, KeyWrap, Store, StoreError, audit::commit_with, bound, grants::role_from_text, new_id, row::from_row,
     workspaces::insert_key_wrap,
 };
-use crate::{clock, rbac::Role};
+use crate::{clock, limits::Reached, rbac::Role};
 
 /// A principal as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,9 +21,11 @@ pub struct PrincipalRow {
     pub public_key: Vec<u8>,
     /// X25519, 32 bytes.
     pub x25519_public_key: Option<Vec<u8>>,
+    /// Unix seconds from which on nothing is accepted from it.
+    pub disabled_at: Option<i64>,
 }
 
-from_row!(PrincipalRow { id, user_id, name, public_key, x25519_public_key });
+from_row!(PrincipalRow { id, user_id, name, public_key, x25519_public_key, disabled_at });
 
 /// A principal to be made.
 #[derive(Debug, Clone)]
@@ -49,7 +51,8 @@ pub struct ServicePrincipalRow {
     pub grants: Vec<(String, Option<String>, Role)>,
 }
 
-const SELECT_BY_ID: &str = "SELECT id, user_id, name, public_key, x25519_public_key FROM principals WHERE id = ?";
+const SELECT_BY_ID: &str =
+    "SELECT id, user_id, name, public_key, x25519_public_key, disabled_at FROM principals WHERE id = ?";
 
 impl Store {
     /// The principal of that id.
@@ -60,7 +63,7 @@ impl Store {
     /// The principals of a user, by name.
     pub async fn principals_of_user(&self, user_id: &str) -> Result<Vec<PrincipalRow>, StoreError> {
         let rows = sqlx::query_as(
-            "SELECT id, user_id, name, public_key, x25519_public_key FROM principals WHERE user_id = ? ORDER BY name",
+            "SELECT id, user_id, name, public_key, x25519_public_key, disabled_at FROM principals WHERE user_id = ? ORDER BY name",
         );
         Ok(rows.bind(user_id).fetch_all(&self.readers).await?)
     }
@@ -72,7 +75,7 @@ impl Store {
         name: &str,
     ) -> Result<Option<PrincipalRow>, StoreError> {
         let row = sqlx::query_as(
-            "SELECT p.id, p.user_id, p.name, p.public_key, p.x25519_public_key \
+            "SELECT p.id, p.user_id, p.name, p.public_key, p.x25519_public_key, p.disabled_at \
              FROM principals p JOIN users u ON u.id = p.user_id WHERE u.email = ? AND p.name = ?",
         );
         Ok(row.bind(email).bind(name).fetch_optional(&self.readers).await?)
@@ -80,7 +83,7 @@ impl Store {
 
     /// Gives a principal another name.
     pub async fn rename_principal(&self, id: &str, name: &str, audit: &AuditRow) -> Result<(), StoreError> {
-        let mut transaction = self.write().await?;
+        let mut transaction = self.write(audit).await?;
         let renamed = sqlx::query("UPDATE principals SET name = ?, updated_at = ? WHERE id = ?")
             .bind(name)
             .bind(clock::now())
@@ -101,7 +104,15 @@ impl Store {
         wrap: &KeyWrap,
         audit: &AuditRow,
     ) -> Result<String, StoreError> {
-        let mut transaction = self.write().await?;
+        let mut transaction = self.write(audit).await?;
+        let reached = Reached {
+            what: "service principals in a workspace",
+            limit: self.limits.principals,
+            flag: "--max-principals",
+        };
+        let count = "SELECT count(*) FROM workspace_principals k JOIN principals p ON p.id = k.principal_id \
+                     WHERE k.workspace_id = ? AND p.user_id IS NULL";
+        bound(&mut transaction, count, &[workspace_id], reached).await?;
         let id = insert_principal(&mut transaction, None, principal).await?;
         insert_key_wrap(&mut transaction, workspace_id, &id, wrap).await?;
         commit_with(transaction, &AuditRow { resource_id: id.clone(), ..audit.clone() }).await?;
@@ -141,12 +152,50 @@ impl Store {
     }
 }
 
-/// Inserts a principal and returns its id.
+pub(super) async fn find_principal(
+    connection: &mut SqliteConnection,
+    id: &str,
+) -> Result<Option<PrincipalRow>, StoreError> {
+    Ok(sqlx::query_as(SELECT_BY_ID).bind(id).fetch_optional(connection).await?)
+}
+
+/// Puts a principal under the ceilings, and behind the bars, of another one of its user: nobody makes a device that may more than
+/// the one that vouches for it.
+pub(super) async fn inherit_ceilings(
+    connection: &mut SqliteConnection,
+    voucher_id: &str,
+    principal_id: &str,
+) -> Result<(), StoreError> {
+    for statement in [
+        "INSERT INTO workspace_permissions (workspace_id, principal_id, role, created_at, updated_at) \
+         SELECT workspace_id, ?2, role, ?3, ?3 FROM workspace_permissions WHERE principal_id = ?1",
+        "INSERT INTO project_permissions (project_id, principal_id, role, created_at, updated_at) \
+         SELECT project_id, ?2, role, ?3, ?3 FROM project_permissions WHERE principal_id = ?1",
+        "INSERT INTO environment_permissions (environment_id, principal_id, role, created_at, updated_at) \
+         SELECT environment_id, ?2, role, ?3, ?3 FROM environment_permissions WHERE principal_id = ?1",
+        "INSERT INTO workspace_bars (workspace_id, principal_id, created_at) \
+         SELECT workspace_id, ?2, ?3 FROM workspace_bars WHERE principal_id = ?1",
+    ] {
+        let statement = sqlx::query(statement).bind(voucher_id).bind(principal_id).bind(clock::now());
+        statement.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Inserts a principal and returns its id. Neither of its keys may be another principal's.
 pub(super) async fn insert_principal(
     connection: &mut SqliteConnection,
     user_id: Option<&str>,
     principal: &NewPrincipal,
 ) -> Result<String, StoreError> {
+    let taken = sqlx::query("SELECT 1 FROM principals WHERE public_key = ? OR x25519_public_key = ?")
+        .bind(&principal.public_key)
+        .bind(&principal.x25519_public_key)
+        .fetch_optional(&mut *connection)
+        .await?;
+    if taken.is_some() {
+        return Err(StoreError::KeyTaken);
+    }
     let id = new_id();
     sqlx::query(
         "INSERT INTO principals (id, user_id, name, public_key, x25519_public_key, created_at, updated_at) \

@@ -1,7 +1,7 @@
 //! Projects.
 
-use super::{AuditRow, Store, StoreError, audit::commit_with, new_id, row::from_row};
-use crate::clock;
+use super::{AuditRow, Store, StoreError, audit::commit_with, bound, new_id, row::from_row};
+use crate::{clock, limits::Reached};
 
 /// A project.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,10 @@ impl Store {
             created_at: now,
             updated_at: now,
         };
-        let mut transaction = self.write().await?;
+        let mut transaction = self.write(audit).await?;
+        let reached = Reached { what: "projects in a workspace", limit: self.limits.projects, flag: "--max-projects" };
+        let count = "SELECT count(*) FROM projects WHERE workspace_id = ?";
+        bound(&mut transaction, count, &[workspace_id], reached).await?;
         sqlx::query(
             "INSERT INTO projects (id, workspace_id, name, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4)",
         )
@@ -70,7 +73,7 @@ impl Store {
 
     /// Deletes a project and all in it. Returns the ids of the environments that went with it.
     pub async fn delete_project(&self, id: &str, audit: &AuditRow) -> Result<Vec<String>, StoreError> {
-        let mut transaction = self.write().await?;
+        let mut transaction = self.write(audit).await?;
         let environments: Vec<(String,)> = sqlx::query_as("SELECT id FROM environments WHERE project_id = ?")
             .bind(id)
             .fetch_all(&mut *transaction)

@@ -1,9 +1,13 @@
 //! Secrets: opaque ciphertexts under readable keys. Each change counts the environment's version up by one.
 
+use futures::TryStreamExt;
 use sqlx::{Row, SqliteConnection};
 
 use super::{Action, AuditRow, Store, StoreError, audit::commit_with, new_id};
-use crate::clock;
+use crate::{
+    clock,
+    limits::{Limits, Reached},
+};
 
 /// One secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -43,9 +47,11 @@ impl Store {
         secret: &SecretRow,
         audit: &AuditRow,
     ) -> Result<Change, StoreError> {
-        let mut transaction = self.write().await?;
+        let mut transaction = self.write(audit).await?;
         let now = clock::now();
         let version = count_up(&mut transaction, environment_id, now).await?;
+        let length = i64::try_from(secret.ciphertext.len()).unwrap_or(i64::MAX);
+        fill(&mut transaction, environment_id, &secret.key, length, &self.limits).await?;
         let updated = sqlx::query(
             "UPDATE secrets SET nonce = ?, ciphertext = ?, updated_at = ? WHERE env_id = ? AND key_name = ?",
         )
@@ -79,15 +85,19 @@ impl Store {
 
     /// Deletes one key; [`StoreError::Missing`] changes nothing. Returns the new version.
     pub async fn delete_secret(&self, environment_id: &str, key: &str, audit: &AuditRow) -> Result<i64, StoreError> {
-        let mut transaction = self.write().await?;
-        let deleted = sqlx::query("DELETE FROM secrets WHERE env_id = ? AND key_name = ?")
+        let mut transaction = self.write(audit).await?;
+        let deleted: Option<(i64,)> =
+            sqlx::query_as("DELETE FROM secrets WHERE env_id = ? AND key_name = ? RETURNING length(ciphertext)")
+                .bind(environment_id)
+                .bind(key)
+                .fetch_optional(&mut *transaction)
+                .await?;
+        let Some((length,)) = deleted else { return Err(StoreError::Missing) };
+        sqlx::query("UPDATE environments SET key_count = key_count - 1, byte_count = byte_count - ? WHERE id = ?")
+            .bind(length)
             .bind(environment_id)
-            .bind(key)
             .execute(&mut *transaction)
             .await?;
-        if deleted.rows_affected() == 0 {
-            return Err(StoreError::Missing);
-        }
         let version = count_up(&mut transaction, environment_id, clock::now()).await?;
         commit_with(transaction, audit).await?;
         Ok(version)
@@ -106,24 +116,64 @@ impl Store {
 
     /// All secrets with the version they make up, by one query and so of one moment; `None` if the environment is gone.
     pub async fn snapshot(&self, environment_id: &str) -> Result<Option<Snapshot>, StoreError> {
-        let rows = sqlx::query(
+        // Row by row: the list is in memory once.
+        let mut rows = sqlx::query(
             "SELECT e.version, s.key_name, s.nonce, s.ciphertext FROM environments e LEFT JOIN secrets s ON s.env_id = e.id \
              WHERE e.id = ? ORDER BY s.key_name",
         )
         .bind(environment_id)
-        .fetch_all(&self.readers)
-        .await?;
-        let Some(first) = rows.first() else { return Ok(None) };
-        let version = first.try_get(0)?;
-        let mut secrets = Vec::with_capacity(rows.len());
-        for row in &rows {
+        .fetch(&self.readers);
+        let (mut version, mut secrets) = (None, Vec::new());
+        while let Some(row) = rows.try_next().await? {
+            version = Some(row.try_get(0)?);
             // An empty environment is one row without a key.
             if let Some(key) = row.try_get(1)? {
                 secrets.push(SecretRow { key, nonce: row.try_get(2)?, ciphertext: row.try_get(3)? });
             }
         }
+        let Some(version) = version else { return Ok(None) };
         Ok(Some(Snapshot { version, secrets }))
     }
+}
+
+/// Counts a value that is about to be set under a key. Fails if the environment would grow beyond its limits.
+async fn fill(
+    connection: &mut SqliteConnection,
+    environment_id: &str,
+    key: &str,
+    length: i64,
+    limits: &Limits,
+) -> Result<(), StoreError> {
+    let former: Option<(i64,)> =
+        sqlx::query_as("SELECT length(ciphertext) FROM secrets WHERE env_id = ? AND key_name = ?")
+            .bind(environment_id)
+            .bind(key)
+            .fetch_optional(&mut *connection)
+            .await?;
+    let (keys, bytes): (i64, i64) = sqlx::query_as(
+        "UPDATE environments SET key_count = key_count + ?, byte_count = byte_count + ? WHERE id = ? \
+         RETURNING key_count, byte_count",
+    )
+    .bind(i64::from(former.is_none()))
+    .bind(length - former.map_or(0, |(length,)| length))
+    .bind(environment_id)
+    .fetch_one(connection)
+    .await?;
+    if former.is_none() && keys > i64::from(limits.environment_keys) {
+        let limit = limits.environment_keys;
+        return Err(Reached { what: "keys in an environment", limit, flag: "--max-environment-keys" }.into());
+    }
+    // What shrinks is taken also where there is too much.
+    if former.is_none_or(|(former,)| length > former) && bytes > i64::from(limits.environment_bytes) {
+        let limit = limits.environment_bytes;
+        return Err(Reached {
+            what: "bytes of encrypted values in an environment",
+            limit,
+            flag: "--max-environment-bytes",
+        }
+        .into());
+    }
+    Ok(())
 }
 
 async fn count_up(connection: &mut SqliteConnection, environment_id: &str, now: i64) -> Result<i64, StoreError> {

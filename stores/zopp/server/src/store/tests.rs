@@ -1,5 +1,6 @@
 use super::*;
 
+mod migrations;
 mod rollback;
 
 async fn open(directory: &tempfile::TempDir) -> Store {
@@ -22,6 +23,7 @@ fn row(action: Action) -> AuditRow {
         details: None,
         client_ip: None,
         signature: None,
+        authority: Authority::default(),
     }
 }
 
@@ -33,7 +35,7 @@ async fn audit_count(store: &Store) -> i64 {
 async fn workspace(store: &Store) -> (String, String) {
     let principal = NewPrincipal { name: "laptop".into(), public_key: vec![1; 32], x25519_public_key: None };
     let Registration::Done { user_id, principal_id } =
-        store.register("a@example.com", None, &principal, &row(Action::UserRegister)).await.unwrap()
+        store.register("a@example.com", None, true, &principal, &row(Action::UserRegister)).await.unwrap()
     else {
         panic!("a new e-mail registers");
     };

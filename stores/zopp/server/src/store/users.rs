@@ -5,12 +5,14 @@ use sqlx::SqliteConnection;
 use super::{
     AuditRow, KeyWrap, NewPrincipal, Store, StoreError, WorkspaceRow,
     audit::commit_with,
-    invites::find_invite,
+    authority::exists,
+    bound,
+    invites::{find_invite, use_invite},
     new_id,
-    principals::insert_principal,
+    principals::{PrincipalRow, inherit_ceilings, insert_principal},
     workspaces::{insert_key_wrap, insert_member},
 };
-use crate::clock;
+use crate::{clock, limits::Reached};
 
 /// Who joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +34,10 @@ pub enum Joined {
     UnknownInvite,
     /// The invite's time is over.
     ExpiredInvite,
+    /// As many have joined by the invite as may.
+    UsedUpInvite,
+    /// The invite is to several workspaces, of whose keys it can bring one only.
+    SeveralWorkspaces,
     /// The e-mail belongs to a user, and the caller did not prove to be that user.
     OtherUser,
     /// The invite brings workspaces, and their key was not wrapped for the new principal.
@@ -50,32 +56,41 @@ pub enum Registration {
     },
     /// The e-mail belongs to a user, and the caller did not prove to be that user.
     OtherUser,
+    /// The e-mail belongs to no user, and new ones come by invite.
+    InviteOnly,
 }
 
 impl Store {
     /// Adds a principal to a user, who is made if the e-mail is new, and the user to the workspaces of the invite. An existing
-    /// user is joined only as `proven_user`: knowing an e-mail address is no proof.
+    /// user is joined only by a `proven` principal of that user, whose ceilings become the new one's: knowing an e-mail address is no
+    /// proof.
     pub async fn join(
         &self,
         token: &str,
         email: &str,
-        proven_user: Option<&str>,
+        proven: Option<&PrincipalRow>,
         principal: &NewPrincipal,
         wrap: Option<&KeyWrap>,
         audit: &AuditRow,
     ) -> Result<Joined, StoreError> {
-        let mut transaction = self.write().await?;
+        let mut transaction = self.write(audit).await?;
         let Some(invite) = find_invite(&mut transaction, token).await? else { return Ok(Joined::UnknownInvite) };
         if invite.expires_at <= clock::now() {
             return Ok(Joined::ExpiredInvite);
         }
+        if invite.workspaces.len() > 1 {
+            return Ok(Joined::SeveralWorkspaces);
+        }
         if !invite.workspaces.is_empty() && wrap.is_none() {
             return Ok(Joined::KeyMissing);
         }
-        let Some(user_id) = user_for(&mut transaction, email, proven_user).await? else {
+        let Some(user_id) = user_for(&mut transaction, email, proven).await? else {
             return Ok(Joined::OtherUser);
         };
-        let principal_id = insert_principal(&mut transaction, Some(&user_id), principal).await?;
+        if !use_invite(&mut transaction, &invite.id, &user_id).await? {
+            return Ok(Joined::UsedUpInvite);
+        }
+        let principal_id = insert_device(&mut transaction, &user_id, proven, principal, self.limits.principals).await?;
         for workspace in &invite.workspaces {
             insert_member(&mut transaction, &workspace.id, &user_id).await?;
             if let Some(wrap) = wrap {
@@ -93,19 +108,24 @@ impl Store {
         Ok(Joined::Done(Membership { user_id, principal_id, workspaces: invite.workspaces }))
     }
 
-    /// Adds a principal to a user, who is made if the e-mail is new. An existing user is extended only as `proven_user`.
+    /// Adds a principal to a user, who is made if the e-mail is new and registration is `open`. An existing user is extended only by a
+    /// `proven` principal of that user, whose ceilings become the new one's.
     pub async fn register(
         &self,
         email: &str,
-        proven_user: Option<&str>,
+        proven: Option<&PrincipalRow>,
+        open: bool,
         principal: &NewPrincipal,
         audit: &AuditRow,
     ) -> Result<Registration, StoreError> {
-        let mut transaction = self.write().await?;
-        let Some(user_id) = user_for(&mut transaction, email, proven_user).await? else {
+        let mut transaction = self.write(audit).await?;
+        if !open && !exists(&mut transaction, "SELECT 1 FROM users WHERE email = ?", &[email]).await? {
+            return Ok(Registration::InviteOnly);
+        }
+        let Some(user_id) = user_for(&mut transaction, email, proven).await? else {
             return Ok(Registration::OtherUser);
         };
-        let principal_id = insert_principal(&mut transaction, Some(&user_id), principal).await?;
+        let principal_id = insert_device(&mut transaction, &user_id, proven, principal, self.limits.principals).await?;
         let audit = AuditRow {
             principal_id: principal_id.clone(),
             user_id: Some(user_id.clone()),
@@ -117,16 +137,34 @@ impl Store {
     }
 }
 
+/// Inserts a principal of a user. One that another principal of the same user vouches for inherits its ceilings.
+async fn insert_device(
+    connection: &mut SqliteConnection,
+    user_id: &str,
+    proven: Option<&PrincipalRow>,
+    principal: &NewPrincipal,
+    limit: u32,
+) -> Result<String, StoreError> {
+    let reached = Reached { what: "principals of a user", limit, flag: "--max-principals" };
+    let count = "SELECT count(*) FROM principals WHERE user_id = ?";
+    bound(connection, count, &[user_id], reached).await?;
+    let principal_id = insert_principal(connection, Some(user_id), principal).await?;
+    if let Some(voucher) = proven.filter(|proven| proven.user_id.as_deref() == Some(user_id)) {
+        inherit_ceilings(connection, &voucher.id, &principal_id).await?;
+    }
+    Ok(principal_id)
+}
+
 /// The user of that e-mail: made when nobody has it, otherwise only if it is the proven one.
 async fn user_for(
     connection: &mut SqliteConnection,
     email: &str,
-    proven_user: Option<&str>,
+    proven: Option<&PrincipalRow>,
 ) -> Result<Option<String>, StoreError> {
     let existing: Option<(String,)> =
         sqlx::query_as("SELECT id FROM users WHERE email = ?").bind(email).fetch_optional(&mut *connection).await?;
     if let Some((id,)) = existing {
-        return Ok((proven_user == Some(&id)).then_some(id));
+        return Ok(proven.is_some_and(|proven| proven.user_id.as_ref() == Some(&id)).then_some(id));
     }
     let id = new_id();
     sqlx::query("INSERT INTO users (id, email, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)")

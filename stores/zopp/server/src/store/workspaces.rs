@@ -2,8 +2,19 @@
 
 use sqlx::SqliteConnection;
 
-use super::{AuditRow, Store, StoreError, audit::commit_with, row::from_row};
-use crate::clock;
+use super::{
+    AuditRow, PrincipalRow, Scope, Store, StoreError,
+    audit::commit_with,
+    authority::exists,
+    bound,
+    delegation::{Holder, exceeds},
+    row::from_row,
+};
+use crate::{
+    clock,
+    limits::Reached,
+    rbac::{Grants, Role},
+};
 
 /// A workspace as callers see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +51,17 @@ pub struct NewWorkspace<'a> {
     pub kdf_salt: [u8; 32],
 }
 
+/// What became of an attempt to hand the workspace's key to a principal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admitted {
+    /// It holds the key.
+    Done,
+    /// It is disabled.
+    Disabled,
+    /// It was taken out of the workspace, and the caller may not let it in again.
+    Barred,
+}
+
 /// The columns that go with the salt; nothing derives anything from them.
 const KDF_MEMORY_KIB: i64 = 65_536;
 const KDF_PASSES: i64 = 3;
@@ -55,7 +77,10 @@ impl Store {
         wrap: &KeyWrap,
         audit: &AuditRow,
     ) -> Result<(), StoreError> {
-        let mut transaction = self.write().await?;
+        let mut transaction = self.write(audit).await?;
+        let reached = Reached { what: "workspaces of a user", limit: self.limits.workspaces, flag: "--max-workspaces" };
+        let count = "SELECT count(*) FROM workspaces WHERE owner_user_id = ?";
+        bound(&mut transaction, count, &[owner_user_id], reached).await?;
         sqlx::query(
             "INSERT INTO workspaces (id, name, owner_user_id, kdf_salt, kdf_m_cost_kib, kdf_t_cost, kdf_p_cost, created_at, \
              updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)",
@@ -75,22 +100,29 @@ impl Store {
         commit_with(transaction, audit).await
     }
 
-    /// The workspaces a user owns or is a member of, by name.
-    pub async fn workspaces_of_user(&self, user_id: &str) -> Result<Vec<WorkspaceRow>, StoreError> {
+    /// The workspaces a user owns or is a member of and that this device of the user has not been taken out of, by name.
+    pub async fn workspaces_of_user(&self, user_id: &str, principal_id: &str) -> Result<Vec<WorkspaceRow>, StoreError> {
         let rows = sqlx::query_as(
-            "SELECT id, name FROM workspaces WHERE owner_user_id = ?1 \
-             OR id IN (SELECT workspace_id FROM workspace_members WHERE user_id = ?1) ORDER BY name",
+            "SELECT id, name FROM workspaces WHERE (owner_user_id = ?1 \
+             OR id IN (SELECT workspace_id FROM workspace_members WHERE user_id = ?1)) \
+             AND id NOT IN (SELECT workspace_id FROM workspace_bars WHERE principal_id = ?2) ORDER BY name",
         );
-        Ok(rows.bind(user_id).fetch_all(&self.readers).await?)
+        Ok(rows.bind(user_id).bind(principal_id).fetch_all(&self.readers).await?)
     }
 
-    /// The workspace of that name, if the user owns it or is a member.
-    pub async fn workspace_of_user(&self, name: &str, user_id: &str) -> Result<Option<WorkspaceRow>, StoreError> {
+    /// The workspace of that name, if the user owns it or is a member, and this device of the user has not been taken out of it.
+    pub async fn workspace_of_user(
+        &self,
+        name: &str,
+        user_id: &str,
+        principal_id: &str,
+    ) -> Result<Option<WorkspaceRow>, StoreError> {
         let row = sqlx::query_as(
             "SELECT id, name FROM workspaces WHERE name = ?1 AND (owner_user_id = ?2 \
-             OR id IN (SELECT workspace_id FROM workspace_members WHERE user_id = ?2))",
+             OR id IN (SELECT workspace_id FROM workspace_members WHERE user_id = ?2)) \
+             AND id NOT IN (SELECT workspace_id FROM workspace_bars WHERE principal_id = ?3)",
         );
-        Ok(row.bind(name).bind(user_id).fetch_optional(&self.readers).await?)
+        Ok(row.bind(name).bind(user_id).bind(principal_id).fetch_optional(&self.readers).await?)
     }
 
     /// The workspace of that name, if the principal holds its key.
@@ -106,7 +138,7 @@ impl Store {
         Ok(row.bind(name).bind(principal_id).fetch_optional(&self.readers).await?)
     }
 
-    /// Which of these workspaces exist and are the user's (owned or member). For a list of ids given by a client.
+    /// Does the user own the workspace, or is the user a member of it? For ids given by a client, and for the target of a grant.
     pub async fn is_workspace_of_user(&self, workspace_id: &str, user_id: &str) -> Result<bool, StoreError> {
         let row: Option<(i64,)> = sqlx::query_as(
             "SELECT 1 FROM workspaces WHERE id = ?1 AND (owner_user_id = ?2 \
@@ -128,17 +160,41 @@ impl Store {
         Ok(row.bind(workspace_id).bind(principal_id).fetch_optional(&self.readers).await?)
     }
 
-    /// Keeps the workspace key wrapped for one more principal.
+    /// Keeps the workspace key wrapped for one more principal. A device that was taken out of the workspace is let in again by an admin
+    /// only, who has at least the role everywhere that the device will have.
     pub async fn grant_access(
         &self,
+        caller: &PrincipalRow,
         workspace_id: &str,
-        principal_id: &str,
+        target: &PrincipalRow,
         wrap: &KeyWrap,
         audit: &AuditRow,
-    ) -> Result<(), StoreError> {
-        let mut transaction = self.write().await?;
-        insert_key_wrap(&mut transaction, workspace_id, principal_id, wrap).await?;
-        commit_with(transaction, audit).await
+    ) -> Result<Admitted, StoreError> {
+        let mut transaction = self.write(audit).await?;
+        if exists(&mut transaction, "SELECT 1 FROM principals WHERE id = ? AND disabled_at IS NOT NULL", &[&target.id])
+            .await?
+        {
+            return Ok(Admitted::Disabled);
+        }
+        let barred = "SELECT 1 FROM workspace_bars WHERE workspace_id = ? AND principal_id = ?";
+        if exists(&mut transaction, barred, &[workspace_id, &target.id]).await? {
+            let scope = Scope { workspace_id: workspace_id.to_owned(), project_id: None, environment_id: None };
+            let (caller, target) = (Holder::from(caller), Holder::from(target));
+            let admitted = |grants| Grants { barred: false, ..grants };
+            if !caller.grants(&mut transaction, &scope).await?.allow(Role::Admin)
+                || exceeds(&mut transaction, caller, target, &scope, admitted).await?
+            {
+                return Ok(Admitted::Barred);
+            }
+            sqlx::query("DELETE FROM workspace_bars WHERE workspace_id = ? AND principal_id = ?")
+                .bind(workspace_id)
+                .bind(target.principal_id)
+                .execute(&mut *transaction)
+                .await?;
+        }
+        insert_key_wrap(&mut transaction, workspace_id, &target.id, wrap).await?;
+        commit_with(transaction, audit).await?;
+        Ok(Admitted::Done)
     }
 }
 

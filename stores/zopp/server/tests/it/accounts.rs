@@ -2,20 +2,11 @@
 
 use konverge_zopp_crypto::{Profile, SigningSeed, signature};
 use konverge_zopp_proto::{self as proto, method_path};
+use konverge_zopp_server::policy::Policy;
 use prost::Message;
 use tonic::Code;
 
-use crate::harness::{Person, World, code, join_request, now};
-
-fn register(email: &str, name: &str, seed: &SigningSeed) -> proto::RegisterRequest {
-    proto::RegisterRequest {
-        email: email.into(),
-        principal_name: name.into(),
-        public_key: seed.public().to_bytes().to_vec(),
-        x25519_public_key: vec![9; 32],
-        ..Default::default()
-    }
-}
+use crate::harness::{Person, World, code, join_request, now, register_request};
 
 #[tokio::test]
 async fn the_bootstrap_from_invite_to_a_service_that_reads() {
@@ -49,7 +40,7 @@ async fn an_email_alone_opens_nobodys_account() {
     let seed = SigningSeed::generate().unwrap();
 
     for email in ["owner@example.com", "Owner@Example.COM "] {
-        let request = register(email, "stolen", &seed);
+        let request = register_request(email, "stolen", &seed);
         assert_eq!(code(world.client().register(request.clone()).await), Code::PermissionDenied);
         let signed = mallory.sign("Register", request);
         assert_eq!(code(world.client().register(signed).await), Code::PermissionDenied);
@@ -69,7 +60,7 @@ async fn a_user_adds_principals_by_signing_for_them() {
     let world = World::start().await;
     let owner = world.owner().await;
     let seed = SigningSeed::generate().unwrap();
-    let request = owner.sign("Register", register("OWNER@example.com", "desktop", &seed));
+    let request = owner.sign("Register", register_request("OWNER@example.com", "desktop", &seed));
     let answer = world.client().register(request).await.unwrap().into_inner();
     assert_eq!(answer.user_id, owner.user_id);
 
@@ -78,15 +69,16 @@ async fn a_user_adds_principals_by_signing_for_them() {
     let listed = world.client().list_workspaces(desktop.sign("ListWorkspaces", proto::Empty {})).await.unwrap();
     assert_eq!(listed.into_inner().workspaces[0].name, "acme");
 
-    let again = owner.sign("Register", register("owner@example.com", "desktop", &desktop.seed));
+    let again = owner.sign("Register", register_request("owner@example.com", "desktop", &desktop.seed));
     assert_eq!(code(world.client().register(again).await), Code::AlreadyExists);
 }
 
 #[tokio::test]
-async fn a_new_email_registers_without_a_workspace() {
-    let world = World::start().await;
+async fn a_new_email_registers_without_a_workspace_where_registration_is_open() {
+    let world = World::start_with(Policy { open_registration: true, ..Policy::default() }).await;
     let seed = SigningSeed::generate().unwrap();
-    let answer = world.client().register(register("new@example.com", "laptop", &seed)).await.unwrap().into_inner();
+    let answer =
+        world.client().register(register_request("new@example.com", "laptop", &seed)).await.unwrap().into_inner();
     let new = Person::new(answer.user_id, answer.principal_id, seed, world.client());
     let listed = world.client().list_workspaces(new.sign("ListWorkspaces", proto::Empty {})).await.unwrap();
     assert!(listed.into_inner().workspaces.is_empty());

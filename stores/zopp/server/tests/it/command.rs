@@ -63,8 +63,12 @@ impl Serving {
     }
 
     async fn start_as(command: Command) -> Self {
+        Self::start_at(command, "localhost:0").await
+    }
+
+    async fn start_at(command: Command, address: &str) -> Self {
         let mut command = tokio::process::Command::from(command);
-        command.args(["serve", "--addr", "localhost:0", "--health-addr", "127.0.0.1:0"]);
+        command.args(["serve", "--addr", address, "--health-addr", "127.0.0.1:0"]);
         let mut child = command.env("NO_COLOR", "1").stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut first_words = String::new();
@@ -136,6 +140,47 @@ async fn the_database_that_nobody_named_is_in_the_help_and_in_the_log() {
     let path = directory.path().canonicalize().unwrap().join("zopp.db");
     let opened = format!("database opened path={}\n", path.display());
     assert!(path.exists() && serving.first_words.contains(&opened), "{}", serving.first_words);
+}
+
+#[tokio::test]
+async fn open_registration_is_loud_at_each_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let closed = Serving::start(directory.path()).await;
+    assert!(!closed.first_words.contains("open-registration"), "{}", closed.first_words);
+    drop(closed);
+    let mut command = command(directory.path());
+    command.env("ZOPP_OPEN_REGISTRATION", "true");
+    let open = Serving::start_as(command).await;
+    let warning = open.first_words.lines().find(|line| line.contains("--open-registration")).expect("a warning");
+    assert!(warning.contains("WARN") && warning.contains("without an invite"), "{warning}");
+}
+
+#[tokio::test]
+async fn a_port_for_other_machines_without_tls_is_warned_of_at_each_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = Serving::start(directory.path()).await;
+    assert!(!here.first_words.contains("without TLS"), "{}", here.first_words);
+    drop(here);
+    let open = Serving::start_at(command(directory.path()), "0.0.0.0:0").await;
+    let warning = open.first_words.lines().find(|line| line.contains("without TLS")).expect("a warning");
+    assert!(warning.contains("WARN") && warning.contains("--tls-cert"), "{warning}");
+}
+
+#[test]
+fn the_operator_disables_and_removes_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let nobody = uuid::Uuid::now_v7().to_string();
+    for verb in ["disable", "enable"] {
+        let said = complaint(&run(directory.path(), &["principal", verb, &nobody]));
+        assert!(said.contains(&nobody) && said.contains("principal list"), "{said}");
+    }
+    let said = complaint(&run(directory.path(), &["user", "remove", "nobody@example.com"]));
+    assert!(said.contains("nobody@example.com"), "{said}");
+    let listed = |max: &str| {
+        stdout(&run(directory.path(), &["invite", "create", "--uses", max]));
+        stdout(&run(directory.path(), &["invite", "list"]))
+    };
+    assert!(listed("2").contains("Uses:    0 of 2\n"));
 }
 
 #[tokio::test]

@@ -3,11 +3,18 @@
 use std::{collections::HashSet, net::SocketAddr, path::PathBuf, sync::Mutex, time::Duration};
 
 use konverge_zopp_crypto::{
-    Profile, SigningSeed,
+    Profile, SigningSeed, X25519Private,
     signature::{self, Signed},
 };
-use konverge_zopp_proto::{self as proto, method_path, zopp_service_client::ZoppServiceClient};
+use konverge_zopp_proto::{
+    self as proto,
+    identity::{self, identity_client::IdentityClient},
+    method_path,
+    zopp_service_client::ZoppServiceClient,
+};
 use konverge_zopp_server::{
+    limits::Limits,
+    policy::Policy,
     serve::{Options, RunError, Server},
     store::{Location, NewInvite, Store},
 };
@@ -45,8 +52,26 @@ impl World {
         Self::start_in(tempfile::tempdir().unwrap(), Options::RECHECK).await
     }
 
+    /// With other limits than the usual ones.
+    pub(crate) async fn start_limited(limits: Limits) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { limits, ..Options::local(location(&directory)) };
+        Self::start_as(directory, options).await
+    }
+
+    /// With another policy than the usual one.
+    pub(crate) async fn start_with(policy: Policy) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { policy, ..Options::local(location(&directory)) };
+        Self::start_as(directory, options).await
+    }
+
     pub(crate) async fn start_in(directory: tempfile::TempDir, recheck: Duration) -> Self {
         let options = Options { recheck, ..Options::local(location(&directory)) };
+        Self::start_as(directory, options).await
+    }
+
+    pub(crate) async fn start_as(directory: tempfile::TempDir, options: Options) -> Self {
         let server = Server::bind(options).await.unwrap();
         let (address, health_address) = (server.address(), server.health_address());
         let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect_lazy();
@@ -70,6 +95,10 @@ impl World {
 
     pub(crate) fn client(&self) -> ZoppServiceClient<Channel> {
         ZoppServiceClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn identity(&self) -> IdentityClient<Channel> {
+        IdentityClient::new(self.channel.clone())
     }
 
     /// Whoever meddles with the database; by one connection, which knows of its own changes to the schema.
@@ -97,6 +126,7 @@ impl World {
             expires_at: now() + 3600,
             kek_encrypted: None,
             kek_nonce: None,
+            max_uses: None,
         };
         self.store.create_invite(&invite, None).await.unwrap();
         token
@@ -118,6 +148,58 @@ impl World {
         owner.client.create_project(owner.sign("CreateProject", project)).await.unwrap();
         owner.create_environment("production").await.unwrap();
         owner
+    }
+
+    /// A new user with a role (none if `None`) in workspace `acme`, who joined by an invite of the owner's.
+    pub(crate) async fn member(&self, owner: &Person, email: &str, role: Option<&str>) -> Person {
+        let seed = SigningSeed::generate().unwrap();
+        let request = self.workspace_join(owner, email, &seed).await;
+        let answer = self.client().join(request).await.unwrap().into_inner();
+        if let Some(role) = role {
+            self.give_role(&answer.user_id, role).await;
+        }
+        Person::new(answer.user_id, answer.principal_id, seed, self.client())
+    }
+
+    /// A request to join `acme` by a new invite of the owner's.
+    pub(crate) async fn workspace_join(&self, owner: &Person, email: &str, seed: &SigningSeed) -> proto::JoinRequest {
+        let token = hex::encode(SigningSeed::generate().unwrap().expose());
+        let request = proto::CreateInviteRequest {
+            workspace_ids: vec![self.workspace_id().await],
+            expires_at: now() + 3600,
+            token: token.clone(),
+            kek_encrypted: vec![1; 48],
+            kek_nonce: vec![2; 24],
+        };
+        self.client().create_invite(owner.sign("CreateInvite", request)).await.unwrap();
+        proto::JoinRequest {
+            ephemeral_pub: vec![1; 32],
+            kek_wrapped: vec![2; 48],
+            kek_nonce: vec![3; 24],
+            ..join_request(&token, email, seed)
+        }
+    }
+
+    /// The id of workspace `acme`.
+    pub(crate) async fn workspace_id(&self) -> String {
+        let saboteur = self.saboteur().await;
+        let row = sqlx::query_as("SELECT id FROM workspaces WHERE name = 'acme'").fetch_one(&saboteur);
+        let (id,): (String,) = row.await.unwrap();
+        id
+    }
+
+    /// Gives a user a role in workspace `acme`, past the server.
+    pub(crate) async fn give_role(&self, user_id: &str, role: &str) {
+        let saboteur = self.saboteur().await;
+        sqlx::query(
+            "INSERT OR REPLACE INTO user_workspace_permissions (workspace_id, user_id, role, created_at, updated_at) \
+             SELECT id, ?, ?, 0, 0 FROM workspaces WHERE name = 'acme'",
+        )
+        .bind(user_id)
+        .bind(role)
+        .execute(&saboteur)
+        .await
+        .unwrap();
     }
 
     /// A service principal of `acme`, registered by `admin`.
@@ -152,8 +234,8 @@ pub(crate) struct Person {
     pub(crate) principal_id: String,
     pub(crate) seed: SigningSeed,
     pub(crate) client: ZoppServiceClient<Channel>,
-    /// The seconds that requests were signed for: equal ones of the same second would be replays.
-    signed: Mutex<HashSet<i64>>,
+    /// The requests that were signed, each with its second: equal ones of the same second would be replays.
+    signed: Mutex<HashSet<(i64, String, Vec<u8>)>>,
 }
 
 impl Person {
@@ -166,11 +248,13 @@ impl Person {
         Self { user_id, principal_id, seed, client, signed: Mutex::default() }
     }
 
-    /// A request signed for a call, for the latest second that none was signed for.
+    /// A request signed for a call, for the latest second that an equal one was not signed for.
     pub(crate) fn sign<M: Message>(&self, call: &str, message: M) -> Request<M> {
         let now = now();
         let mut signed = self.signed.lock().unwrap();
-        let timestamp = (0..OLDEST).map(|age| now - age).find(|second| signed.insert(*second)).unwrap_or(now);
+        let body = message.encode_to_vec();
+        let is_new = |second: &i64| signed.insert((*second, call.to_owned(), body.clone()));
+        let timestamp = (0..OLDEST).map(|age| now - age).find(is_new).unwrap_or(now);
         drop(signed);
         self.sign_at(call, message, timestamp)
     }
@@ -181,6 +265,48 @@ impl Person {
         let mut request = Request::new(message);
         attach(request.metadata_mut(), &self.principal_id, &signed);
         request
+    }
+
+    /// A request signed for a call of our own.
+    pub(crate) fn sign_own<M: Message>(&self, call: &str, message: M) -> Request<M> {
+        let signed = self.sign("", ());
+        let timestamp = signed.metadata().get(signature::TIMESTAMP_KEY).unwrap().to_str().unwrap().parse().unwrap();
+        let body = message.encode_to_vec();
+        let signed = signature::sign(Profile::V2, &self.seed, &identity::method_path(call), &body, timestamp);
+        let mut request = Request::new(message);
+        attach(request.metadata_mut(), &self.principal_id, &signed);
+        request
+    }
+
+    pub(crate) async fn disable(&self, world: &World, principal_id: &str) -> Result<String, Status> {
+        let request = identity::DisablePrincipalRequest { principal_id: principal_id.into(), even_if_last_key: false };
+        let answer = world.identity().disable_principal(self.sign_own("DisablePrincipal", request)).await?;
+        Ok(answer.into_inner().name)
+    }
+
+    pub(crate) async fn enable(&self, world: &World, principal_id: &str) -> Result<String, Status> {
+        let request = identity::EnablePrincipalRequest { principal_id: principal_id.into() };
+        let answer = world.identity().enable_principal(self.sign_own("EnablePrincipal", request)).await?;
+        Ok(answer.into_inner().name)
+    }
+
+    pub(crate) async fn remove_member(
+        &self,
+        world: &World,
+        email: &str,
+    ) -> Result<identity::RemoveMemberResponse, Status> {
+        let request = identity::RemoveMemberRequest { workspace_name: "acme".into(), user_email: email.into() };
+        Ok(world.identity().remove_member(self.sign_own("RemoveMember", request)).await?.into_inner())
+    }
+
+    pub(crate) async fn remove_user(&self, world: &World, email: &str) -> Result<identity::RemoveUserResponse, Status> {
+        let request = identity::RemoveUserRequest { user_email: email.into() };
+        Ok(world.identity().remove_user(self.sign_own("RemoveUser", request)).await?.into_inner())
+    }
+
+    pub(crate) async fn transfer(&self, world: &World, email: &str) -> Result<(), Status> {
+        let request = identity::TransferOwnershipRequest { workspace_name: "acme".into(), user_email: email.into() };
+        world.identity().transfer_ownership(self.sign_own("TransferOwnership", request)).await.map(drop)
     }
 
     pub(crate) async fn create_workspace(&mut self, name: &str) -> String {
@@ -249,6 +375,63 @@ impl Person {
         self.client.set_workspace_permission(self.sign("SetWorkspacePermission", request)).await.map(drop)
     }
 
+    /// Sets the grant of a principal on the environment.
+    pub(crate) async fn grant_environment(&mut self, principal_id: &str, role: proto::Role) -> Result<(), Status> {
+        let [workspace_name, project_name, environment_name] = names();
+        let request = proto::SetEnvironmentPermissionRequest {
+            workspace_name,
+            project_name,
+            environment_name,
+            principal_id: principal_id.into(),
+            role: role.into(),
+        };
+        self.client.set_environment_permission(self.sign("SetEnvironmentPermission", request)).await.map(drop)
+    }
+
+    /// Registers a further device of the same user.
+    pub(crate) async fn add_device(&self, email: &str, name: &str) -> Result<Person, Status> {
+        let seed = SigningSeed::generate().unwrap();
+        let request = register_request(email, name, &seed);
+        let answer = self.client.clone().register(self.sign("Register", request)).await?.into_inner();
+        Ok(Person::new(answer.user_id, answer.principal_id, seed, self.client.clone()))
+    }
+
+    /// Takes `acme` from a principal.
+    pub(crate) async fn remove_from_workspace(&mut self, principal_id: &str) -> Result<(), Status> {
+        let request = proto::RemovePrincipalFromWorkspaceRequest {
+            workspace_name: "acme".into(),
+            principal_id: principal_id.into(),
+        };
+        let request = self.sign("RemovePrincipalFromWorkspace", request);
+        self.client.remove_principal_from_workspace(request).await.map(drop)
+    }
+
+    /// Hands the key of `acme` to a principal.
+    pub(crate) async fn grant_access(&mut self, principal_id: &str) -> Result<(), Status> {
+        let request = proto::GrantPrincipalWorkspaceAccessRequest {
+            workspace_name: "acme".into(),
+            principal_id: principal_id.into(),
+            ephemeral_pub: vec![1; 32],
+            kek_wrapped: vec![2; 48],
+            kek_nonce: vec![3; 24],
+        };
+        let request = self.sign("GrantPrincipalWorkspaceAccess", request);
+        self.client.grant_principal_workspace_access(request).await.map(drop)
+    }
+
+    /// Takes all grants in `acme` from a principal.
+    pub(crate) async fn revoke_all(
+        &mut self,
+        principal_id: &str,
+    ) -> Result<proto::RevokeAllPrincipalPermissionsResponse, Status> {
+        let request = proto::RevokeAllPrincipalPermissionsRequest {
+            workspace_name: "acme".into(),
+            principal_id: principal_id.into(),
+        };
+        let request = self.sign("RevokeAllPrincipalPermissions", request);
+        Ok(self.client.revoke_all_principal_permissions(request).await?.into_inner())
+    }
+
     /// Removes the grant of a principal on the workspace.
     pub(crate) async fn revoke(&mut self, principal_id: &str) -> Result<(), Status> {
         let request = proto::RemoveWorkspacePermissionRequest {
@@ -268,13 +451,28 @@ pub(crate) fn attach(metadata: &mut MetadataMap, principal_id: &str, signed: &Si
     }
 }
 
+/// The public X25519 key of somebody new.
+pub(crate) fn exchange_key() -> Vec<u8> {
+    X25519Private::generate().unwrap().public().to_bytes().to_vec()
+}
+
 pub(crate) fn join_request(token: &str, email: &str, seed: &SigningSeed) -> proto::JoinRequest {
     proto::JoinRequest {
         invite_token: token.into(),
         email: email.into(),
         principal_name: "laptop".into(),
         public_key: seed.public().to_bytes().to_vec(),
-        x25519_public_key: vec![9; 32],
+        x25519_public_key: exchange_key(),
+        ..Default::default()
+    }
+}
+
+pub(crate) fn register_request(email: &str, name: &str, seed: &SigningSeed) -> proto::RegisterRequest {
+    proto::RegisterRequest {
+        email: email.into(),
+        principal_name: name.into(),
+        public_key: seed.public().to_bytes().to_vec(),
+        x25519_public_key: exchange_key(),
         ..Default::default()
     }
 }
@@ -284,7 +482,7 @@ pub(crate) fn service_request(workspace: &str, seed: &SigningSeed) -> proto::Reg
         email: String::new(),
         principal_name: "operator".into(),
         public_key: seed.public().to_bytes().to_vec(),
-        x25519_public_key: vec![9; 32],
+        x25519_public_key: exchange_key(),
         is_service: true,
         workspace_name: Some(workspace.into()),
         ephemeral_pub: Some(vec![1; 32]),

@@ -67,8 +67,14 @@ async fn only_the_operator_of_the_server_invites_to_the_server() {
 #[tokio::test]
 async fn an_expired_invite_is_neither_shown_nor_taken() {
     let world = World::start().await;
-    let expired =
-        NewInvite { token: "old", workspace_ids: &[], expires_at: now(), kek_encrypted: None, kek_nonce: None };
+    let expired = NewInvite {
+        token: "old",
+        workspace_ids: &[],
+        expires_at: now(),
+        kek_encrypted: None,
+        kek_nonce: None,
+        max_uses: None,
+    };
     world.store.create_invite(&expired, None).await.unwrap();
     assert_eq!(code(world.client().get_invite(get("old")).await), Code::NotFound);
     let request = join_request("old", "a@example.com", &SigningSeed::generate().unwrap());

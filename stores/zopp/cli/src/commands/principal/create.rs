@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use konverge_zopp_client::{Client, ConfigFile, config_file};
+use konverge_zopp_client::{
+    Client, ConfigFile, Fingerprint, ServerRecord,
+    config_file::{self, Lock, Principal},
+};
 use konverge_zopp_crypto::{SigningSeed, X25519Private, X25519Public};
 use konverge_zopp_proto::{Empty, RegisterRequest};
 use serde::Serialize;
@@ -18,17 +21,18 @@ use crate::{
     context::Context,
     failure::{Failure, failed},
     output::plain,
-    scope::{Place, WorkspaceArguments},
+    scope::{self, WorkspaceArguments},
 };
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   zopp principal create tablet                  another device of yours, with your workspaces' keys
   zopp principal create ci --service -w acme    a service; give it a role with zopp permission set
-  zopp principal create operator --service -w acme --credentials-file operator.json
+  zopp principal create k8s --service -w acme --credentials-file k8s.json --credentials-only
 
 The credentials file holds that one principal with its private keys, in the form of
-~/.zopp/config.json and readable by you only: what the operator takes as --credentials.";
+~/.zopp/config.json and readable by you only: what the operator takes as --credentials.
+With --credentials-only the keys are nowhere else.";
 
 /// `zopp principal create`
 #[derive(Debug, Args)]
@@ -44,6 +48,9 @@ pub struct CreateArguments {
     /// Also write the service's keys to a file of their own
     #[arg(long, value_name = "PATH", requires = "service")]
     credentials_file: Option<PathBuf>,
+    /// Write the service's keys to the credentials file only, and not to this device's own file
+    #[arg(long, requires = "credentials_file")]
+    credentials_only: bool,
 }
 
 /// `principal create`
@@ -66,6 +73,16 @@ struct FailedGrant {
     reason: String,
 }
 
+/// Where the keys of a service go.
+enum Place {
+    /// To this device's file.
+    Device,
+    /// Also to a file of their own.
+    DeviceAndFile(PathBuf),
+    /// To a file of their own only.
+    File(PathBuf),
+}
+
 /// A new principal's local half.
 struct New {
     name: String,
@@ -73,10 +90,20 @@ struct New {
     exchange: X25519Private,
 }
 
+impl New {
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of_principal(&self.seed.public().to_bytes(), &self.exchange.public().to_bytes())
+    }
+}
+
 pub(super) async fn execute(context: &Context, arguments: CreateArguments) -> Outcome {
-    let CreateArguments { name, service, workspace, credentials_file } = arguments;
+    let CreateArguments { name, service, workspace, credentials_file, credentials_only } = arguments;
+    // Until the new keys are saved: no other command changes the file between what is read now and then.
+    let lock = Context::lock()?;
     let config = Context::config()?;
-    refuse_duplicate(&config, &name)?;
+    if !credentials_only {
+        refuse_duplicate(&config, &name)?;
+    }
     if let Some(file) = &credentials_file {
         refuse_existing(file)?;
     }
@@ -85,21 +112,28 @@ pub(super) async fn execute(context: &Context, arguments: CreateArguments) -> Ou
     let new = New { name, seed, exchange };
     if service {
         let workspace = WorkspaceArguments { workspace }.resolve()?;
-        create_service(&client, config, new, workspace, credentials_file).await
+        let place = match (credentials_file, credentials_only) {
+            (None, _) => Place::Device,
+            (Some(file), false) => Place::DeviceAndFile(file),
+            (Some(file), true) => Place::File(file),
+        };
+        create_service(context, &client, lock, config, new, workspace, place).await
     } else {
-        create_device(&client, config, new).await
+        create_device(context, &client, lock, config, new).await
     }
 }
 
 async fn create_service(
+    context: &Context,
     client: &Client,
+    lock: Lock,
     mut config: ConfigFile,
     new: New,
     workspace: String,
-    credentials_file: Option<PathBuf>,
+    place: Place,
 ) -> Outcome {
     let what = format!("cannot create service principal '{}'", new.name);
-    let need = Place::Workspace { workspace: workspace.clone() }.need("admin", client);
+    let need = scope::Place::Workspace { workspace: workspace.clone() }.need("admin", client);
     let key = client.workspace_key(&workspace).await.map_err(failed(what.clone(), need.clone()))?;
     let WrappedFields { ephemeral_pub, kek_nonce, kek_wrapped } = wrap(&key.kek, &new.exchange.public(), &key.id)?;
     let request = RegisterRequest {
@@ -110,19 +144,55 @@ async fn create_service(
         kek_nonce: Some(kek_nonce),
         ..registration(&new, String::new())
     };
-    let id = client.register(request).await.map_err(failed(what, need))?.principal_id;
+    let id = client.register(request, &new.seed).await.map_err(failed(what, need))?.principal_id;
+    context.trust()?.pin_principal(&id, new.fingerprint());
+    let mut known = ServerRecord::default();
+    known.generation = context.trust()?.generation();
+    known.workspaces.insert(workspace.clone(), key.fingerprint());
+    let address = context.address()?;
 
     let principal = || new_principal(id.clone(), new.name.clone(), &new.seed, &new.exchange);
-    config.principals.push(principal());
-    Context::save(&config)?;
-    if let Some(file) = &credentials_file {
+    let write_credentials = |file: &Path| {
         let only = ConfigFile {
             principals: vec![principal()],
             current_principal: Some(new.name.clone()),
+            // The service believes the key that it was given here, and no other.
+            servers: [(address.clone(), known.clone())].into(),
             ..ConfigFile::default()
         };
-        config_file::save(file, &only)?;
-    }
+        config_file::save(file, &only)
+    };
+    let mut keep = |mut principal: Principal| {
+        // Names are unique in the file; that of a service for a file of its own was not looked at before.
+        if config.principals.iter().any(|other| other.name == principal.name) {
+            principal.name = format!("{} {}", principal.name, principal.id);
+        }
+        config.principals.push(principal);
+        Context::save(&config)
+    };
+    let credentials_file = match place {
+        Place::Device => {
+            keep(principal())?;
+            None
+        }
+        Place::DeviceAndFile(file) => {
+            keep(principal())?;
+            write_credentials(&file)?;
+            Some(file)
+        }
+        Place::File(file) => {
+            if let Err(error) = write_credentials(&file) {
+                // The server knows the principal by now, and its keys must be somewhere.
+                keep(principal())?;
+                return Err(Failure::from(error).next(format!(
+                    "The service principal exists (ID: {id}), and its keys are in {} instead.",
+                    Context::config_path()?.display()
+                )));
+            }
+            Some(file)
+        }
+    };
+    drop(lock);
 
     let New { name, .. } = new;
     let mut text = format!(
@@ -138,7 +208,7 @@ async fn create_service(
     Ok(plain(Created { id, name, service: true, workspaces, failed: Vec::new(), credentials_file }, text))
 }
 
-async fn create_device(client: &Client, mut config: ConfigFile, new: New) -> Outcome {
+async fn create_device(context: &Context, client: &Client, lock: Lock, mut config: ConfigFile, new: New) -> Outcome {
     let (Some(user_id), Some(email)) = (client.identity().user_id(), client.identity().email()) else {
         return Err(Failure::new(format!(
             "the current principal '{}' is a service and has no user to whom a device could belong",
@@ -148,13 +218,15 @@ async fn create_device(client: &Client, mut config: ConfigFile, new: New) -> Out
     };
     let what = format!("cannot create principal '{}'", new.name);
     let request = registration(&new, email.to_owned());
-    let id = client.register(request).await.map_err(failed(what, None))?.principal_id;
+    let id = client.register(request, &new.seed).await.map_err(failed(what, None))?.principal_id;
+    context.trust()?.pin_principal(&id, new.fingerprint());
     let mut principal = new_principal(id.clone(), new.name.clone(), &new.seed, &new.exchange);
     principal.user_id = Some(user_id.to_owned());
     principal.email = Some(email.to_owned());
     config.principals.push(principal);
     // Before the grants: should one of them fail, the keys are not lost.
     Context::save(&config)?;
+    drop(lock);
 
     let (workspaces, failed) = grant_all(client, &id, &new.exchange.public()).await?;
     let mut lines = vec![format!("Principal '{}' created (ID: {id})", new.name)];

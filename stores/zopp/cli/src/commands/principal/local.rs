@@ -1,6 +1,6 @@
 //! The verbs that only read or change this device's file.
 
-use konverge_zopp_client::{ConfigFile, config_file::Principal};
+use konverge_zopp_client::{ConfigFile, Fingerprint, Identity, config_file::Principal};
 use serde::Serialize;
 
 use crate::{
@@ -47,7 +47,27 @@ pub(super) fn current() -> Outcome {
     Ok(plain(object(config.principals.swap_remove(index), Some(&name)), name))
 }
 
+/// `principal fingerprint`
+#[derive(Serialize)]
+struct PrincipalFingerprint {
+    id: String,
+    name: String,
+    fingerprint: String,
+}
+
+pub(super) fn fingerprint(name: Option<&str>) -> Outcome {
+    let config = Context::config()?;
+    let identity = Identity::from_config(&config, &Context::config_path()?, name)?;
+    let exchange = identity.exchange_key().map(|key| key.public().to_bytes());
+    let signing = identity.signing_seed().public().to_bytes();
+    let fingerprint =
+        Fingerprint::of_principal(&signing, exchange.as_ref().map_or(&[], <[u8; 32]>::as_slice)).to_string();
+    let (id, name) = (identity.principal_id().to_owned(), identity.name().to_owned());
+    Ok(plain(PrincipalFingerprint { id, name, fingerprint: fingerprint.clone() }, fingerprint))
+}
+
 pub(super) fn switch_to(name: &str) -> Outcome {
+    let _lock = Context::lock()?;
     let mut config = Context::config()?;
     let index = find(&config, name)?;
     config.current_principal = Some(name.to_owned());
@@ -56,6 +76,7 @@ pub(super) fn switch_to(name: &str) -> Outcome {
 }
 
 pub(super) fn delete(name: &str) -> Outcome {
+    let _lock = Context::lock()?;
     let mut config = Context::config()?;
     let index = find(&config, name)?;
     if config.principals.len() == 1 {
@@ -72,8 +93,8 @@ pub(super) fn delete(name: &str) -> Outcome {
     Context::save(&config)?;
     let current = config.current().map(|current| current.name.clone());
     let text = format!(
-        "Principal '{name}' deleted from this device; now using '{}'\nThe server still knows it: take its access away \
-         with zopp principal workspace-remove --principal {}",
+        "Principal '{name}' deleted from this device; now using '{}'\nThe server still accepts its keys, \
+         wherever they are: zopp principal disable --principal {}",
         current.as_deref().unwrap_or_default(),
         deleted.id
     );

@@ -1,15 +1,18 @@
 //! The verbs that change or read principals on the server.
 
+use konverge_zopp_client::CallError;
 use konverge_zopp_proto::{
     ListWorkspaceServicePrincipalsRequest, RemovePrincipalFromWorkspaceRequest, RenamePrincipalRequest,
-    RevokeAllPrincipalPermissionsRequest, ServicePrincipal,
+    RevokeAllPrincipalPermissionsRequest, Role, ServicePrincipal,
+    identity::{DisablePrincipalRequest, EnablePrincipalRequest},
 };
 use serde::Serialize;
+use tonic::Code;
 
 use crate::{
     commands::{Outcome, join::refuse_duplicate, permission::RoleName},
     context::Context,
-    failure::failed,
+    failure::{Failure, failed},
     output::{listing, plain},
     scope::Place,
 };
@@ -52,10 +55,22 @@ struct Removed {
     principal_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     permissions_revoked: Option<i32>,
+    /// The highest role that the principal has anywhere in the workspace afterwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role_afterwards: Option<RoleName>,
+}
+
+/// `principal disable`, `principal enable`
+#[derive(Serialize)]
+struct Switched {
+    principal_id: String,
+    principal: String,
+    disabled: bool,
 }
 
 /// Signs with the key of the principal that is renamed, which need not be the current one.
 pub(super) async fn rename(context: &Context, name: &str, new_name: String) -> Outcome {
+    let _lock = Context::lock()?;
     let mut config = Context::config()?;
     let index = find(&config, name)?;
     refuse_duplicate(&config, &new_name)?;
@@ -113,7 +128,7 @@ pub(super) async fn workspace_remove(context: &Context, workspace: String, princ
         RemovePrincipalFromWorkspaceRequest { workspace_name: workspace.clone(), principal_id: principal_id.clone() };
     client.remove_principal_from_workspace(request).await.map_err(failed(what, need))?;
     let text = format!("Principal {principal_id} removed from workspace {workspace}");
-    Ok(plain(Removed { workspace, principal_id, permissions_revoked: None }, text))
+    Ok(plain(Removed { workspace, principal_id, permissions_revoked: None, role_afterwards: None }, text))
 }
 
 pub(super) async fn revoke_all(context: &Context, workspace: String, principal_id: String) -> Outcome {
@@ -124,6 +139,43 @@ pub(super) async fn revoke_all(context: &Context, workspace: String, principal_i
         RevokeAllPrincipalPermissionsRequest { workspace_name: workspace.clone(), principal_id: principal_id.clone() };
     let answer = client.revoke_all_principal_permissions(request).await.map_err(failed(what, need))?;
     let count = answer.permissions_revoked;
-    let text = format!("Revoked {count} permissions of principal {principal_id} in workspace {workspace}");
-    Ok(plain(Removed { workspace, principal_id, permissions_revoked: Some(count) }, text))
+    let mut text = format!("Revoked {count} permissions of principal {principal_id} in workspace {workspace}");
+    let role_afterwards = answer.role_afterwards.and_then(|role| Role::try_from(role).ok()).map(RoleName::from);
+    if let Some(role) = role_afterwards {
+        text = format!(
+            "{text}\nIt is a person's device, and without a ceiling it has its user's role there: {role}\nTo cut it off: zopp principal \
+             disable (one's own), zopp principal workspace-remove (any)"
+        );
+    }
+    Ok(plain(Removed { workspace, principal_id, permissions_revoked: Some(count), role_afterwards }, text))
+}
+
+pub(super) async fn disable(context: &Context, principal_id: String, even_if_last_key: bool) -> Outcome {
+    let client = context.client()?;
+    let request = DisablePrincipalRequest { principal_id: principal_id.clone(), even_if_last_key };
+    let what = format!("cannot disable principal {principal_id}");
+    let principal = client.disable_principal(request).await.map_err(own(what))?.name;
+    let text = format!(
+        "Principal '{principal}' disabled: the server accepts nothing from it any more\nWhoever has its keys may know the keys of its \
+         workspaces: change the values that it could read"
+    );
+    Ok(plain(Switched { principal_id, principal, disabled: true }, text))
+}
+
+pub(super) async fn enable(context: &Context, principal_id: String) -> Outcome {
+    let client = context.client()?;
+    let request = EnablePrincipalRequest { principal_id: principal_id.clone() };
+    let what = format!("cannot enable principal {principal_id}");
+    let principal = client.enable_principal(request).await.map_err(own(what))?.name;
+    let text = format!("Principal '{principal}' enabled");
+    Ok(plain(Switched { principal_id, principal, disabled: false }, text))
+}
+
+/// For the calls of our own. A stock server does not have them.
+fn own(what: String) -> impl FnOnce(CallError) -> Failure {
+    move |error| {
+        let is_last_key = error.code() == Code::FailedPrecondition;
+        let failure = failed(what, None)(error);
+        if is_last_key { failure.next("Add --even-if-last-key to disable it all the same.") } else { failure }
+    }
 }

@@ -1,0 +1,29 @@
+//! The calls of Konverge's own: losing an identity, and invites that can be used up. A stock server answers `UNIMPLEMENTED`.
+
+use konverge_zopp_proto::identity as proto;
+
+use crate::{client::Client, connection::Rpc, error::CallError};
+
+macro_rules! own_calls {
+    ($($method:ident($request:ident) -> $answer:ident = $name:literal;)*) => {
+        impl Client {
+            $(
+                #[doc = concat!("Calls `konverge.zopp.v1.Identity/", $name, "`, signed.")]
+                pub async fn $method(&self, request: proto::$request) -> Result<proto::$answer, CallError> {
+                    let rpc = Rpc { name: $name, path: concat!("/konverge.zopp.v1.Identity/", $name) };
+                    self.call(rpc, &request).await
+                }
+            )*
+        }
+    };
+}
+
+own_calls! {
+    disable_principal(DisablePrincipalRequest) -> DisablePrincipalResponse = "DisablePrincipal";
+    enable_principal(EnablePrincipalRequest) -> EnablePrincipalResponse = "EnablePrincipal";
+    remove_member(RemoveMemberRequest) -> RemoveMemberResponse = "RemoveMember";
+    transfer_ownership(TransferOwnershipRequest) -> TransferOwnershipResponse = "TransferOwnership";
+    remove_user(RemoveUserRequest) -> RemoveUserResponse = "RemoveUser";
+    create_limited_invite(CreateInviteRequest) -> Invite = "CreateInvite";
+    list_counted_invites(ListInvitesRequest) -> ListInvitesResponse = "ListInvites";
+}

@@ -1,0 +1,332 @@
+//! What a client remembers of a server, and holds the server to.
+//!
+//! A server is not believed what it could make up. It knows the public key of every principal, so it can wrap a workspace key of its own;
+//! it can name other public keys for a principal; it can claim to be of the generation whose signatures authorise everything. For each
+//! of these, the client keeps what it saw first, or was told by a person, and refuses anything else.
+//!
+//! ```
+//! use konverge_zopp_client::{Fingerprint, Trust};
+//!
+//! let trust = Trust::default();
+//! let (first, other) = (Fingerprint::of_principal(b"a", b""), Fingerprint::of_principal(b"b", b""));
+//! assert!(trust.check_workspace("acme", first).is_ok(), "nothing is pinned: the first key is");
+//! assert!(trust.check_workspace("acme", other).is_err());
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use konverge_zopp_crypto::{Fingerprint, Profile};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde_json::{Map, Value};
+
+use crate::{
+    config_file::{self, FileError},
+    identity::Identity,
+};
+
+/// What is remembered of one server, as it is kept in the configuration file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ServerRecord {
+    /// The generation, once known.
+    #[serde(default, with = "generation", skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Profile>,
+    /// Workspace name to the fingerprint of its key.
+    #[serde(default, with = "fingerprints", skip_serializing_if = "BTreeMap::is_empty")]
+    pub workspaces: BTreeMap<String, Fingerprint>,
+    /// Principal ID to the fingerprint of its public keys.
+    #[serde(default, with = "fingerprints", skip_serializing_if = "BTreeMap::is_empty")]
+    pub principals: BTreeMap<String, Fingerprint>,
+    /// What later programs remember.
+    #[serde(flatten)]
+    other: Map<String, Value>,
+}
+
+impl ServerRecord {
+    /// Returns how many pins there are.
+    pub fn len(&self) -> usize {
+        self.workspaces.len() + self.principals.len()
+    }
+
+    /// Whether there are no pins.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The server gives another key than the pinned one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the server gives another key of {what} than the pinned one: {offered} instead of {pinned}. The server, or somebody who can write its \
+     database, may have replaced it"
+)]
+pub struct PinMismatch {
+    /// Of what: "workspace 'acme'", "principal ID".
+    pub what: String,
+    /// The pinned fingerprint.
+    pub pinned: Fingerprint,
+    /// The fingerprint of the given key.
+    pub offered: Fingerprint,
+}
+
+/// What is remembered of a server, shared by all that speak to it. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Trust(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    record: ServerRecord,
+    learnt: Learnt,
+}
+
+/// What was learnt since the record was read.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Learnt {
+    /// The generation.
+    pub generation: Option<Profile>,
+    /// Fingerprints of workspace keys.
+    pub workspaces: BTreeMap<String, Pin>,
+    /// Fingerprints of principals.
+    pub principals: BTreeMap<String, Pin>,
+}
+
+/// A fingerprint, and why it is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pin {
+    /// The fingerprint.
+    pub fingerprint: Fingerprint,
+    /// Nobody vouched for it: it was the first that was seen.
+    pub first_use: bool,
+}
+
+impl Trust {
+    /// Holds the server to the record.
+    pub fn new(record: ServerRecord) -> Self {
+        Self(Arc::new(Mutex::new(State { record, learnt: Learnt::default() })))
+    }
+
+    /// Holds the server to what the configuration file remembers of it, which by default is `~/.zopp/config.json`: the file from which
+    /// [`crate::Identity::load`] takes the principal. `address` is as [`crate::config::canonical_address`] gives it.
+    pub fn load(file: Option<&Path>, address: &str) -> Result<Self, FileError> {
+        if Identity::is_in_environment() {
+            return Ok(Self::default());
+        }
+        let path = match file {
+            Some(file) => file.to_owned(),
+            None => config_file::default_path()?,
+        };
+        Ok(Self::new(config_file::load(&path)?.server(address)))
+    }
+
+    /// Returns the generation of the server, if it is remembered.
+    pub fn generation(&self) -> Option<Profile> {
+        self.state().record.generation
+    }
+
+    /// Remembers the generation. [`Profile::V1`] is for callers to whom a person said so.
+    pub fn remember_generation(&self, generation: Profile) {
+        let mut state = self.state();
+        if state.record.generation != Some(generation) {
+            state.record.generation = Some(generation);
+            state.learnt.generation = Some(generation);
+        }
+    }
+
+    /// Compares the key that the server gives for a workspace with the pinned one, and pins it if there is none.
+    pub fn check_workspace(&self, name: &str, offered: Fingerprint) -> Result<(), PinMismatch> {
+        let State { record, learnt } = &mut *self.state();
+        check(&mut record.workspaces, &mut learnt.workspaces, name, offered, || format!("workspace '{name}'"))
+    }
+
+    /// Compares the public keys that the server gives for a principal with the pinned ones, and pins them if there are none.
+    pub fn check_principal(&self, id: &str, offered: Fingerprint) -> Result<(), PinMismatch> {
+        let State { record, learnt } = &mut *self.state();
+        check(&mut record.principals, &mut learnt.principals, id, offered, || format!("principal {id}"))
+    }
+
+    /// Pins the key of a workspace that this device made, or that a person vouched for. Returns the fingerprint that was pinned before, if
+    /// it is another one.
+    pub fn pin_workspace(&self, name: &str, fingerprint: Fingerprint) -> Option<Fingerprint> {
+        let State { record, learnt } = &mut *self.state();
+        pin(&mut record.workspaces, &mut learnt.workspaces, name, fingerprint)
+    }
+
+    /// Pins the public keys of a principal that this device made, or that a person vouched for. Returns the fingerprint that was pinned
+    /// before, if it is another one.
+    pub fn pin_principal(&self, id: &str, fingerprint: Fingerprint) -> Option<Fingerprint> {
+        let State { record, learnt } = &mut *self.state();
+        pin(&mut record.principals, &mut learnt.principals, id, fingerprint)
+    }
+
+    /// Returns the record, with what was learnt.
+    pub fn record(&self) -> ServerRecord {
+        self.state().record.clone()
+    }
+
+    /// Returns what was learnt since the last call; `None` if it is nothing.
+    pub fn take_learnt(&self) -> Option<Learnt> {
+        let learnt = std::mem::take(&mut self.state().learnt);
+        (learnt != Learnt::default()).then_some(learnt)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Learnt {
+    /// Adds it to a record that others may have changed meanwhile. A pin of first use that differs from theirs is an error, and the others
+    /// are added.
+    pub fn merge_into(self, record: &mut ServerRecord) -> Result<(), PinMismatch> {
+        record.generation = self.generation.or(record.generation);
+        let workspaces = merge(&mut record.workspaces, self.workspaces, |name| format!("workspace '{name}'"));
+        let principals = merge(&mut record.principals, self.principals, |id| format!("principal {id}"));
+        workspaces.and(principals)
+    }
+}
+
+fn check(
+    known: &mut BTreeMap<String, Fingerprint>,
+    learnt: &mut BTreeMap<String, Pin>,
+    name: &str,
+    offered: Fingerprint,
+    what: impl Fn() -> String,
+) -> Result<(), PinMismatch> {
+    match known.get(name) {
+        Some(pinned) if *pinned == offered => Ok(()),
+        Some(pinned) => Err(PinMismatch { what: what(), pinned: *pinned, offered }),
+        None => {
+            known.insert(name.to_owned(), offered);
+            learnt.insert(name.to_owned(), Pin { fingerprint: offered, first_use: true });
+            Ok(())
+        }
+    }
+}
+
+fn pin(
+    known: &mut BTreeMap<String, Fingerprint>,
+    learnt: &mut BTreeMap<String, Pin>,
+    name: &str,
+    fingerprint: Fingerprint,
+) -> Option<Fingerprint> {
+    learnt.insert(name.to_owned(), Pin { fingerprint, first_use: false });
+    known.insert(name.to_owned(), fingerprint).filter(|before| *before != fingerprint)
+}
+
+fn merge(
+    record: &mut BTreeMap<String, Fingerprint>,
+    learnt: BTreeMap<String, Pin>,
+    what: impl Fn(&str) -> String,
+) -> Result<(), PinMismatch> {
+    let mut result = Ok(());
+    for (name, Pin { fingerprint, first_use }) in learnt {
+        match record.get(&name) {
+            Some(pinned) if first_use && *pinned != fingerprint => {
+                result = Err(PinMismatch { what: what(&name), pinned: *pinned, offered: fingerprint });
+            }
+            _ => drop(record.insert(name, fingerprint)),
+        }
+    }
+    result
+}
+
+/// `"v1"` and `"v2"`.
+mod generation {
+    use super::{Deserialize, Deserializer, Error, Profile, Serializer};
+
+    #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "the signature is that of serde")]
+    pub(super) fn serialize<S: Serializer>(generation: &Option<Profile>, serializer: S) -> Result<S::Ok, S::Error> {
+        match generation {
+            None => serializer.serialize_none(),
+            Some(Profile::V1) => serializer.serialize_str("v1"),
+            Some(Profile::V2) => serializer.serialize_str("v2"),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Profile>, D::Error> {
+        match Option::<String>::deserialize(deserializer)?.as_deref() {
+            None => Ok(None),
+            Some("v1") => Ok(Some(Profile::V1)),
+            Some("v2") => Ok(Some(Profile::V2)),
+            Some(_) => Err(D::Error::custom("unknown generation")),
+        }
+    }
+}
+
+/// Names to fingerprints in their text form.
+mod fingerprints {
+    use super::{BTreeMap, Deserialize, Deserializer, Error, Fingerprint, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        pins: &BTreeMap<String, Fingerprint>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(pins.iter().map(|(name, fingerprint)| (name, fingerprint.to_string())))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<String, Fingerprint>, D::Error> {
+        let texts = BTreeMap::<String, String>::deserialize(deserializer)?;
+        let parse = |(name, text): (String, String)| Ok((name, text.parse().map_err(D::Error::custom)?));
+        texts.into_iter().map(parse).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(byte: u8) -> Fingerprint {
+        Fingerprint::of_principal(&[byte], &[])
+    }
+
+    #[test]
+    fn the_first_key_is_pinned_and_no_other_accepted() {
+        let trust = Trust::default();
+        trust.check_workspace("acme", fingerprint(1)).unwrap();
+        trust.check_workspace("acme", fingerprint(1)).unwrap();
+        let error = trust.check_workspace("acme", fingerprint(2)).unwrap_err();
+        assert_eq!((error.pinned, error.offered), (fingerprint(1), fingerprint(2)));
+        trust.check_workspace("other", fingerprint(2)).unwrap();
+        let learnt = trust.take_learnt().unwrap();
+        assert_eq!(learnt.workspaces["acme"], Pin { fingerprint: fingerprint(1), first_use: true });
+        assert_eq!(trust.take_learnt(), None);
+    }
+
+    #[test]
+    fn only_a_person_replaces_a_pin() {
+        let mut record = ServerRecord::default();
+        record.workspaces.insert("acme".to_owned(), fingerprint(1));
+        let trust = Trust::new(record.clone());
+        assert_eq!(trust.pin_workspace("acme", fingerprint(1)), None);
+        assert_eq!(trust.pin_workspace("acme", fingerprint(2)), Some(fingerprint(1)));
+        trust.check_workspace("acme", fingerprint(2)).unwrap();
+        trust.take_learnt().unwrap().merge_into(&mut record).unwrap();
+        assert_eq!(record.workspaces["acme"], fingerprint(2));
+
+        // Two programs saw the workspace for the first time, and the server gave them different keys.
+        let late = Trust::default();
+        late.check_workspace("acme", fingerprint(3)).unwrap();
+        late.check_principal("p", fingerprint(4)).unwrap();
+        assert!(late.take_learnt().unwrap().merge_into(&mut record).is_err());
+        assert_eq!(record.workspaces["acme"], fingerprint(2));
+        assert_eq!(record.principals["p"], fingerprint(4), "what does not differ is kept");
+    }
+
+    #[test]
+    fn a_record_reads_back_with_what_later_programs_wrote() {
+        let text = format!(r#"{{"generation":"v1","workspaces":{{"acme":"{}"}},"later":[1]}}"#, fingerprint(1));
+        let record: ServerRecord = serde_json::from_str(&text).unwrap();
+        assert_eq!((record.generation, record.len()), (Some(Profile::V1), 1));
+        assert_eq!(serde_json::to_string(&record).unwrap(), text);
+        for bad in [r#"{"generation":"v3"}"#, r#"{"workspaces":{"acme":"1"}}"#, r#"{"workspaces":[]}"#] {
+            assert!(serde_json::from_str::<ServerRecord>(bad).is_err(), "{bad}");
+        }
+    }
+}

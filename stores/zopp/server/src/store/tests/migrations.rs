@@ -1,0 +1,55 @@
+//! Files of earlier versions are brought up to date with what is in them, also with what would be refused today.
+
+use sqlx::{migrate::Migrator, sqlite::SqliteConnectOptions};
+
+use super::*;
+use crate::store::migrations::steps;
+
+/// A file as the version with so many steps left it: two principals with one key, and an environment with two values.
+async fn file_of_version(path: &std::path::Path, count: usize) {
+    let options = SqliteConnectOptions::new().filename(path).create_if_missing(true).foreign_keys(true);
+    let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
+    Migrator::with_migrations(steps().into_iter().take(count).collect()).run(&pool).await.unwrap();
+    for statement in [
+        "INSERT INTO users VALUES ('u', 'a@example.com', 1, 1)",
+        "INSERT INTO principals (id, user_id, name, public_key, x25519_public_key, created_at, updated_at) \
+         VALUES ('p', 'u', 'laptop', x'01', x'02', 1, 1), ('q', 'u', 'copy', x'01', x'02', 1, 1)",
+        "INSERT INTO workspaces VALUES ('w', 'acme', 'u', x'00', 1, 1, 1, 1, 1)",
+        "INSERT INTO workspace_members VALUES ('w', 'u', 1)",
+        "INSERT INTO projects VALUES ('r', 'w', 'backend', 1, 1)",
+        "INSERT INTO environments (id, workspace_id, project_id, name, dek_wrapped, dek_nonce, version, created_at, updated_at) \
+         VALUES ('e', 'w', 'r', 'production', x'00', x'00', 7, 1, 1)",
+        "INSERT INTO secrets VALUES ('s', 'w', 'e', 'A', x'00', zeroblob(20), 1, 1), ('t', 'w', 'e', 'B', x'00', zeroblob(30), 1, 1)",
+        "INSERT INTO invites (id, token_hash, expires_at, created_at, updated_at) VALUES ('i', x'00', 9, 1, 1)",
+    ] {
+        sqlx::query(statement).execute(&pool).await.unwrap();
+    }
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn each_earlier_version_is_brought_up_to_date() {
+    for count in 2..=steps().len() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("zopp.db");
+        file_of_version(&path, count).await;
+        let store = Store::open(&Location { path, create: false }).await.unwrap();
+        let principal = store.principal("q").await.unwrap().unwrap();
+        assert_eq!((principal.name.as_str(), principal.disabled_at), ("copy", None), "{count} steps");
+        let invite = store.invites(None).await.unwrap().remove(0);
+        assert_eq!((invite.uses, invite.max_uses), (0, None));
+        assert_eq!(store.environment_version("e").await.unwrap(), Some(7));
+        if count < 4 {
+            let full: (i64, i64) = sqlx::query_as("SELECT key_count, byte_count FROM environments")
+                .fetch_one(&store.readers)
+                .await
+                .unwrap();
+            assert_eq!(full, (2, 50), "what was there is counted");
+        }
+        // From now on a key is one principal's.
+        let taken = NewPrincipal { name: "third".into(), public_key: vec![1], x25519_public_key: None };
+        let proven = store.principal("p").await.unwrap();
+        let refused = store.register("a@example.com", proven.as_ref(), false, &taken, &row(Action::UserRegister)).await;
+        assert!(matches!(refused, Err(StoreError::KeyTaken)), "{refused:?}");
+    }
+}
