@@ -19,7 +19,7 @@ use crate::demo::Demo;
 
 /// A cluster that is not the demo's. Its controller manager ends namespaces that were deleted.
 async fn cluster() -> (ControlPlane, Client) {
-    let options = Options { controller_manager: true, ..Options::ours() };
+    let options = Options::ours().with(|options| options.controller_manager = true);
     let control_plane = ControlPlane::start(options).await.unwrap();
     let client = control_plane.admin_client().await.unwrap();
     (control_plane, client)

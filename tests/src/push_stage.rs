@@ -132,7 +132,11 @@ impl PushStage {
     fn client(&self, token: String, concurrency: usize) -> Result<Vault> {
         let token = Credential::value(SecretValue::from(token));
         let concurrency = concurrency.try_into().context("at least one request at a time")?;
-        let limits = Limits { rate: None, concurrency, deadline: PATIENCE, ..Limits::default() };
+        let limits = Limits::default().with(|limits| {
+            limits.rate = None;
+            limits.concurrency = concurrency;
+            limits.deadline = PATIENCE;
+        });
         let config = VaultConfig::new(self.vault.address(), Login::Token(token))?.limits(limits);
         Ok(Vault(konverge_vault::Vault::new(&config)))
     }

@@ -9,7 +9,7 @@ use konverge_runtime::{
     telemetry::LogFormat,
     watch::{label_selector, namespace},
 };
-use konverge_zopp_client::{ClientConfig, config::DEFAULT_SERVER};
+use konverge_zopp_client::{ClientConfig, Fingerprint, FingerprintError, Profile, Trust, config::DEFAULT_SERVER};
 
 use crate::allow::Rule;
 
@@ -35,6 +35,20 @@ pub struct Config {
     /// PEM file with the CA that signed the server's certificate [default: the system's roots]
     #[arg(long, env = "ZOPP_TLS_CA_CERT", value_name = "FILE")]
     pub tls_ca_cert: Option<PathBuf>,
+    /// Generation of the server: v2, or v1 for zopp 0.1.1, whose signatures let everybody who sees one make any call for a minute; v1 is
+    /// never chosen unless it is given here or in the credentials file [default: as the credentials file says, else v2]
+    #[arg(long, env = "ZOPP_GENERATION", value_parser = generation, value_name = "v1|v2")]
+    pub generation: Option<Profile>,
+    /// The workspace's key by its fingerprint (zopp workspace fingerprint); may be repeated; any other key of that workspace is refused
+    /// [default: as the credentials file says, else the first key seen]
+    #[arg(
+        long = "workspace-fingerprint",
+        env = "ZOPP_WORKSPACE_FINGERPRINTS",
+        value_delimiter = ',',
+        value_parser = workspace_fingerprint,
+        value_name = "WORKSPACE=FINGERPRINT"
+    )]
+    pub workspace_fingerprints: Vec<(String, Fingerprint)>,
     /// How often each environment is asked for changes that its stream did not tell, in seconds, or with a unit: 90s, 5m
     #[arg(long, env = "ZOPP_POLL_INTERVAL", default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
     pub poll_interval: Duration,
@@ -73,9 +87,17 @@ impl Config {
         Self::from_arg_matches(&matches?)
     }
 
-    /// How to reach the zopp server.
-    pub fn client(&self) -> ClientConfig {
-        ClientConfig { ca_certificate: self.tls_ca_cert.clone(), ..ClientConfig::new(&self.server) }
+    /// How to reach the zopp server, held to what the settings pin.
+    pub fn client(&self, trust: Trust) -> ClientConfig {
+        for (workspace, fingerprint) in &self.workspace_fingerprints {
+            trust.pin_workspace(workspace, *fingerprint);
+        }
+        ClientConfig {
+            ca_certificate: self.tls_ca_cert.clone(),
+            profile: self.generation,
+            trust,
+            ..ClientConfig::new(&self.server)
+        }
     }
 }
 
@@ -89,6 +111,8 @@ impl fmt::Display for Config {
             namespace,
             health_addr,
             tls_ca_cert,
+            generation,
+            workspace_fingerprints,
             poll_interval,
             selector,
             allow,
@@ -103,6 +127,15 @@ impl fmt::Display for Config {
         write!(f, "server={server} credentials={} ", path(credentials))?;
         write!(f, "namespace={} ", namespace.as_deref().unwrap_or("all"))?;
         write!(f, "health-addr={health_addr} tls-ca-cert={} ", path(tls_ca_cert))?;
+        let generation = match generation {
+            None => "default",
+            Some(Profile::V1) => "v1",
+            Some(Profile::V2) => "v2",
+        };
+        let pins: Vec<String> =
+            workspace_fingerprints.iter().map(|(name, fingerprint)| format!("{name}={fingerprint}")).collect();
+        write!(f, "generation={generation} ")?;
+        write!(f, "workspace-fingerprint={} ", if pins.is_empty() { "none".to_owned() } else { pins.join(",") })?;
         write!(f, "poll-interval={}s ", poll_interval.as_secs_f64())?;
         write!(f, "selector={} ", selector.as_deref().unwrap_or("none"))?;
         write!(f, "allow={} ", if rules.is_empty() { "everything".to_owned() } else { rules.join(",") })?;
@@ -113,6 +146,20 @@ impl fmt::Display for Config {
 
 /// The shortest poll: below it, the net costs more than the stream that it secures.
 const SHORTEST_POLL: Duration = Duration::from_secs(1);
+
+fn generation(text: &str) -> Result<Profile, &'static str> {
+    match text {
+        "v1" => Ok(Profile::V1),
+        "v2" => Ok(Profile::V2),
+        _ => Err("v1 or v2 is expected"),
+    }
+}
+
+fn workspace_fingerprint(text: &str) -> Result<(String, Fingerprint), String> {
+    let (workspace, fingerprint) = text.split_once('=').ok_or("WORKSPACE=FINGERPRINT is expected")?;
+    let fingerprint = fingerprint.parse().map_err(|error: FingerprintError| error.to_string())?;
+    Ok((workspace.to_owned(), fingerprint))
+}
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
@@ -151,6 +198,23 @@ mod tests {
         assert_eq!((config.leader_election, config.namespace.as_deref()), (true, Some("shop")));
         assert_eq!(config.poll_interval, Duration::from_mins(5));
         assert!(of("--no-such-flag").is_err());
+    }
+
+    #[test]
+    fn fingerprints_are_pinned_over_those_of_the_credentials_file() {
+        let of = |byte: u8| Fingerprint::of_principal(&[byte], &[]);
+        let line = format!("--workspace-fingerprint=acme={},b={}", of(1), of(2));
+        let config = parse(&[&line, "--generation", "v2"]).unwrap();
+        let trust = Trust::default();
+        trust.check_workspace("acme", of(9)).unwrap();
+        let client = config.client(trust.clone());
+        assert_eq!(client.profile, Some(Profile::V2));
+        assert!(trust.check_workspace("acme", of(9)).is_err());
+        assert!(trust.check_workspace("acme", of(1)).is_ok() && trust.check_workspace("b", of(2)).is_ok());
+        assert!(config.to_string().contains(&format!("workspace-fingerprint=acme={},b={} ", of(1), of(2))));
+        assert!(parse(&["--workspace-fingerprint", "acme"]).is_err());
+        assert!(parse(&["--workspace-fingerprint", "acme=1"]).is_err());
+        assert!(parse(&["--generation", "v3"]).is_err());
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn standing(metadata: &ObjectMeta) -> Option<Standing> {
     match declaration(metadata.annotations.as_ref()?) {
         Declaration::NotOurs => None,
         Declaration::Incomplete { missing } => {
-            let Message { reason, text } = Message::incomplete(&missing);
+            let Message { reason, text, .. } = Message::incomplete(&missing);
             Some(Standing::new(reason, Grade::Wrong, text))
         }
         Declaration::Bound(environment) => {

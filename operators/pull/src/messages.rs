@@ -1,7 +1,10 @@
 //! What the owner of a Secret is told: the object, the cause and the next step; never a value.
 
 use konverge_apply::ApplyError;
-use konverge_core::{error::Classify, names::few};
+use konverge_core::{
+    error::{Classify, ErrorClass},
+    names::few,
+};
 use konverge_zopp_client::{EnvironmentName, FetchError};
 
 use crate::{
@@ -16,11 +19,13 @@ pub struct Message {
     pub reason: &'static str,
     /// The sentence.
     pub text: String,
+    /// Whether the API server refuses the write. Nothing tells when that is over, so its event is renewed by each attempt.
+    pub is_refusal: bool,
 }
 
 impl Message {
     fn new(reason: &'static str, text: String) -> Self {
-        Self { reason, text }
+        Self { reason, text, is_refusal: false }
     }
 
     /// Whether it reports that all is well.
@@ -97,6 +102,14 @@ impl Message {
             FetchError::Garbage { .. } | FetchError::Refused { .. } => {
                 "check that the address is a zopp server's and see its log".to_owned()
             }
+            FetchError::OtherKey { environment, .. } => format!(
+                "ask a member of the workspace for its fingerprint (zopp workspace fingerprint -w {}); only if it is the new one, give \
+                 it to the operator with --workspace-fingerprint",
+                environment.workspace
+            ),
+            FetchError::AmbiguousName { .. } => {
+                "make a project without it, move the secrets there, and name it in the annotation".to_owned()
+            }
             FetchError::NoExchangeKey { .. } | FetchError::Key { .. } => {
                 "give the operator the credentials of a principal that was granted access to the workspace".to_owned()
             }
@@ -106,6 +119,8 @@ impl Message {
             FetchError::Unauthenticated { .. } | FetchError::NoExchangeKey { .. } | FetchError::Key { .. } => {
                 reasons::CREDENTIALS_INVALID
             }
+            FetchError::OtherKey { .. } => reasons::WORKSPACE_KEY_CHANGED,
+            FetchError::AmbiguousName { .. } => reasons::INVALID_ANNOTATION,
             FetchError::PermissionDenied { .. } => reasons::ACCESS_DENIED,
             FetchError::NotFound { .. } => reasons::ENVIRONMENT_NOT_FOUND,
             FetchError::Garbage { .. } | FetchError::Refused { .. } => reasons::BAD_SERVER_ANSWER,
@@ -118,10 +133,12 @@ impl Message {
         if error.is_immutable() {
             return Self::problem(&Problem::Immutable);
         }
-        if matches!(error, ApplyError::Altered { .. }) {
-            return Self::new(reasons::SYNC_FAILED, format!("{error}. It is tried again ({})", error.reason()));
-        }
-        Self::new(reasons::SYNC_FAILED, format!("{error}. The data stays as it is ({})", error.reason()))
+        let then = match error {
+            ApplyError::Altered { .. } => "It is tried again",
+            _ => "The data stays as it is",
+        };
+        let message = Self::new(reasons::SYNC_FAILED, format!("{error}. {then} ({})", error.reason()));
+        Self { is_refusal: error.class() == ErrorClass::Refused, ..message }
     }
 
     /// A problem that the plan found.

@@ -14,6 +14,8 @@ pub const ACCESS_DENIED: &str = "AccessDenied";
 pub const SERVER_UNREACHABLE: &str = "ServerUnreachable";
 /// The server does not accept the operator's principal, or its keys open nothing.
 pub const CREDENTIALS_INVALID: &str = "CredentialsInvalid";
+/// The server gives another workspace key than the pinned one.
+pub const WORKSPACE_KEY_CHANGED: &str = "WorkspaceKeyChanged";
 /// What answers is not a zopp server, or is broken.
 pub const BAD_SERVER_ANSWER: &str = "BadServerAnswer";
 /// Some values could not be decrypted.
@@ -32,7 +34,7 @@ pub const SOURCE_WENT_BACK: &str = "SourceWentBack";
 pub const SYNC_FAILED: &str = "SyncFailed";
 
 /// All of them, for the reference and the tests.
-pub const ALL: [&str; 15] = [
+pub const ALL: [&str; 16] = [
     SYNCED,
     INVALID_ANNOTATION,
     NOT_ALLOWED,
@@ -40,6 +42,7 @@ pub const ALL: [&str; 15] = [
     ACCESS_DENIED,
     SERVER_UNREACHABLE,
     CREDENTIALS_INVALID,
+    WORKSPACE_KEY_CHANGED,
     BAD_SERVER_ANSWER,
     DECRYPTION_FAILED,
     INVALID_KEY_NAME,

@@ -194,22 +194,30 @@ impl Pull {
             return Ok(Next::Done);
         }
         let keys = desired.len();
-        let Some(resource_version) = apply::apply(&self.applier, key, binding, seen.version.as_deref(), &desired)
-            .await
-            .inspect_err(|error| {
-                // That another writer was faster is no failure: the Secret is read, and decided upon anew.
-                if !matches!(error, ApplyError::OutOfDate { .. }) {
-                    self.metrics.synced("failed");
-                    if let ApplyError::Altered { resource_version, .. } = error {
-                        // The change is this write's, so it is no reason to look again; what the Secret holds is not verified.
-                        self.bindings.settle(key, binding, |now| {
-                            now.knows(vec![resource_version.clone()], &binding.seen);
-                            now.verified = None;
-                        });
-                    }
-                    self.say(key, binding, vec![Message::apply_failed(error)]);
+        let applied = apply::apply(&self.applier, key, binding, seen.version.as_deref(), &desired).await;
+        if let Err(error) = &applied
+            && error.is_immutable()
+        {
+            self.metrics.synced("failed");
+            // Only replacing the Secret helps, and the watch shows that. Until then it is read before it would be written.
+            self.bindings.settle(key, binding, |now| now.verified = None);
+            self.say(key, binding, vec![Message::apply_failed(error)]);
+            return Ok(Next::Done);
+        }
+        let Some(resource_version) = applied.inspect_err(|error| {
+            // That another writer was faster is no failure: the Secret is read, and decided upon anew.
+            if !matches!(error, ApplyError::OutOfDate { .. }) {
+                self.metrics.synced("failed");
+                if let ApplyError::Altered { resource_version, .. } = error {
+                    // The change is this write's, so it is no reason to look again; what the Secret holds is not verified.
+                    self.bindings.settle(key, binding, |now| {
+                        now.knows(vec![resource_version.clone()], &binding.seen);
+                        now.verified = None;
+                    });
                 }
-            })?
+                self.say(key, binding, vec![Message::apply_failed(error)]);
+            }
+        })?
         else {
             self.metrics.synced("gone");
             return Ok(Next::Done);

@@ -14,7 +14,10 @@ use konverge_runtime::{
     telemetry::{self, TelemetryError},
     watch::{self, WatchOptions},
 };
-use konverge_zopp_client::{Client, ConfigError, Connection, CredentialsError, Identity};
+use konverge_zopp_client::{
+    Client, ConfigError, Connection, CredentialsError, Identity, Trust,
+    config::{canonical_address, is_unprotected},
+};
 use kube::core::PartialObjectMeta;
 
 use crate::{
@@ -74,7 +77,16 @@ async fn start(config: Config) -> Result<(), StartError> {
 /// The operator, ready to run, in a process that logs already.
 pub async fn job(config: Config) -> Result<Manager, StartError> {
     let identity = Identity::load(config.credentials.as_deref())?;
-    let zopp = Client::new(Connection::new(&config.client())?, identity);
+    let address = canonical_address(&config.server)?;
+    if is_unprotected(&address) {
+        tracing::warn!(
+            server = address,
+            "the server is another machine and its address does not use TLS: everybody on the way can read and change what is sent; use \
+             https://"
+        );
+    }
+    let trust = Trust::load(config.credentials.as_deref(), &address).map_err(CredentialsError::from)?;
+    let zopp = Client::new(Connection::new(&config.client(trust))?, identity);
     tracing::info!(principal = zopp.identity().name(), id = zopp.identity().principal_id(), "credentials loaded");
     assemble(config, zopp).await
 }
@@ -83,7 +95,7 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
 pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartError> {
     let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
     let mut manager = Manager::listen(config.health_addr, metrics.clone()).await?;
-    let options = ClientOptions { kubeconfig: config.kubeconfig, ..ClientOptions::default() };
+    let options = ClientOptions::default().with(|options| options.kubeconfig = config.kubeconfig);
     let of_each_replica = client::build(&options, metrics.client()).await?;
     let mut kubernetes = of_each_replica.clone();
     if config.leader_election {
@@ -113,8 +125,10 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
         gauge.stalest(age.unwrap_or_default());
     });
 
-    let watched =
-        WatchOptions { namespace: config.namespace, label_selector: config.selector, ..WatchOptions::default() };
+    let watched = WatchOptions::default().with(|options| {
+        options.namespace = config.namespace;
+        options.label_selector = config.selector;
+    });
     let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(kubernetes.clone(), &(), &watched);
     manager.checks().readiness("secrets-watch", move || health.check());
     let feed = Feed { bindings: Arc::clone(&bindings), hubs, rules: config.allow, queue: queue.clone() };

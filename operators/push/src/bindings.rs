@@ -205,6 +205,11 @@ impl Bindings {
         })
     }
 
+    /// Whether anything is known of an object.
+    pub fn has(&self, key: &ObjectRef) -> bool {
+        self.lock().bindings.contains_key(key)
+    }
+
     /// What is known of an object.
     pub fn get(&self, key: &ObjectRef) -> Option<Binding> {
         self.lock().bindings.get(key).cloned()

@@ -1,7 +1,7 @@
 //! What the owner of an object is told: the cause and the next step; never a value.
 
 use konverge_core::{
-    error::{Classify, in_one_line},
+    error::{Classify, ErrorClass, in_one_line},
     names::few,
 };
 use konverge_vault::{KvVersion, Mount, PathError, VaultError};
@@ -13,6 +13,7 @@ use crate::{
     object::{Kind, ObjectRef},
     plan::Refusal,
     reasons,
+    reconcile::PushError,
 };
 
 /// A message about an object.
@@ -24,6 +25,8 @@ pub struct Message {
     pub text: String,
     /// How bad it is.
     pub weight: Weight,
+    /// Whether Vault or the API server refuses something. Nothing tells when that is over, so its event is renewed by each attempt.
+    pub is_refusal: bool,
 }
 
 /// How bad something is.
@@ -41,7 +44,7 @@ pub enum Weight {
 
 impl Message {
     fn new(weight: Weight, reason: &'static str, text: String) -> Self {
-        Self { reason, text, weight }
+        Self { reason, text, weight, is_refusal: false }
     }
 
     fn problem(reason: &'static str, text: String) -> Self {
@@ -295,8 +298,9 @@ impl Message {
     }
 
     /// Vault or the API server did not do their part.
-    pub fn failed(error: &(impl Classify + std::error::Error + 'static)) -> Self {
-        Self::problem(error.reason(), in_one_line(error))
+    pub fn failed(error: &PushError) -> Self {
+        let is_refusal = error.is_refusal() || error.class() == ErrorClass::Refused;
+        Self { is_refusal, ..Self::problem(error.reason(), in_one_line(error)) }
     }
 
     /// Some paths are not asked for any more.

@@ -129,7 +129,7 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
 }
 
 fn options(config: &Config) -> ClientOptions {
-    ClientOptions { kubeconfig: config.kubeconfig.clone(), ..ClientOptions::default() }
+    ClientOptions::default().with(|options| options.kubeconfig.clone_from(&config.kubeconfig))
 }
 
 /// The operator, ready to run, with a client of Vault that is made already. Nothing is sent to Vault before it runs.
@@ -223,7 +223,10 @@ fn metrics_server(config: &Config, client: &Client) -> Result<MetricsServer, Fil
     let files = config.metrics_cert_file.as_ref().zip(config.metrics_key_file.as_ref());
     let tls = files.map(|(certificate, key)| Certificate::from_files(certificate, key)).transpose()?;
     let authentication = config.enable_metrics_auth.then(|| Authentication::new(client.clone()));
-    Ok(MetricsServer { address: listen(config.metrics_bind_address), tls, authentication })
+    Ok(MetricsServer::from(listen(config.metrics_bind_address)).with(|server| {
+        server.tls = tls;
+        server.authentication = authentication;
+    }))
 }
 
 fn listen(bind: Bind) -> Listen {
@@ -234,7 +237,7 @@ fn listen(bind: Bind) -> Listen {
 /// may be missing in its role, and `VaultPush` in the cluster; then they are left out until they are there. Gives the health of the watch of
 /// Secrets.
 fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) -> WatchHealth {
-    let options = WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() };
+    let options = WatchOptions::default().with(|options| options.namespace.clone_from(&config.namespace));
     for &kind in &config.kinds {
         let Some(workload) = kind.workload() else { continue };
         let (events, health) = watch::events::<Workload>(client.clone(), &workload, &options);

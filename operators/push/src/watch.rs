@@ -175,19 +175,28 @@ impl Feed {
         }
     }
 
-    /// The object concerns us no more, and is not counted any more. Who waited for its paths may have them.
+    /// Forgets an object that is gone or does not ask any more, and wakes the objects that waited for its paths.
     fn remove(&self, key: &ObjectRef) {
         if let Some(waiting) = self.bindings.remove(key) {
             self.metrics.forget(key);
+            self.drop_if_gone(key);
             self.wake(waiting, WAITED);
         }
     }
 
-    /// Before all others, since somebody waits for it.
+    /// Queues objects before all others, since somebody waits for them.
     fn wake(&self, keys: Vec<ObjectRef>, reason: &'static str) {
         for key in keys {
-            self.queue.add(key, Priority::High, reason);
+            self.queue.add(key.clone(), Priority::High, reason);
+            // The watch of another kind may have removed it meanwhile.
+            self.drop_if_gone(&key);
         }
+    }
+
+    /// On a standby, drops the key of an object that is gone. The next leader finds in the journal and in the list of orphans what it has to
+    /// clear for such objects. A leader keeps the key, because a run may have noted something for the object meanwhile.
+    fn drop_if_gone(&self, key: &ObjectRef) {
+        self.queue.remove_on_standby(key, || self.bindings.has(key));
     }
 }
 
@@ -228,3 +237,6 @@ fn key(kind: Kind, metadata: &ObjectMeta) -> Option<ObjectRef> {
 fn secret(metadata: &ObjectMeta) -> Option<SecretRef> {
     Some(SecretRef { namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
 }
+
+#[cfg(test)]
+mod tests;

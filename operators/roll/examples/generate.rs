@@ -4,7 +4,8 @@
 use std::{error::Error, path::PathBuf};
 
 use clap::Parser;
-use konverge_gen::Files;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge_gen::{Files, remove_unknown_formats};
 use konverge_roll::{vault_rollout, vault_sync_status};
 
 #[derive(Parser)]
@@ -20,8 +21,14 @@ struct Arguments {
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let mut files = Files::default();
-    files.objects("vaultrollouts.yaml", &[vault_rollout::definition()])?;
-    files.objects("vaultsyncstatus.yaml", &[vault_sync_status::definition()])?;
+    files.objects("vaultrollouts.yaml", &[applicable(vault_rollout::definition())])?;
+    files.objects("vaultsyncstatus.yaml", &[applicable(vault_sync_status::definition())])?;
     let done = if arguments.check { files.check(&arguments.into) } else { files.write(&arguments.into) };
     Ok(done?)
+}
+
+/// The definition without the formats that make the API server warn.
+fn applicable(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    remove_unknown_formats(&mut definition);
+    definition
 }

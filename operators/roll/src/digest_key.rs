@@ -3,21 +3,15 @@
 //! Whoever may read that Secret may guess at short values from what stands on workloads, and so may whoever may read the values. If it is
 //! lost, what stands on workloads is not comparable any more: all is noted anew and nothing is rolled.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::api::core::v1::Secret;
+use konverge_apply::stored_key::{self, DATA_KEY, StoredKey, StoredKeyError};
 use konverge_core::{backoff::Backoff, digest::DIGEST_KEY_LENGTH, error::in_one_line};
-use kube::{
-    Api, Client,
-    api::{ObjectMeta, PostParams},
-};
+use kube::{Api, Client};
 use tokio::sync::watch;
-use zeroize::Zeroizing;
 
 use crate::digest::Digester;
-
-/// The key in the Secret.
-const DATA_KEY: &str = "key";
 
 /// Between two attempts to get it.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_secs(30) };
@@ -83,34 +77,13 @@ impl Key {
     }
 }
 
-async fn get_or_make(client: &Client, name: &str) -> Result<Zeroizing<[u8; DIGEST_KEY_LENGTH]>, KeyError> {
-    let failed = |source| KeyError::Request { name: name.to_owned(), source: Box::new(source) };
+async fn get_or_make(client: &Client, name: &str) -> Result<StoredKey, KeyError> {
+    let unusable = || KeyError::Unusable { name: name.to_owned() };
     let api = Api::<Secret>::default_namespaced(client.clone());
-    let found = match api.get_opt(name).await.map_err(failed)? {
-        Some(found) => found,
-        None => match api.create(&PostParams::default(), &new_secret(name)).await {
-            Ok(made) => made,
-            // Another replica was quicker.
-            Err(kube::Error::Api(status)) if status.code == 409 => api.get(name).await.map_err(failed)?,
-            Err(error) => return Err(failed(error)),
-        },
-    };
-    key_of(found).ok_or_else(|| KeyError::Unusable { name: name.to_owned() })
-}
-
-/// The key that a Secret holds, if it is one.
-pub(crate) fn key_of(secret: Secret) -> Option<Zeroizing<[u8; DIGEST_KEY_LENGTH]>> {
-    let key = secret.data.and_then(|mut data| data.remove(DATA_KEY)).map(|bytes| Zeroizing::new(bytes.0))?;
-    <[u8; DIGEST_KEY_LENGTH]>::try_from(key.as_slice()).ok().map(Zeroizing::new)
-}
-
-fn new_secret(name: &str) -> Secret {
-    let key: [u8; DIGEST_KEY_LENGTH] = rand::random();
-    Secret {
-        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
-        data: Some(BTreeMap::from([(DATA_KEY.to_owned(), ByteString(key.to_vec()))])),
-        // Another key would make all digests incomparable.
-        immutable: Some(true),
-        ..Secret::default()
+    let made = rand::random::<[u8; DIGEST_KEY_LENGTH]>().into();
+    match stored_key::get_or_create(&api, name, Some(made)).await {
+        Ok(key) => key.ok_or_else(unusable),
+        Err(StoredKeyError::Request(source)) => Err(KeyError::Request { name: name.to_owned(), source }),
+        Err(_) => Err(unusable()),
     }
 }

@@ -52,6 +52,8 @@ pub struct Work {
     pub workloads: BTreeSet<WorkloadRef>,
     /// Secrets and `ConfigMaps` to read, and secrets in Vault to be followed, or not any more.
     pub sources: BTreeSet<SourceRef>,
+    /// Secrets and `ConfigMaps`, in the cluster or in Vault, that no workload uses any more.
+    pub unused: BTreeSet<SourceRef>,
     /// Objects whose status is to be looked at.
     pub triggers: BTreeSet<TriggerRef>,
     /// What a source asks for and cannot have, with its uid; told once for each text.
@@ -63,6 +65,7 @@ impl Work {
     fn add(&mut self, more: Self) {
         self.workloads.extend(more.workloads);
         self.sources.extend(more.sources);
+        self.unused.extend(more.unused);
         self.triggers.extend(more.triggers);
         self.invalid = self.invalid.take().or(more.invalid);
     }
@@ -272,6 +275,11 @@ impl Index {
             inner.wake_later_waves(&key, &mut work);
         }
         (Some(key), work)
+    }
+
+    /// Whether a workload is there.
+    pub fn has(&self, key: &WorkloadRef) -> bool {
+        self.lock().workloads.contains_key(key)
     }
 
     /// A workload is gone.

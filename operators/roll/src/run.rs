@@ -97,7 +97,7 @@ async fn start(config: Config) -> Result<(), StartError> {
 pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
     let mut manager = Manager::listen(config.bind_address, metrics.clone()).await?;
-    let options = ClientOptions { kubeconfig: config.kubeconfig.clone(), ..ClientOptions::default() };
+    let options = ClientOptions::default().with(|options| options.kubeconfig.clone_from(&config.kubeconfig));
     let of_each_replica = client::build(&options, metrics.client()).await?;
     let mut client = of_each_replica.clone();
     if config.leader_elect {
@@ -245,7 +245,7 @@ fn reach_vault(manager: &mut Manager, config: &Config) -> Result<Option<Vault>, 
 
 /// Where the operator looks.
 fn watch_options(config: &Config) -> WatchOptions {
-    WatchOptions { namespace: config.namespace.clone(), ..WatchOptions::default() }
+    WatchOptions::default().with(|options| options.namespace.clone_from(&config.namespace))
 }
 
 /// Watches objects that ask for rollouts of others, as soon as their kind is there. Returns what ends when all of them have been seen, or when

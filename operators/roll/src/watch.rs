@@ -61,6 +61,7 @@ impl Feed {
                 Event::InitDone => {
                     let (gone, work) = self.index.retain(kind, &std::mem::take(&mut listed));
                     for key in &gone {
+                        self.drop_if_gone(key);
                         self.made_room(key);
                     }
                     self.leave(work, Priority::Normal, OBJECT);
@@ -209,6 +210,7 @@ impl Feed {
 
     fn forget(&self, key: &WorkloadRef) {
         let work = self.index.forget(key);
+        self.drop_if_gone(key);
         self.made_room(key);
         self.leave(work, Priority::Normal, OBJECT);
     }
@@ -224,15 +226,34 @@ impl Feed {
         }
     }
 
+    /// On a standby, drops the key of a workload that is gone. Its place in the budget and in the waiting list is given up without a run. A
+    /// leader keeps the key, because a run may have taken a place meanwhile.
+    fn drop_if_gone(&self, key: &WorkloadRef) {
+        self.workloads.remove_on_standby(key, || self.index.has(key));
+    }
+
+    /// The same for a source that no workload uses.
+    fn drop_if_unused(&self, key: &SourceRef) {
+        self.sources.remove_on_standby(key, || self.index.is_used(key));
+    }
+
+    /// Queues what is to be done. A standby keeps only keys of what is there, also if the watch of another kind has removed it meanwhile: no
+    /// worker of its own has begun anything that would have to be ended.
     fn leave(&self, work: Work, priority: Priority, reason: &'static str) {
         for source in work.sources {
-            self.sources.add(source, priority, reason);
+            self.sources.add(source.clone(), priority, reason);
+            self.drop_if_unused(&source);
+        }
+        for source in work.unused {
+            self.drop_if_unused(&source);
         }
         for workload in work.workloads {
-            self.workloads.add(workload, priority, reason);
+            self.workloads.add(workload.clone(), priority, reason);
+            self.drop_if_gone(&workload);
         }
         for trigger in work.triggers {
-            self.triggers.add(trigger, priority, reason);
+            self.triggers.add(trigger.clone(), priority, reason);
+            self.triggers.remove_on_standby(&trigger, || self.index.has_trigger(&trigger));
         }
         if let Some((source, uid, invalid)) = work.invalid {
             let Message { reason, text, .. } = Message::invalid(&invalid);
@@ -242,3 +263,6 @@ impl Feed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

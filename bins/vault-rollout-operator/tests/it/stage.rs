@@ -47,7 +47,8 @@ impl Stage {
     /// One of a test's own.
     pub(crate) async fn set() -> Self {
         // Tests read its audit log, and forbid things.
-        let plane = ControlPlane::start(Options { controller_manager: true, ..Options::ours() }).await.unwrap();
+        let plane =
+            ControlPlane::start(Options::ours().with(|options| options.controller_manager = true)).await.unwrap();
         for definition in DEFINITIONS {
             plane.apply(definition).await.unwrap();
         }

@@ -18,6 +18,7 @@ pub(super) async fn apply(
     let target = SecretTarget { namespace: &key.namespace, name: &key.name, uid: &binding.uid, resource_version };
     Ok(match applier.apply(target, &BTreeMap::new(), desired).await? {
         Outcome::Changed { resource_version } | Outcome::Unchanged { resource_version } => Some(resource_version),
-        Outcome::Gone => None,
+        // It is gone, as far as anybody knows; what becomes of it begins another run.
+        _ => None,
     })
 }

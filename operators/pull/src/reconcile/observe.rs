@@ -52,7 +52,8 @@ pub(super) async fn read(
             Outcome::Changed { resource_version: now } | Outcome::Unchanged { resource_version: now } => {
                 resource_version = now;
             }
-            Outcome::Gone => return Ok(None),
+            // It is gone, as far as anybody knows; what becomes of it begins another run.
+            _ => return Ok(None),
         }
     }
     let contents = Contents { data, owned, immutable: immutable.unwrap_or_default() };

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use konverge_apply::events::{self, Notice};
 use kube::{Resource, core::GroupVersionKind, runtime::events::EventType};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::Pull;
 use crate::{
@@ -36,13 +36,18 @@ impl Pull {
         self.say(key, binding, vec![Message::synced(name)]);
     }
 
-    /// Says these messages, each once until something else is said.
+    /// Says these messages, each once until something else is said. The event of a refusal is renewed each time, so that it stays current for as
+    /// long as the refusal lasts; the log has it once.
     pub(super) fn say(&self, key: &SecretRef, binding: &Binding, messages: Vec<Message>) {
-        for message in messages.iter().filter(|message| !binding.said.iter().any(|said| message.repeats(said))) {
-            if message.is_good() {
-                info!(secret = %key, reason = message.reason, "{}", message.text);
-            } else {
-                warn!(secret = %key, reason = message.reason, "{}", message.text);
+        for message in &messages {
+            let is_repeated = binding.said.iter().any(|said| message.repeats(said));
+            if is_repeated && !message.is_refusal {
+                continue;
+            }
+            match (is_repeated, message.is_good()) {
+                (true, _) => debug!(secret = %key, reason = message.reason, "{}", message.text),
+                (false, true) => info!(secret = %key, reason = message.reason, "{}", message.text),
+                (false, false) => warn!(secret = %key, reason = message.reason, "{}", message.text),
             }
             self.events.send(Notice {
                 regarding: reference(key, &binding.uid),

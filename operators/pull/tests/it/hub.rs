@@ -147,6 +147,23 @@ async fn a_change_during_a_poll_is_heard_at_once_and_not_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_environment_made_anew_during_the_first_look_is_stated_with_its_own_id() {
+    let world = World::new(Duration::from_millis(50)).await;
+    world.scene.hang(true);
+    let hub = world.hubs.subscribe(world.scene.name());
+    holds("the key is read, and the list is under way", || world.scene.hanging() > 0).await;
+    world.scene.recreate();
+    world.scene.hang(false);
+    holds("the first look is over", || hub.stated().is_some()).await;
+    for look in ["first", "later"] {
+        let stated = hub.stated().unwrap();
+        assert_eq!((stated.environment_id, stated.version), (world.scene.id(), 0), "{look}");
+        let lists = world.scene.lists();
+        holds("a poll", || world.scene.lists() > lists + 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn polls_without_news_wake_nobody() {
     let world = World::new(Duration::from_millis(50)).await;
     let _hub = world.settled().await;

@@ -189,6 +189,11 @@ impl Scene {
         *self.script() = Script::new();
     }
 
+    /// Which environment has the name now.
+    pub(crate) fn id(&self) -> String {
+        self.script().id.clone()
+    }
+
     /// Ends all streams, without an error.
     pub(crate) fn hang_up(&self) {
         self.tell_all(Told::HangUp);

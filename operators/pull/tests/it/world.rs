@@ -32,7 +32,7 @@ pub(crate) struct World {
     pub(crate) server: Scripted,
     pub(crate) namespace: String,
     zopp: konverge_zopp_client::Client,
-    kubernetes: Client,
+    pub(crate) kubernetes: Client,
 }
 
 /// An operator that runs until it is dropped or stopped.
@@ -161,7 +161,18 @@ impl World {
         events.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect()
     }
 
-    async fn all_events(&self, name: &str) -> Vec<Event> {
+    /// Waits until the event with this reason on the Secret was renewed, and returns how often it was seen.
+    pub(crate) async fn is_renewed(&self, name: &str, reason: &str) -> i32 {
+        until(&format!("the event {reason} of {name} is renewed"), async || {
+            let events = self.all_events(name).await;
+            let found = events.iter().find(|event| event.reason.as_deref() == Some(reason));
+            let series = found.and_then(|event| event.series.as_ref());
+            series.map(|series| series.count).ok_or_else(|| format!("{found:?}"))
+        })
+        .await
+    }
+
+    pub(crate) async fn all_events(&self, name: &str) -> Vec<Event> {
         let events = Api::<Event>::namespaced(self.kubernetes.clone(), &self.namespace);
         let mut all = events.list(&ListParams::default()).await.unwrap().items;
         all.retain(|event| event.regarding.as_ref().and_then(|of| of.name.as_deref()) == Some(name));

@@ -5,8 +5,6 @@ use std::{
     path::PathBuf,
 };
 
-use konverge_runtime::telemetry::LogFormat;
-
 use super::{AuthMethod, Config};
 
 /// There is no secret among them: credentials are names of files or are not shown.
@@ -89,10 +87,7 @@ impl fmt::Display for Config {
         write!(formatter, "metrics-bind-address={metrics_bind_address} enable-metrics-auth={enable_metrics_auth} ")?;
         write!(formatter, "metrics-cert-file={} ", path(metrics_cert_file.as_ref()))?;
         write!(formatter, "health-probe-bind-address={health_probe_bind_address} leader-elect={leader_elect} ")?;
-        let form = match self.log_format() {
-            LogFormat::Text => "text",
-            LogFormat::Json => "json",
-        };
+        let form = self.log_format().as_str();
         write!(formatter, "kubeconfig={} log-format={form}", path(kubeconfig.as_ref()))
     }
 }

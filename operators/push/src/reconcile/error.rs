@@ -146,7 +146,7 @@ impl PushError {
     }
 
     /// Whether it said no to what may be allowed some day.
-    pub(super) fn is_refusal(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Vault { source, .. } => source.is_refusal(),
             Self::Ledger(error) => error.is_refusal(),

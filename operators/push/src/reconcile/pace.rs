@@ -22,8 +22,9 @@ const LOOKED: Duration = Duration::from_secs(1);
 /// The pauses while Vault or the API server does not do its part. Whoever waits is woken when Vault serves again.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_mins(1) };
 
-/// The longest pause after a refusal that somebody has to mend. Each in a row makes it longer, because many may be refused.
-const REFUSED_AT_MOST: Duration = Duration::from_mins(10);
+/// The longest pause after a refusal that somebody has to mend, without the quarter that it is stretched by at most. Each refusal in a row makes
+/// the pause longer, because many may be refused. Nothing tells when the refusal is over, so it ends between one and two minutes.
+const REFUSED_AT_MOST: Duration = Duration::from_secs(96);
 
 /// How long a run may take that has thousands of paths.
 const RUN: Duration = Duration::from_mins(10);
@@ -35,16 +36,18 @@ pub(crate) fn run_limit(vault_timeout: Duration) -> Duration {
 
 /// How long to wait after so many failures in a row, the last of which were so many refusals.
 pub(super) fn pause(class: ErrorClass, failures: u32, refusals: u32) -> Duration {
-    let at_most = |otherwise: Duration| if refusals > 0 { REFUSED_AT_MOST.max(otherwise) } else { otherwise };
     match class {
-        ErrorClass::Refused => Backoff { cap: 2 * BACKOFF.cap, ..BACKOFF }.late_delay(failures, rand::random()),
         ErrorClass::Permanent => LOOK_AGAIN,
         ErrorClass::After(pause) => {
-            let pause = Backoff { base: pause, cap: at_most(pause), ..BACKOFF }.delay(refusals, 1.0);
+            let cap = if refusals > 0 { REFUSED_AT_MOST.max(pause) } else { pause };
+            let pause = Backoff { base: pause, cap, ..BACKOFF }.delay(refusals, 1.0);
             // Not all at once.
             pause + pause.mul_f64(rand::random::<f64>() / 4.0)
         }
-        _ => Backoff { cap: at_most(BACKOFF.cap), ..BACKOFF }.delay(failures, rand::random()),
+        _ if refusals > 0 || class == ErrorClass::Refused => {
+            Backoff { cap: 2 * BACKOFF.cap, ..BACKOFF }.late_delay(failures, rand::random())
+        }
+        _ => BACKOFF.delay(failures, rand::random()),
     }
 }
 
@@ -118,12 +121,13 @@ mod tests {
         for (class, failures, refusals, least, most) in [
             (refused, 1, 1, 30, 38),
             (refused, 2, 2, 60, 75),
-            (refused, 5, 5, 480, 600),
-            (refused, 9, 9, 600, 750),
+            (refused, 3, 3, 96, 120),
+            (refused, 5, 5, 96, 120),
+            (refused, 9, 9, 96, 120),
             (refused, 9, 0, 30, 38),
             (ErrorClass::After(Duration::from_mins(20)), 9, 9, 1200, 1500),
             (ErrorClass::Transient, 1, 1, 0, 1),
-            (ErrorClass::Transient, 20, 20, 60, 600),
+            (ErrorClass::Transient, 20, 20, 60, 120),
             (ErrorClass::Transient, 20, 0, 6, 60),
             (ErrorClass::Permanent, 9, 0, 300, 300),
             (ErrorClass::Refused, 1, 0, 0, 1),

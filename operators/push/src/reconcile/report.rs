@@ -59,7 +59,7 @@ impl Pusher {
         let rest = until.saturating_duration_since(Instant::now());
         match action {
             Action::After(pause) | Action::AfterAtSamePriority(pause) => Action::After(pause.min(rest)),
-            Action::Done => Action::After(rest),
+            _ => Action::After(rest),
         }
     }
 
@@ -78,7 +78,8 @@ impl Pusher {
         }
     }
 
-    /// Says each of these once, until something else is said. `record` is what the object is to bear with that.
+    /// Says each of these once, until something else is said. `record` is what the object is to bear with that. The event of a refusal is renewed
+    /// each time, so that it stays current for as long as the refusal lasts; the log has it once.
     ///
     /// If it bears that already, and this process has not said anything of it, another life of it has: then only what is loud is said again.
     pub(super) fn say(&self, key: &ObjectRef, binding: &Binding, record: Option<&Record>, messages: Vec<Message>) {
@@ -86,8 +87,12 @@ impl Pusher {
         let was_said = is_found && record.is_some_and(|record| binding.bears(record));
         let is_said = |message: &Message| was_said && !message.is_loud() || binding.said.contains(message);
         let unsaid = binding.unsaid.iter().filter(|message| !messages.contains(message));
-        for message in unsaid.chain(&messages).filter(|message| !is_said(message)) {
-            self.announce(key, &binding.uid, message);
+        for message in unsaid.chain(&messages) {
+            if !is_said(message) {
+                self.announce(key, &binding.uid, message);
+            } else if message.is_refusal {
+                self.publish(key, &binding.uid, message);
+            }
         }
         let word = summary(&messages).0;
         // One that went meanwhile is counted no more.
@@ -104,6 +109,10 @@ impl Pusher {
         } else {
             tracing::info!(object = %key, reason = message.reason, "{}", message.text);
         }
+        self.publish(key, uid, message);
+    }
+
+    fn publish(&self, key: &ObjectRef, uid: &str, message: &Message) {
         self.events.send(Notice {
             regarding: key.reference(uid),
             kind: if message.is_loud() { EventType::Warning } else { EventType::Normal },

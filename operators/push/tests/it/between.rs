@@ -11,15 +11,9 @@ use std::{
 use konverge_core::SecretValue;
 use konverge_push::object::Kind;
 use konverge_testkit::eventually;
-use konverge_testkit_stores::{VaultOptions, VaultServer};
+use konverge_testkit_stores::{Fault, HttpFront, VaultOptions, VaultServer};
 use konverge_vault::{Credential, Deletion, Limits, Login, Vault, VaultConfig};
 use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, copy},
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::sleep,
-};
 
 use crate::world::{Operator, World, until, vault_config};
 
@@ -32,47 +26,28 @@ enum Marks {
     Late(Duration),
 }
 
-/// A way to Vault on which all requests pass as they are but those for marks. Its address.
-async fn way(server: &VaultServer, marks: Marks) -> (String, Arc<AtomicBool>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let upstream = server.address().trim_start_matches("http://").to_owned();
+/// A way to Vault on which all requests pass as they are but those for marks.
+async fn way(server: &VaultServer, marks: Marks) -> (HttpFront, Arc<AtomicBool>) {
+    let front = HttpFront::start(server.address()).await.unwrap();
     let met = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&met);
-    tokio::spawn(async move {
-        let mut connections = JoinSet::new();
-        while let Ok((client, _)) = listener.accept().await {
-            connections.spawn(pass(client, upstream.clone(), marks, Arc::clone(&seen)));
-        }
-    });
-    (address, met)
-}
-
-/// One connection. Requests on it come one after the other, each in one piece.
-async fn pass(client: TcpStream, upstream: String, marks: Marks, met: Arc<AtomicBool>) {
-    let Ok(server) = TcpStream::connect(upstream).await else { return };
-    let ((mut asking, mut told), (mut answering, mut asked)) = (client.into_split(), server.into_split());
-    let back = tokio::spawn(async move { copy(&mut answering, &mut told).await });
-    let mut piece = vec![0; 64 * 1024];
-    while let Ok(length @ 1..) = asking.read(&mut piece).await {
-        if [&b"PATCH /v1/secret/metadata/"[..], b"POST /v1/secret/metadata/"].iter().any(|head| piece.starts_with(head))
-        {
-            met.store(true, Ordering::SeqCst);
+    front.plan(move |request| {
+        let is_mark =
+            request.path.starts_with("/v1/secret/metadata/") && ["PATCH", "POST"].contains(&request.method.as_str());
+        is_mark.then(|| {
+            seen.store(true, Ordering::SeqCst);
             match marks {
-                Marks::Cut => break,
-                Marks::Late(late) => sleep(late).await,
+                Marks::Cut => Fault::DropRequest,
+                Marks::Late(late) => Fault::Delay(late),
             }
-        }
-        if asked.write_all(&piece[..length]).await.is_err() {
-            break;
-        }
-    }
-    back.abort();
+        })
+    });
+    (front, met)
 }
 
 fn by(server: &VaultServer, address: &str) -> Vault {
     let login = Login::Token(Credential::value(SecretValue::from(server.root_token().to_owned())));
-    let limits = Limits { deadline: Duration::from_secs(20), ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.deadline = Duration::from_secs(20));
     Vault::new(&VaultConfig::new(address, login).unwrap().limits(limits))
 }
 
@@ -84,8 +59,8 @@ async fn server() -> VaultServer {
 
 /// An operator that writes and is gone before it has marked anything.
 async fn killed_before_the_mark(world: &World, server: &VaultServer, arguments: &[&str], written: &[&str]) {
-    let (address, met) = way(server, Marks::Cut).await;
-    let operator: Operator = world.operator_with(by(server, &address), arguments).await;
+    let (front, met) = way(server, Marks::Cut).await;
+    let operator: Operator = world.operator_with(by(server, &front.url()), arguments).await;
     until("it is written and not marked", async || {
         for path in written {
             if world.read(path).await.is_none() {
@@ -207,8 +182,8 @@ async fn who_comes_between_the_write_and_the_mark_of_another_waits_for_it() {
     let server = server().await;
     let (one, two) = (World::with(&server).await, World::with(&server).await);
     let path = one.path("db");
-    let (address, _) = way(&server, Marks::Late(Duration::from_secs(1))).await;
-    let _operators = (one.operator_with(by(&server, &address), &[]).await, two.operator(&[]).await);
+    let (front, _) = way(&server, Marks::Late(Duration::from_secs(1))).await;
+    let _operators = (one.operator_with(by(&server, &front.url()), &[]).await, two.operator(&[]).await);
     one.secret("db", &[("from", "one")], json!({ "vault-sync.io/path": path })).await;
     one.holds(&path, &[("from", "one")]).await;
     two.secret("db", &[("from", "two")], json!({ "vault-sync.io/path": path })).await;

@@ -15,6 +15,7 @@ mod keeping;
 mod left_behind;
 mod outages;
 mod owning;
+mod standby;
 mod switching;
 mod undoing;
 mod vault_push;

@@ -44,7 +44,7 @@ async fn short_lived(server: &VaultServer) -> VaultConfig {
         role_id: credential(&role_id["data"]["role_id"]),
         secret_id: Some(credential(&secret_id["data"]["secret_id"])),
     };
-    let limits = Limits { deadline: Duration::from_secs(5), ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.deadline = Duration::from_secs(5));
     VaultConfig::new(server.address(), login).unwrap().limits(limits)
 }
 
@@ -267,6 +267,29 @@ async fn a_path_that_is_denied_says_so_and_delays_no_other() {
     world.delete(Kind::Secret, "open").await;
     world.gone(Kind::Secret, "open").await;
     assert_eq!(world.read(&format!("{allowed}/a")).await, None);
+}
+
+#[tokio::test]
+async fn the_event_of_a_path_that_is_denied_is_renewed_for_as_long_as_it_is() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    server.policy("read-only", "path \"secret/*\" { capabilities = [\"read\"] }").await.unwrap();
+    let token = server.token(&["read-only", "default"], json!({ "ttl": "1h" })).await.unwrap();
+    let _operator = world.operator_with(Vault::new(&vault_config(&server, &token)), &[]).await;
+    let path = world.path("closed");
+    // What is refused is tried as often as the object asks.
+    let often = json!({ "vault-sync.io/path": path, "vault-sync.io/reconcile": "1s" });
+    world.secret("closed", &[("n", "1")], often).await;
+    world.says(Kind::Secret, "closed", "PermissionDenied").await;
+    let count = world.renewed("closed", "PermissionDenied").await;
+    assert!(count >= 2, "{count}");
+    // Each attempt renews the one event, and none makes another.
+    let told = world.notes("closed").await;
+    assert_eq!(told.iter().filter(|note| note.contains("policy") && note.contains(&path)).count(), 1, "{told:?}");
+    let rules = "path \"secret/*\" { capabilities = [\"create\", \"read\", \"update\", \"patch\"] }";
+    server.policy("read-only", rules).await.unwrap();
+    world.holds(&path, &[("n", "1")]).await;
+    world.says(Kind::Secret, "closed", "Synced").await;
 }
 
 #[tokio::test]

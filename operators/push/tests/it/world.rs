@@ -101,7 +101,7 @@ impl Operator {
 
 pub(crate) fn vault_config(server: &VaultServer, token: &str) -> VaultConfig {
     let token = Credential::value(SecretValue::from(token.to_owned()));
-    let limits = Limits { deadline: Duration::from_secs(5), ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.deadline = Duration::from_secs(5));
     VaultConfig::new(server.address(), Login::Token(token)).unwrap().limits(limits)
 }
 
@@ -360,6 +360,22 @@ impl World {
             };
             let found = events.iter().find(is_it).and_then(|event| event.note.clone());
             found.ok_or_else(|| format!("{seen:?}"))
+        })
+        .await
+    }
+
+    /// Waits until the event with this reason was renewed; gives how often it was seen.
+    pub(crate) async fn renewed(&self, name: &str, reason: &str) -> i32 {
+        let api: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        until(&format!("the event {reason} of {name} is renewed"), async || {
+            let events = api.list(&kube::api::ListParams::default()).await.unwrap().items.into_iter();
+            let mut about = events.filter(|event| {
+                event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name)
+                    && event.reason.as_deref() == Some(reason)
+            });
+            let found = about.next();
+            let series = found.as_ref().and_then(|event| event.series.as_ref());
+            series.map(|series| series.count).ok_or_else(|| format!("{found:?}"))
         })
         .await
     }

@@ -48,6 +48,11 @@ impl Index {
         work
     }
 
+    /// Whether such an object is there.
+    pub fn has_trigger(&self, key: &TriggerRef) -> bool {
+        self.lock().triggers.contains_key(key)
+    }
+
     /// Such an object is gone.
     pub fn forget_trigger(&self, key: &TriggerRef) -> Work {
         let mut work = Work::default();
@@ -65,6 +70,8 @@ impl Index {
         let mut work = Work::default();
         for key in gone {
             work.add(self.forget_trigger(&key));
+            // What is remembered of it goes with it.
+            work.triggers.insert(key);
         }
         let mut inner = self.lock();
         inner.triggers_seen.insert(kind);

@@ -113,6 +113,9 @@ impl Inner {
         for name in gone {
             let source = name.of(&key.namespace);
             remove(&mut self.users, &source, key);
+            if !self.users.contains_key(&source) {
+                work.unused.insert(source.clone());
+            }
             self.drop_unused(&source);
             if name.kind.is_in_vault() {
                 work.sources.insert(source);

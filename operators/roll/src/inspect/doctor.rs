@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
+use konverge_apply::stored_key;
 use konverge_core::names::few;
 use konverge_kubectl::{Cluster, Failure, Finding, Grade, Installation, Job, Verdict};
 use konverge_workload::WorkloadKind;
@@ -13,7 +14,7 @@ use super::{
     operator::{Operator, understood},
     permissions, standing, what,
 };
-use crate::{config::Config, digest_key, run::PROGRAM};
+use crate::{config::Config, run::PROGRAM};
 
 /// All that is looked at, in the order in which one thing explains the next.
 pub(super) async fn findings(roll: &Roll, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
@@ -112,7 +113,7 @@ async fn key(cluster: &Cluster, installation: &Installation, config: &Config) ->
                 "the operator makes it when it starts; if one was deleted, all content is noted anew and nothing is rolled",
             ),
         ),
-        Ok(Some(secret)) => match digest_key::key_of(secret) {
+        Ok(Some(secret)) => match stored_key::of(secret) {
             Some(_) => Finding::fine("key", format!("digests are made with that in the secret {home}/{name}")),
             None => Finding::wrong(
                 "key",

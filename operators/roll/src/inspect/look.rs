@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
+use konverge_apply::stored_key;
 use konverge_core::digest::DIGEST_KEY_LENGTH;
 use konverge_kubectl::{Cluster, Failure, Job, Kind};
 use konverge_runtime::object::Scope;
@@ -22,7 +23,6 @@ use crate::{
     config::Config,
     declarations::Others,
     digest::{Digester, KeyDigests},
-    digest_key,
     index::{Index, View},
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
     reader::Reader,
@@ -146,7 +146,7 @@ async fn digester(cluster: &Cluster, operator: Option<&Operator>, name: &str) ->
         }
         None => only(cluster, name).await?,
     };
-    let key = found.and_then(digest_key::key_of);
+    let key = found.and_then(stored_key::of);
     let key = key.ok_or_else(|| Failure::Failed(format!("there is no key of digests in a secret {name}")))?;
     Ok(Digester::new(*key))
 }

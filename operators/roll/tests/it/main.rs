@@ -9,6 +9,7 @@ mod gitops;
 mod held;
 mod hostile;
 mod obstacles;
+mod standby;
 mod vault_rollout;
 mod vault_sync_status;
 mod who;

@@ -64,7 +64,7 @@ pub(crate) async fn new_control_plane() -> ControlPlane {
 
 /// One that does not know our kinds.
 pub(crate) async fn bare_control_plane() -> ControlPlane {
-    ControlPlane::start(Options { controller_manager: true, ..Options::ours() }).await.unwrap()
+    ControlPlane::start(Options::ours().with(|options| options.controller_manager = true)).await.unwrap()
 }
 
 /// A namespace, and a person in it.

@@ -123,7 +123,7 @@ async fn p15_an_identity_that_goes_first_holds_nothing_up_and_what_is_left_is_cl
     server.policy("push", rules).await.unwrap();
     let token = server.token(&["push"], json!({})).await.unwrap();
     let credential = Credential::value(SecretValue::from(token.clone()));
-    let limits = Limits { deadline: Duration::from_secs(5), ..Limits::default() };
+    let limits = Limits::default().with(|limits| limits.deadline = Duration::from_secs(5));
     let config = VaultConfig::new(server.address(), Login::Token(credential)).unwrap().limits(limits);
     let deadlines = ["--finalizer-deadline", "3s", "--terminating-namespace-deadline", "2s"];
     let operator = world.operator_with(Vault::new(&config), &deadlines).await;

@@ -1,18 +1,26 @@
 //! Vault away, sealed, or not willing.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
 use konverge_testkit::http_get;
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
-use tokio::{net::TcpListener, time::sleep};
+use tokio::{
+    net::TcpListener,
+    time::{Instant, sleep},
+};
 
 use super::{
     between::Between,
     world::{VaultWorld, new_vault},
 };
 use crate::world::{ALL, QUIET};
+
+/// The time that Vault is away: long enough for pauses that grow to exceed [`BACK_WITHIN`].
+const AWAY: Duration = Duration::from_secs(21);
+/// The time in which all is in step once Vault answers again.
+const BACK_WITHIN: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn r1_a3_no_error_of_vault_rolls_anything_and_all_goes_on_by_itself() {
@@ -96,5 +104,45 @@ async fn a3_what_is_no_answer_of_vault_rolls_nothing_and_all_goes_on_by_itself()
         between.pass();
         world.world.rolled("web", rolled + 1).await;
         world.says("vss", "InSync").await;
+    }
+}
+
+#[tokio::test]
+async fn a20_after_a_sealed_vault_a_change_is_rolled_within_seconds() {
+    let world = VaultWorld::with(Arc::new(new_vault().await)).await;
+    let _operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
+    world.vault.seal().await.unwrap();
+    world.says("vss", "VaultUnavailable").await;
+    sleep(AWAY).await;
+    world.vault.unseal().await.unwrap();
+    let back = Instant::now();
+    world.write("app", "2").await;
+    world.world.rolled("web", 1).await;
+    world.says("vss", "InSync").await;
+    assert!(back.elapsed() <= BACK_WITHIN, "{:?}", back.elapsed());
+}
+
+#[tokio::test]
+async fn a20_after_404_on_everything_a_change_is_rolled_within_seconds() {
+    let world = VaultWorld::new().await;
+    world.write("app", "1").await;
+    world.world.workload(Deployment, "web", &[], json!({})).await;
+    world.vss("vss", &world.sample()).await;
+    let between = Between::before(&world.vault).await;
+    let _operator = world.operator_at(&between.address, &[]).await;
+    world.says("vss", "InSync").await;
+    // A page of a proxy that has lost its backend, and what Vault itself answers about a path that it does not have.
+    let answers = [("text/html", "<html>There is no such page</html>"), ("application/json", r#"{"errors":[]}"#)];
+    for (rolled, (kind, body)) in answers.into_iter().enumerate() {
+        between.answer("404 Not Found", kind, body);
+        world.is("vss", "Error").await;
+        sleep(AWAY).await;
+        assert_eq!(world.world.templates("web").await, rolled + 1, "{body}");
+        world.write("app", body).await;
+        between.pass();
+        let back = Instant::now();
+        world.world.rolled("web", rolled + 1).await;
+        world.says("vss", "InSync").await;
+        assert!(back.elapsed() <= BACK_WITHIN, "{body}: {:?}", back.elapsed());
     }
 }

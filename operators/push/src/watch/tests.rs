@@ -1,0 +1,102 @@
+//! Which keys the queue of a standby has: its watches fill the queue, and no worker empties it.
+
+use futures::stream;
+use konverge_runtime::metrics::Metrics as ProcessMetrics;
+use serde_json::{Value, json};
+
+use super::*;
+
+struct Standby {
+    feed: Feed,
+}
+
+impl Standby {
+    fn new() -> Self {
+        let metrics = ProcessMetrics::new("vault-sync-operator", "0");
+        let counts = metrics.register(Metrics::new);
+        let queue = Queue::new("push", metrics.queues());
+        Self { feed: Feed { bindings: Arc::default(), queue, metrics: counts } }
+    }
+
+    async fn deployments(&self, events: Vec<Event<Workload>>) {
+        self.feed.clone().workloads(Kind::Deployment, stream::iter(events)).await;
+    }
+
+    async fn secrets(&self, events: Vec<Event<PartialObjectMeta<Secret>>>) {
+        self.feed.clone().secrets(true, stream::iter(events)).await;
+    }
+
+    /// The names of the queued objects, in order.
+    fn queued(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.feed.queue.snapshot().into_iter().map(|queued| queued.key.name).collect();
+        names.sort();
+        names
+    }
+}
+
+fn deployment(name: &str, metadata: &Value) -> Workload {
+    let mut object = json!({
+        "metadata": { "namespace": "shop", "name": name, "uid": format!("uid of {name}"), "resourceVersion": "1" },
+        "spec": { "template": { "spec": { "containers": [{ "envFrom": [{ "secretRef": { "name": "db" } }] }] } } },
+    });
+    for (field, value) in metadata.as_object().unwrap() {
+        object["metadata"][field] = value.clone();
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+fn opted_in(name: &str) -> Workload {
+    deployment(name, &json!({ "annotations": { "vault-sync.io/path": format!("secret/data/{name}") } }))
+}
+
+fn secret_of(name: &str, version: &str, annotations: &Value) -> PartialObjectMeta<Secret> {
+    let metadata = json!({
+        "namespace": "shop", "name": name, "uid": format!("uid of {name}"), "resourceVersion": version, "annotations": annotations,
+    });
+    serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+}
+
+#[tokio::test]
+async fn the_queue_of_a_standby_forgets_objects_that_are_gone() {
+    let standby = Standby::new();
+    // Objects come and go, as jobs do. A change of their Secret queues them once more.
+    for number in 0..100 {
+        let name = format!("passing-{number}");
+        let path = json!({ "vault-sync.io/path": format!("secret/data/{name}") });
+        standby.deployments(vec![Event::Apply(opted_in(&name))]).await;
+        standby.secrets(vec![Event::Apply(secret_of("db", &number.to_string(), &json!({})))]).await;
+        standby.secrets(vec![Event::Apply(secret_of(&name, "1", &path))]).await;
+        assert_eq!(standby.queued(), [&*name, &*name], "the Deployment and the Secret");
+        standby.deployments(vec![Event::Delete(opted_in(&name))]).await;
+        standby.secrets(vec![Event::Delete(secret_of(&name, "1", &path))]).await;
+    }
+    assert_eq!(standby.queued(), [""; 0]);
+    // What a list does not show any more is gone, too.
+    standby.deployments(vec![Event::Apply(opted_in("missed")), Event::Apply(opted_in("kept"))]).await;
+    standby.deployments(vec![Event::Init, Event::InitApply(opted_in("kept")), Event::InitDone]).await;
+    assert_eq!(standby.queued(), ["kept"]);
+    // And so is what has opted out.
+    standby.deployments(vec![Event::Apply(deployment("kept", &json!({})))]).await;
+    assert_eq!(standby.queued(), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_object_that_holds_something_in_vault_stays_queued_until_it_is_gone() {
+    let standby = Standby::new();
+    let held = json!({ "finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    standby.deployments(vec![Event::Apply(deployment("held", &held))]).await;
+    assert_eq!(standby.queued(), ["held"]);
+    standby.deployments(vec![Event::Delete(deployment("held", &json!({})))]).await;
+    assert_eq!(standby.queued(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_leader_looks_once_more_at_an_object_that_is_gone() {
+    let leader = Standby::new();
+    leader.deployments(vec![Event::Apply(opted_in("first"))]).await;
+    let request = leader.feed.queue.next().await.unwrap();
+    // The run may have noted something for it in the journal, so the key is not dropped with the object.
+    leader.deployments(vec![Event::Delete(opted_in("first"))]).await;
+    leader.feed.queue.complete(&request.key, konverge_runtime::queue::Completion::Retry(std::time::Duration::ZERO));
+    assert_eq!(leader.queued(), ["first"]);
+}
