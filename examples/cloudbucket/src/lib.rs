@@ -81,7 +81,7 @@ impl From<CloudError> for Error {
     fn from(error: CloudError) -> Self {
         let message = error.to_string();
         match error {
-            CloudError::Unavailable(_) => Error::transient("CloudUnavailable", message),
+            CloudError::Unavailable(_) => Error::unavailable("cloud", "CloudUnavailable", message),
             CloudError::TooManyRequests(pause) => Error::after(pause, "CloudBusy", message),
             CloudError::NameTaken(_) => Error::permanent("NameTaken", message),
             CloudError::Refused { .. } => Error::permanent("CloudRefuses", message),
@@ -143,12 +143,14 @@ impl Reconcile<Bucket> for Buckets {
             Step::Nothing => shown.map(|shown| shown.id),
             Step::Create(settings) => {
                 context.ensure_finalizer().await?;
+                context.check_lease()?;
                 let created = cloud.create(name, tag(&bucket), &settings).await?;
                 context.event(EventType::Normal, "BucketCreated", "Create", format!("created bucket {name}"));
                 Some(created.id)
             }
             Step::Update { settings, differing } => {
                 let id = shown.map(|shown| shown.id).unwrap_or_default();
+                context.check_lease()?;
                 cloud.update(&id, &settings).await?;
                 let note = format!("bucket {name} differed in {}", differing.join(", "));
                 context.event(EventType::Normal, "BucketCorrected", "Update", note);
@@ -177,6 +179,7 @@ impl Reconcile<Bucket> for Buckets {
         let cloud = self.cloud(&context)?;
         let Some(shown) = observe(cloud, &bucket).await? else { return Ok(Cleanup::Done) };
         if shown.phase == Phase::Active {
+            context.check_lease()?;
             cloud.delete(&shown.id).await?;
         }
         let message = format!("the cloud empties bucket {}", bucket.spec.bucket_name);

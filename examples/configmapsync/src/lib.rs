@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use konverge::prelude::*;
 
 /// Data that is to be in a `ConfigMap` of another namespace.
-#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[kube(
+#[konverge::resource(
     group = "example.io",
     version = "v1alpha1",
     kind = "ConfigMapSync",

@@ -6,8 +6,7 @@ use konverge::prelude::*;
 use crate::sync::{SyncStatus, Words, sync};
 
 /// A service account that is to be in another namespace.
-#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[kube(
+#[konverge::resource(
     group = "example.io",
     version = "v1alpha1",
     kind = "ServiceAccountSync",

@@ -37,6 +37,7 @@ struct Inner {
     calls: HashMap<Method, usize>,
     fault: Option<(Method, Fault)>,
     keeps_deleting: bool,
+    is_away: bool,
 }
 
 #[derive(Clone)]
@@ -56,13 +57,17 @@ pub(crate) enum Fault {
 
 impl FakeCloud {
     pub(crate) async fn start() -> Self {
+        Self::start_at("127.0.0.1:0").await
+    }
+
+    pub(crate) async fn start_at(address: &str) -> Self {
         let state = Shared::default();
         let router = Router::new()
             .route("/v1/buckets", get(find).post(create))
             .route("/v1/buckets/{id}", get(show).patch(update).delete(remove))
             .layer(from_fn_with_state(Arc::clone(&state), failing))
             .with_state(Arc::clone(&state));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { url, state, _serving: AbortOnDropHandle::new(serving) }
@@ -99,6 +104,11 @@ impl FakeCloud {
         }
     }
 
+    /// Answers each call with 503, or serves again.
+    pub(crate) fn be_away(&self, is_away: bool) {
+        lock(&self.state).is_away = is_away;
+    }
+
     /// How many calls of this method were served.
     pub(crate) fn calls(&self, method: &Method) -> usize {
         lock(&self.state).calls.get(method).copied().unwrap_or_default()
@@ -122,6 +132,9 @@ fn lock(state: &Shared) -> MutexGuard<'_, Inner> {
 
 async fn failing(State(state): State<Shared>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
+    if lock(&state).is_away {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     let fault = lock(&state).fault.take_if(|(of, _)| *of == method).map(|(_, fault)| fault);
     if let Some(Fault::TooManyRequests(seconds)) = fault {
         return (StatusCode::TOO_MANY_REQUESTS, [("retry-after", seconds.to_string())]).into_response();

@@ -1,6 +1,9 @@
 //! From an object to its bucket, through bad days, and back to nothing.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use axum::http::Method;
 use cloudbucket_operator::{
@@ -17,6 +20,11 @@ use crate::{
     cloud::Fault,
     stage::{LIMIT, SETTINGS, Stage},
 };
+
+/// The time that the cloud is away in a test: long enough for pauses that grow to exceed [`BACK_WITHIN`].
+const AWAY: Duration = Duration::from_secs(12);
+/// The time in which all buckets are in order once the cloud answers again.
+const BACK_WITHIN: Duration = Duration::from_secs(5);
 
 fn backups() -> Shown {
     Shown { id: "b-1".to_owned(), name: "backups".to_owned(), settings: SETTINGS, phase: Phase::Active }
@@ -95,4 +103,34 @@ async fn bad_days_lose_no_bucket_and_make_no_second_one() {
     stage.delete("theirs").await;
     stage.gone("theirs").await;
     assert!(stage.cloud.buckets().contains_key("theirs"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_outage_of_the_cloud_all_buckets_are_in_order_within_seconds() {
+    let stage = Stage::set().await;
+    let _operator = stage.start().await;
+    let names: Vec<_> = (0..8).map(|number| format!("bucket-{number}")).collect();
+    for name in &names {
+        stage.create(name, DeletionPolicy::Orphan).await;
+        stage.says(name, "Ready", "Reconciled").await;
+    }
+
+    stage.cloud.be_away(true);
+    let began = Instant::now();
+    let change = |versioning: bool| Patch::Merge(json!({ "spec": { "versioning": versioning } }));
+    for name in &names[..3] {
+        stage.buckets().patch(name, &PatchParams::default(), &change(!SETTINGS.versioning)).await.unwrap();
+    }
+    for name in &names {
+        stage.says(name, "Reconciling", "CloudUnavailable").await;
+    }
+    tokio::time::sleep_until((began + AWAY).into()).await;
+    stage.cloud.be_away(false);
+    let back = Instant::now();
+    for (index, name) in names.iter().enumerate() {
+        stage.says(name, "Ready", "Reconciled").await;
+        let versioning = if index < 3 { !SETTINGS.versioning } else { SETTINGS.versioning };
+        assert_eq!(stage.cloud.buckets()[name].settings, Settings { versioning, ..SETTINGS }, "{name}");
+    }
+    assert!(back.elapsed() <= BACK_WITHIN, "{:?}", back.elapsed());
 }

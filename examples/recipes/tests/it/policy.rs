@@ -1,11 +1,13 @@
 //! A policy in two versions decides which `ConfigMaps` may be created.
 
+use std::collections::BTreeSet;
+
 use konverge::{
     k8s_openapi::api::core::v1::ConfigMap,
-    kube::{Api, api::PostParams},
+    kube::{Api, ResourceExt, api::PostParams},
 };
-use konverge_recipes::policy::{NamePolicy, operator, v1alpha1};
-use konverge_testkit::{ControlPlane, Options, eventually, free_port};
+use konverge_recipes::policy::{NamePolicy, NamePolicySpec, operator, v1alpha1};
+use konverge_testkit::{ControlPlane, Options, RoleUse, eventually, free_port};
 
 use crate::LIMIT;
 
@@ -19,7 +21,7 @@ async fn names_follow_the_policies_of_their_namespace_in_both_versions() {
     let address = format!("127.0.0.1:{}", free_port().unwrap());
     let arguments = ["--lease-namespace", &home, "--webhook-address", &address, "--webhook-drain=0"];
     let program = env!("CARGO_BIN_EXE_policy-operator");
-    let _running = installed.start("policy-operator", program, &arguments).await.unwrap();
+    let mut running = installed.start("policy-operator", program, &arguments).await.unwrap();
     plane.route_service(&home, "policy-operator", address.parse().unwrap()).await.unwrap();
 
     let namespace = plane.namespace("user").await.unwrap();
@@ -42,4 +44,27 @@ async fn names_follow_the_policies_of_their_namespace_in_both_versions() {
     let refused = eventually(LIMIT, async || create("app").await.err()).await.unwrap().to_string();
     assert!(refused.contains("NamePolicy teams allows names that begin with one of: shop-"), "{refused}");
     create("shop-app").await.unwrap();
+
+    // Written in the version of the second release, and read in the first, which keeps what it has no field for.
+    let spec = NamePolicySpec { allowed_prefixes: ["shop-", "team-"].map(ToOwned::to_owned).into() };
+    policies.create(&PostParams::default(), &NamePolicy::new("both", spec.clone())).await.unwrap();
+    let mut both = old.get("both").await.unwrap();
+    assert_eq!(both.spec.prefix, "shop-");
+    // An operator of the first release writes it back as it read it, but for what it knows of.
+    both.labels_mut().insert("team".to_owned(), "web".to_owned());
+    old.replace("both", &PostParams::default(), &both).await.unwrap();
+    let both = policies.get("both").await.unwrap();
+    assert_eq!(both.spec.allowed_prefixes, spec.allowed_prefixes);
+    assert_eq!((both.labels()["team"].as_str(), both.annotations().len()), ("web", 0));
+
+    running.terminate(LIMIT).await.unwrap();
+    let rules = operator().grant(&home).everywhere;
+    let requests = installed.requests(&plane.audit_log().unwrap()).unwrap();
+    let RoleUse { refused, unused } = RoleUse::of(&requests, &rules);
+    assert!(refused.is_empty(), "{refused:?}");
+    // Nothing failed, and no object was stored in the former version, so nothing was told and nothing migrated.
+    let told = ["create events.k8s.io/events", "patch events.k8s.io/events"];
+    let migrated = ["patch apiextensions.k8s.io/customresourcedefinitions/status", "patch example.io/namepolicies"];
+    let expected: BTreeSet<_> = told.into_iter().chain(migrated).map(ToOwned::to_owned).collect();
+    assert_eq!(unused, expected, "no other verb is spare");
 }
