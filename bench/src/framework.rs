@@ -11,6 +11,7 @@ mod object_memory;
 mod one_change;
 mod operator;
 mod peer;
+mod relist;
 mod standby;
 mod start;
 mod syncs;
@@ -49,11 +50,13 @@ enum Figure {
     OneChange,
     /// A leader that is killed
     Failover,
-    /// What reading the lease's clock before a write costs
+    /// Cost of reading the lease's clock before a write
     LeaseCheck,
-    /// What a standby keeps of objects that come and go
+    /// Memory that a standby keeps after objects were created and deleted
     Standby,
-    /// What a watched object costs
+    /// Duration of a relist of all objects of which one page stalls
+    Relist,
+    /// Memory for each watched object
     ObjectMemory,
     /// Length of the examples
     Lines,
@@ -80,13 +83,16 @@ pub(crate) async fn measure(scale: &Scale, changes: usize, report: &mut Report) 
     if wanted(Figure::Standby) {
         standby::measure(&field, report).await?;
     }
-    let full = [Figure::Throughput, Figure::Latency, Figure::Start, Figure::ObjectMemory];
+    let full = [Figure::Throughput, Figure::Latency, Figure::Start, Figure::Relist, Figure::ObjectMemory];
     if !full.into_iter().any(wanted) {
         return Ok(());
     }
     let namespace = field.config_maps("full", field.objects, object_memory::SMALL).await?;
     if wanted(Figure::ObjectMemory) {
         object_memory::measure(&field, &namespace, report).await?;
+    }
+    if wanted(Figure::Relist) {
+        relist::measure(&field, &namespace, report).await?;
     }
     if wanted(Figure::Throughput) {
         throughput::measure(&field, &namespace, report).await?;

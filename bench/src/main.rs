@@ -45,9 +45,9 @@ struct Cli {
 enum Subject {
     /// From a change in the server to the Secret that holds it
     Propagation,
-    /// What is asked of the API server while nothing happens
+    /// Requests to the API server while nothing happens
     Rest,
-    /// What foreign Secrets cost
+    /// Memory for Secrets that have not opted in
     Memory,
     /// The framework beside its peers
     Framework,

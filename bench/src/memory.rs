@@ -1,4 +1,4 @@
-//! What Secrets that are none of ours cost: the operator's resident set with and without them.
+//! The memory for Secrets that have not opted in: the operator's resident set with and without them.
 
 use anyhow::Result;
 use konverge_testkit::{FOREIGN_SECRET_SIZE, create_foreign_secrets};
@@ -17,7 +17,7 @@ pub(crate) const FOREIGN_TO_MANY: usize = 10_000;
 /// Foreign Secrets are not kept, so there should be no difference; a fifth is for what an allocator keeps of the pages that they came in.
 pub(crate) const BOUND: f64 = 1.2;
 
-/// An operator, and a place for what is none of its.
+/// An operator, and a namespace for Secrets that have not opted in.
 pub(crate) trait Subject {
     /// Where foreign Secrets are made.
     fn place(&self) -> (&Client, &str);
@@ -29,7 +29,7 @@ pub(crate) trait Subject {
     async fn start_anew(&mut self) -> Result<()>;
 }
 
-/// What an operator takes without foreign Secrets, against which it is held what it takes with them.
+/// The memory of an operator without foreign Secrets, with which its memory with them is compared.
 pub(crate) struct Comparison {
     /// How the figure is called of an operator that finds them when it starts, and of one before which they are made.
     pub(crate) subjects: [&'static str; 2],

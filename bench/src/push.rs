@@ -36,7 +36,7 @@ pub(crate) struct PushScale {
 
 pub(crate) async fn measure(scale: &PushScale, changes: usize, report: &mut Report) -> Result<()> {
     let control_plane = ControlPlane::start(Options::ours()).await?;
-    // What is measured in time comes first; the rest are counts and bytes, to which it does no harm if the machine has other work.
+    // Measurements of time come first. The rest are counts and bytes, which do not depend on other work of the machine.
     let mut field = Field::set(&control_plane, scale.bindings / 2).await?;
     latency::measure(&mut field, changes, report).await?;
     drop(field);

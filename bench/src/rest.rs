@@ -1,4 +1,4 @@
-//! What the operator asks of the API server while nothing happens, counted in the API server's audit log.
+//! The operator's requests to the API server while nothing happens, counted in the API server's audit log.
 
 use std::time::Duration;
 

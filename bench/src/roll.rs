@@ -41,7 +41,7 @@ pub(crate) async fn measure(scale: &RollScale, changes: usize, report: &mut Repo
     let control_plane = ControlPlane::start(Options::ours()).await?;
     let kubeconfig = field::install(&control_plane).await?;
     let set = async |workloads, secrets| Field::set(&control_plane, &kubeconfig, workloads, secrets).await;
-    // What is measured in time comes first.
+    // Measurements of time come first.
     latency::measure(&mut set(scale.workloads / 4, scale.workloads / 4).await?, &control_plane, changes, report)
         .await?;
     fan_out::measure(&mut set(scale.workloads / 2, 1).await?, report).await?;

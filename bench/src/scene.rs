@@ -25,7 +25,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// All Secrets are in step when this returns.
+    /// All Secrets are in sync when this returns.
     pub(crate) async fn set() -> Result<Self> {
         let stage = Stage::set_on_ours().await?;
         let namespace = stage.control_plane.namespace("bench").await?;

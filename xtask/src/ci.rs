@@ -7,19 +7,20 @@ use anyhow::Result;
 use crate::{
     generate,
     outside::{self, Versions},
-    recipes, tidy,
+    recipes, semver, tidy,
 };
 
 type Recipe = fn() -> Result<()>;
 
 pub(crate) fn run() -> Result<()> {
-    let recipes: [(&str, Recipe); 8] = [
+    let recipes: [(&str, Recipe); 9] = [
         ("tidy", tidy::run),
         ("fmt", || recipes::fmt(true)),
         ("unused", recipes::unused),
         ("deny", recipes::deny),
         ("lint", recipes::lint),
         ("outside", || outside::check(Versions::Ends)),
+        ("semver", semver::check_in_ci),
         ("generated", || generate::generate(true)),
         ("test", || recipes::all_tests(None, None)),
     ];

@@ -12,14 +12,18 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("multicontroller-operator", "examples/multicontroller/deploy"),
 ];
 
+/// Each program whose Helm chart is committed, and where.
+const CHARTS: [(&str, &str); 1] = [("configmapsync-operator", "examples/configmapsync/deploy/chart")];
+
 /// The definition of a job of ours, by an example of its crate: the program itself holds nothing but the job.
 const DEFINITIONS: [(&str, &str); 2] = [("konverge-push", "deploy/crds"), ("konverge-roll", "deploy/crds")];
 
 /// Writes all generated files, or with `check` fails where they are not as they would be.
 pub(crate) fn generate(check: bool) -> Result<()> {
     let programs = PROGRAMS.map(|(package, folder)| (package, folder, vec!["--", "generate"]));
+    let charts = CHARTS.map(|(package, folder)| (package, folder, vec!["--", "generate", "--helm"]));
     let definitions = DEFINITIONS.map(|(package, folder)| (package, folder, vec!["--example", "generate", "--"]));
-    for (package, folder, how) in programs.into_iter().chain(definitions) {
+    for (package, folder, how) in programs.into_iter().chain(charts).chain(definitions) {
         let mut generate = cargo(["run", "--quiet", "--package", package]);
         generate.args(how).args(["--into", folder]);
         if check {

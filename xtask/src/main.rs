@@ -9,9 +9,12 @@ mod cluster;
 mod environment;
 mod generate;
 mod openbao;
+mod openzro;
 mod outside;
 mod paths;
+mod published;
 mod recipes;
+mod semver;
 mod step;
 mod tidy;
 mod tools;
@@ -54,13 +57,19 @@ enum Command {
         /// Only tests whose name contains this
         filter: Option<String>,
     },
+    /// The contract of openZro's management API, on the double and on the real server where this machine has one
+    Openzro {
+        /// Run it on the real server and write what it answered into the record that the double is held to
+        #[arg(long)]
+        record: bool,
+    },
     /// Figures, as ratios of one run, from an optimised build
     Bench {
         /// Handed to the benchmark; see `cargo xtask bench -- --help`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// All that CI asks for: tidy, fmt, unused, deny, lint, a crate outside, generated files, test
+    /// All that CI asks for: tidy, fmt, unused, deny, lint, a crate outside, semver, generated files, test
     Ci,
     /// Build the test control plane and a Vault into the cache; the other commands do it when it is missing
     Setup,
@@ -86,6 +95,12 @@ enum Command {
     Advisories,
     /// Dependencies that nobody uses
     Unused,
+    /// Whether the published crates break what the last release promised: compares them with its tag
+    Semver {
+        /// Another revision to compare with
+        #[arg(long, value_name = "REVISION")]
+        against: Option<String>,
+    },
     /// Pack the published crates, and check a crate outside of the workspace against them: with each version of Kubernetes, and with
     /// each feature alone
     Outside {
@@ -119,6 +134,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test { quick: true, filter, .. } => recipes::quick_tests(filter.as_deref()),
         Command::Test { cluster, filter, .. } => recipes::all_tests(cluster.kubeconfig.as_deref(), filter.as_deref()),
         Command::Openbao { filter } => openbao::test(filter.as_deref()),
+        Command::Openzro { record } => openzro::test(record),
         Command::Bench { arguments } => recipes::bench(&arguments),
         Command::Ci => ci::run(),
         Command::Setup => recipes::setup(),
@@ -129,6 +145,7 @@ fn run(command: Command) -> Result<()> {
         Command::Deny => recipes::deny(),
         Command::Advisories => recipes::advisories(),
         Command::Unused => recipes::unused(),
+        Command::Semver { against } => semver::check(against.as_deref()),
         Command::Outside { quick: true } => outside::check(outside::Versions::Ends),
         Command::Outside { quick: false } => outside::check(outside::Versions::All),
     }

@@ -9,15 +9,15 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
 
 use crate::{
     environment, paths,
+    published::{self, Package},
     step::{cargo, program, run},
 };
 
 /// Features of the facade that each must compile alone.
-const FEATURES: [&str; 4] = ["admission", "external", "otlp", "testing"];
+const FEATURES: [&str; 7] = ["admission", "cli", "external", "generate", "otlp", "serve", "testing"];
 
 /// Where the crate of the author lies, in the workspace and as a copy in the target folder.
 const CRATE: &str = "tests/outside";
@@ -70,27 +70,9 @@ fn versions(manifest: &str, which: Versions) -> Vec<String> {
     versions
 }
 
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-    version: String,
-    /// The registries that it may go to: `None` is any, an empty list is none.
-    publish: Option<Vec<String>>,
-}
-
 /// Packs each published crate and unpacks it into the place. Gives names and folders.
 fn pack(place: &Path) -> Result<Vec<(String, PathBuf)>> {
-    let output = cargo(["metadata", "--no-deps", "--format-version", "1"]).output().context("cannot start cargo")?;
-    if !output.status.success() {
-        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cannot read cargo's metadata")?;
-    let published: Vec<_> = metadata.packages.into_iter().filter(|package| package.publish.is_none()).collect();
+    let published = published::packages()?;
     // The check of the crate outside compiles them all at once, which is what cargo would do here one by one.
     let mut package = cargo(["package", "--quiet", "--no-verify", "--allow-dirty"]);
     package.args(published.iter().flat_map(|package| ["--package", &package.name]));

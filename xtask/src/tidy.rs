@@ -1,15 +1,16 @@
 //! Checks of the house: the walls between the rooms against the resolved dependency graph, mains without logic, Rust versions that
-//! the dependencies allow, and that tests exist which docs name.
+//! the dependencies allow, what published crates say of themselves, and that tests exist which docs name.
 
 mod files;
 mod graph;
 mod named_tests;
+mod publishing;
 mod rust_versions;
 mod walls;
 
 use anyhow::{Result, bail};
 
-use crate::paths;
+use crate::{paths, published};
 
 pub(crate) fn run() -> Result<()> {
     let root = paths::workspace();
@@ -18,6 +19,7 @@ pub(crate) fn run() -> Result<()> {
     faults.extend(rust_versions::faults(&graph));
     faults.extend(files::logic_in_mains(&graph)?);
     faults.extend(named_tests::missing(&root)?);
+    faults.extend(publishing::faults(&published::packages()?));
     if !faults.is_empty() {
         bail!("not tidy:\n  {}\nARCHITECTURE.md says which room may look into which.", faults.join("\n  "));
     }

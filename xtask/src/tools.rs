@@ -12,15 +12,31 @@ pub(crate) struct Tool {
     version: &'static str,
 }
 
+impl Tool {
+    /// The folder that cargo installs it into.
+    fn root(&self) -> Result<PathBuf> {
+        Ok(paths::cache()?.join("tools").join(format!("{}-{}", self.name, self.version)))
+    }
+}
+
 /// Checks licences, bans and sources.
 pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
 /// Finds unused dependencies by reading the sources, so it needs no build and is itself built in seconds.
 pub(crate) const MACHETE: Tool = Tool { name: "cargo-machete", version: "0.9.2" };
 
+/// Compares the API of a crate with that of an earlier revision. It reads the description that rustdoc writes, whose form changes with Rust: a new
+/// toolchain may need a newer version of it.
+pub(crate) const SEMVER_CHECKS: Tool = Tool { name: "cargo-semver-checks", version: "0.51.0" };
+
+/// Whether the tool is in the cache.
+pub(crate) fn is_installed(tool: &Tool) -> Result<bool> {
+    Ok(tool.root()?.join("bin").join(tool.name).exists())
+}
+
 /// The tool's path, after building it if it is not in the cache.
 pub(crate) fn ensure(tool: &Tool) -> Result<PathBuf> {
-    let root = paths::cache()?.join("tools").join(format!("{}-{}", tool.name, tool.version));
+    let root = tool.root()?;
     let path = root.join("bin").join(tool.name);
     if !path.exists() {
         let mut install = step::cargo(["install", "--locked", "--quiet", tool.name, "--version", tool.version]);

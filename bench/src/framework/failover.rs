@@ -19,7 +19,7 @@ use crate::report::{Report, Row};
 
 const OBJECTS: usize = 2000;
 
-/// What every Kubernetes component uses; the standby waits so long.
+/// The default of every Kubernetes component; the standby waits so long.
 const LEASE_SECONDS: f64 = 15.0;
 /// A standby must not begin before the lease has run out. It looks every two seconds, so that much later it has begun.
 const MORE: f64 = 2.0;

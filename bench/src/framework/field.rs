@@ -24,7 +24,7 @@ use super::peer::Peer;
 /// Requests under way at once while objects are made.
 const AT_ONCE: usize = 16;
 
-/// What is compared.
+/// The frameworks that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framework {
     Konverge,

@@ -2,8 +2,8 @@
 //! second, with all objects in the cache.
 //!
 //! The clock starts when the patch is sent, not when it is answered: the event often reaches the reconciler before the answer reaches
-//! the client, and a ratio of times around zero says nothing. What the API server takes is the same for all. The time from the
-//! answer is told on standard error, and may be negative.
+//! the client, and a ratio of times around zero says nothing. The API server's part of the time is the same for all. The time from the
+//! answer is printed to standard error, and may be negative.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ use crate::{
 const ON_PAR: f64 = 1.1;
 const AHEAD: f64 = 1.0;
 
-/// So many turns, each of a new process, in which each framework gets its part of the changes, and each comes first in its turn. What
-/// counts is the median of the turns: of all samples together, the largest hundredth is what the API server was slow at once.
+/// So many turns, each of a new process, in which each framework gets its part of the changes, and each comes first in its turn. The
+/// result is the median of the turns: of all samples together, the largest hundredth shows only when the API server was slow.
 const TURNS: usize = 7;
 
 pub(crate) async fn measure(field: &Field, namespace: &str, changes: usize, report: &mut Report) -> Result<()> {

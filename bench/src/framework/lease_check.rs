@@ -1,4 +1,4 @@
-//! What it costs to read the lease's clock before each write: the same write with and without the gate, by turns. The difference of the
+//! The cost of reading the lease's clock before each write: the same write with and without the gate, by turns. The difference of the
 //! medians is held against the noise, which is the distance between the quartiles of the writes without it.
 
 use std::{collections::BTreeMap, time::Instant};

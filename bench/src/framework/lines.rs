@@ -49,6 +49,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_examples_have_not_grown() {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+        for (name, most) in [("configmapsync", 66), ("multicontroller", 151)] {
+            let lines = lines_in(&examples.join(name).join("src")).unwrap();
+            assert!(
+                (1..=most).contains(&lines),
+                "{name} has {lines} lines and may have {most}: is the framework at fault?"
+            );
+        }
+    }
+
+    #[test]
     fn blank_lines_and_comments_do_not_count() {
         assert_eq!(count("//! What.\n\n/// This.\nfn this() {\n    // So.\n    that(); // there\n}\n"), 3);
     }

@@ -1,10 +1,11 @@
-//! What a watched object costs: the resident set of a peer that holds many `ConfigMap`s of 4 KiB, less that of one that holds a single
+//! The memory for each watched object: the resident set of a peer that holds many `ConfigMap`s of 4 KiB, less that of one that holds a single
 //! one, for each object; held against the object's own bytes, which are its JSON without `managedFields`.
 //!
 //! With metadata alone, the same for objects of 4 and of 20 KiB: the payload must make no difference. Each is a new process that has
 //! looked at every object once and then rested for a moment.
 //!
-//! What a process keeps of the pages that it has listed weighs on few objects and not on many, so with fewer than 10,000 there is no bound.
+//! A process keeps memory from the pages that it has listed. That is much for few objects and little for many, so there is a bound only from
+//! 10,000 objects on.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use kube::{Api, api::ListParams};
 use super::field::{Field, Framework};
 use crate::report::{Report, Row};
 
-/// Whoever holds an object holds its bytes; half as much again is for the strings and maps that they become, and for finding it.
+/// A cached object needs at least its bytes; half as much again is for its strings and maps, and for finding it.
 const TYPED: f64 = 1.5;
 /// The larger payload may cost a tenth more or less, which is noise.
 const INDEPENDENT: f64 = 1.1;
@@ -66,7 +67,7 @@ pub(crate) async fn measure(field: &Field, small: &str, report: &mut Report) -> 
     Ok(())
 }
 
-/// What holding all objects of `many` costs for each, in bytes.
+/// Returns the memory of each object of `many`, in bytes.
 async fn per_object(field: &Field, framework: Framework, work: Work, single: &str, many: &str) -> Result<f64> {
     let one = resident(field, framework, work, single, 1).await?;
     let all = resident(field, framework, work, many, field.objects).await?;

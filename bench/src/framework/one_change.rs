@@ -1,4 +1,4 @@
-//! What one change of an object with one child asks of the API server, by its audit log: the example configmapsync, beside the same
+//! The requests to the API server for one change of an object with one child, by its audit log: the example configmapsync, beside the same
 //! flow out of koprs's helpers. Events are counted apart, as they are no part of the work.
 //!
 //! The object has been there for a while; then what it is to copy changes, ten times, each after the dust of the last has settled.
@@ -74,7 +74,7 @@ async fn koprs(field: &Field) -> Result<Asked> {
     Ok(Asked { runs: f64::from(runs), ..count(&log, &user)? })
 }
 
-/// One object, in step.
+/// One object, in sync.
 async fn begin(field: &Field, namespace: &str) -> Result<Syncs> {
     let syncs = Syncs::new(&field.client, namespace);
     syncs.create(1).await?;

@@ -94,7 +94,7 @@ impl Peer {
         let Some(end) = text.rfind('\n') else { return Ok(()) };
         let whole = &text[..=end];
         self.read_to += whole.len() as u64;
-        // What is not ours is said by a library, on standard error.
+        // Other lines are from a library, and go to standard error.
         for line in whole.lines().filter(|line| line.starts_with('{')) {
             match serde_json::from_str(line).with_context(|| format!("a peer said {line}"))? {
                 Line::Run(run) => self.runs.push(run),

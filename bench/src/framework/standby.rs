@@ -1,4 +1,4 @@
-//! What a standby keeps of objects that come and go: the resident set of the example configmapsync while another replica has the lease,
+//! The memory that a standby keeps after objects were created and deleted: the resident set of the example configmapsync while another replica has the lease,
 //! after some objects were created and deleted and after fifty times as many.
 
 use std::{collections::BTreeMap, time::Duration};

@@ -102,7 +102,7 @@ impl Field {
         eventually(LIMIT, noted).await.context("not all Secrets say that they are in step")
     }
 
-    /// How many Secrets say that they are in step.
+    /// Returns how many Secrets say that they are in sync.
     async fn noted(&self) -> Result<usize> {
         let api = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
         let secrets = api.list_metadata(&ListParams::default()).await?;
@@ -127,7 +127,7 @@ impl Field {
         all.buffer_unordered(CONCURRENCY).try_collect().await
     }
 
-    /// What the loop does for one Secret: read, write if it is as it was read, note the owner.
+    /// One turn of the loop: reads a Secret, writes it if it is unchanged since, notes the owner.
     pub(crate) async fn read_write_and_mark(&self, name: &str, value: &str) -> Result<()> {
         self.write_and_mark(name, value, self.read_bare(name).await?).await
     }

@@ -20,7 +20,7 @@ use crate::report::{Report, Row};
 
 const BOUND: f64 = 1.25;
 
-/// What was measured once.
+/// The result of one measurement.
 pub(crate) struct Turn {
     paths: f64,
     /// Seconds of the loop.

@@ -74,13 +74,13 @@ async fn change(field: &Field, name: &str, value: &str) -> Result<f64> {
     Ok(milliseconds(answered, field.arrived(name, value).await?))
 }
 
-/// What a copy took in milliseconds, and how much of it was the look at what is in Vault.
+/// The milliseconds of one copy, and how many of them went into reading from Vault.
 struct Copy {
     took: f64,
     read: f64,
 }
 
-/// Changes a Secret that is none of ours, waits until the watcher has it, and writes it.
+/// Changes a Secret that has not opted in, waits until the watcher has it, and writes it.
 async fn copy(field: &Field, watcher: &Watcher, name: &str, value: &str) -> Result<Copy> {
     field.put(name, value, false).await?;
     let answered = Instant::now();

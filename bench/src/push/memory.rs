@@ -1,4 +1,4 @@
-//! What Secrets that are none of push's cost: the operator's resident set with and without them.
+//! The memory for Secrets that push does not copy: the operator's resident set with and without them.
 
 use anyhow::Result;
 use kube::Client;

@@ -1,4 +1,4 @@
-//! What is asked of Vault and of the API server while nothing changes and each path is compared at the shortest interval.
+//! The requests to Vault and the API server while nothing changes and each path is compared at the shortest interval.
 
 use std::time::Duration;
 

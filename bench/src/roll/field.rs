@@ -22,7 +22,7 @@ use super::outside::Outside;
 /// The operator's service account, and what its objects of the whole cluster are called.
 const ACCOUNT: &str = "vault-rollout-operator";
 
-/// What is shipped, in the namespace that it names.
+/// The manifest of the release, with its own namespace.
 const MANIFEST: &str = include_str!("../../../deploy/rbac/vault-rollout-operator.yaml");
 const HOME: &str = "vault-rollout-operator-system";
 
@@ -112,7 +112,7 @@ impl Field {
         self.apply(name, "bench", &deployment).await
     }
 
-    /// What is the least that rolls a Deployment: one annotation of its pod template.
+    /// Makes the smallest change that restarts a Deployment: one annotation of its pod template.
     pub(crate) async fn patch_bare(&self, name: &str, value: &str) -> Result<()> {
         let template = json!({ "metadata": { "annotations": { "bench.konverge.dev/content": value } } });
         let deployment = json!({
@@ -131,7 +131,7 @@ impl Field {
     /// The operator runs from now on, and is ready when this returns.
     pub(crate) async fn start(&mut self, arguments: &[&str]) -> Result<()> {
         let given = &mut self.process.spec_mut().arguments;
-        // What it was started with before is overridden by what comes later.
+        // Later arguments override earlier ones.
         given.extend(arguments.iter().map(Into::into));
         self.process.start_again()?;
         let address = &self.address;

@@ -1,4 +1,4 @@
-//! What Secrets that nobody is rolled for cost: the operator's resident set with and without them.
+//! The memory for Secrets that no workload follows: the operator's resident set with and without them.
 
 use anyhow::Result;
 use kube::Client;

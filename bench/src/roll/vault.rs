@@ -1,4 +1,4 @@
-//! What a thousand `VaultSyncStatus` objects over ten paths cost Vault while nothing changes, by Vault's own log.
+//! The requests to Vault for a thousand `VaultSyncStatus` objects over ten paths while nothing changes, by Vault's own log.
 
 use std::{path::Path, time::Duration};
 

@@ -9,6 +9,9 @@ const PURE: [&str; 2] = ["konverge-core", "konverge-zopp-crypto"];
 const IO: [&str; 11] =
     ["axum", "hyper", "kube", "mio", "rustix", "socket2", "sqlx", "tokio", "tokio-util", "tonic", "tracing-subscriber"];
 
+/// What stores may use of the framework: neither knows Kubernetes.
+const FOR_STORES: [&str; 2] = ["konverge-core", "konverge-endpoint"];
+
 /// What knows Kubernetes.
 const KUBERNETES: [&str; 4] = ["kube", "kube-client", "kube-core", "k8s-openapi"];
 
@@ -37,7 +40,12 @@ fn broken(package: &str, room: &str, dependency: &str, other: &str) -> Option<&'
     match (room, other) {
         ("crates", "stores" | "operators" | "bins") => Some("the framework knows no store and no job"),
         ("stores", "operators" | "bins") => Some("a store knows no job"),
-        ("stores", "crates") if dependency != "konverge-core" => Some("a store knows of the framework only its core"),
+        ("stores", "crates") if !FOR_STORES.contains(&dependency) => {
+            Some("a store knows of the framework only its core and its way to an endpoint")
+        }
+        ("crates", _) if package == "konverge-endpoint" && KUBERNETES.contains(&dependency) => {
+            Some("stores use it, and they know no Kubernetes")
+        }
         ("stores", _) if KUBERNETES.contains(&dependency) => Some("a store knows no Kubernetes"),
         ("operators", "operators") => Some("what two operators need moves down"),
         _ => None,
@@ -55,6 +63,8 @@ mod tests {
             ("konverge-runtime", "crates", "konverge-zopp-client", "stores", true),
             ("konverge-zopp-client", "stores", "konverge-core", "crates", false),
             ("konverge-zopp-client", "stores", "konverge-runtime", "crates", true),
+            ("konverge-vault", "stores", "konverge-endpoint", "crates", false),
+            ("konverge-endpoint", "crates", "kube", "", true),
             ("konverge-zopp-client", "stores", "kube", "", true),
             ("konverge-pull", "operators", "konverge-zopp-client", "stores", false),
             ("konverge-pull", "operators", "konverge-push", "operators", true),
