@@ -13,6 +13,7 @@ mod api_request;
 mod assets;
 #[doc(hidden)]
 pub mod build;
+mod captured_log;
 mod control_plane;
 pub mod crash;
 pub mod double;
@@ -30,6 +31,7 @@ mod wait;
 pub use api_request::{ApiRequest, Verb};
 pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary};
 pub use build::BuildError;
+pub use captured_log::CapturedLog;
 pub use control_plane::{
     AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, Cluster, ControlPlane, InstalledOperator, ManifestError,
     NotOurs, Options, ProxiedError, ProxiedOperator, RUN_LABEL, RoleUse, RouteError, Snapshot, StartError, client_for,

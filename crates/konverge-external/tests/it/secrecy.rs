@@ -1,17 +1,12 @@
 //! Nothing that is secret is printed, whatever the log level.
 
-use std::{
-    io::Write,
-    sync::{Arc, Mutex},
-};
-
 use konverge_core::SecretValue;
 use konverge_external::{
     http::{Endpoint, HttpSource, Token},
     objects::ObjectSource,
     watch,
 };
-use tracing_subscriber::fmt::MakeWriter;
+use konverge_testkit::CapturedLog;
 
 use crate::{
     failing_with, next, options,
@@ -21,33 +16,9 @@ use crate::{
 /// Part of everything secret below.
 const SECRET: &str = "hunter2";
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
 #[tokio::test]
 async fn no_secret_is_in_logs_errors_or_health() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(log.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = CapturedLog::start();
 
     let server = Server::start(|_| answer(200, &[], "one")).await;
     let address = server.address.replace("http://", "http://me:hunter2@");
@@ -80,7 +51,7 @@ async fn no_secret_is_in_logs_errors_or_health() {
     failing_with(&mut changes, &health, "cannot list").await;
     assert!(!health.last_error().unwrap().contains(SECRET));
 
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     assert!(log.contains("poll failed") && log.contains("hyper_util"), "everything is logged:\n{log}");
     let line = log.lines().find(|line| line.contains(SECRET));
     assert_eq!(line, None);

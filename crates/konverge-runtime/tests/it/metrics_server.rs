@@ -1,10 +1,8 @@
 //! Metrics on an address of their own: secured, and for those with a right to them.
 
 use std::{
-    io,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
-    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -15,7 +13,7 @@ use konverge_runtime::{
     manager::RunError,
     tls::Certificate,
 };
-use konverge_testkit::eventually;
+use konverge_testkit::{CapturedLog, eventually};
 use kube::{Client, config::Kubeconfig};
 use rcgen::{CertificateParams, KeyPair};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject};
@@ -108,37 +106,6 @@ fn questions(metrics: &Metrics) -> usize {
     posts.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).sum()
 }
 
-/// What is logged by this thread, to the last detail.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::Write::write(&mut *self.0.lock().unwrap(), bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn listen_to_log() -> (Log, tracing::subscriber::DefaultGuard) {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    (log, tracing::subscriber::set_default(subscriber))
-}
-
 #[tokio::test]
 async fn who_may_not_read_metrics_is_refused_and_the_api_server_is_asked_once() {
     let namespace = control_plane().await.namespace("metrics").await.unwrap();
@@ -147,7 +114,7 @@ async fn who_may_not_read_metrics_is_refused_and_the_api_server_is_asked_once() 
     let operator = account(&namespace, "operator", asks).await;
     let may = token(&account(&namespace, "reader", r#"[{nonResourceURLs: ["/metrics"], verbs: ["get"]}]"#).await);
     let other = token(&account(&namespace, "other", r#"[{nonResourceURLs: ["/other"], verbs: ["get"]}]"#).await);
-    let (log, _guard) = listen_to_log();
+    let log = CapturedLog::start();
     let series = Metrics::new("test", "1.2.3");
     let authentication = Authentication::new(client(&operator, &series).await);
     let server = MetricsServer::from(ANY).with(|server| server.authentication = Some(authentication));

@@ -4,7 +4,7 @@ use super::{
     FaultProxy,
     journal::{JournalEntry, Reached},
 };
-use crate::api_request::Verb;
+use crate::api_request::{ApiRequest, Verb};
 
 /// The requests from a place in the journal on, in the order of their arrival.
 #[derive(Debug, Clone)]
@@ -38,10 +38,14 @@ impl Asked {
         self.0.iter().filter(counts).map(|entry| entry.asks.to_string()).collect()
     }
 
-    /// How often a list began; its further pages do not count.
+    /// How often a list of a collection began. Its further pages do not count, and neither does a list of one object by its name.
     pub fn lists(&self) -> usize {
-        let begins =
-            |entry: &&JournalEntry| entry.asks.verb == Verb::List && entry.asks.parameter("continue").is_none();
+        let is_one = |asks: &ApiRequest| {
+            asks.parameter("fieldSelector").is_some_and(|fields| fields.starts_with("metadata.name="))
+        };
+        let begins = |entry: &&JournalEntry| {
+            entry.asks.verb == Verb::List && entry.asks.parameter("continue").is_none() && !is_one(&entry.asks)
+        };
         self.0.iter().filter(begins).count()
     }
 }
@@ -51,7 +55,6 @@ mod tests {
     use http::{Method, StatusCode, Uri};
 
     use super::{super::journal::Journal, *};
-    use crate::api_request::ApiRequest;
 
     #[test]
     fn writes_are_what_was_committed_and_lists_are_their_first_pages() {
@@ -64,6 +67,7 @@ mod tests {
             (Method::GET, "/api/v1/configmaps?limit=500", StatusCode::OK),
             (Method::GET, "/api/v1/configmaps?limit=500&continue=x", StatusCode::OK),
             (Method::GET, "/api/v1/configmaps?watch=true", StatusCode::OK),
+            (Method::GET, "/api/v1/namespaces/shop/configmaps?fieldSelector=metadata.name%3Da", StatusCode::OK),
         ] {
             let asks = ApiRequest::parse(&method, &uri.parse::<Uri>().unwrap());
             journal.begin(asks, uri.to_owned()).answered(code);
@@ -73,6 +77,6 @@ mod tests {
         journal.begin(asks, uri.to_owned()).forwarded();
         let asked = Asked(journal.entries());
         assert_eq!(asked.writes(), ["patch configmaps shop/a", "delete configmaps shop/c"]);
-        assert_eq!((asked.lists(), asked.entries().len()), (1, 8));
+        assert_eq!((asked.lists(), asked.entries().len()), (1, 9));
     }
 }
