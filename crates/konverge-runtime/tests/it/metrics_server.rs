@@ -1,6 +1,7 @@
 //! Metrics on an address of their own: secured, and for those with a right to them.
 
 use std::{
+    io,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
     time::Duration,
