@@ -4,6 +4,7 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
+    sync::Arc,
     time::Duration,
 };
 
