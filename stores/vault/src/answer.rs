@@ -1,4 +1,4 @@
-//! What an answer means. Pure.
+//! The meaning of a response. Pure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ const LONGEST_CAUSE: usize = 400;
 /// If Vault's rate limit does not say when to come back, its usual interval is this.
 const QUOTA_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whoever asks to be left alone for longer has a wrong clock or is no Vault.
+/// A server that asks for a longer pause has a wrong clock or is not Vault.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
 /// A complete answer. Its body is wiped when it is dropped.
@@ -27,13 +27,13 @@ pub(crate) struct Answer {
     pub(crate) date: Option<i64>,
 }
 
-/// What was asked, as errors tell it.
+/// The request, as errors describe it.
 #[derive(Clone)]
 pub(crate) struct Asked {
     /// In words, such as `read secret/data/a`.
     pub(crate) what: String,
     pub(crate) address: Arc<str>,
-    /// What a policy has to allow for it.
+    /// The capability that a policy must grant for it.
     pub(crate) capability: &'static str,
 }
 
@@ -43,8 +43,8 @@ struct Errors {
 }
 
 impl Answer {
-    /// Vault's words. They may be an empty list, as for a secret that is not there; nothing if there is no such list, as for a version
-    /// that is deleted or for an answer that is not Vault's.
+    /// Returns the messages of Vault. The list is empty for a secret that does not exist. Returns `None` if there is no such list, as for
+    /// a deleted version or for a response that did not come from Vault.
     pub(crate) fn errors(&self) -> Option<Vec<String>> {
         serde_json::from_slice::<Errors>(&self.body).ok().map(|answer| answer.errors)
     }
@@ -89,7 +89,7 @@ impl Answer {
         self.retry_after.map(|pause| pause.min(LONGEST_PAUSE))
     }
 
-    /// What it says about the server's state.
+    /// The server's state, as this response shows it.
     pub(crate) fn outcome(&self) -> Outcome {
         let cause: Arc<str> = format!("it answered {}", self.status.as_u16()).into();
         match self.status.as_u16() {

@@ -1,13 +1,13 @@
 //! Which namespaces' objects may name which secrets. Pure.
 //!
-//! Whoever may write an object would otherwise choose any path that the operator's role reaches. What is compared is the
-//! [`Location`] that a path has led to, spelled as policies of Vault spell it, so no other spelling of the same secret is a way around.
+//! Without boundaries, a user who may write an object could choose any path that the operator's role reaches. Rules are compared with the
+//! [`Location`] that a path leads to, spelled as in Vault's policies. Another spelling of the same secret does not bypass them.
 
 use std::{fmt, str::FromStr};
 
 use crate::Location;
 
-/// Whose object it is, as far as rules ask.
+/// The owner of the object, as far as rules need to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place<'a> {
     /// The object's namespace.
@@ -55,7 +55,7 @@ pub struct RuleError {
     why: RuleFault,
 }
 
-/// What is wrong with a rule.
+/// The reason why a rule is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFault {
     /// There is no `=`.
@@ -205,7 +205,7 @@ impl fmt::Display for Segment {
 }
 
 impl RuleError {
-    /// What is wrong.
+    /// The reason.
     pub fn fault(&self) -> RuleFault {
         self.why
     }

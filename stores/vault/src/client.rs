@@ -24,12 +24,12 @@ const BEHIND_PAUSE: Duration = Duration::from_millis(300);
 
 /// A Vault or OpenBao. Clones share connections, token and limits.
 ///
-/// Guarantees: nothing is sent before the first call; each call ends within [`Limits::deadline`](crate::Limits::deadline); whatever
-/// many callers run into, a lost token is replaced by one login, and what was refused to it is sent once more; a server that does not
-/// serve is left alone but for one question now and then.
+/// Guarantees: the client sends nothing before the first call. Each call ends within [`Limits::deadline`](crate::Limits::deadline). One
+/// login replaces a lost token for all callers, and each refused call is sent once more. While a server does not serve, the breaker lets
+/// only one probe through now and then.
 ///
-/// Does not: repeat what failed otherwise; the error's class says when another attempt makes sense. A write that ended without an
-/// answer may have taken effect ([`VaultError::is_ambiguous`]); reading tells.
+/// Does not repeat calls that fail for another reason: the error's class says when another attempt makes sense. A write that ended
+/// without a response may have taken effect ([`VaultError::is_ambiguous`]); a read shows whether it has.
 #[derive(Clone)]
 pub struct Vault {
     shared: Arc<Shared>,
@@ -42,7 +42,7 @@ struct Shared {
     mounts: Mounts,
 }
 
-/// What a server says of itself.
+/// The health that a server reports.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Health {
     /// Whether it has been initialised.
@@ -89,8 +89,8 @@ impl Vault {
         self.shared.session.counts()
     }
 
-    /// What the server says of itself, without a token, also while it is sealed or left alone otherwise. If it says that it serves, it is
-    /// not left alone any longer, unless it has asked for that.
+    /// Returns the health that the server reports. Needs no token, and asks also while the server is sealed or the breaker is open. If the
+    /// server says that it serves, the breaker closes, unless the server has asked for a pause.
     pub async fn health(&self) -> Result<Health, VaultError> {
         let route = "sys/health?standbyok=true&perfstandbyok=true&sealedcode=200&uninitcode=200".to_owned();
         let call = Call::new(Method::GET, route, "ask for its health".to_owned(), "nothing");
@@ -102,8 +102,8 @@ impl Vault {
         Ok(health)
     }
 
-    /// What the token's policies allow on each of these API paths, such as `secret/data/a`; for finding out what is missing before it is
-    /// needed. `deny` alone is nothing.
+    /// Returns the capabilities of the token on each of these API paths, such as `secret/data/a`. A check can then name missing ones
+    /// beforehand. `deny` alone counts as none.
     pub async fn capabilities(&self, paths: &[&str]) -> Result<BTreeMap<String, Vec<String>>, VaultError> {
         #[derive(Deserialize)]
         struct Allowed {

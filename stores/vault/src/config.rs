@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::{login::Login, path};
 
-/// What a client needs to know.
+/// The configuration of a client.
 ///
 /// Files are read when they are needed and again when they may have changed, so that a rotation needs no restart.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub enum ConfigError {
     Address {
         /// The address, without user and password.
         address: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// It is no address of a proxy.
@@ -39,9 +39,9 @@ pub enum ConfigError {
     /// It is no name of a mount, a namespace or a role.
     #[error("{name:?} is no {what}: it needs segments without `.`, `..`, empty ones and control characters")]
     Name {
-        /// What it should be.
+        /// The expected form.
         what: &'static str,
-        /// What it is.
+        /// The given value.
         name: String,
     },
 }
@@ -81,7 +81,7 @@ impl VaultConfig {
         Ok(self)
     }
 
-    /// Whether tokens and values leave this machine without TLS, for whoever is on the way to read.
+    /// Whether tokens and values leave this machine without TLS, so that anybody on the network path can read them.
     pub fn is_in_the_clear(&self) -> bool {
         is_in_the_clear(&self.address)
     }

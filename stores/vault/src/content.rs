@@ -1,4 +1,4 @@
-//! What a secret holds.
+//! The content of a secret.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The variables that Vault's own programs know, as far as they concern a client.
 //!
-//! With some programs they are the only way to set TLS, a namespace or a proxy. What our client does not do is told and never passed
-//! over; what cannot be understood and would weaken it if passed over is an error.
+//! With some programs they are the only way to set TLS, a namespace or a proxy. A variable that our client does not support is reported, never
+//! ignored. A variable that cannot be parsed is an error if ignoring it would weaken the client.
 
 mod rate;
 
@@ -39,7 +39,7 @@ pub enum AuthMethod {
     Cert,
 }
 
-/// What a program's own flags say, in the names that they have with all of ours: `--vault-role`, `--vault-token-file` and so on.
+/// The values of a program's own flags, which have the same names in all our programs: `--vault-role`, `--vault-token-file` and so on.
 #[derive(Debug, Clone)]
 pub struct Flags {
     /// The address of Vault or `OpenBao`.
@@ -68,7 +68,7 @@ pub struct Flags {
     pub concurrency: NonZeroUsize,
 }
 
-/// What the environment says about Vault.
+/// The variables about Vault.
 pub struct VaultEnvironment {
     /// An agent to be asked instead of Vault itself.
     agent: Option<String>,
@@ -88,7 +88,7 @@ pub enum EnvironmentError {
     Switch {
         /// The variable.
         variable: &'static str,
-        /// What it holds.
+        /// Its value.
         value: String,
     },
     /// The limit is none.
@@ -96,13 +96,13 @@ pub enum EnvironmentError {
         "VAULT_RATE_LIMIT is {value:?}; write requests in a second, and a burst behind a colon if you like, such as 100:200"
     )]
     Rate {
-        /// What it holds.
+        /// Its value.
         value: String,
     },
     /// Of certificate and key there is only one.
     #[error("of VAULT_CLIENT_CERT and VAULT_CLIENT_KEY only {given} is set; set both or none")]
     HalfACertificate {
-        /// That which is set.
+        /// The variables that are set.
         given: &'static str,
     },
     /// Nothing to log in with.
@@ -110,7 +110,7 @@ pub enum EnvironmentError {
     NoCredential {
         /// The method.
         method: &'static str,
-        /// What it needs.
+        /// The other variable that it needs.
         what: &'static str,
     },
     /// The client does not take it.
@@ -126,9 +126,9 @@ pub enum EnvironmentError {
 
 /// How Vault is reached.
 pub struct Access {
-    /// What the client needs to know.
+    /// The configuration of the client.
     pub vault: VaultConfig,
-    /// What to warn of, once.
+    /// The warnings, to be logged once.
     pub warnings: Vec<String>,
     /// Why somebody on the way to Vault can read or change what is sent, if that is so.
     pub exposed: Option<String>,
@@ -152,7 +152,7 @@ impl AuthMethod {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Kubernetes, Self::Token, Self::AppRole, Self::Jwt, Self::Cert];
 
-    /// What it is called, which is where it is usually mounted.
+    /// Its name, which is also its usual mount.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kubernetes => "kubernetes",
@@ -163,7 +163,7 @@ impl AuthMethod {
         }
     }
 
-    /// What it logs in with, for those who choose.
+    /// The credential that it logs in with, as help texts describe it.
     pub fn about(self) -> &'static str {
         match self {
             Self::Kubernetes => "By the pod's service account",
@@ -190,7 +190,7 @@ impl FromStr for AuthMethod {
 impl VaultEnvironment {
     /// Reads the variables of the process.
     pub fn of_process() -> Result<Self, EnvironmentError> {
-        // What is no text is none that Vault's programs could use.
+        // Vault's own programs could not use a value that is not UTF-8 either.
         Self::read(|name| std::env::var(name).ok())
     }
 

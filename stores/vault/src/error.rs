@@ -1,4 +1,4 @@
-//! What can go wrong, sorted by what helps against it.
+//! Errors, by the remedy that helps.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -93,7 +93,7 @@ pub enum VaultError {
     Denied {
         /// The request.
         what: String,
-        /// What a policy would have to allow.
+        /// The capability that a policy would have to grant.
         capability: &'static str,
         /// Its words.
         cause: String,
@@ -120,11 +120,11 @@ pub enum VaultError {
     /// Something that logging in or TLS needs is not there or not usable.
     #[error("the {what} {}is not usable: {cause}", shown(path.as_ref()))]
     Credential {
-        /// What it is.
+        /// The given value.
         what: &'static str,
         /// Its file, if it is one.
         path: Option<PathBuf>,
-        /// What is wrong.
+        /// The reason.
         cause: String,
     },
     /// Somebody else has written since it was read.
@@ -199,7 +199,7 @@ pub enum VaultError {
         what: String,
         /// Vault's address.
         address: Arc<str>,
-        /// What is wrong with it.
+        /// The reason.
         cause: String,
     },
     /// A value is no text, which is all that JSON can carry.
@@ -207,7 +207,7 @@ pub enum VaultError {
     NotText {
         /// The request.
         what: String,
-        /// Whose value.
+        /// The variable or setting with the value.
         key: String,
     },
     /// The mark has what custom metadata cannot carry.
@@ -215,7 +215,7 @@ pub enum VaultError {
     Mark {
         /// The request.
         what: String,
-        /// What is wrong with it.
+        /// The reason.
         cause: String,
     },
 }

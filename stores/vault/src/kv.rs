@@ -27,7 +27,7 @@ use crate::{
     transport::Call,
 };
 
-/// What is at a location.
+/// The state of a location.
 pub enum Found {
     /// Nothing, and Vault itself says so.
     Absent,
@@ -86,7 +86,7 @@ struct Versioned<'a> {
     metadata: Wire,
 }
 
-/// What reads of the data and of the key names have in common.
+/// The common part of reads of the data and of the key names.
 #[derive(Deserialize)]
 struct ReadState {
     data: StateOnly,
@@ -108,7 +108,7 @@ struct KeyList {
 }
 
 impl Vault {
-    /// What is at the location: content, version and custom metadata in one request.
+    /// Reads content, version and custom metadata of a location in one request.
     pub async fn read(&self, location: &Location) -> Result<Found, VaultError> {
         let call = Call::new(Method::GET, location.data_route(), format!("read {location}"), "read");
         let answer = self.kv(location, &call).await?;
@@ -162,7 +162,7 @@ impl Vault {
         if deleted { Ok(answer) } else { self.succeeded(call, answer) }
     }
 
-    /// Asks an engine. One that is not there any more is forgotten.
+    /// Asks an engine. A mount that no longer exists is forgotten.
     async fn kv(&self, location: &Location, call: &Call) -> Result<Answer, VaultError> {
         let answer = self.ask(call).await?;
         if answer.status.as_u16() == 404 && !answer.is_absent() {

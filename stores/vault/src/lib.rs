@@ -6,28 +6,32 @@
 //!   limits              └─ Watches: one question per distinct location → Watch
 //! ```
 //!
-//! Beneath it one task has the token ([`Login`]; renewed at two thirds, replaced by one login however many miss it), and one way leads to
-//! the server, with limits ([`Limits`]) and a breaker that leaves a server alone which does not serve.
+//! One task owns the token ([`Login`]). It renews the token at two thirds of its lifetime, and one login replaces a lost token for all
+//! callers. All requests share one transport, with limits ([`Limits`]) and a circuit breaker.
 //!
 //! # Guarantees
-//! - A value is in a type that cannot be printed, and is in no error; requests and answers are wiped after use, but for the
+//! - A value has a type that cannot be printed, and is part of no error. Requests and responses are wiped after use, except for the
 //!   copies that the HTTP and TLS libraries make.
-//! - Nothing but Vault's own 404 without words means that a secret is not there: no error, no missing mount, no proxy's page.
-//! - A write takes effect only if what was read is still there ([`Expected`]), where the engine has versions.
-//! - A path cannot lead out of where it begins, nor to what administers Vault ([`SecretPath`]).
-//! - Errors name the request, the cause and the next step, and when to try again.
+//! - Only Vault's own 404 without messages means that a secret does not exist. An error, a missing mount or a proxy's page does not.
+//! - A write takes effect only if the location is unchanged since it was read ([`Expected`]), where the engine has versions.
+//! - A path cannot leave its mount, and cannot name an administrative route of Vault ([`SecretPath`]).
+//! - Errors name the request, the cause, the next step and the time of the next attempt.
 //!
-//! # What it does not do
-//! Retry, but for a request that a lost token or a lagging server kept from being done at all. Leases of dynamic secrets, response
-//! wrapping, the event stream of Vault Enterprise.
+//! # Not supported
+//! Retries, except of a request that a lost token or a lagging server prevented altogether. Leases of dynamic secrets, response
+//! wrapping, and the event stream of Vault Enterprise.
 //!
-//! # Why no client from elsewhere
-//! `vaultrs` 0.8 can be built with ring, but changing its token needs the client for oneself, its errors have no header such as
-//! Retry-After, and what is read passes through strings that nobody wipes. What would be left of it beside logins, limits and pauses of
-//! our own is the spelling of addresses.
+//! # Alternatives
+//! `vaultrs` 0.8 can be built with ring. But it needs exclusive access to change its token, its errors omit headers such as
+//! Retry-After, and secret values pass through strings that are never wiped. Beside our own logins, limits and pauses, only its
+//! spelling of addresses would remain.
 //!
 //! # Reading order
-//! `path` → `mount` → [`config`] and `login` ([`environment`] makes them of flags and variables) → `transport` (limits, breaker, TLS and credentials are those of `konverge-endpoint`) → `session` → `client` → `kv` → `ownership` → `watch`; and [`boundaries`], which of all that an operator's users may name.
+//! 1. `path`, `mount`: the names of secrets.
+//! 2. [`config`] and `login`; [`environment`] reads both from flags and variables.
+//! 3. `transport`, on the limits, breaker, TLS and credentials of `konverge-endpoint`; then `session` and `client`.
+//! 4. `kv`, `ownership` and `watch`.
+//! 5. [`boundaries`]: the paths that an operator's users may name.
 
 mod answer;
 pub mod boundaries;

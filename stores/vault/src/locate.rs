@@ -27,7 +27,7 @@ const GUESSED_FOR: Duration = Duration::from_mins(1);
 /// A namespace, by the bytes of its header, and a path in it.
 type Place = (Option<Vec<u8>>, String);
 
-/// What Vault says when it is asked for a path's engine.
+/// Vault's response to the question which engine serves a path.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     /// It is this.
@@ -36,7 +36,7 @@ enum Told {
     Nothing,
 }
 
-/// What is known of engines.
+/// The known engines.
 #[derive(Default)]
 pub(crate) struct Mounts(Mutex<Inner>);
 
@@ -52,7 +52,7 @@ struct Inner {
 }
 
 impl Mounts {
-    /// What Vault has said of the path's engine; nothing if it is to be asked.
+    /// Returns the engine that Vault has named for the path, or `None` if Vault must be asked.
     fn find(&self, namespace: Option<&HeaderValue>, path: &SecretPath, now: Instant) -> Option<Told> {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // No engine is mounted beneath another, so there is one at most.
@@ -105,8 +105,8 @@ struct Described {
 }
 
 impl Vault {
-    /// Where the path leads: which engine, of which version. What Vault says is remembered for ten minutes, or until a request finds
-    /// nothing mounted there.
+    /// Where the path leads: which engine, of which version. Vault's response is cached for ten minutes, or until a request finds nothing mounted
+    /// there.
     ///
     /// Where the token may not ask, [`Mount::guess`] decides, which is right for version 2 at `secret` and version 1 elsewhere.
     pub async fn locate(&self, path: &SecretPath) -> Result<Location, VaultError> {

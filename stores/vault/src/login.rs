@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::{content::to_wiped_json, error::VaultError, path::escaped, session::Lifetime, transport::Call};
 
-/// Who logs in. Mounts are named without `auth/`.
+/// The identity that logs in. Mounts are named without `auth/`.
 #[derive(Clone)]
 pub enum Login {
     /// A pod, by its service account.
@@ -21,7 +21,7 @@ pub enum Login {
         /// The service account's token.
         token: Credential,
     },
-    /// Whoever has a JWT of a trusted issuer.
+    /// The bearer of a JWT from a trusted issuer.
     Jwt {
         /// Where the method is mounted, usually `jwt`.
         mount: String,
@@ -39,14 +39,14 @@ pub enum Login {
         /// The secret, unless the role needs none.
         secret_id: Option<Credential>,
     },
-    /// Whoever has a trusted client certificate: that of [`TlsSettings::client`](crate::TlsSettings::client).
+    /// The owner of a trusted client certificate, set by [`TlsSettings::client`](crate::TlsSettings::client).
     Certificate {
         /// Where the method is mounted, usually `cert`.
         mount: String,
         /// The role; any that the certificate fits if there is none.
         role: Option<String>,
     },
-    /// Whoever has a token already. It is looked up first, and renewed if it can be; its file is read again before that, and whenever the
+    /// The owner of a token that exists already. It is looked up first, and renewed if it can be; its file is read again before that, and whenever the
     /// token is refused.
     Token(Credential),
 }
@@ -76,7 +76,7 @@ impl Login {
         }
     }
 
-    /// What becomes a part of an address.
+    /// A name that becomes part of an address.
     pub(crate) fn mount_name(&self) -> Option<(&'static str, &str)> {
         match self {
             Self::Kubernetes { mount, .. }
@@ -122,7 +122,7 @@ fn ask(mount: &str, body: &Body<'_>) -> Attempt {
     Attempt::Ask(Call::new(Method::POST, route, "log in".to_owned(), "a login").body(body.bytes()))
 }
 
-/// What is sent to log in.
+/// The body of a login request.
 pub(crate) enum Attempt {
     /// A token is there; what it is good for is asked.
     LookUp(Call, HeaderValue),
@@ -152,7 +152,7 @@ impl Body<'_> {
     }
 }
 
-/// What a login gives, and a renewal.
+/// The result of a login or a renewal.
 #[derive(Deserialize)]
 pub(crate) struct Granted<'a> {
     #[serde(borrow)]
@@ -170,7 +170,7 @@ pub(crate) struct Auth<'a> {
     pub(crate) renewable: bool,
 }
 
-/// What a token says of itself.
+/// The properties of a token, by `lookup-self`.
 #[derive(Deserialize)]
 pub(crate) struct LookedUp {
     pub(crate) data: TokenState,

@@ -48,7 +48,7 @@ impl Mount {
         self.version
     }
 
-    /// What the path alone says: version 2 at `secret` if it continues with `data/`, else version 1 at its first segment. For
+    /// The mount that the path alone suggests: version 2 at `secret` if the path continues with `data/`, else version 1 at its first segment. For
     /// where Vault does not tell.
     pub fn guess(path: &SecretPath) -> Self {
         let mut segments = path.as_str().split('/');

@@ -1,24 +1,24 @@
-//! Whose a secret is, told by its custom metadata. Pure.
+//! The owner of a secret, by its custom metadata. Pure.
 
 use std::collections::BTreeMap;
 
-/// What Vault allows of custom metadata.
+/// Vault's limits for custom metadata.
 const LONGEST_VALUE: usize = 512;
 
-/// Who keeps a secret.
+/// The owner of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     /// Which writer's mark it is; the keys begin with this and a slash, such as `vault-sync.io`.
     pub prefix: String,
-    /// What it is kept for, in words that people understand: cluster, namespace, kind and name.
+    /// The object for which the secret is kept, readable by people: cluster, namespace, kind and name.
     pub name: String,
-    /// What tells it from one of the same name that was deleted and made again.
+    /// The uid, which tells the object from a later one of the same name.
     pub uid: String,
     /// Which installation writes; [`Owner::SOME_INSTANCE`] if it does not know.
     pub instance: String,
 }
 
-/// Whose it is.
+/// The owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// It carries no mark.
@@ -41,10 +41,10 @@ pub struct InvalidOwner {
 }
 
 impl Owner {
-    /// The installation of one that could not find out which it is. What it marked is anybody's who is called the same.
+    /// The installation of one that could not find out which it is. Any object of the same name may then take over a secret with this mark.
     pub const SOME_INSTANCE: &str = "default";
 
-    /// What is noted in the custom metadata.
+    /// The entries of the custom metadata.
     pub fn mark(&self) -> Result<BTreeMap<String, Option<String>>, InvalidOwner> {
         let parts = [("owner", &self.name), ("uid", &self.uid), ("instance", &self.instance)];
         let noted = |(part, value): (&'static str, &String)| {
@@ -54,12 +54,12 @@ impl Owner {
         parts.into_iter().map(noted).collect()
     }
 
-    /// What takes the mark away.
+    /// The entries that remove the mark.
     pub fn unmark(&self) -> BTreeMap<String, Option<String>> {
         ["owner", "uid", "instance"].into_iter().map(|part| (self.key(part), None)).collect()
     }
 
-    /// Whose the secret with this custom metadata is.
+    /// Returns the owner of the secret with this custom metadata.
     pub fn standing(&self, custom_metadata: &BTreeMap<String, String>) -> Standing {
         let noted = |part| custom_metadata.get(&self.key(part));
         let Some(name) = noted("owner") else { return Standing::Unowned };

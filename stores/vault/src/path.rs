@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write};
 
-/// What no secret lives in: the first segment of routes that administer Vault, or one of its namespaces, and storage of one token.
+/// First segments that never hold a secret: routes that administer Vault or one of its namespaces, and the storage of a single token.
 const FORBIDDEN: [&str; 4] = ["sys", "auth", "identity", "cubbyhole"];
 
 /// Vault keeps a path as the name of a storage entry; longer ones are refused by some of its storages.
@@ -26,7 +26,7 @@ pub struct PathError {
     why: PathFault,
 }
 
-/// What is wrong with a path.
+/// The reason why a path is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathFault {
     /// There is nothing but a mount.
@@ -87,7 +87,7 @@ impl PathError {
         Self { path: path.chars().take(LONGEST).collect(), why }
     }
 
-    /// What is wrong.
+    /// The reason.
     pub fn fault(&self) -> PathFault {
         self.why
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is accepted stays beneath its mount in an address, also after a server or a proxy has taken it apart.
+        /// An accepted path stays beneath its mount in an address, even after a server or a proxy has normalised the address.
         #[test]
         fn an_address_holds_exactly_the_path(path in "[a-c./% \\\\?#é\u{1}]{1,12}") {
             let path = format!("kv/{path}");

@@ -49,7 +49,7 @@ enum Request {
     Close(oneshot::Sender<()>),
 }
 
-/// What becomes of a doubt.
+/// The verdict about a doubted token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The refusal stands.

@@ -26,7 +26,7 @@ const REQUEST: HeaderName = HeaderName::from_static("x-vault-request");
 /// A standby says where its leader is, and that is all that Vault redirects for.
 const REDIRECTS: u32 = 2;
 
-/// What is sent.
+/// The request.
 #[derive(Clone)]
 pub(crate) struct Call {
     pub(crate) method: Method,
@@ -37,7 +37,7 @@ pub(crate) struct Call {
     pub(crate) content_type: &'static str,
     /// In words, for errors.
     pub(crate) what: String,
-    /// What a policy has to allow.
+    /// The capability that a policy must grant.
     pub(crate) capability: &'static str,
 }
 
@@ -113,7 +113,7 @@ impl Transport {
         }
     }
 
-    /// What the breaker learns.
+    /// The outcome, as the breaker counts it.
     fn judge(&self, answer: Option<&Result<Answer, VaultError>>) -> Option<Outcome> {
         match answer {
             Some(Ok(answer)) => Some(answer.outcome()),

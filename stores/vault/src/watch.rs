@@ -1,4 +1,4 @@
-//! What has changed, with one question for each path however many want to know.
+//! Changes of paths, with one request per path for any number of subscribers.
 //!
 //! Vault tells nothing by itself, so it is asked at intervals. The cheapest question is for metadata: no value comes over the wire and
 //! the policy for it is `read` on `metadata/`. Where that is denied it is asked for the key names, and then for the data.
@@ -31,25 +31,25 @@ use crate::{client::Vault, error::VaultError, mount::Location};
 /// Nobody is asked more often than this.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// What is known of a location.
+/// The known state of a location.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// What was there when it was last read; nothing before the first answer.
+    /// The state at the last read, or `None` before the first response.
     pub seen: Option<Seen>,
     /// When that was confirmed last.
     pub verified: Option<Instant>,
-    /// Why the last question that was sent had no answer. What was seen before stays.
+    /// Why the last question that was sent had no answer. The state that was seen before stays.
     pub failure: Option<Arc<VaultError>>,
 }
 
 /// Watches of one Vault. Clones are the same; the task that asks ends with the last of them and of their [`Watch`]es.
 ///
-/// Guarantees: each distinct location is asked for once per interval, the shortest that anybody wants; an error changes nothing of
-/// what was seen; that something is gone is told only when two questions in a row found nothing; what is older than what was seen, as a
-/// server that lags behind may tell, is passed over.
+/// Guarantees: each distinct location is read once per interval, the shortest of its subscribers. An error leaves the known state
+/// unchanged. A secret counts as gone only after two reads in a row found nothing. A state older than the known one, which a lagging
+/// server may return, is ignored.
 ///
-/// Assumes: a write is noticed within an interval, a tenth more, and what the client's limits add. Does not: tell of each version; two
-/// that follow one another within an interval are one change.
+/// A write is noticed within 1.1 intervals and the wait for the client's limits. Does not report each version: two versions within one
+/// interval are one change.
 #[derive(Clone)]
 pub struct Watches {
     shared: Arc<Shared>,
@@ -106,7 +106,7 @@ impl Shared {
 }
 
 impl Watch {
-    /// What is known now.
+    /// Returns the current state.
     pub fn known(&self) -> Known {
         self.known.borrow().clone()
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::client::Vault;
 
-/// What flags make of the usual.
+/// The changes that flags make to the defaults.
 type Change = fn(&mut Flags);
 
 /// Nothing but the address is given.

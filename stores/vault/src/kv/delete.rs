@@ -23,10 +23,10 @@ pub enum Deletion {
 }
 
 impl Vault {
-    /// Deletes a secret as it was [found](super::Found::expected). What is not there is deleted already.
+    /// Deletes a secret as it was [found](super::Found::expected). A secret that does not exist counts as deleted.
     ///
-    /// Vault has no check-and-set for this. What was written since is not destroyed; but softly it goes too, which can be taken back, and with the
-    /// metadata, which cannot.
+    /// Vault has no check-and-set for this. A version that was written since is not destroyed. A soft deletion includes it and can be undone; a
+    /// deletion of the metadata includes it and cannot.
     pub async fn delete(&self, location: &Location, expected: Expected, how: Deletion) -> Result<(), VaultError> {
         let what = format!("delete {location}");
         let route = match (location.mount().version(), how) {

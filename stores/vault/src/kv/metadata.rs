@@ -1,4 +1,4 @@
-//! What Vault keeps about a secret besides its content.
+//! The metadata that Vault keeps about a secret.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Metadata {
     pub current_version: u64,
     /// Whether each write has to say what it expects.
     pub cas_required: bool,
-    /// What is noted about the secret.
+    /// The custom metadata of the secret.
     pub custom_metadata: BTreeMap<String, String>,
     /// Which versions are there.
     pub versions: BTreeMap<u64, VersionRecord>,
@@ -29,7 +29,7 @@ pub struct Metadata {
     pub read_at: Option<Timestamp>,
 }
 
-/// What is known of one of the versions.
+/// The metadata of one version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionRecord {
     /// When it was written, in Vault's own words.

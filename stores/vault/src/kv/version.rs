@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// What is known of one version besides its content.
+/// The metadata of one version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionState {
     /// Its number, from 1.
@@ -18,7 +18,7 @@ pub struct VersionState {
     pub destroyed: bool,
     /// How long ago it was written when it was read, by Vault's own clock, which tells whole seconds; nothing if it did not tell.
     pub age: Option<Duration>,
-    /// What is noted about the secret, whichever version this is.
+    /// The custom metadata of the secret; it is the same for all versions.
     pub custom_metadata: BTreeMap<String, String>,
 }
 
@@ -54,7 +54,7 @@ impl VersionState {
     pub(super) fn read_at(mut self, date: Option<i64>) -> Self {
         let read = date.and_then(|seconds| Timestamp::from_second(seconds).ok());
         let created = self.created.parse::<Timestamp>().ok();
-        // What was written since the second began is not in the future.
+        // A version that was written in the current second is not in the future.
         self.age = read.zip(created).map(|(read, created)| read.duration_since(created).try_into().unwrap_or_default());
         self
     }

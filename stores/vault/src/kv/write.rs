@@ -12,14 +12,14 @@ use crate::{
     transport::Call,
 };
 
-/// What has to be there for a write to take effect.
+/// The state that a location must have for a write to take effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
     /// Nothing: no version was ever written, or all was removed.
     Absent,
     /// This version, deleted or not.
     Version(u64),
-    /// Whatever there is.
+    /// Any state.
     Any,
 }
 

@@ -1,4 +1,4 @@
-//! What a refusal means for the token. Pure.
+//! The consequence of a refusal for the token. Pure.
 //!
 //! Vault answers 403 both when the token is gone and when the policies do not allow the request. A token that is gone is replaced at
 //! once. For the other, a login now and then is worth it, because the policies' names are fixed at login; but not one for each refusal,
@@ -18,7 +18,7 @@ const VERIFIED: Duration = Duration::from_secs(30);
 /// Policies may have been bound to the role since the login; asked for at most this often.
 const POLICIES: Duration = Duration::from_mins(5);
 
-/// What is known of a token that something was refused to.
+/// The state of a token after a refusal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     /// Vault said that the token itself is invalid.
@@ -35,7 +35,7 @@ pub(super) struct Known {
     pub(super) looks_up: bool,
 }
 
-/// What to do.
+/// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doubt {
     /// The token is good and the refusal stands.

@@ -41,14 +41,14 @@ const SOONEST: Duration = Duration::from_millis(200);
 /// A token, and what is known of it.
 struct Held {
     token: Token,
-    /// What the first grant gave.
+    /// The result of the first grant.
     asked: Duration,
     granted: Instant,
     expires: Option<Instant>,
     verified: Option<Instant>,
 }
 
-/// What is to be done without being asked.
+/// The next scheduled step.
 type Due = Option<(Instant, Step)>;
 
 pub(super) struct Driver {
@@ -99,7 +99,7 @@ impl Driver {
                     Some(Request::Wanted) if matches!(*self.state.borrow(), State::Idle) => self.log_in().await,
                     Some(Request::Wanted) => {}
                     Some(Request::Doubt { generation, invalid, verdict }) => {
-                        // Who does not wait any more needs no verdict.
+                        // A caller that no longer waits needs no verdict.
                         let _ = verdict.send(self.doubt(generation, invalid).await);
                     }
                     Some(Request::Close(done)) => {
@@ -243,7 +243,7 @@ impl Driver {
         self.state.send_replace(State::Idle);
         self.log_in().await;
         if !invalid && !self.looks_up {
-            // What it means should the new one be refused this later, too, only it can tell, and only while it is good.
+            // Only the old token can show the meaning of a later refusal of the new one, and only while the old one is valid.
             self.looks_up = matches!(self.looked_up().await, Some(Ok(())));
         }
         Verdict::Changed

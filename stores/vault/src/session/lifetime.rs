@@ -8,7 +8,7 @@ const DUE: f64 = 2.0 / 3.0;
 /// Clients that logged in together come apart by up to this part, earlier and never later.
 const SPREAD: f64 = 0.1;
 
-/// What a token is good for.
+/// The validity of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lifetime {
     /// Zero for one that does not expire.
@@ -16,7 +16,7 @@ pub(crate) struct Lifetime {
     pub(crate) renewable: bool,
 }
 
-/// What is to be done with a token.
+/// The next step for a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Renew,
@@ -24,7 +24,7 @@ pub(super) enum Step {
 }
 
 impl Lifetime {
-    /// What to do next and how long after the grant, for a `jitter` from 0 to 1. `asked` is what the first grant gave: a renewal that
+    /// Returns the next step and its delay after the grant, for a `jitter` from 0 to 1. `asked` is what the first grant gave: a renewal that
     /// gives less is near the end that Vault sets to all renewals.
     pub(super) fn next(self, asked: Duration, jitter: f64) -> Option<(Duration, Step)> {
         if self.ttl.is_zero() {

@@ -21,14 +21,14 @@ use super::{
 };
 use crate::{client::Vault, error::VaultError, mount::Location};
 
-/// What a job gave.
+/// The result of a job.
 enum Answers {
     One(Location, Way, Result<Seen, VaultError>),
     Folder(Vec<Location>, Result<Option<BTreeMap<Location, Seen>>, VaultError>),
 }
 
 pub(super) async fn run(vault: Vault, key: Arc<DigestKey>, shared: Arc<Shared>) {
-    // What waits here has no deadline yet, as it would have once it waits for the client's limits.
+    // A job that waits here has no deadline yet. It gets one when it waits for the client's limits.
     let places = vault.limits().concurrency.get();
     let mut running = FuturesUnordered::new();
     loop {

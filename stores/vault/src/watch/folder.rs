@@ -19,8 +19,8 @@ struct Listing {
     key_info: BTreeMap<String, Option<WireMetadata>>,
 }
 
-/// What is known of those locations of one folder that the listing tells of; nothing if the server has no such listing. What it leaves
-/// out may be there all the same, since a policy may hide it.
+/// The state of the locations of one folder that the listing shows, or `None` if the server has no such listing. A location that the listing leaves
+/// out may still exist, because a policy may hide it.
 pub(super) async fn list(
     vault: &Vault,
     locations: &[Location],

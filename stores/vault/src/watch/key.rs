@@ -1,4 +1,4 @@
-//! What tells one state of a secret from another. Pure.
+//! The key that distinguishes two states of a secret. Pure.
 
 use jiff::Timestamp;
 use konverge_core::digest::ContentDigest;
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::kv::{Metadata, VersionState};
 
-/// What was seen at a location.
+/// The state that was seen at a location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     /// Nothing.
     Absent,
     /// A state of a secret in an engine of version 2.
     State(StateKey),
-    /// What a secret in an engine of version 1 holds.
+    /// The content of a secret in an engine of version 1.
     Content(ContentDigest),
 }
 
 /// A state of a secret with versions.
 ///
 /// The number of the version alone does not tell: it begins again at 1 when the metadata were deleted, and it stays when a version is
-/// deleted, restored or destroyed. The time of the last update does not either: OpenBao moves it for each edit of custom metadata. What
-/// is here changes with each of the former and with none of the latter.
+/// deleted, restored or destroyed. The time of the last update does not either: OpenBao moves it for each edit of custom metadata. This key changes
+/// with each of the former and with none of the latter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateKey {
     /// When the entry was made; not known where metadata may not be read.
@@ -61,7 +61,7 @@ impl StateKey {
         }
     }
 
-    /// Whether both are one state. What one of them does not know is passed over, so that another way of asking is no change.
+    /// Whether both are one state. A field that one side does not know is ignored, so another kind of request is no change.
     pub fn agrees(&self, other: &Self) -> bool {
         self.same_entry(other)
             && (self.version, &self.version_created, self.deleted, self.destroyed)

@@ -31,7 +31,7 @@ impl Way {
     }
 }
 
-/// What is there, and the way that was allowed. Counts the questions.
+/// The state, and the kind of request that was allowed. Counts the questions.
 pub(super) async fn look(
     vault: &Vault,
     location: &Location,

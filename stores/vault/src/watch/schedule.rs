@@ -1,4 +1,4 @@
-//! Who wants to know what, and when each location is asked for. Pure: the time and chance are handed in.
+//! The subscribers, and the time at which each location is read. Pure: the time and chance are handed in.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -85,7 +85,7 @@ impl Schedule {
             entry.due = Some(sooner);
         }
         let mut receiver = entry.known.subscribe();
-        // Whoever comes later hears at once what is known already.
+        // A later subscriber receives the known state at once.
         if entry.known.borrow().seen.is_some() {
             receiver.mark_changed();
         }
@@ -131,7 +131,7 @@ impl Schedule {
         Some(entry.way)
     }
 
-    /// What is in the location's folder and due within half an interval, if its engine may be able to list it.
+    /// The locations of the same folder that are due within half an interval, if the engine may be able to list them.
     fn folder(&self, location: &Location, now: Instant) -> Vec<Location> {
         let mount = location.mount();
         let unable = self.without_folders.get(mount).is_some_and(|until| *until > now);

@@ -240,7 +240,7 @@ async fn no_more_are_under_way_than_allowed() {
         })
     };
     let calls = futures::future::join_all((0..20).map(|_| async { vault.read(&location()).await.map(drop) }));
-    // What asks for health waits for nobody, and so shows that nobody else came through meanwhile.
+    // The health check waits for no limit, so it shows that no other request came through meanwhile.
     let probe = async {
         assert_eq!(reached(3).await.unwrap(), 3);
         tokio::select! {

@@ -17,7 +17,7 @@ async fn sealed_then_unsealed_without_a_login() {
     server.seal().await.unwrap();
     let error = vault.read(&location).await.err().unwrap();
     assert!(matches!(error, VaultError::Sealed { .. }) && error.to_string().contains("unseal"), "{error}");
-    // From now on it is left alone, and whoever asks is told why and for how long.
+    // From now on the breaker is open, and each caller gets the reason and the remaining pause.
     let error = vault.read(&location).await.err().unwrap();
     assert!(matches!(error, VaultError::Paused { .. }) && error.to_string().contains("sealed"), "{error}");
     assert!(matches!(error.class(), ErrorClass::After(_)) && error.is_outage());

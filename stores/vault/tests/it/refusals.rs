@@ -34,7 +34,7 @@ async fn a_path_that_is_denied_leaves_the_others_and_the_token_alone() {
     assert_eq!(allowed["kv/data/mine"], ["create", "read", "update"]);
     assert_eq!(allowed["kv/data/theirs-0"], ["deny"]);
 
-    // What a policy allows counts at once.
+    // A change of a policy takes effect at once.
     server.policy("mine", r#"path "kv/data/*" { capabilities = ["create", "update", "read"] }"#).await.unwrap();
     let theirs = locate(&vault, "kv/data/theirs-0").await;
     vault.write(&theirs, &content(&[("a", "1")]), Expected::Absent).await.unwrap();

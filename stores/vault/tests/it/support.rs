@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of all tests.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use konverge_core::SecretValue;
 use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_vault::{Content, Credential, Field, Found, Location, Login, Secret, SecretPath, Vault, VaultConfig};
 
-/// Whatever a test waits for comes within this.
+/// The time limit of every wait in these tests.
 pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 pub(crate) async fn server() -> VaultServer {

@@ -1,4 +1,4 @@
-//! What has changed, and at what price.
+//! Changes that are noticed, and the number of requests they cost.
 
 use std::{collections::BTreeMap, time::Duration};
 

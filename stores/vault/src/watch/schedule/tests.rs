@@ -87,7 +87,7 @@ async fn errors_keep_what_was_seen_and_absence_needs_two_questions() {
     }
 }
 
-/// Who was told that Vault is away has to hear that it is there and denies.
+/// A subscriber that was told of an outage must learn that Vault responds again and denies the request.
 #[tokio::test(start_paused = true)]
 async fn another_cause_is_told_and_a_pause_or_another_number_is_none() {
     let (mut schedule, now, location) = (Schedule::default(), Instant::now(), at("a"));
