@@ -5,7 +5,7 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
-/// What a server's certificate says of it.
+/// The properties of a server's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Certificate {
     /// Nothing that is wrong.

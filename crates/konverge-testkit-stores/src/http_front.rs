@@ -26,7 +26,7 @@ pub struct HttpFront {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// What happens to one request.
+/// The fault for one request.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Fault {

@@ -130,7 +130,7 @@ impl OpenZroServer {
         Ok(Self { process: Mutex::new(process), version, program_digest, accounts, next, run, _lock: lock })
     }
 
-    /// What the program says about its version.
+    /// The version that the program reports.
     pub fn version(&self) -> &str {
         &self.version
     }

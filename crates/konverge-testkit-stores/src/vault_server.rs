@@ -47,7 +47,7 @@ pub enum VaultStorage {
     File,
 }
 
-/// What to start.
+/// The servers to start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct VaultOptions {
     /// Where the data are.
@@ -167,7 +167,7 @@ impl VaultServer {
         &self.address
     }
 
-    /// Who signed its certificate, in PEM, if it has one.
+    /// The authority that signed its certificate, in PEM, if it has one.
     pub fn authority(&self) -> Option<String> {
         self.authority.as_ref().map(CertifiedIssuer::pem)
     }
@@ -188,7 +188,7 @@ impl VaultServer {
         self.administration.call(method, path, &self.root_token, body).await
     }
 
-    /// Asks as whoever has this token; see [`VaultServer::request`].
+    /// Sends a request with this token; see [`VaultServer::request`].
     pub async fn request_as(
         &self,
         token: &str,

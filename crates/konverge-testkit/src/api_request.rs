@@ -1,11 +1,11 @@
-//! What a request asks of an API server, read from its method and address.
+//! A request to an API server, parsed from its method and address.
 
 use std::fmt;
 
 use http::{Method, Uri};
 use serde::{Deserialize, Serialize};
 
-/// What is asked for, in the API server's own words.
+/// The verb, in the terms of the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -44,16 +44,16 @@ impl Verb {
     }
 }
 
-/// What a request asks for.
+/// A parsed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiRequest {
-    /// What to do.
+    /// The verb.
     pub verb: Verb,
     /// Empty for the core group and for paths that are no objects.
     pub group: String,
     /// Plural name of the kind; empty for paths that are no objects.
     pub resource: String,
-    /// Such as `status`; mostly empty.
+    /// The subresource, for example `status`; usually empty.
     pub subresource: String,
     /// Empty for all namespaces and for kinds without.
     pub namespace: String,

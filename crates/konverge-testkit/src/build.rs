@@ -14,11 +14,11 @@ use sha2::{Digest, Sha256};
 
 use crate::environment;
 
-/// Programs that come from one Go module. It travels inside this crate, so that whoever depends on it needs no other file of ours.
+/// Programs that come from one Go module. The module is embedded in this crate, so a dependent crate needs no other file of ours.
 pub struct Module {
     /// Names its folder in the cache.
     pub name: &'static str,
-    /// What it is and how long it takes, for whoever waits for it.
+    /// The name of the build and its usual duration, printed before it starts.
     pub announcement: String,
     /// Its `go.mod`.
     pub go_mod: &'static str,
@@ -26,11 +26,11 @@ pub struct Module {
     pub go_sum: &'static str,
     /// Files of our own beside them, by name.
     pub sources: &'static [(&'static str, &'static str)],
-    /// What is built of it.
+    /// The packages to build.
     pub programs: Vec<Program>,
 }
 
-/// What Go makes of a package.
+/// The program that Go builds from a package.
 pub struct Program {
     /// Its file name.
     pub name: &'static str,
@@ -58,7 +58,7 @@ pub enum BuildError {
         GO_AT_LEAST.1
     )]
     NoGo {
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The Go that is there is too old.
@@ -69,7 +69,7 @@ pub enum BuildError {
         GO_AT_LEAST.1
     )]
     OldGo {
-        /// What `go env GOVERSION` says.
+        /// The output of `go env GOVERSION`.
         found: String,
     },
     /// There is no place for the cache.
@@ -80,7 +80,7 @@ pub enum BuildError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The build failed.
@@ -97,7 +97,7 @@ pub enum BuildError {
 
 /// The folder with the programs; builds them if they are not in the cache. Two processes that ask at once build once.
 ///
-/// What is in the cache is keyed by the module's files and the Go version, so another clone finds it again.
+/// The cache is keyed by the module's files and the Go version, so another clone finds the same build.
 pub fn ensure(module: &Module) -> Result<PathBuf, BuildError> {
     let go = go_version()?;
     let root = environment::cache().ok_or(BuildError::NoCache)?.join(module.name);

@@ -67,7 +67,7 @@ pub enum StartError {
         folder = std::env::temp_dir().display()
     )]
     File {
-        /// What the system said.
+        /// The error of the operating system.
         #[from]
         source: io::Error,
     },
@@ -79,15 +79,15 @@ pub enum StartError {
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         source: Box<KubeconfigError>,
     },
     /// The API server refused something that every test needs.
     #[error("the cluster refused to {what}: {source}")]
     Api {
-        /// What was asked of it.
+        /// The request.
         what: &'static str,
-        /// What it said.
+        /// The response.
         source: Box<kube::Error>,
     },
 }
@@ -114,7 +114,7 @@ pub enum RouteError {
     Read {
         /// Which one.
         service: String,
-        /// What the API server said.
+        /// The response of the API server.
         source: Box<kube::Error>,
     },
     /// There is no client.
@@ -308,8 +308,8 @@ impl ControlPlane {
         self.servers.as_mut().map(Servers::ended).unwrap_or_default()
     }
 
-    /// Starts those servers again, on the same ports and data, and waits until the API server is ready. One that was killed by
-    /// [`ControlPlane::kill_api_server`] was asked to end, and is left.
+    /// Starts those servers again, on the same ports and data, and waits until the API server is ready. An API server that
+    /// [`ControlPlane::kill_api_server`] killed is not started again.
     pub async fn start_ended(&mut self) -> Result<(), StartError> {
         if self.ended().is_empty() {
             return Ok(());

@@ -32,7 +32,7 @@ use crate::{
 /// So often a run is made whose fault does not befall it.
 const ATTEMPTS: usize = 3;
 
-/// What befalls the operator is under this name in plans: `kill: operator`.
+/// Plans name the operator so: `kill: operator`.
 pub const OPERATOR: &str = "operator";
 
 /// An operator and what happens to its world. Each run has a namespace of its own, and everything in it is the operator's world.
@@ -117,7 +117,7 @@ pub trait Scenario: Sync {
         namespace: &str,
     ) -> impl Future<Output = Result<bool, BoxError>> + Send;
 
-    /// What the world is in the end, without what differs from run to run; [`snapshot()`] gives it for most kinds.
+    /// The final state, without fields that differ between runs; [`snapshot()`] returns it for most kinds.
     fn end_state(&self, client: &Client, namespace: &str) -> impl Future<Output = Result<Value, BoxError>> + Send;
 
     /// The writes that count. By default all but leases, which are renewed with time, and events, which say what is known already.
@@ -164,9 +164,9 @@ pub enum CrashError {
     /// The scenario's own code failed.
     #[error("the scenario cannot {what}: {source}")]
     Scenario {
-        /// What it was asked for.
+        /// The request.
         what: &'static str,
-        /// What it said.
+        /// The response.
         source: BoxError,
     },
     /// The control plane refused.
@@ -186,7 +186,7 @@ pub enum CrashError {
     Keep {
         /// Where it was to go.
         folder: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -235,8 +235,8 @@ impl<'a, S: Scenario> CrashTest<'a, S> {
         if differences.is_empty() { Ok(reference) } else { Err(CrashError::Unsteady(differences)) }
     }
 
-    /// A run with a plan, such as one that a report names. What is wrong with it; nothing if it ends like the reference, or if its fault
-    /// befell none of three runs.
+    /// Runs the scenario with a plan, such as one that a report names, and returns the failures. The list is empty if the run ends like the
+    /// reference, or if its fault hit none of three runs.
     pub async fn replay(&self, reference: &Outcome, plan: &Plan) -> Result<Vec<String>, CrashError> {
         Ok(match self.attempts(plan).await? {
             Ok(outcome) => reference.differences(&outcome),

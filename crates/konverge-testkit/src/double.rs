@@ -24,8 +24,8 @@ pub use self::{
 /// An API server that knows what it will be asked, and answers what the test says. Clones are the same server.
 ///
 /// Requests have to come in the order in which they were expected, unless an expectation may come
-/// [at any time](Expectation::any_time). One that was not expected fails with an error that names what was, and makes
-/// [`finish`](Self::finish) fail too, so that a program that swallows errors does not hide it.
+/// [at any time](Expectation::any_time). An unexpected request fails with an error that names the expected one. It also makes
+/// [`finish`](Self::finish) fail, so a program that swallows errors cannot hide it.
 ///
 /// Guarantees: nothing waits for real time or for the network, so it works while tokio's clock is paused; there is no retry layer,
 /// so each request is seen as often as it is sent. Does not: validate objects or keep them; what it answers need not fit together.
@@ -61,7 +61,7 @@ struct State {
     surprises: Vec<String>,
 }
 
-/// What was asked is not what was expected.
+/// The request differs from the expected one.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub struct Unfinished(Vec<String>);

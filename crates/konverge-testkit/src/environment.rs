@@ -15,7 +15,7 @@ pub(crate) fn variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// What outlives a clone: `$KONVERGE_CACHE`, else `$XDG_CACHE_HOME/konverge`, else `~/.cache/konverge`.
+/// The cache shared by all clones: `$KONVERGE_CACHE`, else `$XDG_CACHE_HOME/konverge`, else `~/.cache/konverge`.
 pub(crate) fn cache() -> Option<PathBuf> {
     variable("KONVERGE_CACHE")
         .or_else(|| variable("XDG_CACHE_HOME").map(|path| path.join("konverge")))

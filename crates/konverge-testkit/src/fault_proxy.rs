@@ -74,7 +74,7 @@ pub struct FaultProxy {
     _end: DropGuard,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Proxy {
     control: Control,
     journal: Journal,
@@ -91,7 +91,7 @@ pub enum ProxyError {
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         source: Box<KubeconfigError>,
     },
     /// The API server cannot be asked as that user.
@@ -99,7 +99,7 @@ pub enum ProxyError {
     Upstream {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         source: Box<kube::Error>,
     },
     /// Its certificate could not be made.
@@ -149,7 +149,7 @@ impl FaultProxy {
         &self.kubeconfig
     }
 
-    /// Puts a plan in force instead of the one before, with its counts at zero. What the one before held is released. Fails when it
+    /// Puts a plan in force instead of the one before, with its counts at zero. Requests that the previous plan held are released. Fails when it
     /// kills a process that is not registered.
     pub fn set(&self, plan: Plan) -> Result<(), PlanError> {
         self.proxy.control.set(plan)
@@ -212,7 +212,7 @@ impl Proxy {
     }
 }
 
-/// What clients prove with that they have read the kubeconfig: anybody on the machine can reach the port.
+/// The token by which a client proves that it has read the kubeconfig, because every user of the machine can reach the port.
 fn token() -> io::Result<String> {
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! What a run leaves on the machine, and how it goes even when the process that made it is killed.
+//! The files and processes of a run, and their removal even when the test process is killed.
 
 use std::{
     fs::DirBuilder,
@@ -50,7 +50,7 @@ impl RunDirectory {
             let mut guard = start_guard(path)?;
             let made = DirBuilder::new().mode(0o700).create(path);
             if made.is_err() {
-                // What stands there is somebody else's.
+                // The directory belongs to another program.
                 guard.kill()?;
                 guard.wait()?;
             }

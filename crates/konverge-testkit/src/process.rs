@@ -21,7 +21,7 @@ use crate::{guard::RunDirectory, logs, wait::eventually};
 /// Becomes the program once the guard knows its number. When we are killed before that, the line never comes and the program never runs.
 const GATE: &str = r#"read -r go && exec "$@" </dev/null"#;
 
-/// How to start a program. What it prints is appended to `<name>.log` in the run's folder.
+/// How to start a program. Its output is appended to `<name>.log` in the run's directory.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProcessSpec {
@@ -88,7 +88,7 @@ impl ProcessSpec {
     }
 }
 
-/// What went wrong with a program.
+/// An error of a program under test.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessError {
@@ -101,7 +101,7 @@ pub enum ProcessError {
         name: String,
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// It ended while it was needed.
@@ -126,7 +126,7 @@ pub enum ProcessError {
     TooSlow {
         /// The process's name.
         name: String,
-        /// What was waited for.
+        /// The condition.
         what: &'static str,
         /// For how long.
         limit: Duration,
@@ -137,7 +137,7 @@ pub enum ProcessError {
     },
 }
 
-/// What to do about a program that could not be started.
+/// The next step for a program that could not be started.
 fn after_failed_start(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => "build or install it, or mend the path",
@@ -147,7 +147,7 @@ fn after_failed_start(source: &io::Error) -> &'static str {
     }
 }
 
-/// What to do about a program that ended by itself.
+/// The next step for a program that ended by itself.
 fn after_end(status: ExitStatus) -> &'static str {
     match status.signal() {
         Some(9) => {
@@ -158,7 +158,7 @@ fn after_end(status: ExitStatus) -> &'static str {
     }
 }
 
-/// The program, which can be run. One that is named without a folder is for the shell to find; its log says so if it cannot.
+/// The program, which can be run. The system searches for a program without a directory in its name; the log tells if it is not found.
 fn found(program: &Path) -> io::Result<&Path> {
     if program.components().count() > 1 {
         access(program, Access::EXEC_OK)?;
@@ -215,7 +215,7 @@ impl Process {
         Ok(())
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
@@ -289,7 +289,7 @@ impl Process {
 
     /// SIGTERM, and waits for its end. It is killed when it takes longer than `limit`, which is an error.
     pub async fn terminate(&mut self, limit: Duration) -> Result<ExitStatus, ProcessError> {
-        // One that has ended has what was wanted.
+        // A process that has ended already needs no signal.
         let _ = self.signal(Signal::TERM);
         let status = self.ended(limit).await;
         self.kill();
@@ -349,8 +349,8 @@ impl Drop for Process {
     }
 }
 
-/// A port of the loopback interface that was free a moment ago. Somebody else may take it before it is used, so whoever uses it tries
-/// again with another one.
+/// A port of the loopback interface that was free a moment ago. Another program may take the port before it is used, so the caller must be ready to
+/// try another one.
 pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

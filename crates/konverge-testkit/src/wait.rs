@@ -8,7 +8,7 @@ use tower::BoxError;
 /// How often a condition is looked at. Short, because tests measure latencies by it.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What is not so after this time never will be, also on a busy machine.
+/// The time limit of every wait. It is long enough for a busy machine.
 const NEVER: Duration = Duration::from_secs(90);
 
 /// The condition did not hold in time.

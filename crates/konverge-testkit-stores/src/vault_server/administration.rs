@@ -23,7 +23,7 @@ pub enum VaultServerError {
     Missing {
         /// The variable.
         variable: &'static str,
-        /// What it names.
+        /// The path that it names.
         path: PathBuf,
     },
     /// It did not come up.
@@ -41,17 +41,17 @@ pub enum VaultServerError {
     /// No answer.
     #[error("the test's Vault did not answer {method} {path}: {why}; its log says why")]
     NoAnswer {
-        /// What was asked.
+        /// The request.
         method: String,
         /// Of what.
         path: String,
-        /// What happened.
+        /// The error.
         why: String,
     },
     /// It said no.
     #[error("the test's Vault answered {method} {path} with {status}: {answer}")]
     Refused {
-        /// What was asked.
+        /// The request.
         method: String,
         /// Of what.
         path: String,

@@ -10,7 +10,7 @@ use super::VaultServerError;
 const VAULT_VARIABLE: &str = "VAULT_BIN";
 const BAO_VARIABLE: &str = "BAO_BIN";
 
-/// What is started, and where it keeps what is to outlive it.
+/// The program, and the directory with the data that must outlive it.
 pub(super) struct Server {
     pub(super) path: PathBuf,
     /// The storage's name in the configuration; it takes a folder as `path`.

@@ -17,7 +17,7 @@ use crate::wait::eventually;
 /// The log is written within milliseconds after an answer.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(20);
 
-/// What the API server writes down: requests that have ended, without bodies, and not its own.
+/// The audit policy: requests that have ended, without bodies, and without those of the API server itself.
 pub(super) const POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1",
   "kind": "Policy",
@@ -39,9 +39,9 @@ pub struct AuditEntry {
     /// Path and query.
     #[serde(rename = "requestURI")]
     pub request_uri: String,
-    /// Who asked.
+    /// The user of the request.
     pub user: AuditUser,
-    /// What was asked for; requests such as `/version` are about no object.
+    /// The object of the request, if any; a request such as `/version` has none.
     #[serde(default)]
     pub object_ref: AuditObject,
     /// How it was answered.
@@ -51,14 +51,14 @@ pub struct AuditEntry {
     pub stage_timestamp: Timestamp,
 }
 
-/// Who asked.
+/// The user of the request.
 #[derive(Debug, Clone, Deserialize)]
 pub struct AuditUser {
     /// The user name; a service account's is `system:serviceaccount:<namespace>:<name>`.
     pub username: String,
 }
 
-/// What was asked for.
+/// The object of the request.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct AuditObject {
@@ -67,7 +67,7 @@ pub struct AuditObject {
     pub api_group: String,
     /// Plural name of the kind.
     pub resource: String,
-    /// Such as `status`.
+    /// The subresource, for example `status`.
     pub subresource: String,
     /// Empty for lists over all namespaces and for kinds without.
     pub namespace: String,

@@ -31,7 +31,7 @@ pub struct InstalledOperator {
 
 /// An operator whose way to the API server goes through a fault proxy of its own. Dropping it ends both.
 pub struct ProxiedOperator {
-    /// What befalls it.
+    /// The fault proxy in front of it.
     pub proxy: FaultProxy,
     /// Its process.
     pub process: Process,
@@ -128,7 +128,7 @@ impl InstalledOperator {
         Ok((Process::start(&self.directory, spec)?, address))
     }
 
-    /// What it has asked of the API server since the place of the log.
+    /// Returns the operator's requests to the API server since this mark of the audit log.
     pub fn requests(&self, log: &AuditLog) -> io::Result<Vec<AuditEntry>> {
         log.entries_of(&self.account)
     }

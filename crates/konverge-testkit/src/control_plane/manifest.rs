@@ -22,7 +22,7 @@ pub enum ManifestError {
     Document {
         /// Which one, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The reason.
         cause: String,
     },
     /// The cluster was named by the user; applying would change what is there.
@@ -36,7 +36,7 @@ pub enum ManifestError {
     Apply {
         /// Kind and name.
         object: String,
-        /// What it answered.
+        /// The response.
         #[source]
         source: Box<kube::Error>,
     },

@@ -13,8 +13,8 @@ pub enum Cluster {
     NamedOrOurs,
     /// The cluster of this kubeconfig.
     Named(PathBuf),
-    /// One that is started for the test, even when another is named: for tests that stop its servers, read its audit log, or
-    /// count what a whole cluster holds.
+    /// A control plane of the test's own, even when the user named a cluster. For tests that stop servers, read the audit log, or count the objects
+    /// of a whole cluster.
     Ours,
 }
 
@@ -29,7 +29,7 @@ impl Cluster {
     }
 }
 
-/// What to start.
+/// The servers to start.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Options {

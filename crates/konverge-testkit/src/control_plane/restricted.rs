@@ -16,7 +16,7 @@ use super::{
 };
 use crate::wait::eventually;
 
-/// What is not enforced after this time never will be.
+/// The time within which the API server must enforce a new role.
 const NEVER: Duration = Duration::from_secs(60);
 
 impl ControlPlane {

@@ -9,9 +9,9 @@ use super::audit::AuditEntry;
 /// How a program used its role, read from the audit log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoleUse {
-    /// What it asked for and was refused: `verb group/resource`.
+    /// The refused requests: `verb group/resource`.
     pub refused: BTreeSet<String>,
-    /// What it may do and never did.
+    /// The permissions that were never used.
     pub unused: BTreeSet<String>,
 }
 

@@ -56,7 +56,7 @@ impl Services {
                     return;
                 }
                 let routes = Arc::clone(&routes);
-                // Whoever asks for no way, or hangs up, ends its own connection and nothing else.
+                // A client that sends no valid CONNECT, or hangs up, ends only its own connection.
                 thread::spawn(move || stream.and_then(|stream| lead(stream, &routes)));
             }
         })?;
@@ -68,7 +68,7 @@ impl Services {
         folder.join("egress.json")
     }
 
-    /// Leads there whoever wants to reach the Service with this address.
+    /// Routes connections for the Service with this address.
     pub(super) fn route(&self, service: &str, to: SocketAddr) {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner).insert(service.to_owned(), to);
     }

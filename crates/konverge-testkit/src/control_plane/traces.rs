@@ -1,4 +1,4 @@
-//! What a run makes in a cluster that outlives it, and how it goes again.
+//! The objects that a run creates in a named cluster, and their removal.
 //!
 //! Everything is created, never applied over what is there, and carries the run's label. So what is taken away is what the run
 //! made and nothing else, and it can be found after a run that was killed.
@@ -74,8 +74,8 @@ pub async fn take_away(kubeconfig: &Path) -> Result<Vec<String>, StartError> {
     if MADE.load(Ordering::Relaxed) { take_away_run(kubeconfig, run_name()).await } else { Ok(Vec::new()) }
 }
 
-/// Takes away what a run made in the cluster; returns what that was. What a namespace holds goes with it, also a Deployment or a Secret
-/// that has a finalizer: whose it is has ended. When a kind is refused the others go all the same, and the refusal is the error.
+/// Takes away what a run made in the cluster; returns what that was. The objects of a namespace are removed with it, also a Deployment or Secret with
+/// a finalizer, because its operator has ended. When a kind is refused the others go all the same, and the refusal is the error.
 pub async fn take_away_run(kubeconfig: &Path, run: &str) -> Result<Vec<String>, StartError> {
     let client = client_for(kubeconfig).await?;
     let outcomes = [

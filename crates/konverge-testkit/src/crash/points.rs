@@ -5,7 +5,7 @@ use std::fmt;
 use super::OPERATOR;
 use crate::fault_proxy::{Action, Phase, Plan, PlanError, Rule, Trigger};
 
-/// What befalls a write. A test that injects faults itself is to deal with each, so a further variant breaks it on purpose.
+/// The fault of a write. A test that injects faults itself is to deal with each, so a further variant breaks it on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The operator is killed before the write is forwarded.
@@ -19,7 +19,7 @@ pub enum Fault {
 /// A fault and the write that it befalls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
     /// Which write, from 1. Before commit all that arrive count, after commit those that succeed.
     pub nth: u64,

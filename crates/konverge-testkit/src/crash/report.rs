@@ -1,4 +1,4 @@
-//! What came of the runs, and how they are compared. No IO.
+//! The outcome of the runs, and how they are compared. No IO.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
@@ -31,26 +31,26 @@ pub struct Outcome {
 /// One run that ended otherwise than the run without faults.
 #[derive(Debug)]
 pub struct Finding {
-    /// What befell it.
+    /// The fault that hit it.
     pub point: Point,
     /// The write in the run without faults.
     pub write: String,
-    /// What is wrong.
+    /// The reason.
     pub faults: Vec<String>,
     /// A plan that reproduces it with [`CrashTest::replay`](super::CrashTest::replay).
     pub plan: PathBuf,
 }
 
-/// What the runs have found.
+/// The findings of the runs.
 #[derive(Debug)]
 pub struct Report {
     /// The writes of the run without faults, in their order.
     pub writes: Vec<String>,
     /// How many runs with a fault there were.
     pub runs: usize,
-    /// What is wrong.
+    /// The reason.
     pub findings: Vec<Finding>,
-    /// What befell none of three runs, because they had fewer writes. Each ended like the run without faults.
+    /// The faults that hit none of three runs, because the runs had fewer writes. Each ended like the run without faults.
     pub missed: Vec<Point>,
 }
 
@@ -99,7 +99,7 @@ impl Outcome {
         self.befallen
     }
 
-    /// What is otherwise in another run.
+    /// The difference between two runs.
     pub(super) fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
         differences("the end state", &self.end_state, &other.end_state, &mut found);

@@ -47,7 +47,7 @@ struct Operator {
     killed: Arc<AtomicBool>,
 }
 
-/// What the operator has done so far; as long as it changes, the operator is not done.
+/// The operator's activity so far. While it changes, the operator is not done.
 #[derive(PartialEq, Eq)]
 struct Activity {
     writes: usize,
@@ -93,7 +93,7 @@ impl<'a, S: Scenario> Run<'a, S> {
             let now = Activity {
                 writes: self.counted(&journal).len(),
                 starts,
-                // What was started again has nothing to do only after it has looked.
+                // A restarted operator counts as idle only after it has looked at its objects.
                 awake: heard_at_start.is_none_or(|before| journal.len() > before),
             };
             if now != seen {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// Stands for the namespace's name.
 const NAMESPACE: &str = "<namespace>";
 
-/// What the API server or a clock writes into any object.
+/// Fields that the API server or a clock writes into any object.
 const METADATA: [&str; 7] =
     ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "generation", "managedFields", "selfLink"];
 
@@ -24,7 +24,7 @@ const TIMES: [&str; 7] = [
     "completionTime",
 ];
 
-/// What the controllers of a cluster put into every namespace, sooner or later.
+/// Objects that the controllers of a cluster create in every namespace at some time.
 const OF_THE_CLUSTER: [&str; 2] = ["kube-root-ca.crt", "default"];
 
 /// All objects of these kinds in the namespace, [masked](mask), by plural name.

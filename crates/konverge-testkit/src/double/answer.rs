@@ -1,4 +1,4 @@
-//! What a double answers.
+//! The responses of a double.
 
 use std::{io, time::Duration};
 
@@ -27,7 +27,7 @@ enum Reply {
     Hang,
     ConnectionError,
     Watch(WatchScript),
-    /// What was given as an object is none.
+    /// The value given as an object is not an object.
     Unusable(String),
 }
 
@@ -129,7 +129,7 @@ pub(super) fn reset() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the connection was reset, as the test asked for")
 }
 
-/// What an API server says when it does not do what it was asked for.
+/// The `Status` of a failed request.
 pub(crate) fn status_object(code: u16, reason: &str, message: &str) -> Value {
     json!({
         "apiVersion": "v1",

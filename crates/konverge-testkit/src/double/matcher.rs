@@ -13,7 +13,7 @@ use crate::{
 /// A request that an [`ApiDouble`](super::ApiDouble) was asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedRequest {
-    /// What it asks for.
+    /// The request.
     pub asks: ApiRequest,
     /// Its HTTP method.
     pub method: Method,
@@ -43,7 +43,7 @@ impl fmt::Display for RecordedRequest {
     }
 }
 
-/// Which requests are meant: a verb, a path, and what else is asked of them. What is not asked for may be anything.
+/// Which requests are meant: a verb, a path, and what else is asked of them. A field that is not set matches anything.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestMatcher {
     verb: Verb,

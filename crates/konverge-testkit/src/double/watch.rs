@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::answer::{ReplyBody, reset, status_object};
 
-/// What a watch says: written by the test, read by each watch that it answers, from its beginning. Clones are the same script.
+/// The events of a watch. The test writes them, and each watch that they answer reads them from the beginning. Clones are the same script.
 ///
 /// Guarantees: the stream stays open until [`end`](Self::end) or [`break_off`](Self::break_off), also when the test's handle is gone.
 #[derive(Debug, Clone, Default)]

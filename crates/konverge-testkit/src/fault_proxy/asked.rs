@@ -1,4 +1,4 @@
-//! What was asked in a stretch of a run, as tests count it.
+//! The requests of a part of a run, as tests count them.
 
 use super::{
     FaultProxy,
@@ -16,7 +16,7 @@ impl FaultProxy {
         self.journal().len()
     }
 
-    /// What was asked since the mark.
+    /// Returns the requests since the mark.
     pub fn asked_since(&self, mark: usize) -> Asked {
         Asked(self.journal().into_iter().skip(mark).collect())
     }
@@ -28,7 +28,7 @@ impl Asked {
         &self.0
     }
 
-    /// What changed objects, or might have, such as what is not answered yet: `patch configmaps shop/a`. Leases, which are renewed with
+    /// The requests that changed objects or may have, including those without a response yet: `patch configmaps shop/a`. Leases, which are renewed with
     /// time, and events, which say what is known already, do not count.
     pub fn writes(&self) -> Vec<String> {
         let counts = |entry: &&JournalEntry| {

@@ -1,4 +1,4 @@
-//! What a test switches while requests are under way.
+//! The switches of a test while requests are under way.
 
 use std::{
     collections::BTreeMap,
@@ -57,7 +57,7 @@ impl Control {
                 return Err(PlanError::UnknownProcess { rule: index + 1, process: process.clone(), known });
             }
         }
-        // What the old plan held must not wait for ever.
+        // Requests that the old plan held must not wait for ever.
         *lock(&self.plan) = PlanState::new(plan);
         self.releases.send_modify(|count| *count += 1);
         self.end_frozen();

@@ -29,7 +29,7 @@ pub(super) struct Moment<'a> {
     pub(super) event: Option<&'a Event>,
 }
 
-/// What one rule wants to happen.
+/// The fault that one rule requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Decision {
     /// The rule's number, from 1.

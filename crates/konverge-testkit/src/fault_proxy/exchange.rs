@@ -88,7 +88,7 @@ async fn forward(proxy: &Proxy, parts: Parts, body: Bytes, place: &Place) -> Res
     asked.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
 }
 
-/// What the request asks for; the name of a creation is in its body.
+/// Returns the parsed request; the name of a created object is in its body.
 fn read(parts: &Parts, body: &[u8]) -> ApiRequest {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -123,7 +123,7 @@ impl Faults<'_> {
         (decisions, releases)
     }
 
-    /// What befalls it while the client has heard nothing yet.
+    /// The fault before the client receives anything.
     async fn befall(&self, phase: Phase) -> Result<Verdict, NoAnswer> {
         let (decisions, mut releases) = self.decide(phase);
         for decision in decisions {

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::plan::EventKind;
 
-/// What a rule may know of a watch event.
+/// The fields of a watch event that a rule can match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: EventKind,
@@ -30,7 +30,7 @@ impl Lines {
         Some(self.0.split_to(end + 1).freeze())
     }
 
-    /// What is left when the body is over: a line without end, or nothing.
+    /// The rest at the end of the body: an unfinished line, or nothing.
     pub(super) fn rest(&mut self) -> Option<Bytes> {
         self.0.has_remaining().then(|| self.0.split().freeze())
     }

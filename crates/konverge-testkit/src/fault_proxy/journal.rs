@@ -1,4 +1,4 @@
-//! What the proxy was asked, and what became of it.
+//! The requests to the proxy, and their outcome.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::api_request::{ApiRequest, Verb};
 /// One request.
 #[derive(Debug, Clone)]
 pub struct JournalEntry {
-    /// What it asked for. The name of a creation is read from its body.
+    /// The request. The name of a creation is read from its body.
     pub asks: ApiRequest,
     /// Path and query.
     pub uri: String,
@@ -18,13 +18,13 @@ pub struct JournalEntry {
     pub mutation: Option<usize>,
     /// How far it came.
     pub reached: Reached,
-    /// What the API server answered.
+    /// The status code of the API server.
     pub code: Option<u16>,
-    /// What the client was told; nothing as long as the answer is not under way, and when it got none.
+    /// The status code that the client received; `None` before the response begins, and if the client got none.
     pub told: Option<u16>,
     /// Watch events that were told.
     pub events: usize,
-    /// What befell it, in the words of the plan: `rule 2, after: drop`.
+    /// The faults that hit it, in the terms of the plan: `rule 2, after: drop`.
     pub faults: Vec<String>,
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::values::{Probability, Span};
 use crate::{api_request::Verb, pattern::Pattern};
 
-/// What goes wrong, and when. The same plan and the same requests give the same faults.
+/// The faults, and the requests that they hit. The same plan and the same requests give the same faults.
 ///
 /// ```
 /// let plan = konverge_testkit::fault_proxy::Plan::parse(
@@ -29,7 +29,7 @@ use crate::{api_request::Verb, pattern::Pattern};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Plan {
-    /// What probabilities are drawn from.
+    /// The seed of the random numbers.
     #[serde(default)]
     pub seed: u64,
     /// All rules are looked at for each request, in this order.
@@ -53,7 +53,7 @@ struct UncheckedRule {
     then: Action,
 }
 
-/// Which requests, and which of those. What is not stated may be anything.
+/// Which requests, and which of those. A field that is not set matches anything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -138,7 +138,7 @@ pub enum EventKind {
     Error,
 }
 
-/// What goes wrong.
+/// The fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -178,7 +178,7 @@ pub struct StatusAnswer {
     /// HTTP status code.
     #[serde(deserialize_with = "super::values::error_code")]
     pub code: u16,
-    /// Such as `Conflict`; what the API server says with the code if it is not stated.
+    /// The reason, for example `Conflict`. The default is the API server's reason for the code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Seconds of a `Retry-After` header.
@@ -198,7 +198,7 @@ pub enum PlanError {
     File {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// It kills a process that the proxy does not know.
@@ -250,7 +250,7 @@ impl Rule {
         &self.when
     }
 
-    /// What.
+    /// The fault.
     pub fn then(&self) -> &Action {
         &self.then
     }

@@ -15,7 +15,7 @@ use crate::double::status_object;
 
 pub(super) type ReplyBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// What is written and what breaks a stream must not meet in one poll, or the transport throws away what it has not sent yet.
+/// A write and the break of the stream must not happen in one poll, or the transport discards data that it has not sent yet.
 const FLUSHED_WITHIN: Duration = Duration::from_millis(20);
 
 /// The writing end of a body. Dropping all of its clones ends the body in good order.
@@ -85,7 +85,7 @@ pub(super) fn error_event(code: u16) -> Bytes {
     Bytes::from(format!("{}\n", serde_json::json!({ "type": "ERROR", "object": object })))
 }
 
-/// What the API server says with a code.
+/// Returns the API server's reason for a code.
 fn usual_reason(code: u16) -> &'static str {
     match code {
         400 => "BadRequest",

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const HTTP_2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
-/// What a server shows to its clients, from PEM.
+/// A server's certificate and key, from PEM.
 pub(super) fn tls(certificate: &str, key: &str) -> Result<TlsAcceptor, ProxyError> {
     let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(ProxyError::Pem)?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(ProxyError::Pem)?;

@@ -148,7 +148,7 @@ pub(super) fn cut_short(
     body
 }
 
-/// What can befall any body: of a watch the line that is next, else all of it.
+/// The unit that a fault hits: the next line of a watch, else the whole body.
 async fn cut(proxy: &Proxy, decision: &Decision, next: &Bytes, feed: &Feed, releases: &mut Receiver<u64>) -> Next {
     match &decision.action {
         Action::Delay(span) => {

@@ -1,4 +1,4 @@
-//! What happens and ends before a client hears of it.
+//! Faults that begin and end before a client notices them.
 
 use std::time::Duration;
 

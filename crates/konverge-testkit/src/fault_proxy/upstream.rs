@@ -8,7 +8,7 @@ use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use kube::{Config, client::ConfigExt};
 use tower::{BoxError, ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 
-/// What belongs to one connection and not to the message.
+/// Headers that belong to one connection and not to the message.
 const HOP_BY_HOP: [HeaderName; 6] =
     [header::CONNECTION, header::TE, header::TRAILER, header::TRANSFER_ENCODING, header::UPGRADE, header::HOST];
 

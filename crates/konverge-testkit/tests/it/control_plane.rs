@@ -138,7 +138,7 @@ async fn what_a_run_made_is_taken_away_and_nothing_else() {
         roles.create(&parameters, &named(name, run)).await.unwrap();
         namespaces.create(&parameters, &named(name, run)).await.unwrap();
     }
-    // What is there is not taken over.
+    // An object that exists already is not taken over.
     let Err(kube::Error::Api(status)) = create_for_run(roles.clone(), named("theirs", None)).await else {
         panic!("it was made again")
     };

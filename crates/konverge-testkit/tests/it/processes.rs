@@ -5,7 +5,7 @@ use tokio::time::sleep;
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Who is awake says something in a fraction of this.
+/// A process that runs logs something in a fraction of this time.
 const QUIET: Duration = Duration::from_millis(500);
 
 fn shell(name: &str, script: &str) -> ProcessSpec {
