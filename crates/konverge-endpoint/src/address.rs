@@ -9,7 +9,7 @@ use url::{Host, Url};
 pub struct NoAddress {
     /// The address without user, password, query and fragment.
     pub address: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 

@@ -57,7 +57,7 @@ enum State {
 /// The circuit breaker of one endpoint, shared by all requests to it.
 pub struct Breaker(Mutex<State>);
 
-/// Leave to send one request. What became of it is to be reported; if it is dropped before, nothing is known.
+/// Leave to send one request. The caller must report the outcome. If the permit is dropped before, the outcome is unknown.
 #[must_use]
 pub struct Pass<'a> {
     breaker: &'a Breaker,
@@ -152,7 +152,7 @@ impl State {
             |cause, pauses: u32| Self::Open { until: now + PROBES.delay(pauses, jitter), pauses, cause, told: false };
         *self = match outcome {
             Outcome::Limited(cause, pause) => Self::Open { until: now + pause, pauses, cause, told: true },
-            // What was under way when it was opened says nothing new, be it good or bad.
+            // A call that was under way when the breaker opened says nothing new, whether it succeeds or fails.
             _ if matches!(self, Self::Open { .. }) => return,
             Outcome::Served => Self::Closed { failures: 0, served: Some(now) },
             Outcome::Late(_) if served.is_some_and(|served| served > begun) => return,
@@ -226,7 +226,7 @@ mod tests {
             }
             assert_eq!(breaker.pass(Instant::now()).is_err(), is_outage, "{what}");
         }
-        // Whoever finds out whether it serves again finds that it does not.
+        // The probe fails.
         tokio::time::advance(PROBES.base).await;
         report(&breaker, late());
         assert!(breaker.pass(Instant::now()).is_err());

@@ -23,10 +23,10 @@ use crate::{Limits, address::shown, credential::read_file, unusable::Unusable};
 /// How often the files are looked at while all goes well. A rotation leaves hours; a failed connection looks at once.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// A file that large is none of certificates.
+/// A file of this size holds no certificates.
 const LARGEST: u64 = 1024 * 1024;
 
-/// What the files held.
+/// The content of the files.
 #[derive(Default, PartialEq)]
 struct Content {
     authorities: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! What happened to a thing outside.
+//! The change of an external item.
 
 /// A change of one thing. It gets no further variant, so that a handler is known to deal with each.
 #[derive(Debug, Clone, PartialEq, Eq)]

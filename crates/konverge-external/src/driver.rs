@@ -1,4 +1,4 @@
-//! Who asks a source, when, and what becomes of the answers.
+//! The driver of a source: when it polls, and how it delivers the changes.
 
 mod pause;
 #[cfg(test)]
@@ -49,8 +49,8 @@ impl Options {
         }
     }
 
-    /// By which part of itself an interval is lengthened or shortened at random, so that many processes do not ask in
-    /// step; 0.1 unless set, at most 1.
+    /// The fraction by which an interval is lengthened or shortened at random, so that many processes do not poll at the same time. The default is
+    /// 0.1, the maximum 1.
     #[must_use]
     pub fn jitter(mut self, part: f64) -> Self {
         self.jitter = part.clamp(0.0, 1.0);
@@ -128,7 +128,7 @@ impl<T> Stream for Changes<T> {
     }
 }
 
-/// Watches a source: polls at once and then again and again.
+/// Watches a source: polls at once, and then once per interval.
 ///
 /// Guarantees: no error and no panic of the source ends the stream; pauses grow after failures, with full jitter, and
 /// the first is no longer than the interval; changes come in the order of the source; each comes at least once, also
@@ -195,7 +195,7 @@ impl<S: Source> Driver<S> {
             self.recalled = true;
         }
         let poll = AssertUnwindSafe(async { self.source.poll().await });
-        // What it was about is in the panic's own message; here it is one failed poll.
+        // The panic's own message describes the cause. Here it counts as one failed poll.
         poll.catch_unwind().await.unwrap_or_else(|_| Err(SourceError::transient("Panic", "the source panicked")))
     }
 
@@ -255,7 +255,7 @@ impl<S: Source> Driver<S> {
                 in_one_line(&error)
             );
             self.health.not_saved(error.reason());
-            // What the other process remembers counts from now on.
+            // From now on, the memory of the other process counts.
             self.recalled &= !matches!(error, MemoryError::Changed { .. });
             return;
         }

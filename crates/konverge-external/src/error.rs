@@ -1,4 +1,4 @@
-//! What a source says when a poll failed.
+//! The error of a failed poll.
 
 use std::{error::Error, fmt, time::Duration};
 

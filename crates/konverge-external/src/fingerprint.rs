@@ -49,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    /// By another program. What is remembered was made by an earlier version: were it different now, everything would count as modified.
+    /// By another program. An earlier version made the remembered fingerprints. If this one differed, everything would count as modified.
     #[test]
     fn the_bytes_stay_the_same() {
         let found = FingerprintKey::new([7; KEY_LENGTH]).fingerprint(&[b"etag", b"\"x\""]);

@@ -60,7 +60,7 @@ impl Health {
         }
     }
 
-    /// [`Health::ready`] as a check for whoever keeps a list of them.
+    /// [`Health::ready`] as a check, for a program with a list of readiness checks.
     pub fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
         let this = self.clone();
         move || this.ready()
@@ -76,7 +76,7 @@ impl Health {
         self.state().failures
     }
 
-    /// What the last failed poll, or the failed part of the last poll, said; nothing after a success.
+    /// Returns the error of the last poll, or of its failed part; `None` after a success.
     pub fn last_error(&self) -> Option<String> {
         Some(self.state().last_error.clone()).filter(|error| !error.is_empty())
     }

@@ -24,7 +24,7 @@
 //!     .metrics(&Metrics::register(registry));
 //! let (mut changes, health) = watch(source, options);
 //!
-//! // For whoever keeps the readiness checks of the process.
+//! // For the readiness checks of the process.
 //! let check = health.readiness();
 //! while let Some(change) = changes.next().await {
 //!     match change {

@@ -1,4 +1,4 @@
-//! What is remembered across a restart.
+//! The memory of a source across restarts.
 //!
 //! Entries tell which things were known and how they looked, as keyed fingerprints. They are written after the consumer
 //! has taken the changes, so a change may come twice after a crash, and none is lost.
@@ -22,18 +22,18 @@ use crate::FingerprintKey;
 /// One entry for each known thing: its name, and how it looked. Neither may be a secret.
 pub type Entries = BTreeMap<String, String>;
 
-/// What a source gets back after a restart.
+/// The state that a source gets back after a restart.
 #[derive(Clone)]
 pub struct Remembered {
     /// The key that made the entries' fingerprints, and makes the next ones.
     pub key: FingerprintKey,
-    /// What was saved last; empty at the first start.
+    /// The state that was saved last; empty at the first start.
     pub entries: Entries,
 }
 
 /// Where the entries of one source are kept. Two sources never share one.
 pub trait Memory: Send + 'static {
-    /// What was saved last. No poll takes place before this has succeeded: without it, removals would be forgotten.
+    /// The state that was saved last. No poll takes place before this has succeeded: without it, removals would be forgotten.
     fn load(&mut self) -> BoxFuture<'_, Result<Remembered, MemoryError>>;
 
     /// Keeps the entries instead of those before. Fails with [`MemoryError::Changed`] if another process has written since this
@@ -55,20 +55,20 @@ pub enum MemoryError {
         act: &'static str,
         /// The file.
         place: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// The API server refused.
     #[error("cannot {act} {place}: {source}")]
     Api {
-        /// What was asked of it.
+        /// The request.
         act: &'static str,
         /// The object.
         place: String,
-        /// What it said.
+        /// The response.
         source: Box<kube::Error>,
     },
-    /// What is there is not what this memory writes.
+    /// The stored content is not in this memory's format.
     #[error(
         "{place} is not readable as remembered state: {why}; delete it to start over, then everything is reported as added \
          once and removals since then are not reported"
@@ -76,7 +76,7 @@ pub enum MemoryError {
     Unreadable {
         /// The file or object.
         place: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// Another process has written it.

@@ -1,4 +1,4 @@
-//! What is counted of all watched sources.
+//! The metrics of all watched sources.
 
 use std::{
     sync::atomic::AtomicU64,

@@ -1,4 +1,4 @@
-//! What can be asked for changes.
+//! A source of changes.
 
 use crate::{Change, Entries, Remembered, SourceError};
 
@@ -37,7 +37,7 @@ use crate::{Change, Entries, Remembered, SourceError};
 /// # async fn list() -> Result<BTreeSet<String>, std::io::Error> { Ok(BTreeSet::new()) }
 /// ```
 pub trait Source: Send + 'static {
-    /// What changes.
+    /// The type of the items.
     type Item: Send + 'static;
 
     /// Labels metrics and logs; from a small fixed set, and without secrets.
@@ -52,7 +52,7 @@ pub trait Source: Send + 'static {
         drop(remembered);
     }
 
-    /// What to remember: one entry for each known thing. Asked for after changes have been taken by the consumer;
+    /// The state to remember: one entry for each known item. Asked for after changes have been taken by the consumer;
     /// nothing for a source that starts anew each time.
     fn remembered(&self) -> Option<Entries> {
         None

@@ -1,4 +1,4 @@
-//! What a program needs of the API server, collected from what its parts declare.
+//! The permissions that a program needs, collected from the declarations of its parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -29,7 +29,7 @@ pub enum FilesError {
     Yaml {
         /// The file it was for.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         cause: String,
     },
     /// A file could not be read or written.
@@ -37,11 +37,11 @@ pub enum FilesError {
     Access {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// What is there is not what the code says.
+    /// The files differ from the generated ones.
     #[error("not what the code says; generate again and commit:\n{}", .0.join("\n"))]
     Outdated(Vec<String>),
 }

@@ -11,16 +11,16 @@ use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// What a program may do, and where it lives.
+/// The permissions of a program, and its namespace.
 #[derive(Debug, Clone)]
 pub struct Grant<'a> {
     /// Name of the program; all objects are named after it.
     pub program: &'a str,
     /// Namespace of its service account.
     pub namespace: &'a str,
-    /// What it may do everywhere.
+    /// Its permissions in all namespaces.
     pub everywhere: Vec<PolicyRule>,
-    /// What it may do in its own namespace only.
+    /// Its permissions in its own namespace only.
     pub at_home: Vec<PolicyRule>,
 }
 

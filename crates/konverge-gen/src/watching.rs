@@ -1,4 +1,4 @@
-//! What to look at and when to call somebody: a Grafana dashboard and Prometheus alerts, for the series that a program has.
+//! A Grafana dashboard and Prometheus alerts for the series of a program.
 //!
 //! Both are made of one list of expressions. An expression whose series the program does not have is left out, so a program without
 //! webhooks has no panel of webhooks. They find the program's series by `konverge_build_info`, so they need nothing of

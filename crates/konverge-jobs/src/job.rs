@@ -1,4 +1,4 @@
-//! What an operator's crate says about itself.
+//! The description of a job by the operator's crate.
 
 use std::{error::Error, ffi::OsString};
 
@@ -10,10 +10,10 @@ pub trait Job: Send + Sync {
     /// The first word of its command line.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a line, and of which program it has the flags.
+    /// A summary in one line, and the program whose flags it has.
     fn about(&self) -> &'static str;
 
-    /// Reads a command line, which begins with the name. What is wrong, or asked for, such as help, is said as by the program of its own.
+    /// Reads a command line, which begins with the name. Errors and requests such as `--help` are answered as by the job's own program.
     fn ready(&self, line: Vec<OsString>) -> Result<Ready, clap::Error>;
 }
 

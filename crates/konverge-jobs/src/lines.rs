@@ -53,7 +53,7 @@ pub fn flags_of(job: &str, arguments: &[String]) -> Option<Vec<String>> {
 pub(crate) fn read(jobs: &[Box<dyn Job>], lines: &[String]) -> Result<Vec<Chosen>, Misuse> {
     let mut chosen: Vec<Chosen> = Vec::new();
     for line in lines {
-        // What begins with anything but a name may be anything, and is not repeated.
+        // An argument without a flag's name may hold anything, so errors do not repeat it.
         let first = line.split_whitespace().next().filter(|word| word.chars().all(|c| c.is_ascii_alphanumeric()));
         let Some(name) = first else { return Err(Misuse::Nameless { there_are: names(jobs) }) };
         let Some(job) = jobs.iter().find(|job| job.name() == name) else {
@@ -70,7 +70,7 @@ pub(crate) fn read(jobs: &[Box<dyn Job>], lines: &[String]) -> Result<Vec<Chosen
     Ok(chosen)
 }
 
-/// What clap says, with the job's name and the command that helps.
+/// Clap's message, with the job's name and the command that prints help.
 fn told(name: &'static str, error: &clap::Error) -> Misuse {
     let said = error.to_string();
     if !error.use_stderr() {

@@ -10,7 +10,7 @@ pub struct Shared {
     /// Where it serves health and metrics: nowhere unless the command line says so itself, because the process does it. A variable is for
     /// the program of its own.
     pub addresses: &'static [&'static str],
-    /// What there is only once in a process, such as the form of its log: not taken at all.
+    /// Settings that exist once per process, such as the log format: refused for a job.
     pub of_process: &'static [&'static str],
 }
 

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Shows how the objects stand that operators of Konverge work on, why, and what to do.
 ///
-/// Ends with 0 if all is well, 1 if something is not in step or went wrong, and 2 if it was called wrongly.
+/// Ends with 0 if all is well, 1 if something is out of sync or failed, and 2 if the command line is wrong.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-konverge", bin_name = "kubectl konverge", version, max_term_width = 120)]
 pub(crate) struct Arguments {
@@ -50,7 +50,7 @@ pub(crate) struct Object {
     pub(crate) target: Vec<String>,
 }
 
-/// What to do.
+/// The next step.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Show how the objects stand that ask for something
@@ -81,7 +81,7 @@ pub(crate) enum Verb {
     Pause(Object),
     /// Have the object worked on again
     Resume(Object),
-    /// Look whether operators run, may do what they have to, and have all in step
+    /// Check that operators run, have their permissions, and have everything in sync
     Doctor,
 }
 

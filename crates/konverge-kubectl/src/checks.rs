@@ -1,4 +1,4 @@
-//! What the doctor looks at whatever the job is.
+//! The doctor's checks that are common to all jobs.
 
 use jiff::Timestamp;
 
@@ -8,7 +8,7 @@ impl Installation {
     /// That it would not start with its arguments, and why.
     pub fn does_not_start(&self, error: &clap::Error) -> Finding {
         let Self { namespace, name, .. } = self;
-        // What follows tells how to get help, of a program that is elsewhere.
+        // The rest describes how to get help for a program that is elsewhere.
         let cause = error.to_string();
         let cause = cause.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
         Finding::wrong("settings", cause, format!("kubectl edit deployment/{name} -n {namespace}"))

@@ -23,10 +23,10 @@ const PAGE: u32 = 500;
 /// For connecting, so that a cluster that is away is told soon.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// For one answer to begin, whoever asks.
+/// The time limit for a response to begin.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// Who writes the annotations.
+/// The field manager of the annotations.
 const FIELD_MANAGER: &str = "kubectl-konverge";
 
 /// A cluster, and the namespace that is meant where none is named.
@@ -135,7 +135,7 @@ impl Cluster {
         asked(format!("annotate {one} in namespace {}", self.namespace), patched).await.map(drop)
     }
 
-    /// The object as it is and as it becomes; nothing when it is gone. What cannot go on ends it with an error.
+    /// The object as it is and as it becomes; nothing when it is gone. A watch that cannot continue ends with an error.
     pub(crate) fn follow(&self, one: &One) -> BoxStream<'static, Result<Option<DynamicObject>, watcher::Error>> {
         let config = watcher::Config::default().fields(&format!("metadata.name={}", one.name));
         let kind = one.kind.clone();
@@ -173,7 +173,7 @@ fn with_metadata(kind: &Kind, object: PartialObjectMeta<DynamicObject>) -> Dynam
     DynamicObject { types: Some(types), metadata: object.metadata, data: Value::Null }
 }
 
-/// What the API server says to an act.
+/// The response of the API server to a request.
 pub(crate) async fn asked<T>(
     act: impl fmt::Display,
     call: impl Future<Output = Result<T, kube::Error>>,

@@ -1,4 +1,4 @@
-//! What an operator has said about an object.
+//! The events of an operator about an object.
 
 use std::cmp::Reverse;
 
@@ -29,7 +29,7 @@ pub(crate) struct Said {
     pub(crate) message: String,
 }
 
-/// What this operator has said about the object, each once, the newest first.
+/// Returns this operator's events about the object without repetitions, the newest first.
 pub(crate) async fn of(cluster: &Cluster, operator: &str, object: &DynamicObject) -> Result<Vec<Said>, Failure> {
     let namespace = object.metadata.namespace.as_deref().unwrap_or(&cluster.namespace);
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
@@ -55,7 +55,7 @@ fn said(event: Event) -> Option<Said> {
     })
 }
 
-/// What was said in the same words counts as one.
+/// Events with the same text count as one.
 fn once(all: impl Iterator<Item = Said>) -> Vec<Said> {
     let mut found: Vec<Said> = Vec::new();
     for said in all {

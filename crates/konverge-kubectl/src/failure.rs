@@ -1,4 +1,4 @@
-//! What went wrong, in words for the person who typed.
+//! An error, in words for the person at the terminal.
 
 use konverge_core::error::in_one_line;
 

@@ -38,12 +38,12 @@ pub struct Installation {
     pub variables: BTreeMap<String, String>,
 }
 
-/// Who leads, by the lease.
+/// The leader, by its lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leader {
     /// The namespace of the lease.
     pub namespace: String,
-    /// Who holds it; nothing if it was given back.
+    /// The holder; `None` if the lease was released.
     pub holder: Option<String>,
     /// When it was renewed last.
     pub renewed: Option<Timestamp>,
@@ -81,7 +81,7 @@ impl Cluster {
 }
 
 impl Installation {
-    /// What to say where there is none.
+    /// The message if there is none.
     pub fn missing(job: &dyn Job) -> String {
         format!(
             "there is no Deployment labelled {PROGRAM}={}, and none labelled {PROGRAM}={ALL_IN_ONE} that runs the job {}",

@@ -1,4 +1,4 @@
-//! What a job tells the plugin about its objects.
+//! The interface between a job and the plugin.
 
 use std::collections::BTreeMap;
 
@@ -29,10 +29,10 @@ pub trait Job: Send + Sync {
     /// How an object of this kind that does not ask would do so: a command, and what it means.
     fn how_to_ask(&self, kind: &Kind, name: &str) -> String;
 
-    /// What an object asks for and whether it may, as far as that can be told.
+    /// Returns an object's spec, and whether the operator allows it, as far as the plugin can tell.
     async fn explain(&self, cluster: &Cluster, kind: &Kind, object: &DynamicObject) -> Vec<Fact>;
 
-    /// What would change if the object were worked on now, by the names of keys.
+    /// Returns the changes that a run would make now, by the names of keys.
     async fn difference(
         &self,
         cluster: &Cluster,
@@ -107,7 +107,7 @@ pub struct Place {
 /// A line of the page that explains an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fact {
-    /// What it is about, in a word or two.
+    /// The subject, in a word or two.
     pub about: &'static str,
     /// The sentence.
     pub text: String,
@@ -120,7 +120,7 @@ impl Fact {
     }
 }
 
-/// What a person wants of an object.
+/// The action that a person requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
     /// To be worked on now. The text is one that was never there before.
@@ -131,13 +131,13 @@ pub enum Wish {
     Resume,
 }
 
-/// What would become of one place, or because of it.
+/// The planned change of one destination, or a problem with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
     /// Where.
     pub path: String,
-    /// What would become of it.
+    /// The planned change.
     pub fate: Fate,
     /// Why, where that needs a word.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +146,7 @@ pub struct Difference {
     pub keys: BTreeMap<String, Change>,
 }
 
-/// What would become of a place.
+/// The planned change of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Fate {
@@ -166,7 +166,7 @@ pub enum Fate {
     Noted,
 }
 
-/// What would become of a key.
+/// The planned change of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
@@ -180,17 +180,17 @@ pub enum Change {
     Same,
 }
 
-/// What was looked at by the doctor.
+/// One check of the doctor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// What it is about, in a word.
+    /// The subject, in a word.
     pub about: &'static str,
     /// Whether all is well with it.
     pub verdict: Verdict,
-    /// What was found.
+    /// The finding.
     pub text: String,
-    /// What to do.
+    /// The next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

@@ -7,9 +7,9 @@ use kube::core::ApiResource;
 pub struct Kind {
     /// Its names in the API.
     pub resource: ApiResource,
-    /// What kubectl takes for it, such as `deploy`.
+    /// The names that kubectl accepts, such as `deploy`.
     pub short: &'static [&'static str],
-    /// What is asked of the API server.
+    /// The API resource.
     pub shown: Shown,
 }
 

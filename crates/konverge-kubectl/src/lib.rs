@@ -9,8 +9,8 @@
 //!
 //! # Guarantees
 //! - Objects are listed by their metadata, page by page; a kind is read whole only where its job says so.
-//! - What is changed is annotations of one object, named by its uid: what was deleted and made again meanwhile stays as it is.
-//! - The program ends with 0 if all is well, 1 if something is not in step or went wrong, and 2 if it was called wrongly.
+//! - Only annotations of one object are changed, named by its uid. An object that was deleted and recreated meanwhile stays as it is.
+//! - The program ends with 0 if all is well, 1 if something is out of sync or failed, and 2 if the command line is wrong.
 
 #![allow(
     clippy::format_push_string,

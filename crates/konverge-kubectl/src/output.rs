@@ -15,7 +15,7 @@ pub(crate) fn print(form: Form, data: &impl Serialize, text: impl FnOnce() -> St
     if !printed.ends_with('\n') {
         printed.push('\n');
     }
-    // Whoever does not read any more does not want to know.
+    // A closed pipe is no error: the reader needs no more output.
     let _ = std::io::stdout().lock().write_all(printed.as_bytes());
     Ok(())
 }

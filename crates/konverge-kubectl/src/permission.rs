@@ -1,4 +1,4 @@
-//! What an operator has to be allowed, and what of it its service account lacks.
+//! The permissions that an operator needs, and those that its service account lacks.
 
 use std::fmt;
 

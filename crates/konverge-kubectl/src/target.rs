@@ -1,4 +1,4 @@
-//! What a verb is to work on, as people type it. Pure.
+//! The target of a verb, as typed. Pure.
 
 use std::fmt;
 
@@ -66,7 +66,7 @@ impl Target {
     }
 }
 
-/// What may stand in an address; the API server knows the rest.
+/// The characters that are valid in an address; the API server checks the rest.
 fn is_name(name: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     (1..=253).contains(&name.len()) && name.bytes().all(letter) && name != "." && name != ".."

@@ -1,4 +1,4 @@
-//! What can be done, one file for each.
+//! The verbs, one file each.
 
 mod ask;
 mod diff;
@@ -19,7 +19,7 @@ pub(crate) async fn run(jobs: &[Box<dyn Job>], arguments: Arguments) -> Result<b
     let Arguments { connection, output, verb } = arguments;
     let all = kinds(jobs);
     let one = |object: &Object| Target::parse(&all, &object.target).and_then(Target::one);
-    // What was typed wrongly is told without a cluster.
+    // A wrong command line is reported without a cluster.
     match verb {
         Verb::Status { target, all_namespaces } => {
             let target = if target.is_empty() { None } else { Some(Target::parse(&all, &target)?) };

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-/// How long ago, in one unit, as kubectl says it: `12s`, `5m`, `3h`, `8d`. What lies ahead is `0s`.
+/// How long ago, in one unit, as kubectl says it: `12s`, `5m`, `3h`, `8d`. A time in the future is `0s`.
 pub fn age(since: Timestamp, now: Timestamp) -> String {
     let seconds = (now.as_second() - since.as_second()).max(0);
     match seconds {
@@ -43,7 +43,7 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     table
 }
 
-/// What others wrote, without what a terminal would obey.
+/// Text of others, without control characters.
 pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }

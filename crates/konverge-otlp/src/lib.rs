@@ -1,14 +1,14 @@
 //! Spans to an OpenTelemetry collector, by OTLP over HTTP with protobuf.
 //!
 //! [`Traces`] makes the layers for [`telemetry::init_with`](konverge_runtime::telemetry::init_with), and sends what is left at the end.
-//! What is sent: spans of level `info` and finer (so each run, with controller, object, attempt and result), the log lines of that level
-//! within them, and the requests to the API server that were made within them. The log filter does not change it.
+//! It sends spans of level `info` and finer: each run, with controller, object, attempt and result. It also sends the log lines of that level and the
+//! requests to the API server within these spans. The log filter does not change it.
 //!
 //! # Guarantees
 //! - A collector that is away, slow or refuses delays nothing and fails nothing. 2048 spans wait for it; what is more is dropped.
 //!   It is logged once when it is away, and once when it is back.
 //! - The end of the program waits for it no longer than is said.
-//! - Nothing is sent that would not be logged. What never reaches a log line, such as secret values, never reaches a span.
+//! - Nothing is sent that would not be logged. A value that is never logged, such as a secret, is never part of a span.
 //!
 //! # Settings
 //! The standard variables are heeded for all but the endpoint: `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_TIMEOUT`,
@@ -54,7 +54,7 @@ pub enum OtlpError {
     Roots {
         /// Where spans were to go.
         endpoint: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
@@ -80,7 +80,7 @@ impl Traces {
         Ok(Self { provider })
     }
 
-    /// What brings spans here, for the subscriber.
+    /// The layers for the subscriber.
     pub fn layers(&self) -> Vec<AnyLayer> {
         let tracer = self.provider.tracer_with_scope(InstrumentationScope::builder("konverge").build());
         let spans = tracing_opentelemetry::layer()
@@ -92,7 +92,7 @@ impl Traces {
         vec![spans.with_filter(filter::exported()).boxed(), TraceIds::layer(trace_id)]
     }
 
-    /// Sends what is left, for as long as `limit`, and ends. What could not be sent by then is lost.
+    /// Sends what is left, for as long as `limit`, and ends. Spans that were not sent by then are lost.
     pub async fn finish(self, limit: Duration) {
         // It blocks, and its requests are sent by the runtime that this runs on.
         let finished = tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(limit)).await;

@@ -74,7 +74,7 @@ impl WorkloadKind {
         }
     }
 
-    /// What a dynamic client needs to know.
+    /// The API resource for a dynamic client.
     pub fn resource(self) -> ApiResource {
         ApiResource::from_gvk_with_plural(&self.gvk(), self.plural())
     }

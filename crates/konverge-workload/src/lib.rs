@@ -3,8 +3,8 @@
 //! Read in this order: [`WorkloadKind`], which kinds there are; [`Workload`], one of any of them; [`References`], what its pods use, and
 //! [`SecretProviderClass`], what stands behind one such use; [`Rollout`], how far its pods are what its template says; [`SelectorSpec`], which of them a custom resource means.
 //!
-//! Pod templates can be large and hold values in clear text. What is not decoded takes no memory and cannot leak, so names, keys,
-//! counts and annotations are all that is decoded of a workload.
+//! Pod templates can be large and hold values in clear text. Only names, keys, counts and annotations of a workload are decoded: other fields need no
+//! memory and cannot leak.
 
 mod kind;
 mod pod;

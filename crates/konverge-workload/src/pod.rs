@@ -134,7 +134,7 @@ struct Item {
     key: Option<String>,
 }
 
-/// What is used, and where it is named.
+/// The reference, and the field that names it.
 type Used = (Option<String>, Usage);
 
 impl KeyReference {

@@ -1,4 +1,4 @@
-//! What the pods of a workload use.
+//! The references of a workload's pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub struct References {
     pub storage_secrets: BTreeSet<String>,
     /// Secrets that nodes pull images with. Containers never see them.
     pub image_pull_secrets: BTreeSet<String>,
-    /// What the Secrets Store CSI driver mounts: the names of [`SecretProviderClass`](crate::SecretProviderClass)es.
+    /// The mounts of the Secrets Store CSI driver: names of [`SecretProviderClass`](crate::SecretProviderClass)es.
     pub secret_provider_classes: BTreeSet<String>,
 }
 

@@ -119,7 +119,7 @@ fn progress(generation: Option<i64>, wanted: &Wanted, status: &Status) -> Progre
         return Progress::Failed;
     }
     let strategy = wanted.update_strategy.as_ref();
-    // Who deletes pods by hand decides when, so nobody waits for it.
+    // With `OnDelete` a person decides when pods are deleted, so the rollout is not waited for.
     let by_hand = strategy.and_then(|strategy| strategy.r#type.as_deref()) == Some("OnDelete");
     let kept = strategy.and_then(|strategy| strategy.rolling_update.as_ref()?.partition).unwrap_or(0);
     let (pods, updated, available, needed) = match status.desired_number_scheduled {

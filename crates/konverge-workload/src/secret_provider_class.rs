@@ -1,4 +1,4 @@
-//! What the Secrets Store CSI driver is told to mount.
+//! The configuration of a mount by the Secrets Store CSI driver.
 
 use std::{borrow::Cow, collections::BTreeSet};
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// A selector of labels.
 ///
-/// What one that fits everything would do is for the field that holds it to say, in a rule of its own.
+/// The field that holds the selector decides, in a rule of its own, whether a selector may match everything.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[schemars(description = "A selector of labels.")]
 #[serde(rename_all = "camelCase")]

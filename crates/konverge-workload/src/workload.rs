@@ -19,9 +19,9 @@ use crate::{
 pub struct Workload {
     /// Its metadata.
     pub metadata: ObjectMeta,
-    /// What its pods use.
+    /// The references of its pods.
     pub references: References,
-    /// Whose pod template it runs pods of, if that is not its own.
+    /// The workload whose pod template it uses, if it has none of its own.
     pub template_of: Option<TemplateOf>,
     /// The annotations of its pods.
     pub template_annotations: BTreeMap<String, String>,

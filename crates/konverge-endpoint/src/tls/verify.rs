@@ -47,7 +47,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let name = self.name.as_ref().unwrap_or(name);
         match self.usual.verify_server_cert(certificate, intermediates, name, ocsp, now) {
-            // One that cannot be read has no key to check either.
+            // A certificate that cannot be parsed has no key to check either.
             Err(error) if self.anybody && error != Error::InvalidCertificate(CertificateError::BadEncoding) => {
                 Ok(ServerCertVerified::assertion())
             }

@@ -7,8 +7,7 @@ use konverge_core::{backoff::Backoff, error::ErrorClass};
 /// The longest pause is this many intervals unless it is set.
 const LONGEST_PAUSE_IN_INTERVALS: u32 = 32;
 
-/// What is added at random to a pause that the other side asked for, as a part of it, so that those who were told the
-/// same do not come back together. Nothing is ever taken away.
+/// The random addition to a pause that the other side requested, as a fraction of it. It keeps clients with the same pause from returning at once. Nothing is ever taken away.
 const RETRY_AFTER_JITTER: f64 = 0.1;
 
 /// The limits of all that users set: no hot loop, and no time that the clock cannot tell.

@@ -1,4 +1,4 @@
-//! What an answer means. Pure: no client, no clock.
+//! The meaning of a response. Pure: no client, no clock.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -10,7 +10,7 @@ use crate::{ChangeKind, Entries, FingerprintKey};
 const BODY: &str = "body";
 const CONTENT_TYPE: &str = "content-type";
 
-/// What is known of a document.
+/// The known state of a document.
 #[derive(Default)]
 pub(super) struct Known {
     fingerprint: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct Answer {
     pub(super) redirected: bool,
 }
 
-/// What is expected of answers.
+/// The requirements for responses.
 pub(super) struct Rules {
     pub(super) empty: bool,
     pub(super) content_types: Vec<String>,
@@ -80,7 +80,7 @@ impl Known {
                 Ok(None)
             }
             404 | 410 if self.fingerprint.is_none() => Ok(None),
-            // Whoever redirects to a page that is not there says nothing about the document.
+            // A redirect to a missing page says nothing about the document.
             404 | 410 if !answer.redirected => Ok(self.missing(answer.status, rules)),
             200..=299 if answer.status != StatusCode::PARTIAL_CONTENT => self.document(answer, key, rules, url),
             _ => Err(unexpected()),

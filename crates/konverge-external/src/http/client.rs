@@ -12,7 +12,7 @@ pub enum ClientError {
     /// The authority is not a certificate.
     #[error("the certificate authority is not usable: {why}")]
     Authority {
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// TLS could not be set up.

@@ -26,7 +26,7 @@ pub struct Endpoint {
     redirects: u32,
 }
 
-/// What was given is no address.
+/// The given address is not valid.
 #[derive(Debug, thiserror::Error)]
 #[error("not an address of a document: {why}")]
 pub struct InvalidEndpoint {

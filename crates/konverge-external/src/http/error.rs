@@ -19,15 +19,15 @@ pub enum HttpError {
     /// No connection, or it broke.
     #[error("cannot get {url}: {cause}")]
     Transport {
-        /// What was asked for.
+        /// The address of the request.
         url: String,
-        /// What the client said.
+        /// The error of the HTTP client.
         cause: String,
     },
     /// It took too long.
     #[error("cannot get {url}: no complete answer within {} s", limit.as_secs_f32())]
     Timeout {
-        /// What was asked for.
+        /// The address of the request.
         url: String,
         /// For how long it was waited.
         limit: Duration,
@@ -35,7 +35,7 @@ pub enum HttpError {
     /// It answered, but not with a document.
     #[error("{url} answered {status}")]
     Status {
-        /// What was asked for.
+        /// The address of the request.
         url: String,
         /// The status.
         status: http::StatusCode,
@@ -45,7 +45,7 @@ pub enum HttpError {
     /// It leads elsewhere, and that is not followed.
     #[error("{url} redirects to {to}, which is not followed: {why}")]
     Redirect {
-        /// What was asked for.
+        /// The address of the request.
         url: String,
         /// Where it leads.
         to: String,
@@ -55,7 +55,7 @@ pub enum HttpError {
     /// The document is too large.
     #[error("{url} is larger than the {limit} bytes that are allowed; raise the limit if that is meant")]
     TooLarge {
-        /// What was asked for.
+        /// The address of the request.
         url: String,
         /// Bytes.
         limit: usize,
@@ -63,7 +63,7 @@ pub enum HttpError {
     /// The document is empty.
     #[error("{url} answered {status} with an empty document, which is taken for a fault; allow it if it is meant")]
     Empty {
-        /// What was asked for.
+        /// The address of the request.
         url: String,
         /// The status.
         status: http::StatusCode,
@@ -71,17 +71,17 @@ pub enum HttpError {
     /// The document is of another kind than expected.
     #[error("{url} answered with a document of type {found:?}, where {expected} is expected")]
     ContentType {
-        /// What was asked for.
+        /// The address of the request.
         url: String,
-        /// What came.
+        /// The received value.
         found: String,
-        /// What should have come.
+        /// The expected value.
         expected: String,
     },
     /// The stream of events ended, as it may at any time.
     #[error("the event stream of {url} ended: {cause}")]
     StreamEnded {
-        /// What was asked for.
+        /// The address of the request.
         url: String,
         /// How.
         cause: String,

@@ -22,7 +22,7 @@ pub enum TokenError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// There is nothing in it, or too much, or what no header can carry.
@@ -30,7 +30,7 @@ pub enum TokenError {
     Unusable {
         /// Which one.
         place: String,
-        /// What is wrong with it.
+        /// The reason.
         why: Cow<'static, str>,
     },
 }

@@ -16,7 +16,7 @@ use crate::http;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What listings begin with: those of S3 and Google, and those of Azure.
+/// The first bytes of a listing: of S3 and Google, and of Azure.
 const ROOTS: [&[u8]; 2] = [b"<ListBucketResult", b"<EnumerationResults"];
 
 /// The root element comes within so many bytes: before it is the XML declaration and at most a comment.

@@ -1,4 +1,4 @@
-//! What is in an object.
+//! The content of an object.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub enum Content {
     TooLarge,
 }
 
-/// What came of fetching.
+/// The result of a fetch.
 pub(super) enum Fetched {
     Content(Content),
     /// It changed or went since it was listed; the next listing tells more.

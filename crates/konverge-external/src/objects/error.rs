@@ -19,9 +19,9 @@ pub enum ObjectsError {
         act: &'static str,
         /// The store, and the prefix or object.
         place: String,
-        /// What it said.
+        /// The response.
         cause: String,
-        /// What kind of refusal it is.
+        /// The kind of refusal.
         kind: Kind,
     },
     /// It fell silent.
@@ -49,7 +49,7 @@ pub enum ObjectsError {
     Key(#[from] getrandom::Error),
 }
 
-/// What kind of refusal it is.
+/// The kind of refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {

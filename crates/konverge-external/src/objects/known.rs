@@ -6,7 +6,7 @@ use object_store::ObjectMeta;
 
 use crate::{ChangeKind, Entries, FingerprintKey};
 
-/// What is known, by path.
+/// The known objects, by path.
 #[derive(Default)]
 pub(super) struct Known {
     objects: BTreeMap<String, Seen>,
@@ -44,7 +44,7 @@ impl Known {
         self.listing += 1;
     }
 
-    /// The listing shows an object. What is new becomes known only by [`Known::learn`].
+    /// The listing shows an object. New objects become known only by [`Known::learn`].
     pub(super) fn show(&mut self, meta: ObjectMeta, key: &FingerprintKey) -> Option<Candidate> {
         let fingerprint = fingerprint(&meta, key);
         let kind = match self.objects.get_mut(meta.location.as_ref()) {
@@ -60,7 +60,7 @@ impl Known {
         Some(Candidate { meta, kind, fingerprint })
     }
 
-    /// The listing is complete. What several in a row did not show is removed and returned.
+    /// The listing is complete. Objects that several listings in a row lacked are removed and returned.
     pub(super) fn end(&mut self, removed_after: u32) -> Vec<String> {
         let listing = self.listing;
         for seen in self.objects.values_mut() {

@@ -40,7 +40,7 @@ pub struct StoredObject {
     pub size: Option<u64>,
     /// When it was written.
     pub last_modified: Option<Timestamp>,
-    /// What is in it, if that was asked for.
+    /// Its content, if it was requested.
     pub content: Content,
 }
 
@@ -50,8 +50,8 @@ pub struct StoredObject {
 /// tag, or its size or time where there is neither; removed when two complete listings in a row do not show it.
 ///
 /// Guarantees: a listing that fails half-way changes nothing; no more objects are remembered than the limit, and more
-/// than that is an error; an object that cannot be fetched does not hold up the others. Does not: tell an emptied
-/// bucket from one whose every object was deleted on purpose; whoever acts on removals has a budget for them. Does not:
+/// than that is an error; an object that cannot be fetched does not hold up the others. Cannot distinguish a bucket that was emptied by mistake from
+/// one that was emptied on purpose, so a program that acts on removals needs a budget for them. Does not:
 /// know a page of HTML that a proxy sends in place of a listing, if the store has another HTTP client than
 /// [`Connector`](super::Connector).
 pub struct ObjectSource {

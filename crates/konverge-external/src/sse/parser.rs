@@ -13,7 +13,7 @@ pub struct Event {
     pub data: String,
 }
 
-/// What bytes amount to.
+/// The result of parsing bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {

@@ -72,7 +72,7 @@ async fn what_was_saved_is_there_for_the_next_process() {
     assert_eq!(after.entries, entries(&[("a", "1"), ("b", "1")]));
     assert_eq!(after.key.fingerprint(&[b"x"]), before.key.fingerprint(&[b"x"]));
 
-    // What is the same is not written, and others' labels and keys stay.
+    // An unchanged state is not written, and labels and keys of others stay.
     let theirs = json!({ "metadata": { "labels": { "theirs": "yes" } }, "data": { "theirs": "yes" } });
     let map = maps.patch(NAME, &PatchParams::default(), &Patch::Merge(&theirs)).await.unwrap();
     second.save(&after.entries).await.unwrap();

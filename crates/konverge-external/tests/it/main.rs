@@ -22,7 +22,7 @@ use konverge_external::{Change, Changes, Health, Options};
 /// Fast enough for a test, and slow enough to tell pauses from none.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Whatever a test waits for comes within this.
+/// The time limit of every wait in these tests.
 const SOON: Duration = Duration::from_secs(60);
 
 fn options() -> Options {

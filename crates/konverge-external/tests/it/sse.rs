@@ -22,7 +22,7 @@ use crate::{
     server::{Server, answer},
 };
 
-/// What the current connection is fed by; dropping it ends the stream.
+/// The sender of the current connection; dropping it ends the stream.
 type Wire = Arc<Mutex<Option<UnboundedSender<&'static str>>>>;
 
 fn open(wire: &Wire) -> Response {

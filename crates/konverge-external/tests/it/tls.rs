@@ -36,7 +36,7 @@ fn serve() -> (String, String) {
             let mut session = ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut connection = connection.unwrap();
             let mut stream = Stream::new(&mut session, &mut connection);
-            // Who does not trust the authority goes away during the handshake.
+            // A client that does not trust the authority ends the handshake.
             if stream.read(&mut [0; 4096]).is_ok() {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\none");
                 stream.conn.send_close_notify();

@@ -31,6 +31,6 @@ pub(super) fn when(condition: &str, template: &str) -> String {
 
 /// Whether an object names the namespace of the release.
 pub(super) fn names_namespace(object: &impl Serialize) -> bool {
-    // What cannot be written down is reported where it is written.
+    // A value that cannot be serialised is reported where it is written.
     serde_json::to_string(object).is_ok_and(|text| text.contains(NAMESPACE))
 }

@@ -1,4 +1,4 @@
-//! The files of a chart as text. What Helm makes of them is tested with Helm, in the crate `konverge`.
+//! The files of a chart as text. The crate `konverge` tests with Helm how Helm renders them.
 
 use serde_json::{Value, json};
 

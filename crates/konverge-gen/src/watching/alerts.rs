@@ -10,9 +10,9 @@ pub(super) struct Alert {
     /// How long it has to be so.
     since: &'static str,
     severity: &'static str,
-    /// What it means, in one line with labels in it.
+    /// The summary: one line, with labels in it.
     summary: &'static str,
-    /// What to do.
+    /// The next step.
     runbook: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What to look at.
+//! The panels of the dashboard.
 
 use serde_json::{Value, json};
 

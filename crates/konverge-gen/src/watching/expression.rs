@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Default)]
 pub struct Series(BTreeSet<String>);
 
-/// What Prometheus adds to a name: for counters, and for the parts of histograms.
+/// The suffixes that Prometheus adds to a name: for counters, and for the parts of histograms.
 const ENDINGS: [&str; 4] = ["_total", "_bucket", "_sum", "_count"];
 
 impl Series {

@@ -25,7 +25,7 @@ struct Report {
 
 #[derive(Serialize)]
 struct Paused<'a> {
-    /// Who leaves it alone, or works on it again.
+    /// The operator that pauses or resumes the object.
     jobs: &'a [&'static str],
     asked: &'static str,
 }

@@ -1,4 +1,4 @@
-//! What would change, by the names of keys.
+//! The planned changes, by the names of keys.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::{
 #[derive(Serialize)]
 struct Report {
     paths: Vec<Difference>,
-    /// What could not be compared, of several that could have been.
+    /// The objects that could not be compared.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<String>,
 }
@@ -23,7 +23,7 @@ pub(super) async fn run(jobs: &[Box<dyn Job>], cluster: &Cluster, one: &One, for
     for (job, _) in concerned {
         match job.difference(cluster, &one.kind, &object).await {
             Ok(found) => report.paths.extend(found),
-            // One that cannot be compared hides no other.
+            // An object that cannot be compared does not hide the others.
             Err(failure) if all > 1 => report.errors.push(format!("{}: {failure}", job.name())),
             Err(failure) => return Err(failure),
         }

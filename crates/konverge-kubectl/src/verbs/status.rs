@@ -31,7 +31,7 @@ struct Row {
 #[derive(Serialize)]
 struct Report {
     objects: Vec<Row>,
-    /// What could not be looked at.
+    /// The objects that could not be read.
     errors: Vec<String>,
 }
 

@@ -21,7 +21,7 @@ use tracing_subscriber::{Layer, filter::LevelFilter, fmt, layer::SubscriberExt};
 /// More spans than wait for a collector.
 const MANY: usize = 5000;
 
-/// What was logged.
+/// The captured log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

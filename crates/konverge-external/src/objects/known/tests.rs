@@ -86,7 +86,7 @@ fn what_was_remembered_is_compared() {
 }
 
 proptest! {
-    /// Whatever listings show, what the changes amount to is what they showed, but for what was missing only once.
+    /// The changes always add up to the content of the listings, except for objects that were missing only once.
     #[test]
     fn changes_amount_to_the_listings(
         listings in proptest::collection::vec(proptest::collection::btree_map(0..6_u8, 0..3_u8, 0..6), 1..12)
