@@ -24,7 +24,7 @@ use crate::{
 const KIND: &str = "AdmissionReview";
 const GROUP: &str = "admission.k8s.io/";
 
-/// What a handler makes of a request.
+/// The outcome of a handler.
 pub(crate) struct Judgement {
     pub(crate) verdict: Verdict,
     pub(crate) patch: Option<Patch>,

@@ -1,4 +1,4 @@
-//! What the server proves its name with, and how that stays valid.
+//! The server's certificate, and its renewal.
 
 mod changes;
 mod inject;
@@ -54,8 +54,8 @@ impl Certificates {
         Self { slot: certificate.slot(), keeper: Keeper::Given(certificate), callers: None }
     }
 
-    /// Of the program's own, which needs neither cert-manager nor anybody's care. Nothing happens before the server runs; then the
-    /// certificate is read or made, and everything that was declared is told the authority, again and again until it succeeds.
+    /// Of the program's own, which needs neither cert-manager nor anybody's care. Nothing happens before the server runs. Then the certificate is
+    /// read or created, and the authority is published to all declared objects, with retries until it succeeds.
     /// Until there is a certificate, handshakes fail, and readiness says why.
     pub fn self_made(client: Client, options: SelfMade) -> Self {
         Self { slot: Slot::default(), keeper: Keeper::SelfMade(Box::new(options.keeper(client))), callers: None }

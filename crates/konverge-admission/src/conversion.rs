@@ -50,7 +50,7 @@ pub struct ConversionError {
     pub from: String,
     /// The version that is wanted.
     pub to: String,
-    /// What stands in the way.
+    /// The obstacle.
     pub why: String,
 }
 

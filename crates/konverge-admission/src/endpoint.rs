@@ -1,4 +1,4 @@
-//! What stands behind one path: bytes in, a status and bytes out.
+//! The endpoint of one path: bytes in, a status and bytes out.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -18,7 +18,7 @@ pub(crate) struct Reply {
     pub(crate) body: Bytes,
 }
 
-/// What kind of question a path answers; they are counted and limited apart.
+/// The kind of request that a path serves; each kind is counted and limited separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
     Admission,

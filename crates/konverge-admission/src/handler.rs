@@ -1,4 +1,4 @@
-//! What an author writes: rules about one kind.
+//! The interface for authors: rules about one kind.
 
 use std::{convert::Infallible, error::Error, sync::Arc};
 
@@ -37,7 +37,7 @@ pub trait Defaulter<T>: Send + Sync + 'static {
     fn fill_in(&self, object: &mut T);
 }
 
-/// What a [`Mutator`] wants.
+/// The decision of a [`Mutator`].
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a mutation counts only when it is returned"]
 pub struct Mutation<T> {

@@ -42,8 +42,7 @@
 //! failure policy; a valid certificate is never exchanged for one that cannot be served; no certificate is served before the API
 //! server was seen to know its authority, unless nothing else is left; a stop lets calls end, within a limit.
 //!
-//! Assumes that the API server is the caller: whoever reaches the port is answered, unless
-//! [`Certificates::only_for`] says otherwise.
+//! Assumes that the API server is the caller: every client that reaches the port is answered, unless [`Certificates::only_for`] restricts it.
 //!
 //! Does not: keep a handler from changing things on the side, which it must not, as the request may still be refused elsewhere;
 //! make the Service that leads here; migrate objects that are stored in an old version, which the crate `konverge` does.

@@ -1,4 +1,4 @@
-//! What webhooks tell, under the names that controller-runtime made known.
+//! The metrics of webhooks, under the names of controller-runtime.
 
 use std::time::Duration;
 

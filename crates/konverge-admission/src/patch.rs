@@ -2,7 +2,7 @@
 //!
 //! A handler works on a typed object, and a type knows less than the sender: fields of a newer version, or spellings that it
 //! normalises. So what the handler changed between the typed object before and after is carried over to the object as it was
-//! sent, and the patch is the difference of that. What the handler left alone stays as it was sent, to the letter.
+//! sent, and the patch is the difference of that. Fields that the handler left alone stay exactly as they were sent.
 
 use json_patch::Patch;
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// Keys that tell which element of a list of objects is which, as in the lists of Kubernetes' own kinds.
 const IDENTITIES: [&str; 6] = ["name", "key", "type", "id", "uid", "ip"];
 
-/// What turns `sent` into what the handler wants; nothing if it changed nothing.
+/// Returns the patch from `sent` to the object of the handler, or `None` if the handler changed nothing.
 ///
 /// `before` is `sent` as the handler's type reads and writes it, `after` the same when the handler was done.
 pub(crate) fn between(sent: &Value, before: &Value, after: &Value) -> Option<Patch> {
@@ -208,7 +208,7 @@ mod tests {
         })
     }
 
-    /// What a type that knows all fields but `b`, and fills in `a`, makes of a value.
+    /// The result for a type that knows all fields except `b`, and has a default for `a`.
     fn typed(value: &Value) -> Value {
         match value {
             Value::Object(fields) => {

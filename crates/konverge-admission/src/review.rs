@@ -23,20 +23,20 @@ use serde_json::Value;
 pub struct Review<T> {
     /// Of this question, not of the object.
     pub uid: String,
-    /// What `object` and `old_object` are.
+    /// The kind of `object` and `old_object`.
     pub kind: GroupVersionKind,
     /// The resource that is asked for, in the version that the webhook declared.
     pub resource: GroupVersionResource,
-    /// Such as `status` or `scale`.
+    /// The subresource, for example `status` or `scale`.
     #[serde(default, rename = "subResource", deserialize_with = "filled")]
     pub subresource: Option<String>,
-    /// What the sender named, before the API server converted it for this webhook.
+    /// The value in the client's request, before the API server converted it for this webhook.
     #[serde(default)]
     pub request_kind: Option<GroupVersionKind>,
-    /// What the sender named, before the API server converted it for this webhook.
+    /// The value in the client's request, before the API server converted it for this webhook.
     #[serde(default)]
     pub request_resource: Option<GroupVersionResource>,
-    /// What the sender named, before the API server converted it for this webhook.
+    /// The value in the client's request, before the API server converted it for this webhook.
     #[serde(default, rename = "requestSubResource", deserialize_with = "filled")]
     pub request_subresource: Option<String>,
     /// Absent on a create that leaves the name to the server (`generateName`), and when a collection is deleted.
@@ -45,9 +45,9 @@ pub struct Review<T> {
     /// Absent for cluster-scoped objects.
     #[serde(default, deserialize_with = "filled")]
     pub namespace: Option<String>,
-    /// What is about to happen; a patch or an apply comes as what it amounts to.
+    /// The operation; a patch or an apply arrives as its effect.
     pub operation: Operation,
-    /// Who sent it.
+    /// The user that sent it.
     #[serde(default)]
     pub user_info: UserInfo,
     /// The object as it would be stored; absent on a delete.
@@ -59,7 +59,7 @@ pub struct Review<T> {
     /// Nothing will be stored, so a handler must leave nothing behind.
     #[serde(default)]
     pub dry_run: bool,
-    /// Such as `CreateOptions`, with the field manager in it.
+    /// The options, for example `CreateOptions`, with the field manager.
     #[serde(default)]
     pub options: Option<Value>,
 }
@@ -112,7 +112,7 @@ pub struct Undecodable {
     pub part: &'static str,
     /// Of the field, such as `spec.containers[0].name`; `.` is the object itself.
     pub path: String,
-    /// What was expected.
+    /// The expected value.
     pub why: String,
 }
 
@@ -180,8 +180,8 @@ pub(crate) fn decode<T: DeserializeOwned>(part: &'static str, value: &Value) -> 
     })
 }
 
-/// What a decoder complains about, without the value that it quotes: `invalid type: string "x", expected i32` becomes
-/// `invalid type: string, expected i32`. Complaints without a value, and those in a type's own words, stay as they are.
+/// Returns a decoder's message without the value that it quotes: `invalid type: string "x", expected i32` becomes `invalid type: string, expected
+/// i32`. Complaints without a value, and those in a type's own words, stay as they are.
 fn without_value(complaint: &str) -> String {
     let Some((found, expected)) = complaint.rsplit_once(", expected ") else { return complaint.to_owned() };
     let found = found.split(['"', '`']).next().unwrap_or_default().trim_end();

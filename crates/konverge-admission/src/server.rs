@@ -57,9 +57,9 @@ pub enum BindError {
     /// The address is not available.
     #[error("cannot listen on {address} for webhooks; is another process using it? choose another address")]
     Address {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
@@ -241,7 +241,7 @@ impl WebhookServer {
     }
 }
 
-/// The next connection. What goes wrong with accepting is of one caller, or passes when others end: too many open files.
+/// The next connection. An error of `accept` concerns one client, or passes when others end, as with too many open files.
 async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {

@@ -1,4 +1,4 @@
-//! What a webhook says about a request.
+//! The decision of a webhook about a request.
 
 use std::collections::BTreeMap;
 
@@ -110,7 +110,7 @@ impl Verdict {
         self.denial.is_none()
     }
 
-    /// What the sender of a refused request reads.
+    /// Returns the message for the sender of a refused request.
     pub fn message(&self) -> Option<&str> {
         self.denial.as_ref().map(|denial| denial.message.as_str())
     }

@@ -1,4 +1,4 @@
-//! What the API server is told about one webhook: when to call it, and what to do when it does not answer.
+//! The declaration of one webhook for the API server: when to call it, and what to do when it does not answer.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use kube::{Resource, core::GroupVersionKind};
 
 use crate::Operation;
 
-/// What the API server does when a webhook does not answer, or answers with an error.
+/// The API server's action if a webhook does not answer, or answers with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FailurePolicy {
-    /// The request is refused. What must never be stored unchecked needs this; it makes the webhook part of the API's availability.
+    /// The request is refused. Needed for objects that must never be stored unchecked. It makes the webhook part of the API's availability.
     #[default]
     Fail,
     /// The request goes on unchecked.
     Ignore,
 }
 
-/// What happens with an object that is not of the form that the handler's type knows.
+/// The action for an object that the handler's type cannot decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnUndecodable {
@@ -124,7 +124,7 @@ impl Webhook {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// What it is called for, instead of creates and updates.
+    /// Sets the operations that call it, instead of creates and updates.
     pub fn operations(mut self, operations: impl IntoIterator<Item = Operation>) -> Self {
         let operations = words(operations);
         for rule in &mut self.rules {
@@ -153,12 +153,12 @@ impl Webhook {
         Self { path: Some(path.into()), ..self }
     }
 
-    /// What happens when it does not answer.
+    /// Sets the API server's action if it does not answer.
     pub fn failure_policy(self, failure_policy: FailurePolicy) -> Self {
         Self { failure_policy, ..self }
     }
 
-    /// What happens with an object that cannot be read.
+    /// Sets the action for an object that cannot be decoded.
     pub fn on_undecodable(self, on_undecodable: OnUndecodable) -> Self {
         Self { on_undecodable, ..self }
     }

@@ -232,7 +232,7 @@ impl Webhooks {
         Ok(())
     }
 
-    /// What stands behind each path.
+    /// The endpoint of each path.
     pub(crate) fn into_endpoints(self) -> BTreeMap<String, Arc<dyn Endpoint>> {
         self.endpoints.into_iter().collect()
     }

@@ -32,7 +32,7 @@ pub(super) enum MaterialError {
     Make(#[from] rcgen::Error),
 }
 
-/// What all replicas share.
+/// The material that all replicas share.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Material {
     /// PEM of each, the newest first.
@@ -108,7 +108,7 @@ impl Material {
             certificate: text(CERTIFICATE)?.to_string(),
             certificate_key: text(CERTIFICATE_KEY)?,
         };
-        // What cannot be used shows here, and not when it is needed.
+        // Unusable material is found here, and not when it is needed.
         material.pair()?;
         material.facts(&[], false)?;
         let newest = material.authorities.first().ok_or(MaterialError::Missing(AUTHORITIES))?;

@@ -1,4 +1,4 @@
-//! What has to happen to self-made certificates next: pure, from what there is and the time.
+//! The next step for self-made certificates: a pure function of the present state and the time.
 //!
 //! An API server must know an authority before it meets a certificate of it, and every replica must have left an authority before
 //! it is forgotten. So the authority changes in three steps with the overlap between them: it is made and made known; the
@@ -41,7 +41,7 @@ impl Default for Lifetimes {
 
 konverge_core::with!(Lifetimes);
 
-/// What there is.
+/// The present state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Facts {
     /// The newest first.

@@ -51,7 +51,7 @@ pub struct SelfMade {
     clock: Clock,
 }
 
-/// What the program has to be allowed, and no more.
+/// The permissions that the program needs, and no more.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Permissions {
     /// In the namespace of the Secret.
@@ -114,7 +114,7 @@ impl SelfMade {
         Self { clock: Arc::new(clock), ..self }
     }
 
-    /// What this needs to be allowed.
+    /// Returns the permissions that this needs.
     pub fn permissions(&self) -> Permissions {
         let rule = |group: &str, resource: &str, verbs: &[&str], name: Option<&str>| PolicyRule {
             api_groups: Some(vec![group.to_owned()]),
@@ -175,7 +175,7 @@ pub(super) struct Keeper {
     options: SelfMade,
     store: Store,
     injections: Vec<Injection>,
-    /// What is served; if the Secret is lost, it is made of this again, and nobody needs to learn anything new.
+    /// The material in use. If the Secret is lost, it is recreated from this, so no client has to learn a new authority.
     served: Option<Material>,
     /// The bundle that all targets were seen to have.
     known: Option<String>,
@@ -240,7 +240,7 @@ impl Keeper {
         self.make_known(&material.bundle(), metrics).await
     }
 
-    /// What is in the Secret once it needs no further step.
+    /// The content of the Secret once it needs no further step.
     async fn agree(&self) -> Result<Material, LookError> {
         let SelfMade { names, lifetimes, clock, .. } = &self.options;
         for _ in 0..STEPS_AT_MOST {
@@ -263,7 +263,7 @@ impl Keeper {
                     (self.again_or_new()?, Some(version))
                 }
             };
-            // Whoever was faster is read in the next round.
+            // The next round reads the write of the faster replica.
             self.store.write(&material, version.as_deref()).await?;
         }
         let (namespace, name) = (self.options.namespace.clone(), self.options.secret.clone());

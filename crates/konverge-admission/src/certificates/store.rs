@@ -12,7 +12,7 @@ use super::material::{Material, MaterialError};
 /// Tells our Secret from one that merely has its name.
 const LABEL: (&str, &str) = ("konverge.dev/webhook-certificates", "self-made");
 
-/// Who writes, in the managed fields and the audit log.
+/// The field manager, shown in the managed fields and the audit log.
 pub(super) const FIELD_MANAGER: &str = "konverge-admission";
 
 /// Why the Secret was not read or written.
@@ -38,7 +38,7 @@ pub(super) struct Store {
     name: String,
 }
 
-/// What is in the Secret.
+/// The content of the Secret.
 pub(super) enum Stored {
     /// There is none.
     Nothing,

@@ -1,17 +1,17 @@
-//! What becomes of the metadata in a conversion: the API server lets only labels and annotations change.
+//! The metadata in a conversion: the API server lets only labels and annotations change.
 
 use serde_json::{Map, Value};
 
 /// The maps that a conversion may change.
 const FREE: [&str; 2] = ["labels", "annotations"];
 
-/// What tells that a conversion carried the metadata over, and did not begin with a blank one.
+/// The sign that a conversion copied the metadata, and did not begin with blank metadata.
 const IDENTITY: [&str; 3] = ["name", "namespace", "uid"];
 
 /// The metadata of the converted object, from that of the original and that which the conversion gave.
 ///
-/// A conversion that carried it over means what it says about labels and annotations, also when it removes some. One that began
-/// with blank metadata has merely forgotten those of the original, so they stay, and its own come on top.
+/// A conversion that carried it over means what it says about labels and annotations, also when it removes some. A conversion with blank metadata has
+/// only dropped the labels and annotations of the original. They stay, and those of the conversion are added.
 pub(super) fn kept(original: Value, converted: Value) -> Value {
     let Value::Object(mut metadata) = original else { return converted };
     let carried = IDENTITY.iter().all(|key| metadata.get(*key) == converted.get(key));

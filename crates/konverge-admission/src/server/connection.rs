@@ -90,7 +90,7 @@ async fn http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     until_stopped(connection, http2::Connection::graceful_shutdown, stop).await;
 }
 
-/// What a connection asks, request by request.
+/// The requests of a connection.
 fn service(
     answerer: Arc<Answerer>,
 ) -> impl Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send + 'static> {

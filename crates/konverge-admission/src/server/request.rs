@@ -23,7 +23,7 @@ use crate::{
 
 pub(super) type Ready = dyn Fn() -> Result<(), String> + Send + Sync;
 
-/// What answers the requests of all connections.
+/// The service for the requests of all connections.
 pub(super) struct Answerer {
     pub(super) endpoints: BTreeMap<String, Arc<dyn Endpoint>>,
     pub(super) limits: Limits,

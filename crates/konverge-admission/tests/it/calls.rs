@@ -1,4 +1,4 @@
-//! What a caller sends and gets, over both versions of HTTP.
+//! Requests and responses, over both versions of HTTP.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{Method, StatusCode};

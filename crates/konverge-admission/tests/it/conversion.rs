@@ -116,7 +116,7 @@ async fn both_versions_are_read_and_written() {
     assert_eq!((read.spec.size, read.spec.unit.as_str(), read.labels()["kept"].as_str()), (3, "cm", "yes"));
     assert_eq!(read.uid(), made.uid());
 
-    // What v1 cannot say survives a write in v1.
+    // Fields that v1 lacks survive a write in v1.
     new_api.create(&PostParams::default(), &new("second", 5, Some("blue"))).await.unwrap();
     let mut second = old.get("second").await.unwrap();
     assert_eq!(second.spec.size, "5 cm");
@@ -133,7 +133,7 @@ async fn both_versions_are_read_and_written() {
     assert_eq!(old.list(&ListParams::default()).await.unwrap().items.len(), 22);
     assert_eq!(new_api.list(&ListParams::default()).await.unwrap().items.len(), 22);
 
-    // One that cannot be converted is named, and nobody else suffers.
+    // An object that cannot be converted is named, and others are converted.
     let refused = old.create(&PostParams::default(), &Old::new("third", V1 { size: "big".to_owned() })).await;
     let message = refused.unwrap_err().to_string();
     assert!(message.contains("third") && message.contains("spec.size"), "{message}");

@@ -213,7 +213,7 @@ async fn replicas_agree_and_a_lost_secret_comes_back() {
     assert_ne!(before.metadata.uid, after.metadata.uid);
     assert_eq!(before.data, after.data);
 
-    // One that was damaged is mended in the same way.
+    // A damaged Secret is repaired in the same way.
     let mut damaged = after.clone();
     damaged.data.get_or_insert_default().remove("ca.key");
     stage.api::<Secret>().replace("hooks-webhook-certificates", &PostParams::default(), &damaged).await.unwrap();
@@ -223,7 +223,7 @@ async fn replicas_agree_and_a_lost_secret_comes_back() {
     }
 }
 
-/// What stands in the way is named, and it goes on by itself when it is gone.
+/// The error names the obstacle, and the work continues once the obstacle is gone.
 #[tokio::test]
 async fn what_stands_in_the_way_is_named_and_waited_out() {
     let stage = Stage::new().await;

@@ -19,7 +19,7 @@ pub(super) fn with_bundle(mut declared: Value, bundle: &str) -> Value {
     declared
 }
 
-/// What makes the webhooks of a configuration know the authorities. Webhooks that call another service are left alone.
+/// The patch that publishes the authorities to the webhooks of a configuration. Webhooks that call another service are left alone.
 pub(super) fn webhooks(object: &Value, bundle: &str, service: (&str, &str)) -> Result<Vec<Value>, Unfit> {
     let encoded = STANDARD.encode(bundle);
     let (mut operations, mut ours) = (Vec::new(), false);
