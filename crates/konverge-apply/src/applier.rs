@@ -49,7 +49,7 @@ impl ApplyOutcome {
 pub struct Applied<K> {
     /// The object as it is now; in a dry run as it would be.
     pub object: K,
-    /// What the apply did.
+    /// The effect of the apply.
     pub outcome: ApplyOutcome,
     /// In a dry run, what would change; else empty.
     pub differences: Vec<Difference>,
@@ -193,7 +193,7 @@ impl Applier {
         let seen = observed.map(|observed| to_json(observed, kind)).transpose()?;
         let seen = seen.as_ref().map_or(Seen::Unknown, Seen::As);
         let Some(written) = self.apply_json(&target, &wanted, seen, as_seen::<K>).await? else {
-            // Only what was seen can be in step.
+            // Only an object that was seen can be in sync.
             let object = observed.unwrap_or(desired).clone();
             return Ok(Applied { object, outcome: ApplyOutcome::Unchanged, differences: Vec::new() });
         };

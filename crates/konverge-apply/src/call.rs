@@ -15,7 +15,7 @@ use crate::{
     object::ObjectName,
 };
 
-/// What the API server answered, whatever it was.
+/// Returns the response of the API server, whatever its status.
 pub(crate) struct Answer {
     pub(crate) code: StatusCode,
     headers: HeaderMap,

@@ -25,7 +25,7 @@ pub const RECONCILING: &str = "Reconciling";
 /// Work on the object cannot go on before somebody changes something. Present only while that is so.
 pub const STALLED: &str = "Stalled";
 
-/// What the API server allows for a message. It counts characters; bytes are never fewer.
+/// The API server's limit for a message. It counts characters; bytes are never fewer.
 const MESSAGE_LIMIT: usize = 32_768;
 
 /// Whether something is true. Kubernetes has these three values and no others, so that a match on it can be exhaustive.
@@ -107,7 +107,7 @@ impl Conditions {
         self.0.retain(|condition| condition.type_ != condition_type);
     }
 
-    /// What is said about it.
+    /// The message.
     pub fn get(&self, condition_type: &str) -> Option<&Condition> {
         self.0.iter().find(|condition| condition.type_ == condition_type)
     }

@@ -14,7 +14,7 @@ use crate::{
     object::{Target, Writable, metadata_string},
 };
 
-/// What a delete did.
+/// The effect of a delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Deletion {
@@ -28,7 +28,7 @@ pub enum Deletion {
 
 impl Applier {
     /// Deletes the object that the caller saw: with its uid and its resource version as preconditions, as far as it has them. One of
-    /// the same name that was made since is not touched. What it owns is deleted by the garbage collector afterwards.
+    /// the same name that was made since is not touched. The garbage collector deletes its dependents afterwards.
     ///
     /// [`ApplyError::OutOfDate`] means that it has changed since it was seen, or was made anew, and is not deleted.
     pub async fn delete<K>(&self, object: &K) -> Result<Deletion, ApplyError>

@@ -35,7 +35,7 @@ use self::{
     recognition::Recognizer,
 };
 
-/// What one owner wants to exist, and what was seen of it.
+/// The desired children of one owner, and the observed ones.
 ///
 /// Every child gets the label [`OWNER_UID`](crate::owners::OWNER_UID) and, where Kubernetes allows it, a controller reference to
 /// the owner; elsewhere labels that lead back to it. Guarantees of [`apply`](Self::apply):
@@ -89,7 +89,7 @@ pub struct ChildReport {
     pub object: ObjectName,
     /// Its API version, such as `apps/v1`.
     pub api_version: String,
-    /// What the apply did.
+    /// The effect of the apply.
     pub outcome: ApplyOutcome,
     /// The child as it is now, as JSON; in a dry run as it would be.
     pub state: Value,
@@ -103,12 +103,12 @@ pub struct ChildReport {
     pub is_awaited: bool,
 }
 
-/// What an apply of a set did.
+/// The effects of applying a set.
 #[derive(Debug, Clone, Default)]
 pub struct SetReport {
     /// The children, in the order in which they were written.
     pub children: Vec<ChildReport>,
-    /// What was not wanted any more and is deleted now, or being deleted.
+    /// The children that are no longer desired, and are deleted or being deleted.
     pub pruned: Vec<ObjectName>,
     /// Children that are not wanted any more either, and stay until the children that come [after](ChildOptions::after) them are gone.
     pub prune_later: Vec<ObjectName>,
@@ -132,16 +132,16 @@ impl SetReport {
     }
 }
 
-/// Why a set is not as it should be. What could be applied is.
+/// Why a set is not as it should be. All children that could be applied were applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetError {
     /// Some children could not be written or pruned. All others were tried; nothing was pruned if one was not written.
     #[error("{}", all(failed))]
     Children {
-        /// What went wrong, in the order of the children. Never empty.
+        /// The errors, in the order of the children. Never empty.
         failed: Vec<ApplyError>,
-        /// What was done all the same.
+        /// The effects that took place.
         done: Box<SetReport>,
     },
     /// More should be deleted than may be at once. Nothing was deleted; all that is wanted is applied.
@@ -158,13 +158,13 @@ pub enum SetError {
         existing: usize,
         /// How many may go.
         allowed: usize,
-        /// What was done all the same.
+        /// The effects that took place.
         done: Box<SetReport>,
     },
 }
 
 impl SetError {
-    /// What was done all the same.
+    /// The effects that took place.
     pub fn done(&self) -> &SetReport {
         match self {
             Self::Children { done, .. } | Self::TooManyDeletions { done, .. } => done,
@@ -419,7 +419,7 @@ impl DesiredSet {
                 }
             }
         }
-        // What admission changed is there all the same, so it keeps nothing from being pruned.
+        // A child that admission changed exists, so it does not prevent pruning.
         failed.extend(altered);
         if failed.is_empty() { Ok(report) } else { Err(SetError::Children { failed, done: Box::new(report) }) }
     }

@@ -1,4 +1,4 @@
-//! What a write would change, for people who look before they leap.
+//! The difference that a write would make, for a dry run.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ const NOISE: [&str; 3] = ["generation", "managedFields", "resourceVersion"];
 pub struct Difference {
     /// The place, such as `.spec.replicas` or `.spec.ports[0].name`.
     pub path: String,
-    /// What was there. Hidden for Secrets.
+    /// The value before. Hidden for Secrets.
     pub before: Value,
-    /// What will be there. Hidden for Secrets.
+    /// The value afterwards. Hidden for Secrets.
     pub after: Value,
 }
 

@@ -1,4 +1,4 @@
-//! What went wrong with a write, and when to try again.
+//! The errors of a write, and when to retry.
 
 use std::{fmt, time::Duration};
 
@@ -32,7 +32,7 @@ pub enum ApplyError {
         kind: String,
         /// Its name, if it has one.
         name: String,
-        /// What the encoder said.
+        /// The error of the encoder.
         #[source]
         source: serde_json::Error,
     },
@@ -41,7 +41,7 @@ pub enum ApplyError {
     Request {
         /// The object.
         object: Box<ObjectName>,
-        /// What the client said.
+        /// The error of the client.
         #[source]
         source: kube::core::request::Error,
     },
@@ -50,7 +50,7 @@ pub enum ApplyError {
     Transport {
         /// The object.
         object: Box<ObjectName>,
-        /// What the client said.
+        /// The error of the client.
         #[source]
         source: kube::Error,
     },
@@ -73,7 +73,7 @@ pub enum ApplyError {
     Answer {
         /// The object.
         object: Box<ObjectName>,
-        /// What the decoder said.
+        /// The error of the decoder.
         #[source]
         source: serde_json::Error,
     },
@@ -97,7 +97,7 @@ pub enum ApplyError {
     Conflict {
         /// The object.
         object: Box<ObjectName>,
-        /// Who owns what.
+        /// The owners and their fields.
         conflicts: Vec<FieldConflict>,
     },
     /// The API server stored other values than were sent: an admission policy or webhook changed them. The rest was written.
@@ -141,7 +141,7 @@ pub enum ApplyError {
     ChildOrder {
         /// A child that waits for others.
         object: Box<ObjectName>,
-        /// What is wrong, and what to do.
+        /// The reason, and the next step.
         problem: String,
     },
     /// A finalizer needs a name like `example.com/cleanup`. Nothing was sent.
@@ -159,7 +159,7 @@ pub enum ApplyError {
 pub struct FieldConflict {
     /// The field, as the API server names it: `.data.key`.
     pub field: String,
-    /// Who owns it, in the API server's words: `conflict with "kubectl" using v1`.
+    /// The owner, in the API server's words: `conflict with "kubectl" using v1`.
     pub with: String,
 }
 

@@ -1,8 +1,8 @@
 //! Kubernetes events, off the hot path.
 //!
 //! A reconcile hands an event to [`EventSink::send`] and goes on; a task of its own writes it. When the API server is slow or
-//! away, when permissions lack, or when one object has too much to say, events are dropped and counted, never waited for. What is
-//! said again within six minutes raises the count of the event that is there.
+//! away, when permissions lack, or when one object has too much to say, events are dropped and counted, never waited for. A repetition within six
+//! minutes raises the count of the existing event.
 
 mod bucket;
 mod recorder;
@@ -33,7 +33,7 @@ pub struct Notice {
     pub kind: EventType,
     /// `CamelCase`, from a fixed list.
     pub reason: &'static str,
-    /// What was being done, `CamelCase`, from a fixed list.
+    /// The action, in `CamelCase`, from a fixed list.
     pub action: &'static str,
     /// For people. Cut to 1024 bytes. Never a secret value.
     pub note: String,

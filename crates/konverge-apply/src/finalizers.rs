@@ -67,7 +67,7 @@ impl Applier {
         let metadata = object.meta();
         let Some(patch) = removal(metadata.finalizers.as_deref(), finalizer) else { return Ok(None) };
         match self.patch_finalizers(&target, metadata.uid.as_deref(), patch).await {
-            // What was to become possible has happened.
+            // The finalizer was removed, so the object is gone.
             Err(ApplyError::Gone { .. }) => Ok(None),
             patched => patched,
         }

@@ -22,11 +22,11 @@ pub(crate) const METADATA_UNOWNED: [&str; 9] = [
     "uid",
 ];
 
-/// What stands before the name of a member in a set of fields.
+/// The prefix of a member's name in a set of fields.
 pub(crate) const MEMBER: &str = "f:";
-/// What stands before the keys of an item of a list that is merged by key.
+/// The prefix of the keys of an item in a list that is merged by key.
 pub(crate) const KEYED: &str = "k:";
-/// What stands before an item of a list that is a set.
+/// The prefix of an item in a list that is a set.
 pub(crate) const ITEM: &str = "v:";
 /// Stands for the member or item itself.
 const SELF: &str = ".";
@@ -38,7 +38,7 @@ const SELF: &str = ".";
 /// resource version. False says nothing: without a record of our fields, or where the server has filled in parts of something
 /// that is owned as a whole, it cannot be told, and asking is right.
 ///
-/// Assumes that the server spells values as they are wanted: a quantity of `0.5` comes back as `500m` and is not in step.
+/// Assumes that the server spells values as the desired object does: a quantity of `0.5` comes back as `500m` and counts as out of sync.
 pub fn is_in_step(desired: &Value, observed: &Value, manager: &str) -> bool {
     is_in_step_of(desired, observed, manager, None)
 }

@@ -81,7 +81,7 @@ impl Metadata {
         self
     }
 
-    /// The metadata. What is empty is absent.
+    /// The metadata. An empty value counts as absent.
     pub fn build(self) -> ObjectMeta {
         let mut metadata = self.0;
         metadata.labels.take_if(|labels| labels.is_empty());

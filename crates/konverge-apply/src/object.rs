@@ -1,4 +1,4 @@
-//! What names an object in requests and errors.
+//! The name of an object in requests and errors.
 
 use std::{any::TypeId, borrow::Cow, fmt};
 

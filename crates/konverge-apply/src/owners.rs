@@ -1,4 +1,4 @@
-//! Who owns an object: references where Kubernetes allows them, labels where it does not, and the way back.
+//! The owners of an object: references where Kubernetes allows them, labels where it does not, and the lookup from a child to its owner.
 //!
 //! A reference may not cross namespaces, and a namespaced object may not own a cluster-scoped one: the garbage collector would take
 //! the owner for missing and delete the child. There the labels alone tell, and a finalizer of the owner has to clean up.
@@ -143,14 +143,14 @@ impl Owner {
         labels
     }
 
-    /// What the labels cannot hold; mostly empty.
+    /// The part that labels cannot hold; usually empty.
     pub fn annotations(&self) -> BTreeMap<String, String> {
         let name = &self.object.name;
         let long = (!is_label_value(name)).then(|| (OWNER_NAME.to_owned(), name.clone()));
         long.into_iter().collect()
     }
 
-    /// What [`RETAINED`] says of children of this owner.
+    /// The value of [`RETAINED`] for children of this owner.
     pub(crate) fn retained_as(&self) -> String {
         format!("{}.{}", self.object.kind, group(&self.api_version))
     }

@@ -61,7 +61,7 @@ where
     pick(api, parameters, |object| Some(name(object))).await
 }
 
-/// What `picked` makes of each object that the parameters select. Only metadata is asked for, and of an object of which it makes nothing
+/// Returns the result of `picked` for each object that the parameters select. Only metadata is asked for, and of an object of which it makes nothing
 /// nothing is kept, so that few of many take little memory.
 pub async fn pick<K, T>(
     api: &Api<K>,
@@ -81,7 +81,7 @@ where
     }
 }
 
-/// A list that comes page by page. One that took so long that the API server forgot its beginning is begun again, once.
+/// A list that comes page by page. A list that took so long that its continue token expired is started again, once.
 struct Pages<'a, T> {
     parameters: &'a ListParams,
     items: Vec<T>,
@@ -124,7 +124,7 @@ impl<'a, T> Pages<'a, T> {
     }
 }
 
-/// What was waited for did not come.
+/// The condition was not met in time.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
@@ -133,7 +133,7 @@ pub enum WaitError {
     NotInTime {
         /// Kind and name, or "any" and the kind.
         object: String,
-        /// What was waited for.
+        /// The condition.
         what: String,
         /// How long.
         limit: Duration,
@@ -145,7 +145,7 @@ pub enum WaitError {
     Cancelled {
         /// Kind and name, or "any" and the kind.
         object: String,
-        /// What was waited for.
+        /// The condition.
         what: String,
     },
 }

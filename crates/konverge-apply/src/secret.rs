@@ -38,7 +38,7 @@ pub struct SecretTarget<'a> {
     pub resource_version: Option<&'a str>,
 }
 
-/// What a write did.
+/// The effect of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -170,7 +170,7 @@ fn requests(target: SecretTarget<'_>) -> request::Request {
     request::Request::new(Secret::url_path(&(), Some(target.namespace)))
 }
 
-/// What is compared of a stored Secret. The values are those in the buffer of the answer, which is wiped.
+/// The part of a stored Secret that is compared. The values are those in the buffer of the answer, which is wiped.
 #[derive(Deserialize)]
 struct Stored<'a> {
     metadata: serde_json::Value,

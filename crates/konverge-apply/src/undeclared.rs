@@ -1,7 +1,7 @@
 //! Fields of a status that the definition in the cluster does not declare.
 //!
 //! While an upgrade is under way, a program may be newer than the definition of its kind. The API server then refuses the whole status for
-//! one field that it does not know. Such a field is left out instead, for a while, so that the rest is written.
+//! one field that it does not know. The writer leaves such a field out for a while, so that the rest is written.
 
 use std::{
     collections::{HashMap, HashSet},

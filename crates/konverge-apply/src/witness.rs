@@ -16,6 +16,6 @@ pub trait Writing: Send {
     /// The API server answered with the object as it is now, changed or not.
     fn wrote(self: Box<Self>, object: &Value);
 
-    /// The API server answered that the object with this uid is gone; none means that there is none of the name.
+    /// The API server answered that the object with this uid is gone. Without a uid, no object of this name exists.
     fn deleted(self: Box<Self>, uid: Option<&str>);
 }

@@ -25,7 +25,7 @@ pub struct Checks {
 #[derive(Clone, Default)]
 struct CheckList(Arc<RwLock<Vec<(String, Check)>>>);
 
-/// What a check says of itself, beside its name.
+/// The result of a check, beside its name.
 type State = (String, Result<(), String>);
 
 /// Which question checks answer.
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
     Ready,
 }
 
-/// What a list of checks says.
+/// The results of a list of checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// Whether all checks passed.
@@ -131,7 +131,7 @@ impl Checks {
         self.report(Kind::Ready, &[])
     }
 
-    /// What all checks say but those that are excluded.
+    /// Returns the results of all checks except the excluded ones.
     pub(crate) fn report(&self, kind: Kind, excluded: &[&str]) -> Report {
         let (states, endpoint) = match kind {
             Kind::Live => (self.live_states(), "healthz"),
@@ -163,7 +163,7 @@ impl Checks {
         Report { passed, text }
     }
 
-    /// What the checks of this name say, or of the part of this name, if there are any. A warning fails here, where it is asked for by
+    /// Returns the results of the checks with this name, or of the part with this name, if there are any. A warning fails here, where it is asked for by
     /// its name, but not one among all of its part.
     #[cfg(feature = "serve")]
     pub(crate) fn report_of(&self, kind: Kind, name: &str) -> Option<Report> {

@@ -67,7 +67,7 @@ pub enum ClientError {
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         #[source]
         source: kube::config::KubeconfigError,
     },

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ffi::OsString};
 
 use clap::{ArgAction, ArgMatches, Command, Error, parser::ValueSource};
 
-/// What the program of this command line finds with these variables. `line` makes the whole line, beginning with the program's name, of what
+/// Returns the limits that a program with this command line and these variables finds. `line` makes the whole line, beginning with the program's name, of what
 /// comes before the container's own arguments. An error if it would not start with them.
 pub fn matches(
     command: &Command,

@@ -42,13 +42,13 @@ use rate::RateLimit;
 pub trait Reconciler: Send + Sync + 'static {
     /// Names the object; shown in logs.
     type Key: Clone + Eq + Hash + Display + Send + Sync + 'static;
-    /// What can go wrong. Its class decides when the next attempt is made.
+    /// The error type. Its class decides when the next attempt is made.
     type Error: std::error::Error + Classify + Send + Sync + 'static;
 
     /// One run. It may be dropped at any await when it takes too long, so every write in it must be safe to repeat.
     fn reconcile(&self, request: Request<Self::Key>) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 
-    /// Called after a run that could not report itself. What it does is dropped after [`LAST_WORDS`], and its failures are nobody's.
+    /// Called after a run that could not report itself. Its work is dropped after [`LAST_WORDS`], and its failures are not reported.
     fn dropped(&self, key: &Self::Key, why: &Dropped) -> impl Future<Output = ()> + Send {
         let _ = (key, why);
         std::future::ready(())
@@ -98,7 +98,7 @@ pub struct Controller<R: Reconciler> {
     backoff: Backoff,
     permanent_retry: Duration,
     rate: Option<RateLimit>,
-    /// What must be there before the first run.
+    /// The conditions for the first run.
     ready: Option<Ready>,
 }
 
@@ -304,7 +304,7 @@ fn stretched(pause: Duration, random: f64) -> Duration {
     pause.saturating_add(pause.mul_f64(JITTER * random.clamp(0.0, 1.0)).min(LATEST))
 }
 
-/// What a panic said, where it said it in words.
+/// Returns the message of a panic, if it is text.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words")

@@ -89,7 +89,7 @@ pub struct LeaseOptions {
     pub namespace: String,
     /// Name of the `Lease`, the same for all replicas; it is made when it is missing.
     pub name: String,
-    /// Who asks; differs between any two processes.
+    /// The identity of this candidate; differs between any two processes.
     pub identity: String,
     /// How long things take.
     pub timings: Timings,
@@ -112,7 +112,7 @@ pub struct LeaseLost {
     pub namespace: String,
     /// Name of the lease.
     pub name: String,
-    /// Who had it when it was last read, if not this process.
+    /// The holder at the last read, if it is not this process.
     pub holder: Option<String>,
 }
 
@@ -149,7 +149,7 @@ impl Elector {
     /// Asks for the lease of this name in the namespace that the program is in, with a client of its own whose calls are short.
     pub async fn build(options: &ClientOptions, metrics: &Metrics, name: &str) -> Result<Self, ClientError> {
         let options = options.impatient();
-        // Apart, so that whoever starts a program carries the making of one client with it and not of two.
+        // Separate, so that the future of a program contains the construction of one client and not of two.
         let impatient = Box::pin(client::build(&options, metrics.client())).await?;
         let lease = LeaseOptions::new(impatient.default_namespace(), name);
         Ok(Self::new(impatient, lease))

@@ -1,4 +1,4 @@
-//! What a program is made of: tasks, controllers, checks, metrics, and one way to start and to stop.
+//! The parts of a program: tasks, controllers, checks, metrics, and one way to start and to stop.
 //!
 //! Starting: the addresses are bound ([`Manager::bind`], [`Manager::metrics_server`]); then the HTTP servers and the tasks run
 //! (watches, hubs, events); then the controllers and the leader's tasks, with a lease only once it is held. A standby runs all but
@@ -6,8 +6,8 @@
 //!
 //! Stopping, on SIGTERM, SIGINT, [`Manager::shutdown`] or a failure: readiness fails; the queues close and runs in flight end;
 //! the tasks are told to stop and end; the lease is released; the servers that others call end ([`Manager::server_task`]); health goes. All of it within the grace period, after which
-//! what is left is dropped. A second signal drops everything at once. What was left for [afterwards](Manager::afterwards) is done in
-//! any case.
+//! what is left is dropped. A second signal drops everything at once. The work registered with [`afterwards`](Manager::afterwards) is done in any
+//! case.
 //!
 //! Several such programs are one process [`Together`].
 
@@ -45,7 +45,7 @@ const WORKERS_SHARE: f64 = 0.8;
 
 type BoxedTask = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send>>;
 
-/// What is done when all else has ended.
+/// The work that is done when all else has ended.
 type LastTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A program that is being put together, and then runs.
@@ -59,9 +59,9 @@ pub struct Manager {
     /// Cancelled once the controllers have ended.
     stop_tasks: CancellationToken,
     tasks: Vec<BoxedTask>,
-    /// Those that others call.
+    /// The servers that others call.
     server_tasks: Vec<BoxedTask>,
-    /// Those that wait for the lease.
+    /// The tasks that wait for the lease.
     leader_tasks: Vec<BoxedTask>,
     controllers: Vec<ControllerTask>,
     elector: Option<Elector>,
@@ -307,7 +307,7 @@ impl Manager {
         };
         let ended_in_time = tokio::select! {
             ended_in_time = drained => ended_in_time,
-            // What is left must not go on when the lease is lost only now.
+            // The remaining work must not go on if the lease is lost only now.
             error = first_failure(&mut lease) => return Err(error),
         };
         stop_lease.cancel();

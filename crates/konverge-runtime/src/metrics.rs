@@ -36,7 +36,7 @@ pub struct Metrics {
     checks: Family<CheckLabels, Gauge>,
 }
 
-/// What brings gauges up to date before they are read. Each says with `false` that what it measures is gone.
+/// A function that updates gauges before they are read. Each says with `false` that what it measures is gone.
 #[derive(Clone, Default)]
 pub(crate) struct BeforeScrape(Arc<Mutex<Vec<Measure>>>);
 

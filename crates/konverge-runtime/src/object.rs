@@ -1,4 +1,4 @@
-//! What a kind must be to be watched, and how one object is named.
+//! The requirements for a kind to be watched, and the key of an object.
 
 use std::{fmt, hash::Hash};
 

@@ -213,7 +213,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     fn take(&self) -> Taken<K> {
         let mut state = self.state();
         let taken = state.take(Instant::now());
-        // One permit may stand for several additions: whoever takes one passes the word on.
+        // One permit may stand for several additions, so the worker that takes one wakes the next.
         if matches!(taken, Taken::Request(..)) && state.has_ready() {
             self.0.changed.notify_one();
         }

@@ -1,4 +1,4 @@
-//! What tests between real threads share.
+//! Helpers of tests with real threads.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! What the process says about itself while it works: log lines, and spans for whoever collects them.
+//! The telemetry of the process: log lines, and spans for a collector.
 
 mod filter;
 mod trace;

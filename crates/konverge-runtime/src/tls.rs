@@ -1,4 +1,4 @@
-//! What a server proves its name with, and how that stays valid while it runs.
+//! The certificate of a server, and its renewal while the server runs.
 //!
 //! Read in this order: [`Certificate`], what a server is given; [`Slot`], where each handshake takes the current pair from; [`Pair`],
 //! a chain and its key, checked before anybody is served with it.

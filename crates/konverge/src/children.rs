@@ -410,7 +410,7 @@ pub(crate) trait ChildKind: Any + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     /// Tells the set which children this owner has.
     fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet;
-    /// Whether this owner has children of the kind that have to go before it does. Those that outlive it do not.
+    /// Whether this owner has children of the kind that have to go before it does. Retained children do not.
     fn has_any(&self, claim: &Claim<'_>) -> Result<bool, Error>;
     /// Calls back with the owner's uid whenever a child changes, but for our own writes through `stores`.
     fn subscribe(&self, stores: &mut Stores, wake: Wake);
@@ -488,7 +488,7 @@ impl<C: Object + Writable> ChildKind for Kind<C> {
     }
 
     fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet {
-        // What was known of a kind that is missing now is gone, or is skipped and must not be pruned.
+        // If a kind is missing now, its known children are gone, or are skipped and must not be pruned.
         if self.cache.is_missing() {
             return set;
         }

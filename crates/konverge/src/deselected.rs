@@ -4,8 +4,8 @@
 //! would wait for the finalizer for ever. So while this process leads, it looks once at each object that leaves the cache with the finalizer,
 //! and at its start and each hour it lists the metadata of the kind for objects that left while no process looked.
 //!
-//! The selection has two parts. What no longer matches the author's selector is no business of the program any more, and is released. What
-//! matches it and not `--selector` belongs to another shard. That process may have made things outside with settings of its own, so this one
+//! The selection has two parts. An object that no longer matches the author's selector no longer concerns the program, and is released. An object
+//! that matches it and not `--selector` belongs to another shard. That process may have made things outside with settings of its own, so this one
 //! never cleans up for it.
 //!
 //! A new release with a mistake in its selector must not clean up everything. So if a list finds many such objects that nobody deleted, they
@@ -57,7 +57,7 @@ pub(crate) struct Deselected<K: Object> {
     pub(crate) keys: Mutex<HashMap<ObjectKey, Option<String>>>,
 }
 
-/// What is done about an object that is not in the cache and has the finalizer.
+/// The decision about an object that is not in the cache and has the finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// It is cleaned up and released.

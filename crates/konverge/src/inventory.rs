@@ -89,7 +89,7 @@ pub(crate) struct Inventory {
     pub(crate) wake: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
-/// What a look at a former kind found.
+/// The result of listing a former kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     /// No child of the kind exists.

@@ -38,7 +38,7 @@ pub struct Options {
     /// Only look at objects with these labels, such as team=a,tier!=test; gives each shard of an operator its part
     #[arg(long, env = "KONVERGE_SELECTOR", value_parser = konverge_runtime::watch::label_selector, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// What is served over HTTP, and where.
+    /// The HTTP endpoints and their addresses.
     #[cfg(feature = "serve")]
     #[command(flatten)]
     pub server: ServerOptions,

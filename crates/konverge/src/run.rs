@@ -55,7 +55,7 @@ pub(crate) struct Prepared<K: Object, R> {
     leading: Leading,
     /// Ends when all its caches are complete.
     pub(crate) synced: BoxFuture<'static, ()>,
-    /// What asks for a lease of its own, if it has one.
+    /// The elector of its own lease, if it has one.
     elector: Option<Elector>,
     how: How,
 }
@@ -214,7 +214,7 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
 struct Writes {
     applier: Applier,
     owner_keys: OwnerKeys,
-    /// What asks for a lease of its own, if it has one.
+    /// The elector of its own lease, if it has one.
     elector: Option<Elector>,
     /// Whether the controller leads, by its own lease or the program's; `None` where there are no elections.
     leadership: Option<Leadership>,
@@ -284,7 +284,7 @@ pub(crate) fn exists<K: Object>(store: &Store<K>, key: &ObjectKey) -> bool {
     store.get(key).is_some() || store.why_undecodable(key).is_some()
 }
 
-/// What surrounds the author's code.
+/// The layers around the author's code.
 pub(crate) struct Engine<K: Object, R> {
     shared: Arc<Shared<K>>,
     reconciler: R,
@@ -301,7 +301,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
 
     async fn reconcile(&self, request: Request<ObjectKey>) -> Result<Action, Self::Error> {
         if let Some(undecodable) = self.shared.cache.store.why_undecodable(&request.key) {
-            // What is known of it is from before, and no reason to do anything.
+            // The cached object is an old one, and gives no reason for a run.
             if let Some(notice) = self.told.notice::<K>(&self.shared.kind, &request.key, &undecodable) {
                 self.shared.events.send(notice);
             }

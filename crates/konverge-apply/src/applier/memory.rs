@@ -1,4 +1,4 @@
-//! What the last applies did, so that they need not be repeated where the object alone cannot tell.
+//! The effects of the last applies, so that they are not repeated where the object alone cannot show that it is in sync.
 //!
 //! A shortcut, never a truth: it is empty after a restart and forgets when it is full, which costs a request that changes nothing.
 

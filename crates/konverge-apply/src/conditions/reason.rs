@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use konverge_core::{error::Classify, reasons};
 
-/// What the API server allows for a reason, in bytes.
+/// The API server's limit for a reason, in bytes.
 const LIMIT: usize = 1024;
 
 /// Why a condition is as it is: one `CamelCase` word for programs, from a fixed list.

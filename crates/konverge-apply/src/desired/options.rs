@@ -1,4 +1,4 @@
-//! What a set is told of one child besides its content.
+//! The options of one child in a set.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whose child an object is, and how that is known. Pure.
+//! The owner of a child, and the proof of it. Pure.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 
 use super::prune::Observed;
 
-/// What the metadata of an object tells about its owner.
+/// The owner, as an object's metadata shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recognition {

@@ -21,9 +21,9 @@ use super::{
 };
 use crate::object::shortened;
 
-/// What the API server allows for a note, in bytes.
+/// The API server's limit for a note, in bytes.
 pub(super) const NOTE_LIMIT: usize = 1024;
-/// What it allows for a name.
+/// The API server's limit for a name.
 const NAME_LIMIT: usize = 253;
 /// Where events of objects without a namespace go.
 const NAMESPACE_OF_OTHERS: &str = "default";

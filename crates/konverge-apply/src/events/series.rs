@@ -13,7 +13,7 @@ use super::{Notice, recorder::REPEATS};
 /// Events remembered before those that are too old to be repeated are forgotten; when all are young, all are.
 const REMEMBERED: usize = 4096;
 
-/// What makes two events the same. The note is part of it: a series keeps its first note, and one that names another cause would tell the
+/// The identity of an event: two events with the same one form a series. The note is part of it: a series keeps its first note, and one that names another cause would tell the
 /// wrong story. How many different ones an object may have is limited elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {

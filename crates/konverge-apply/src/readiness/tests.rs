@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// What is expected: the readiness, and a part of the words with it.
+/// The expected readiness, and a part of its message.
 #[track_caller]
 fn check(api_version: &str, kind: &str, content: &Value, expected: &str) {
     let mut object = json!({"apiVersion": api_version, "kind": kind});

@@ -141,8 +141,8 @@ fn conditions(items: &[Value], before: &[Value], fields: Option<&Value>, list: &
     (!own.is_empty() || is_emptied).then(|| own.into())
 }
 
-/// Whether the manager is an owner of what the condition says. One that others have forced to say something else is theirs, although
-/// the manager still owns its type.
+/// Whether the manager is an owner of what the condition says. A condition that others have forced to another value is theirs, although the manager
+/// still owns its type.
 fn has_set(fields: Option<&Value>, condition: &Value) -> bool {
     let items = fields.and_then(Value::as_object).into_iter().flatten();
     items.filter_map(|(key, below)| Some((key.strip_prefix("k:")?, below))).any(|(key, below)| {
@@ -182,12 +182,12 @@ mod tests {
         for fields in [set(&["Ready"]), set(&["Ready", "Gone"])] {
             assert_eq!(types(&own(&said, &seen, &fields)), ["Ready"]);
         }
-        // What it has set before stays, also when nothing new is said of it.
+        // A field that it has set before stays, even without a new value.
         assert_eq!(types(&own(&said, &seen, &set(&["Foo", "Ready"]))), ["Foo", "Ready"]);
-        // What it says no more is left out, and so released.
+        // A field that it no longer sets is left out, and thereby released.
         let less = json!({"conditions": [condition("Foo", "False")]});
         assert_eq!(types(&own(&less, &seen, &set(&["Ready"]))), [""; 0]);
-        // A changed one is claimed, whoever set it.
+        // A changed condition is claimed, no matter which manager set it.
         let claimed = json!({"conditions": [condition("Foo", "True"), condition("Ready", "False")]});
         assert_eq!(types(&own(&claimed, &seen, &set(&["Ready"]))), ["Foo", "Ready"]);
     }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever others have in the list, only what the run changed or had set before is applied, and all of that.
+        /// Whatever others have in the list, the apply contains exactly the conditions that the run changed or had set before.
         #[test]
         fn no_condition_is_claimed_or_lost(
             all in proptest::collection::btree_map(0..8_u8, (any::<bool>(), any::<bool>(), any::<bool>()), 1..8)

@@ -1,4 +1,4 @@
-//! What admission makes of a write, and what other clients make before it.
+//! Writes that admission changes, and objects that other clients create first.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_apply::{
@@ -120,7 +120,7 @@ async fn creating_never_touches_an_object_that_another_client_has_made() {
 
     let made = applier.create(&config_map(&namespace, "new", &[("a", "1")])).await.unwrap();
     assert_eq!(made.outcome, ApplyOutcome::Created);
-    // What was created is applied: a repetition asks nothing, and what is no longer wanted goes.
+    // A created object counts as applied: a repetition sends nothing, and a field that is no longer desired is removed.
     let fewer = applier.apply(&config_map(&namespace, "new", &[]), Some(&made.object)).await.unwrap();
     assert!(fewer.object.data.unwrap_or_default().is_empty());
 

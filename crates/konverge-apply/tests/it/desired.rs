@@ -50,7 +50,7 @@ impl Stage {
         api.create(&PostParams::default(), &sample(&self.namespace, name)).await.unwrap()
     }
 
-    /// What an index by owner would give.
+    /// The children, as an index by owner would return them.
     async fn seen(&self, api: &Api<ConfigMap>, owner: &Sample) -> Vec<ConfigMap> {
         let selector = format!("{OWNER_UID}={}", owner.uid().unwrap());
         api.list(&ListParams::default().labels(&selector)).await.unwrap().items
@@ -364,7 +364,7 @@ async fn children_wait_for_those_that_their_edges_name_and_for_no_others() {
     assert_eq!(stage.names().await, ["app", "database", "metrics"]);
     assert_eq!(stage.children.get("app").await.unwrap().annotations()[APPLY_ORDER], "1");
     assert!(!stage.children.get("metrics").await.unwrap().annotations().contains_key(APPLY_ORDER));
-    // What is there stays while it waits again, and nothing is written.
+    // Existing children stay while the set waits again, and nothing is written.
     let again = set("no").await;
     assert_eq!((again.waiting.len(), stage.names().await.len()), (1, 3));
 }

@@ -1,4 +1,4 @@
-//! Whatever write is lost, refused or not answered, and however old the view: repeating ends in the same state.
+//! Repetition ends in the same state, whichever write is lost, refused or not answered, and however old the view is.
 
 use k8s_openapi::{api::core::v1::ConfigMap, jiff::Timestamp};
 use konverge_apply::{Applier, Conditions, DesiredSet, Moment, Owner, Reason, StatusWriter, owners::OWNER_UID};
@@ -12,7 +12,7 @@ use super::*;
 
 const FINALIZER: &str = "konverge.dev/test";
 
-/// What a cache would show.
+/// The objects, as a cache would show them.
 struct View {
     owner: Sample,
     children: Vec<ConfigMap>,

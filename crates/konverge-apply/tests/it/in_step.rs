@@ -1,4 +1,4 @@
-//! What was applied is found in step without asking, for the kinds that operators write.
+//! An applied object is found in sync without a request, for the kinds that operators write.
 
 use konverge_apply::{Applier, ApplyOutcome, in_step::is_in_step};
 use kube::{
@@ -40,7 +40,7 @@ fn samples() -> Vec<Sample> {
     [plain(), workloads(), rules()].concat()
 }
 
-/// What has no pods.
+/// Kinds without pods.
 fn plain() -> Vec<Sample> {
     vec![
         ("", "v1", "ConfigMap", json!({"data": {"a": "1", "empty": ""}}), true),
@@ -187,7 +187,7 @@ async fn what_was_applied_is_in_step_for_every_kind() {
             let again = applier.apply_with(&desired, Some(&made.object), &resource).await.unwrap();
             assert_eq!(again.outcome, ApplyOutcome::Unchanged, "{kind}");
         }
-        // Whatever is in step, taking something away is not.
+        // If an object is in sync, it is out of sync without one of its fields.
         let mut less = desired.clone();
         less.metadata.labels = None;
         let changed = Applier::new(client.clone(), "ours").apply_with(&less, Some(&made.object), &resource).await;

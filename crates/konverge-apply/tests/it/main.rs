@@ -39,7 +39,7 @@ async fn namespace() -> (Client, String) {
 
 /// How many writes the namespace has seen, once there are at least `expected`: the audit log comes after the answer.
 async fn writes_in(namespace: &str, expected: usize) -> usize {
-    // Whatever was asked before is in the log when this is.
+    // Once this request is in the log, all earlier ones are.
     let marker = format!("marker-{namespace}");
     let client = control_plane().await.admin_client().await.unwrap();
     Api::<Secret>::namespaced(client, namespace).get_opt(&marker).await.unwrap();
@@ -68,7 +68,7 @@ fn values(data: &[(&str, &str)]) -> BTreeMap<String, SecretValue> {
     data.iter().map(|(key, value)| ((*key).to_owned(), SecretValue::from((*value).to_owned()))).collect()
 }
 
-/// What the API server has now.
+/// Returns the current object.
 async fn stored(api: &Api<Secret>, name: &str) -> Vec<(String, String)> {
     let data = api.get(name).await.unwrap().data.unwrap_or_default();
     data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect()

@@ -140,7 +140,7 @@ async fn row_20_waiting_for_any_object_ends_with_the_first_that_will_do() {
         named(&api, "second").await
     });
     assert_eq!(found.unwrap(), made);
-    // What is there already is found too; what others label is not.
+    // Existing children are found too; objects labelled by others are not.
     let any = wait_for_any(&api, &shop, "there", |_| true, limit, never()).await.unwrap();
     assert!(["first", "second"].contains(&any.name_any().as_str()));
     let others = ListParams::default().labels("app=other");

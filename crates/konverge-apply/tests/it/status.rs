@@ -221,7 +221,7 @@ async fn a_field_that_the_definition_does_not_declare_is_left_out_and_the_rest_i
     let api = samples(&client, &namespace).await;
     let object = api.create(&PostParams::default(), &sample(&namespace, "a")).await.unwrap();
     let writer = StatusWriter::new(Applier::new(client.clone(), "ours"));
-    // What a newer release says of its objects.
+    // The status of a newer release.
     let status =
         |ready: bool| serde_json::json!({"ready": ready, "phase": "Running", "usage": {"bytes": 7}, "conditions": []});
     assert!(writer.write(&object, &status(true)).await.unwrap());

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(super) struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Notes {
-    /// What it was told until now.
+    /// The calls so far.
     pub(super) fn taken(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap())
     }

@@ -10,8 +10,8 @@ use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::Semaphore;
 use tower::{Layer, Service};
 
-/// Lets a call wait while too many others wait for the beginning of their answers. What comes after that, such as the events of a
-/// watch, takes no place.
+/// Lets a call wait while too many others wait for the beginning of their answers. The rest of a response, such as the events of a watch, takes no
+/// place.
 #[derive(Clone)]
 pub(super) struct PlacesLayer(Arc<Semaphore>);
 

@@ -30,7 +30,7 @@ struct World {
     mended_at: Instant,
     /// The keys from here on fail whether or not the endpoint answers.
     poisoned_from: u32,
-    /// What each object should be, and what was written.
+    /// The desired state of each object, and the written one.
     objects: Mutex<BTreeMap<u32, (u32, u32)>>,
     /// When each attempt began.
     attempts: Mutex<Vec<Instant>>,

@@ -1,7 +1,7 @@
-//! Who may read: the API server knows the caller by a bearer token, and says whether it may `get` the path.
+//! Authentication of readers: the API server identifies the client by a bearer token, and decides whether it may `get` the path.
 //!
-//! What a program needs for it is `create` on `tokenreviews` and `subjectaccessreviews`; what a caller needs is `get` on the
-//! path among the `nonResourceURLs` of a cluster role.
+//! The program needs `create` on `tokenreviews` and `subjectaccessreviews`. A client needs `get` on the path among the `nonResourceURLs` of a cluster
+//! role.
 
 mod answers;
 
@@ -44,7 +44,7 @@ pub struct Authentication {
     turns: Semaphore,
 }
 
-/// What the API server said of a caller.
+/// The API server's decision about a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// It may read.
@@ -132,7 +132,7 @@ impl Authentication {
         Ok(verdict)
     }
 
-    /// Whose token it is, if anybody's.
+    /// Returns the user of the token, if it is valid.
     async fn caller(&self, token: &str) -> Result<Option<UserInfo>, kube::Error> {
         #[allow(clippy::useless_conversion, reason = "in the types of older versions of Kubernetes it is an option")]
         let spec = TokenReviewSpec { token: token.to_owned().into(), ..TokenReviewSpec::default() };

@@ -51,7 +51,7 @@ pub(super) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, route
     }
 }
 
-/// The next connection. What goes wrong with accepting is of one caller, or passes when others end: too many open files.
+/// The next connection. An error of `accept` concerns one client, or passes when others end, as with too many open files.
 async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {

@@ -32,9 +32,9 @@ pub struct ListenError {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} for health and metrics; is another process using it? choose another address")]
 pub struct BindError {
-    /// What was asked for.
+    /// The requested address.
     pub address: SocketAddr,
-    /// What the system said.
+    /// The error of the operating system.
     #[source]
     pub source: std::io::Error,
 }

@@ -54,7 +54,7 @@ fn guarded(ConnectInfo(peer): Peer, act: impl FnOnce() -> Result<String, FilterE
     }
 }
 
-/// The filter in force, which is also logged: whoever reads the log has to know why it changes its manner.
+/// Returns the filter in force. It is also logged, because readers of the log must know why its detail changes.
 fn told(filter: &LogFilter) -> Result<String, FilterError> {
     let text = filter.get()?;
     tracing::warn!(filter = text, "the log filter was changed");

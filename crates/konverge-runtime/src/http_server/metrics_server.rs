@@ -29,7 +29,7 @@ pub struct MetricsServer {
     pub address: Listen,
     /// The certificate for HTTPS; without one it is plain HTTP.
     pub tls: Option<Certificate>,
-    /// Who may read; without it, whoever reaches the port.
+    /// The authentication of readers. Without it, every client that reaches the port may read.
     pub authentication: Option<Authentication>,
 }
 
@@ -61,7 +61,7 @@ impl From<Listen> for MetricsServer {
     }
 }
 
-/// One that has its address but does not answer yet.
+/// A server that has bound its address and does not answer yet.
 pub(crate) struct Bound {
     listener: TcpListener,
     address: SocketAddr,
@@ -139,7 +139,7 @@ impl MetricsPage {
         self.authentication.is_some()
     }
 
-    /// What it says at this path to somebody with these headers.
+    /// Returns the response at this path for a client with these headers.
     pub(super) async fn read(&self, path: &str, headers: &HeaderMap) -> Response {
         if let Some(authentication) = &self.authentication
             && let Err(refusal) = authentication.admit(headers, path).await

@@ -2,7 +2,7 @@
 //!
 //! A leader whose threads were starved, suspended or blocked can run again after its lease has ended, and before the elector notices.
 //! So the clock of the lease is read each time the future of a write is polled: before it connects, waits for a place, repeats itself after
-//! a refusal, or is sent. What was handed to the connection before can still arrive, so writes need preconditions all the same.
+//! a refusal, or is sent. A request that was handed to the connection before can still arrive, so writes need preconditions all the same.
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! What the election tells, under the names that controller-runtime made known.
+//! The metrics of the election, under the names of controller-runtime.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,

@@ -30,7 +30,7 @@ impl From<kube::Error> for CallError {
     }
 }
 
-/// What the election cares about: the content and its version.
+/// The part of a lease that the election uses: the content and its version.
 type Found = Option<(LeaseSpec, String)>;
 
 pub(super) struct LeaseObject {

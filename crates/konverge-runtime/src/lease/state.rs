@@ -32,7 +32,7 @@ struct Seen {
     unchanged_since: Instant,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, PartialEq)]
 pub(super) enum Decision {
     /// Ask the API server for the object.
@@ -41,7 +41,7 @@ pub(super) enum Decision {
     Create(LeaseSpec),
     /// Write this over the object, if it still has this version.
     Replace {
-        /// What to write.
+        /// The content to write.
         spec: LeaseSpec,
         /// The version it had when it was read.
         version: String,
@@ -57,7 +57,7 @@ impl Election {
         Self { identity, timings, seen: None, is_fresh: false, leads_until: None }
     }
 
-    /// Who this candidate is.
+    /// The identity of this candidate.
     pub(super) fn identity(&self) -> &str {
         &self.identity
     }
@@ -72,7 +72,7 @@ impl Election {
         (!holder.is_empty()).then_some(holder)
     }
 
-    /// Who held the lease when it was last read, if that was another.
+    /// The holder at the last read, if it was another candidate.
     pub(super) fn other_holder(&self) -> Option<&str> {
         self.holder().filter(|holder| *holder != self.identity)
     }
@@ -82,7 +82,7 @@ impl Election {
         self.is_fresh &= self.leads_until.is_some();
     }
 
-    /// What to do at `now`; `stamp` is the wall clock's time for the object.
+    /// The step at `now`; `stamp` is the wall clock's time for the object.
     pub(super) fn decide(&self, now: Instant, stamp: &MicroTime) -> Decision {
         if self.leads_until.is_some_and(|until| now >= until) {
             return Decision::Lost;
@@ -113,7 +113,7 @@ impl Election {
         Some(seen.unchanged_since + self.duration_of(&seen.spec))
     }
 
-    /// What to write in order to give the lease up, if it is held.
+    /// Returns the content that releases the lease, if it is held.
     pub(super) fn release(&self, stamp: &MicroTime) -> Option<(LeaseSpec, String)> {
         // A holder that is somebody else must never be written over, however sure this candidate was a moment ago.
         let seen = self.seen.as_ref().filter(|_| self.is_fresh && self.holder() == Some(&self.identity))?;
@@ -168,7 +168,7 @@ impl Election {
         }
     }
 
-    /// How long a lease that looks like this is respected. What the holder promised counts, not what we would.
+    /// How long a lease that looks like this is respected. The holder's lease duration counts, not ours.
     fn duration_of(&self, spec: &LeaseSpec) -> Duration {
         let promised = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         promised.map_or(self.timings.lease_duration, Duration::from_secs)

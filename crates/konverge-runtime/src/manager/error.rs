@@ -22,7 +22,7 @@ pub enum RunError {
     TaskPanicked {
         /// Which one.
         name: Cow<'static, str>,
-        /// What it said.
+        /// The message.
         message: String,
     },
     /// Objects that have to be known could not be listed within a limit.

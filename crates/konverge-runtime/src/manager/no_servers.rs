@@ -1,4 +1,4 @@
-//! What takes the place of the HTTP servers in a build without them.
+//! The replacement for the HTTP servers in a build without them.
 
 use futures::future::BoxFuture;
 

@@ -108,8 +108,8 @@ impl Manager {
         self.servers.health.page(path, page);
     }
 
-    /// Lets the log filter be read and changed at `/debug/log`, beside health and metrics, by whoever is on the machine or in the pod:
-    /// `GET` tells it, `PUT` puts its body in force, `DELETE` goes back to that of the start. Everybody else is refused.
+    /// Serves the log filter at `/debug/log`, beside health and metrics, to every client on the machine or in the pod: `GET` returns it, `PUT` sets
+    /// it to the body, `DELETE` restores the initial one. Everybody else is refused.
     pub fn log_filter(&mut self, filter: LogFilter) {
         self.servers.health.log_filter(filter);
     }

@@ -75,7 +75,7 @@ async fn what_does_not_end_in_time_is_dropped_and_told() {
     assert!(matches!(manager.run_until_shutdown().await, Err(RunError::NotInTime { .. })));
 }
 
-/// What happened, in its order.
+/// The events, in order.
 #[derive(Clone, Default)]
 pub(super) struct Story(Arc<std::sync::Mutex<Vec<String>>>);
 
@@ -130,7 +130,7 @@ async fn a_task_of_the_leader_runs_where_the_lease_is_and_nowhere_else() {
     story.reach(1).await;
     let (second, _) = start("second").await;
     let (third, stop_third) = start("third").await;
-    // One that never led ends without a word.
+    // A standby that never led ends without a message.
     stop_third.cancel();
     third.await.expect("no panic").expect("a clean end");
     stop_first.cancel();

@@ -1,7 +1,7 @@
 //! Several programs as one process.
 //!
-//! Each stays the [`Manager`] that it is: with its own lease, its own series and its own order of ending. What they share is the process:
-//! the two signals, the log, and one address.
+//! Each stays the [`Manager`] that it is: with its own lease, its own series and its own order of ending. They share the process: the two signals,
+//! the log, and one address.
 //!
 //! | Page | Says |
 //! |---|---|
@@ -52,8 +52,8 @@ impl Together {
         self.server.address()
     }
 
-    /// Adds a job under a name of its own. What it serves itself goes on as it was set up; if that is no metrics, they are served here, to
-    /// those who could have read them there.
+    /// Adds a job under a name of its own. Its own servers stay as configured. If it serves no metrics itself, they are served here, with the same
+    /// authentication.
     pub fn job(&mut self, name: impl Into<String>, mut manager: Manager) {
         let name = name.into();
         self.checks.include(name.clone(), &manager.checks);

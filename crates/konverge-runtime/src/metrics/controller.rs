@@ -1,4 +1,4 @@
-//! What controllers tell, under the names that controller-runtime made known.
+//! The metrics of controllers, under the names of controller-runtime.
 
 use std::time::{Duration, SystemTime};
 
@@ -28,7 +28,7 @@ struct ReasonLabels {
     reason: &'static str,
 }
 
-/// What leads from a figure to a run that is behind it.
+/// The exemplar, which leads from a figure to a run behind it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Trace {
     trace_id: String,

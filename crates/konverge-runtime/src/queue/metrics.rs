@@ -1,4 +1,4 @@
-//! What a queue tells about itself, under the names that controller-runtime made known.
+//! The metrics of a queue, under the names of controller-runtime.
 
 use std::{sync::atomic::AtomicU64, time::Duration};
 

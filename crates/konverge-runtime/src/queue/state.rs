@@ -119,7 +119,7 @@ impl Wish {
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each says another thing of a key, and most combinations occur")]
 struct Entry {
-    /// What is waiting: to run for the first time, or again after the run in flight.
+    /// The state of a waiting key: it runs for the first time, or again after the run in flight.
     wish: Option<Wish>,
     /// Whether the wish is in `ready` rather than in `delayed`; meaningless while in flight.
     is_ready: bool,
@@ -177,7 +177,7 @@ struct Endpoint<K> {
     outage: Outage,
     /// Those with the fewest failures first: a key that fails whether or not the endpoint answers does not stand in the others' way.
     waiting: BTreeMap<(u32, u64), Arc<K>>,
-    /// Those that failed again when others were answered. They wait until none is left that has not tried.
+    /// The keys that failed again when others were answered. They wait until none is left that has not tried.
     failed_again: BTreeMap<(u32, u64), Arc<K>>,
 }
 
@@ -190,7 +190,7 @@ const MANY: usize = 1000;
 /// So many runs of higher priorities go before those that wait in a lower one; then it is the turn of the lower one.
 pub(super) const PASSED_OVER_AT_MOST: u32 = 8;
 
-/// What [`State::take`] found.
+/// The result of [`State::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken<K> {
     /// Work, and how long it was ready before a worker came.
@@ -467,7 +467,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         Some(now.saturating_duration_since(started))
     }
 
-    /// What the end of a run says about the endpoint that did not answer the run before.
+    /// The evidence of a finished run about the endpoint that did not answer the run before.
     fn heard_of(&mut self, endpoint: &'static str, completion: Completion, (started, now): (Instant, Instant)) {
         let Some(known) = self.endpoints.get_mut(endpoint) else { return };
         match completion {

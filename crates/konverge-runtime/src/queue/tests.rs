@@ -20,7 +20,7 @@ const BURSTS: usize = 300;
 /// In which a burst comes to rest; it takes less than a thousandth.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What is wished for a key, and what its last run knew of it.
+/// The requests for a key, and those that its last run knew of.
 #[derive(Default)]
 struct Key {
     wishes: AtomicU64,

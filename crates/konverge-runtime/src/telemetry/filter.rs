@@ -23,9 +23,9 @@ pub enum FilterError {
         "{text:?} is no filter; give a level such as \"info\", or levels by module such as \"warn,konverge_runtime=debug\""
     )]
     Text {
-        /// What was given.
+        /// The given value.
         text: String,
-        /// What is wrong with it.
+        /// The reason.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },

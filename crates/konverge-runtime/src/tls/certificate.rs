@@ -27,13 +27,13 @@ enum Keeper {
     SelfSigned(SelfSigned),
 }
 
-/// What a look for a newer pair found, for metrics.
+/// The result of a look for a newer pair, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reading {
     /// Another pair, which is served from now on and ends then.
     New(Timestamp),
-    /// What cannot be served.
+    /// An unusable pair.
     Broken,
 }
 

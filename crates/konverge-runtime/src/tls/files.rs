@@ -29,7 +29,7 @@ pub enum FilesError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -40,7 +40,7 @@ pub enum FilesError {
         certificate: PathBuf,
         /// The key's file.
         key: PathBuf,
-        /// What is wrong with them.
+        /// The reason.
         #[source]
         source: PairError,
     },
@@ -107,7 +107,7 @@ impl Files {
         Ok(Some(pair))
     }
 
-    /// Looks at the files until told to stop. What cannot be served leaves the pair as it is.
+    /// Looks at the files until told to stop. An unusable file leaves the current pair in place.
     pub(super) async fn keep(mut self, slot: Slot, told: impl Fn(Reading), stop: CancellationToken) {
         let mut trouble = None;
         while stop.run_until_cancelled(tokio::time::sleep(self.look_every)).await.is_some() {

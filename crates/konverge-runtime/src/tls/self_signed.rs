@@ -30,7 +30,7 @@ pub enum SelfSignedError {
     /// A name cannot be in a certificate, or the system has no randomness.
     #[error("cannot make a certificate")]
     Make(#[from] rcgen::Error),
-    /// What was made cannot be served.
+    /// The generated pair cannot be served.
     #[error("cannot serve the certificate that was made")]
     Pair(#[from] PairError),
 }
@@ -48,7 +48,7 @@ impl SelfSigned {
         Self { names, lifetime: LIFETIME, look_every: LOOK_EVERY }
     }
 
-    /// One that holds from now on.
+    /// A certificate that is valid from now on.
     pub(super) fn make(&self, now: Timestamp) -> Result<Pair, SelfSignedError> {
         let mut parameters = CertificateParams::new(self.names.clone())?;
         parameters.distinguished_name = DistinguishedName::new();

@@ -23,7 +23,7 @@ struct State {
 }
 
 impl Slot {
-    /// One that has a pair already.
+    /// A slot that has a pair already.
     pub fn of(pair: Pair) -> Self {
         let slot = Self::default();
         slot.put(pair);

@@ -50,7 +50,7 @@ async fn serve(acceptor: watch::Receiver<TlsAcceptor>) -> u16 {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             let acceptor = acceptor.borrow().clone();
-            // Who does not trust it says so and goes.
+            // A client that does not trust the certificate sends an alert and closes.
             let Ok(mut stream) = acceptor.accept(stream).await else { continue };
             let body = r#"{"major":"1","minor":"36","gitVersion":"v1.36.0","gitCommit":"","gitTreeState":"","buildDate":"","goVersion":"","compiler":"","platform":""}"#;
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());

@@ -67,7 +67,7 @@ impl Candidate {
     }
 }
 
-/// Who holds the lease, and when that was last renewed.
+/// The holder of the lease, and the time of the last renewal.
 async fn held(api: &Api<Lease>) -> (Option<String>, Timestamp) {
     let spec = api.get("test").await.unwrap().spec.unwrap();
     (spec.holder_identity, spec.renew_time.unwrap().0)

@@ -1,4 +1,4 @@
-//! What is taken for a label selector, beside what the API server takes for one.
+//! Selectors that our parser accepts, compared with those that the API server accepts.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_runtime::watch::label_selector;

@@ -67,7 +67,7 @@ async fn health_is_that_of_all_and_metrics_are_those_of_each() {
     assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the server is gone");
 }
 
-/// What `/readyz` says once nothing is amiss but this.
+/// Returns the body of `/readyz` once nothing else is unready.
 async fn ready_but_for(address: SocketAddr, wrong: &[&str]) -> (u16, String) {
     let seen = konverge_testkit::eventually(Duration::from_secs(30), || async {
         let (status, body) = get(address, "/readyz").await;

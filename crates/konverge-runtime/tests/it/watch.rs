@@ -158,7 +158,7 @@ async fn row_05_it_starts_without_and_outlives_an_api_server() {
     control_plane.start_api_server().await.unwrap().unwrap();
     api.delete("goes", &DeleteParams::default()).await.unwrap();
     names.become_these(&["stays"]).await;
-    // What happens after the end of a watch is seen still.
+    // Changes after the end of a watch are still seen.
     for round in 0..2 {
         let name = format!("new-{round}");
         api.create(&PostParams::default(), &secret(&name, "shop")).await.unwrap();

@@ -1,4 +1,4 @@
-//! What takes the place of the HTTP server in a build without it. Each function has the signature of the one that it replaces.
+//! The replacement for the HTTP server in a build without it. Each function has the signature of the one that it replaces.
 
 use konverge_runtime::{Manager, Metrics, Queue, object::ObjectKey, telemetry::LogFilter};
 use kube::Client;

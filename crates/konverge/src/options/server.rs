@@ -7,7 +7,7 @@ use std::{
 
 use crate::{flags::Args, options::MetricsOptions};
 
-/// What is served over HTTP, and where.
+/// The HTTP endpoints and their addresses.
 #[derive(Debug, Clone, Args)]
 #[non_exhaustive]
 pub struct ServerOptions {

@@ -57,7 +57,7 @@ impl<E: std::error::Error + 'static> From<Error> for RunError<E> {
     }
 }
 
-/// What is said of a run that failed.
+/// The report of a failed run.
 pub(super) struct Failure {
     pub(super) reason: &'static str,
     pub(super) message: String,

@@ -14,12 +14,12 @@ use konverge_runtime::{
 };
 use kube::runtime::events::EventType;
 
-/// What was said already of objects that are not understood.
+/// The reports so far about objects that cannot be decoded.
 #[derive(Default)]
 pub(super) struct Told(Mutex<HashMap<ObjectKey, String>>);
 
 impl Told {
-    /// What to say of an object that is not understood; nothing if that was said already.
+    /// Returns the report about an object that cannot be decoded, or `None` if it was made already.
     pub(super) fn notice<K: Object>(
         &self,
         kind: &K::DynamicType,

@@ -1,4 +1,4 @@
-//! What wakes the objects of a controller.
+//! The triggers of a controller's objects.
 
 use std::{sync::Arc, time::Duration};
 
@@ -76,7 +76,8 @@ impl<K: Object> Waker<K> {
         let waker = Arc::clone(self);
         self.store.subscribe(move |key, change| {
             if change.new.is_none() {
-                // What is gone needs nothing more: its children go by their owner references, or went before the finalizer did.
+                // An object that is gone needs no run: the garbage collector deletes its children, or they were deleted before the finalizer was
+                // removed.
                 waker.queue.remove_unless(key, || waker.is_there(key));
                 if let Some(deselected) = &waker.deselected {
                     deselected.left(key, change);

@@ -21,7 +21,7 @@ impl Validator<Probe> for NoSwearing {
     }
 }
 
-/// What is generated is enough for the API server to find the program: the Service that the configuration names leads to its pods.
+/// The generated objects are enough for the API server to find the program: the Service that the configuration names leads to its pods.
 #[test]
 fn the_generated_configuration_names_the_generated_service() {
     let program = konverge::Operator::new("konverge-admitting", "0")

@@ -83,7 +83,7 @@ async fn first_requests(program: &'static str, caching: fn(Caching<Probe>) -> Ca
     for name in ["one", "two", "three"] {
         runs.reach(name, 1).await;
     }
-    // What comes later is seen as it always is.
+    // Later changes are seen as usual.
     place.create_probe("four", "ok").await;
     runs.reach("four", 1).await;
     running.end().await.unwrap();
@@ -127,7 +127,7 @@ async fn row_29_what_nobody_reads_is_not_kept_and_its_changes_are_seen() {
     let controller = Controller::watching(Weighing(Arc::clone(&seen))).caching(|caching| {
         caching.transform(|config_map: &mut ConfigMap| {
             config_map.data = None;
-            // Who it is cannot be taken away.
+            // The name and uid cannot be trimmed.
             config_map.metadata.name = None;
         })
     });

@@ -1,4 +1,4 @@
-//! What takes longer than a run: a cleanup that is not done yet, and a run that tells how far it is.
+//! Work that takes longer than one run: a pending cleanup, and a run that reports progress.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

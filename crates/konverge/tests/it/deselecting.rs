@@ -126,7 +126,7 @@ async fn an_object_that_moves_to_another_shard_is_left_to_that_shard() {
     relabel(&place, "moved", json!({"shard": "two"})).await;
     // Neither shard selects this one.
     relabel(&place, "gone", json!({"shard": "three"})).await;
-    // What leaves the author's selection as well belongs to nobody.
+    // An object that leaves the author's selection as well belongs to no shard.
     taken(&place, "last", &[("team", "ours"), ("shard", "one")]).await;
     relabel(&place, "last", json!({"team": null, "shard": null})).await;
     is_released(&place, "last").await;
@@ -178,7 +178,7 @@ async fn a_release_with_a_wrong_selector_does_not_clean_up_everything() {
     delete(&place, "probe-0").await;
     let keeper = Keeper::default();
     let _running = keeper.run_for(&place, "team=outs", &[]).await;
-    // What a user has deleted goes in any case.
+    // An object that a user has deleted is released in any case.
     is_gone(&place, "probe-0").await;
     for name in &names[1..] {
         assert_eq!(place.api::<Probe>().get(name).await.unwrap().finalizers(), [FINALIZER], "{name}");

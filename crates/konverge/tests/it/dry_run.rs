@@ -42,7 +42,7 @@ fn program(writer: Writer) -> Operator {
     }))
 }
 
-/// What was logged of dry runs.
+/// The log of dry runs.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<Vec<String>>>);
 

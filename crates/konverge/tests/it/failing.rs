@@ -1,4 +1,4 @@
-//! What a failure does: to the object, to its status, to others. The numbers are those of the baseline's shortcomings.
+//! The effects of a failure: on the object, on its status, on others. The numbers are those of the baseline's shortcomings.
 
 use k8s_openapi::api::events::v1::Event;
 use konverge::prelude::*;

@@ -27,7 +27,7 @@ struct ParcelSpec {
 mod old {
     use konverge::prelude::*;
 
-    /// What it was before: `500 g`.
+    /// The earlier form: `500 g`.
     #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
     #[kube(group = "hooked.konverge.dev", version = "v1", kind = "Parcel", namespaced, status = "Status")]
     pub(super) struct ParcelSpec {
@@ -123,7 +123,7 @@ async fn a_program_with_webhooks_needs_what_its_generated_role_allows_and_no_mor
     place.merge::<Parcel>("good", json!({"spec": {"grams": 600}})).await;
     worked_on("600 g").await;
 
-    // What others spoil in the Secret is put right.
+    // Changes by others to the Secret are reverted.
     let secrets: Api<Secret> = place.api();
     let key = secrets.get(SECRET).await.unwrap().data.unwrap()["tls.key"].clone();
     let spoiled = ByteString(b"spoiled".to_vec());

@@ -83,7 +83,7 @@ async fn row_04_a_lost_lease_ends_the_whole_program_with_an_error() {
     place.create_probe("one", "ok").await;
     let (leader, runs) = candidate(&place, &[]).await;
     runs.reach("one", 1).await;
-    // What is under way is dropped rather than waited for, whose end could be somebody else's business.
+    // Work under way is dropped, not awaited, because the next leader may do it already.
     place.create_probe("hang", "hang").await;
     runs.reach("hang", 1).await;
     let now = MicroTime(Timestamp::now());
@@ -113,7 +113,7 @@ async fn row_11_the_clock_of_the_holder_decides_nothing() {
         let timings = ["--lease-duration=4", "--renew-deadline=3", "--retry-period=1"];
         let (running, runs) = candidate(&place, &[&[lease.as_str()], &timings[..]].concat()).await;
         runs.reach("one", 1).await;
-        // Whatever it says of the time, it has as long as the lease lasts, counted from when it was seen.
+        // The holder keeps the lease, whatever time it names, for the lease's duration, counted from the observation.
         let waited = began.elapsed();
         assert!(waited > Duration::from_millis(3900) && waited < Duration::from_secs(12), "{name}: {waited:?}");
         running.end().await.unwrap();

@@ -82,7 +82,7 @@ async fn row_34_the_app_waits_until_the_database_is_ready() {
     place.says("stack", |conditions| conditions.is_true("Ready")).await;
 }
 
-/// What it owns goes in the reverse order, but for the backups.
+/// Its children are deleted in the reverse order, except for the backups.
 struct Keeping;
 
 impl Reconcile<Probe> for Keeping {

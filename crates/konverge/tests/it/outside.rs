@@ -23,7 +23,7 @@ struct Scripted {
     polls: Arc<Polls>,
 }
 
-/// What the test and the source share: the beginnings of polls, and how many may end.
+/// The state that the test and the source share: the beginnings of polls, and how many may end.
 struct Polls {
     begun: Mutex<Vec<Instant>>,
     may_end: Semaphore,
@@ -80,7 +80,7 @@ async fn row_25_a_source_is_a_trigger_with_health_metrics_and_pauses() {
     assert!(woken[1].reasons.contains(&"scripted"), "{woken:?}");
     running.measures(r#"konverge_external_changes_total{source="scripted",kind="modified"} 1"#).await;
 
-    // From now on it answers at once. It is asked again and again, and not sooner than after the interval.
+    // From now on it answers at once. It is polled once per interval, and never sooner.
     polls.may_end.add_permits(1000);
     let begun = eventually(LIMIT, || {
         let begun = polls.begun.lock().unwrap().clone();

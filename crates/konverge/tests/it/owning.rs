@@ -297,7 +297,7 @@ async fn an_object_can_have_children_of_its_own_kind() {
     place.create_probe("root", "parent").await;
     place.says("root", |all| all.is_true("Ready")).await;
     place.says("root-child", |all| all.is_true("Ready")).await;
-    // What each write may have woken has run before the runs of an object that is made after it.
+    // The runs that a write may trigger happen before the runs of an object that is created after it.
     place.create_probe("last", "ok").await;
     place.says("last", |all| all.is_true("Ready")).await;
     let all = probes.list(&ListParams::default()).await.unwrap().items;
@@ -310,7 +310,7 @@ async fn an_object_can_have_children_of_its_own_kind() {
     assert_eq!(counts["root-child"], 1, "{counts:?}");
     // Once for itself, for the creation of the child, and for its status.
     assert!(counts["root"] <= 3, "{counts:?}");
-    // What is not there any more is made again.
+    // A missing object is created again.
     probes.delete("root-child", &DeleteParams::default()).await.unwrap();
     let again = async || probes.get_opt("root-child").await.unwrap().filter(|again| again.uid() != all[2].uid());
     eventually(LIMIT, again).await.unwrap();

@@ -125,7 +125,7 @@ impl Program {
     }
 
     async fn exit_code(mut self) -> Option<i32> {
-        // What it still says must not fill the pipe.
+        // Its remaining output must not fill the pipe.
         let lines = tokio::spawn(async move { while let Ok(Some(_)) = self.lines.next_line().await {} });
         let code = tokio::time::timeout(LIMIT, self.child.wait()).await.unwrap().unwrap().code();
         lines.abort();

@@ -1,4 +1,4 @@
-//! What becomes of an operator's objects when etcd is replaced by an older copy.
+//! The objects of an operator when etcd is replaced by an older copy.
 
 use konverge::{Operator, prelude::*};
 use konverge_testkit::eventually;

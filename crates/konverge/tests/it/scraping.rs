@@ -15,7 +15,7 @@ fn program() -> Operator {
     Operator::new(PROGRAM, "0").may_authenticate(true).controller(Controller::new(Prober::default()))
 }
 
-/// What a caller with this token is answered.
+/// Returns the response for a client with this token.
 async fn read(address: &str, token: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request =

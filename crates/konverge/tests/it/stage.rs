@@ -36,7 +36,7 @@ pub(crate) struct ProbeSpec {
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "test.konverge.dev", version = "v1", kind = "Echo", namespaced, status = "Status")]
 pub(crate) struct EchoSpec {
-    /// What is said back.
+    /// The reply.
     pub text: String,
 }
 
@@ -206,7 +206,7 @@ impl Running {
     }
 }
 
-/// What a reconciler was asked to do, in order.
+/// The calls of a reconciler, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Runs(Arc<Mutex<Vec<Run>>>);
 

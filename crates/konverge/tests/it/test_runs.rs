@@ -485,7 +485,7 @@ async fn without_the_lease_nothing_is_written_to_a_store_or_to_the_api_server() 
         assert_eq!(run.error().map(|error| error.reason), (!leads).then_some("NotLeading"));
         assert_eq!(run.writes().len(), writes, "the status of an object is the leader's too: {:?}", run.writes());
     }
-    // What is written past the context needs the lease as well.
+    // A write that bypasses the context needs the lease as well.
     let run = TestRun::new(probe("x")).without_lease().apply(keeper()).await.unwrap();
     assert!(run.error().is_some() && run.writes().is_empty(), "{:?}", run.writes());
 }

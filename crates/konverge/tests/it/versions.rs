@@ -40,7 +40,7 @@ mod v1 {
     }
 }
 
-/// What version 1 cannot say.
+/// The field that version 1 lacks.
 const REST: &str = "versions.konverge.dev/millilitres";
 
 impl TryFrom<v1::Barrel> for Barrel {

@@ -1,4 +1,4 @@
-//! What wakes a controller, and what does not.
+//! Events that trigger a controller, and events that do not.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! What a program generates for those who watch it, held against what it says when it runs.
+//! The generated dashboard and alerts of a program, compared with its real metrics.
 
 use std::collections::BTreeSet;
 

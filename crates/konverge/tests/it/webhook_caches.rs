@@ -85,7 +85,7 @@ async fn a_standby_judges_by_caches_that_are_complete() {
     eventually(LIMIT, async || judge("known").await.ok()).await.unwrap();
     let refused = judge("unknown").await.unwrap_err().to_string();
     assert!(refused.contains("there is no ConfigMap unknown"), "{refused}");
-    // What comes and goes is seen by the rules.
+    // The rules see objects that are created and deleted.
     place.create_config_map("unknown", &[]).await;
     eventually(LIMIT, async || judge("unknown").await.ok()).await.unwrap();
     let maps: Api<ConfigMap> = place.api();

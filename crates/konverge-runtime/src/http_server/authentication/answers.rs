@@ -1,4 +1,4 @@
-//! What the API server said lately.
+//! The recent decisions of the API server.
 
 use std::{
     collections::HashMap,

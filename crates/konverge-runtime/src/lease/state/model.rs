@@ -7,7 +7,7 @@ use super::*;
 
 const CANDIDATES: usize = 3;
 
-/// What may happen next.
+/// The possible next events.
 #[derive(Debug, Clone)]
 enum Step {
     /// Time goes by, in milliseconds.
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// What waits is handled and answered, then a candidate looks and, if it may, writes.
+    /// Waiting requests are handled and answered. Then a candidate reads the lease and, if allowed, writes it.
     fn round(&mut self, who: usize) {
         for _ in 0..3 {
             for step in [Step::Handle(who), Step::Answer(who), Step::Act(who)] {
