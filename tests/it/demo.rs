@@ -79,7 +79,7 @@ impl Demo {
         tokio::time::timeout(SOON, child.wait()).await.unwrap().unwrap();
     }
 
-    /// What the line that begins so says behind it.
+    /// Returns the rest of the line with this prefix.
     fn told(&self, beginning: &str) -> &str {
         self.said.lines().find_map(|line| line.trim().strip_prefix(beginning)).unwrap()
     }

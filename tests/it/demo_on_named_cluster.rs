@@ -75,7 +75,7 @@ async fn install(client: &Client) {
         let parameters = PatchParams::apply("kubectl");
         api.patch(&document.name_any(), &parameters, &Patch::Apply(&document)).await.unwrap();
     }
-    // What the controller manager makes in every namespace is there before anybody counts.
+    // The controller manager's objects in every namespace exist before the test counts.
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "konverge-system");
     let maps = Api::<ConfigMap>::namespaced(client.clone(), "konverge-system");
     let settled = async || {

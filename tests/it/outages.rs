@@ -15,7 +15,7 @@ struct Scene {
     environment: String,
 }
 
-/// A Secret in step with an environment of the keys A and B.
+/// A Secret in sync with an environment of the keys A and B.
 async fn scene() -> Scene {
     let stage = Stage::set_on_ours().await.unwrap();
     let namespace = stage.control_plane.namespace("outage").await.unwrap();
@@ -54,7 +54,7 @@ impl Scene {
         asked.iter().filter(|entry| entry.object_ref.resource == "secrets" && entry.is_mutating()).count()
     }
 
-    /// Sets A to the value, again and again until the server takes it.
+    /// Sets A to the value, with retries until the server accepts it.
     async fn set_until_taken(&self, value: &str) {
         let set = async || self.stage.user.set(&self.environment, "A", value.as_bytes()).await.ok();
         eventually(RECOVERED, set).await.unwrap();

@@ -60,7 +60,7 @@ impl Scene {
         Api::namespaced(self.stage.client().clone(), &self.namespace)
     }
 
-    /// Makes an environment that the operator may read, with one key, and a Secret in step with it.
+    /// Creates an environment that the operator may read, with one key, and a Secret in sync with it.
     async fn in_step(&self) -> String {
         let environment = self.stage.environment(&self.name).await.unwrap();
         self.stage.user.set(&environment, "A", b"1").await.unwrap();

@@ -1,4 +1,4 @@
-//! What the operator does not do: write at rest, list, read what is not its own, ask for what it may not.
+//! The operator does not write at rest, list, read foreign Secrets, or send forbidden requests.
 
 use std::time::Duration;
 

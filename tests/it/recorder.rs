@@ -34,8 +34,8 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Puts a proxy before the API server of a kubeconfig. Whoever uses the proxy's own, which is written into `folder`, is for the
-    /// API server who the given one is for.
+    /// Puts a proxy before the API server of a kubeconfig. A client with the proxy's own kubeconfig, which is written into `folder`, has the identity
+    /// of the given one.
     pub(crate) async fn start(kubeconfig: &Path, namespace: &str, folder: &Path) -> Self {
         let upstream = konverge_testkit::client_for(kubeconfig).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -13,7 +13,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long a process that was killed stays away: long enough to see what becomes of the others meanwhile.
 const AWAY: Duration = Duration::from_secs(2);
 
-/// A stage and its operators. What somebody kills is started again, on the same ports and data.
+/// A stage and its operators. A killed server is started again, on the same ports and data.
 pub struct Cast {
     // They end before what they speak to.
     operator: Operator,

@@ -1,4 +1,4 @@
-//! The manifests of what takes part: a Secret that zopp fills, and a Deployment whose Secrets go to Vault.
+//! The manifests of the stage: a Secret that zopp fills, and a Deployment whose Secrets go to Vault.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};

@@ -20,13 +20,13 @@ use crate::{Operator, rbac};
 /// The policy that users give the operator; it runs with this and nothing more.
 const POLICY: &str = include_str!("../../deploy/vault-policy.hcl");
 
-/// What Vault calls it.
+/// Its name in Vault.
 const POLICY_NAME: &str = "vault-sync-operator";
 
-/// What the page of roll asks for: to see which versions there are, and no value.
+/// The policy of roll's documentation page: it grants versions, and no values.
 const FOLLOWER: &str = r#"path "+/metadata/*" { capabilities = ["read", "list"] }"#;
 
-/// What Vault calls that.
+/// Its name in Vault.
 const FOLLOWER_NAME: &str = "vault-rollout-operator";
 
 /// Where the policy expects an engine of version 2.
@@ -35,8 +35,8 @@ const MOUNT: &str = "secret";
 /// For one request of an observer, who asks again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A Vault with one KV engine, `secret`, of version 2, and an operator with the policy and the role that we ship. What it
-/// started ends with it; what it made in the cluster is labelled as that of a [`Stage`](crate::Stage).
+/// A Vault with one KV engine, `secret`, of version 2, and an operator with the policy and the role that we ship. The processes that it started end
+/// with it. Its objects in the cluster are labelled as those of a [`Stage`](crate::Stage).
 pub struct PushStage {
     // It ends before what it speaks to.
     operator: Operator,
@@ -44,7 +44,7 @@ pub struct PushStage {
     account: String,
 }
 
-/// What somebody with access to Vault sees at a path.
+/// The state of a path, as a person with access to Vault sees it.
 #[derive(Debug, Clone)]
 pub struct Held {
     /// Keys and values.
@@ -141,7 +141,7 @@ impl PushStage {
         Ok(Vault(konverge_vault::Vault::new(&config)))
     }
 
-    /// What has ended of it.
+    /// The servers of it that have ended.
     pub fn ended(&mut self) -> Vec<(String, ExitStatus)> {
         let of = |process: &mut Process| process.status().map(|status| (process.name().to_owned(), status));
         [of(self.vault.process()), of(self.operator.process())].into_iter().flatten().collect()
@@ -166,7 +166,7 @@ impl Vault {
         Ok(Mount::new(MOUNT, KvVersion::Two).location(&SecretPath::parse(path)?)?)
     }
 
-    /// What is at a path; nothing if nothing is, or if it is deleted.
+    /// Returns the content of a path, or `None` if there is none or it is deleted.
     pub async fn read(&self, path: &str) -> Result<Option<Held>> {
         let Found::Live(secret) = self.0.read(&Self::location(path)?).await? else { return Ok(None) };
         let fields = secret.content.iter();

@@ -48,7 +48,7 @@ pub(crate) async fn create(client: &Client, role: &Role, namespace: &str) -> Res
     Ok(())
 }
 
-/// What the manifest allows, wherever: what a test compares with what was done.
+/// The permissions of the manifest in any namespace, for comparison with the requests.
 pub fn operator_rules() -> Result<Vec<PolicyRule>> {
     let mut rules = Vec::new();
     for mut object in objects(&PULL, "rules")? {

@@ -13,7 +13,7 @@ use kube::{
 use crate::{Operator, Server, User, Watcher, annotated_secret, rbac};
 
 /// A control plane, a server, a user who owns workspace `acme` with project `backend`, and a service principal for operators.
-/// What it started ends with it. In a named cluster it makes everything under names of its own and changes nothing that is there;
+/// The processes that it started end with it. In a named cluster it makes everything under names of its own and changes nothing that is there;
 /// [`konverge_testkit::take_away`] takes it away.
 pub struct Stage {
     // In the order in which they are to end.
@@ -36,8 +36,7 @@ impl Stage {
         Self::set_on(Options::default()).await
     }
 
-    /// Sets the stage on a control plane of its own even when a cluster is named: for whoever stops the API server, or reads the
-    /// audit log.
+    /// Sets the stage on a control plane of its own even when a cluster is named: for tests that stop the API server, or read the audit log.
     pub async fn set_on_ours() -> Result<Self> {
         Self::set_on(Options::ours()).await
     }

@@ -51,7 +51,7 @@ impl Watcher {
                     Ok(watcher::Event::Delete(secret)) => sender.send_modify(|seen| {
                         seen.remove(&secret.name_any());
                     }),
-                    // What an interrupted watch missed comes with the next list.
+                    // The next list delivers the changes that an interrupted watch missed.
                     Ok(watcher::Event::Init | watcher::Event::InitDone) | Err(_) => {}
                 }
             }

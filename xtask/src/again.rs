@@ -1,8 +1,8 @@
 //! Tests that failed among all others are run once more by themselves.
 //!
-//! The tests start etcd, API servers and Vaults by the dozen; on a busy machine one of them may be late where nothing is wrong. What
-//! is wrong fails again. What passes alone is named at the end, because a test that needs this has a fault of its own; and where
-//! more than a few fail, it is no longer chance, and nothing is run again.
+//! The tests start etcd, API servers and Vaults by the dozen; on a busy machine one of them may be late where nothing is wrong. A real failure fails
+//! again. A test that passes alone is named at the end, because it has a fault of its own. If more than a few tests fail, it is no chance, and
+//! nothing is run again.
 
 use std::{
     collections::BTreeSet,
@@ -18,10 +18,10 @@ use crate::step::cargo;
 /// More failures than this are not looked at again. One in five hundred tests.
 const FEW: usize = 3;
 
-/// What cargo and the tests said of failures.
+/// The failures that cargo and the tests reported.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Failed {
-    /// What cargo takes to run one program of tests, such as `-p xtask --bin xtask`.
+    /// The arguments by which cargo runs one test program, such as `-p xtask --bin xtask`.
     programs: BTreeSet<String>,
     tests: BTreeSet<String>,
 }

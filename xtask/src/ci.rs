@@ -1,4 +1,4 @@
-//! What CI runs: the cheap checks first, then the tests, and at the end how long each took.
+//! The steps of CI: the cheap checks first, then the tests, and at the end the duration of each.
 
 use std::time::{Duration, Instant};
 

@@ -14,8 +14,7 @@ use crate::{
     step::{program, run},
 };
 
-/// A cluster that the user named, and a run of ours in it. What the tests make there carries the run's name, so that it can be
-/// taken away however they ended.
+/// A cluster that the user named, and a run of ours in it. The tests' objects carry the run's name, so they can be removed however the tests ended.
 pub(crate) struct Named {
     kubeconfig: PathBuf,
     run: String,

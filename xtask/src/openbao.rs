@@ -12,10 +12,10 @@ use crate::{
 /// Names an OpenBao to use instead of building one; the test kit reads it, too.
 const BAO_VARIABLE: &str = "BAO_BIN";
 
-/// What the test kit prefers.
+/// The variable that the test kit prefers.
 const VAULT_VARIABLE: &str = "VAULT_BIN";
 
-/// Whose tests start a Vault and nothing of ours but themselves.
+/// The packages whose tests start only a Vault, and no program of ours.
 const PACKAGES: [&str; 5] = [
     "konverge-vault",
     "konverge-push",

@@ -31,7 +31,7 @@ pub(crate) fn demo(kubeconfig: Option<&Path>, keep: bool) -> Result<()> {
     if let Some(cluster) = Named::find(kubeconfig) {
         cluster.tell(&mut demo);
     }
-    // In our place, so that whoever ends us ends the demo, which then takes down what it set up.
+    // Replaces our process, so a signal to us ends the demo, which then removes everything that it created.
     let error = demo.exec();
     Err(error).context("cannot start the demo")
 }

@@ -1,4 +1,4 @@
-//! What the benchmark and the programs that it compares ("peers") say to each other.
+//! The protocol between the benchmark and the programs that it compares ("peers").
 //!
 //! A peer is told its [`Job`] in its arguments, and [`Tell`]s on its standard output what happens, one JSON object a line:
 //! `{"run":"name","mark":"7","at":nanoseconds}` for each run of the reconciler, and `{"all":count,"at":nanoseconds}` once.
@@ -19,7 +19,7 @@ use std::{
 /// The annotation that the benchmark changes; its value is told with each run.
 pub const MARK: &str = "bench.konverge.dev/mark";
 
-/// What a peer is to do.
+/// The task of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// Watch `ConfigMap`s, do nothing for as long as the job says, and tell of each run.
@@ -44,10 +44,10 @@ impl Work {
     ];
 }
 
-/// What a peer is to do, and where.
+/// The task of a peer, and its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// What.
+    /// The task.
     pub work: Work,
     /// The kubeconfig file.
     pub kubeconfig: String,

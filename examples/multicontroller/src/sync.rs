@@ -1,4 +1,4 @@
-//! What both controllers do: one child in a target namespace, a label on the object, an event, a status.
+//! The common part of both controllers: one child in a target namespace, a label on the object, an event, a status.
 
 use konverge::{Child, Object, apply::Writable, prelude::*};
 

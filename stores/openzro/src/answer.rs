@@ -1,4 +1,4 @@
-//! What an answer means. Pure.
+//! The meaning of a response. Pure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
 /// A server that asks to be left alone for longer has a wrong clock.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
-/// What the server's router says about a route that it does not have.
+/// The router's response for a route that it does not have.
 const UNMATCHED: &[u8] = b"404 page not found";
 
 /// A complete answer.
@@ -28,7 +28,7 @@ pub(crate) struct Answer {
     pub(crate) retry_after: Option<Duration>,
 }
 
-/// What was requested.
+/// The request.
 pub(crate) struct Asked<'a> {
     pub(crate) method: &'a Method,
     pub(crate) address: &'a Arc<str>,
@@ -93,7 +93,7 @@ impl Answer {
         self.retry_after.map(|pause| pause.min(LONGEST_PAUSE))
     }
 
-    /// What it says about the server's state.
+    /// The server's state, as this response shows it.
     pub(crate) fn outcome(&self) -> Outcome {
         let status = self.status.as_u16();
         let cause: Arc<str> = format!("it answered {status}").into();
@@ -113,7 +113,7 @@ impl Answer {
     }
 }
 
-/// What a 400 to a DELETE means: the server's type for each refusal of a group's deletion.
+/// The meaning of a 400 to a DELETE: the server's type for each refusal of a group's deletion.
 fn refused_deletion(message: String) -> Cause {
     if let Some(link) = message.split_once("has been linked to ").map(|(_, link)| link) {
         let (kind, name) = link.split_once(": ").unwrap_or((link, ""));

@@ -40,7 +40,7 @@ struct Shared {
     observer: Option<CallObserver>,
 }
 
-/// What a POST made. `Debug` does not show the secret.
+/// The object that a POST created. `Debug` does not show the secret.
 pub struct Created {
     /// The object, without its secret.
     pub object: Object,
@@ -72,7 +72,7 @@ pub enum Deletion {
     Absent,
 }
 
-/// What only some versions of the server have.
+/// Collections that only some versions of the server have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Feature {

@@ -9,7 +9,7 @@ use konverge_endpoint::{
 };
 use url::Url;
 
-/// What a client needs to know.
+/// The configuration of a client.
 #[derive(Clone)]
 pub struct OpenZroConfig {
     pub(crate) address: Url,
@@ -48,7 +48,7 @@ pub enum ConfigError {
     Address {
         /// The address, without user, password and query.
         address: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// The address of the proxy. It is not shown, because it may hold a password.

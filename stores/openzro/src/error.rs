@@ -1,4 +1,4 @@
-//! What can go wrong, and whether the request took effect.
+//! Errors, and whether the request took effect.
 
 use std::{sync::Arc, time::Duration};
 
@@ -149,7 +149,7 @@ pub enum Cause {
         address: Arc<str>,
         /// The status.
         status: u16,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
         /// When to come back, if it said so.
         retry_after: Option<Duration>,

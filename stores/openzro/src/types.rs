@@ -1,4 +1,4 @@
-//! Typed views of [`Object`](crate::Object), for reading. What they do not know stays in the object.
+//! Typed views of [`Object`](crate::Object), for reading. Fields that they do not know stay in the object.
 
 use std::collections::BTreeMap;
 
@@ -245,7 +245,7 @@ views! {
     AuditEvent {
         /// The id, which grows.
         id: String,
-        /// Such as `group.add`.
+        /// For example `group.add`.
         activity_code: String,
         /// The user.
         initiator_id: String,

@@ -1,4 +1,4 @@
-//! What is wrong with one Secret, or with its environment.
+//! Faults of one Secret, or of its environment.
 
 use std::time::Duration;
 

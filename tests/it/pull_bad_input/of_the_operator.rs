@@ -1,4 +1,4 @@
-//! What is wrong with what the operator was given, or with the server that it talks to.
+//! Faults of the operator's configuration, or of its server.
 
 use std::{
     collections::BTreeMap,

@@ -22,7 +22,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 /// Values come, change and go, and the binding does too.
 struct Life(&'static Stage);
 
-/// What the Secret holds after each step.
+/// The content of the Secret after each step.
 const HELD: [&[(&str, &str)]; 7] = [
     // Bound, changed, a key deleted.
     &[("A", "1"), ("B", "2")],

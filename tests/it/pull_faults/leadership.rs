@@ -13,7 +13,7 @@ const LEASE: &[&str] = &["--leader-election"];
 /// builds meanwhile.
 const TAKEOVER: Duration = Duration::from_secs(34);
 
-/// What ends a leader, and whether the next one runs already. What ends it at once is quick to be followed.
+/// How a leader ends, and whether the next one runs already. After an orderly end, the next one takes over quickly.
 const ENDS: [(Ends, Standby); 10] = [
     (cannot_renew, Standby::Warm),
     (is_stopped, Standby::Cold),

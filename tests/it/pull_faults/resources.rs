@@ -1,4 +1,4 @@
-//! What strangers do costs the operator neither memory nor connections for long (I14, and F32 in small).
+//! Activity of strangers costs the operator neither memory nor connections for long (I14, and F32 in small).
 
 use futures::{StreamExt, stream};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
@@ -12,7 +12,7 @@ use crate::shared_stage::on_stage;
 /// Secrets of strangers, all of them there at once.
 const STRANGERS: usize = 2000;
 
-/// What is in each of them: 31 MiB together.
+/// The content of each of them: 31 MiB together.
 const BYTES: usize = 16 * 1024;
 
 /// Watches that fail in each storm. There is one watch, and a pause of up to a second after each failure.
@@ -21,13 +21,13 @@ const BROKEN_WATCHES: u64 = 15;
 /// Connections of strangers in each storm, to the port for health and metrics.
 const CONNECTIONS: usize = 100;
 
-/// What all of it may leave behind: a quarter of the contents, which the operator never sees.
+/// The memory that all of it may leave behind: a quarter of the contents, which the operator never sees.
 const MORE_MEMORY: f64 = 8.0 * 1024.0 * 1024.0;
 
 /// A build with debugging symbols and without optimisation stays beneath.
 const MEMORY_AT_MOST: f64 = 96.0 * 1024.0 * 1024.0;
 
-/// What the operator tells of itself.
+/// The metrics of the operator.
 #[derive(Debug, Clone, Copy)]
 struct Footprint {
     memory: f64,
@@ -86,7 +86,7 @@ async fn footprint(scene: &Scene) -> Footprint {
     footprint
 }
 
-/// The watch fails again and again, and connections come that ask for nothing; in the end there is work as ever.
+/// The watch fails repeatedly, and idle connections come. In the end the operator works as before.
 async fn storm(scene: &Scene, value: &str) {
     scene.befalls("- { when: { verbs: [watch] }, then: { error_event: 410 } }");
     scene.proxy.end_connections();

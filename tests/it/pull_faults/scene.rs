@@ -1,4 +1,4 @@
-//! A namespace, an operator that looks after it through a proxy, a Secret in step, and a neighbour that nobody may touch.
+//! A namespace, its operator behind a proxy, a Secret in sync, and a neighbour that nobody may touch.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) struct Replica {
 }
 
 impl Scene {
-    /// With a Secret `backend` in step with an environment where A is 0.
+    /// With a Secret `backend` in sync with an environment where A is 0.
     pub(super) async fn set(stage: &'static Stage, name: &str) -> Self {
         Self::set_with(stage, name, &[]).await
     }
@@ -104,7 +104,7 @@ impl Scene {
         self.proxy.asked_since(mark).writes()
     }
 
-    /// What holds after every bad day.
+    /// The invariants after every bad day.
     pub(super) async fn end(mut self) {
         let process = self.operator.process();
         assert!(process.status().is_none(), "the operator has ended:\n{}", process.logged());

@@ -1,4 +1,4 @@
-//! What happens and ends before the operator hears of it (F07).
+//! Changes that begin and end before the operator sees them (F07).
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_testkit::eventually;

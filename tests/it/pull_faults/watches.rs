@@ -32,7 +32,7 @@ fn whatever_befalls_a_watch_the_next_secret_is_filled() {
             let name = format!("secret-{round}");
             scene.bind(&name).await;
             scene.holds(&name, &[("A", "0")]).await;
-            // All others are in step.
+            // All others are in sync.
             assert_eq!(scene.writes(begun).len(), 1, "{rule}: {:#?}", scene.writes(begun));
             let lists = scene.proxy.asked_since(begun).lists();
             assert!(lists <= most_lists, "{rule}: {lists} lists");
@@ -42,8 +42,8 @@ fn whatever_befalls_a_watch_the_next_secret_is_filled() {
     });
 }
 
-/// F04: lists fail, from the beginning or at a continuation that has expired; I3, I6. What is bound keeps what it has and is written no
-/// more often, and each failure may cost one list more.
+/// F04: lists fail, from the beginning or at a continuation that has expired; I3, I6. Bound Secrets keep their content and get no extra writes, and
+/// each failure may cost one more list.
 #[test]
 fn lists_that_fail_begin_anew() {
     on_stage(async |stage| {

@@ -67,7 +67,7 @@ pub fn run() -> Result<(), konverge::StartError> {
     operator().run(konverge::Options::default().with(|options| options.leader_election = true))
 }
 
-/// What stops a program that the caller has assembled.
+/// The token that stops a program that the caller has assembled.
 pub fn stop(manager: &konverge::runtime::Manager) -> konverge::CancellationToken {
     manager.shutdown()
 }

@@ -1,4 +1,4 @@
-//! What an author tests without an API server, with the test kit beside it.
+//! Tests of an author without an API server, with the test kit.
 
 use konverge::kube::CustomResourceExt;
 use konverge_testkit::double::ApiDouble;

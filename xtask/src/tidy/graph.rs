@@ -65,7 +65,7 @@ pub(crate) struct Package {
     pub(crate) mains: Vec<PathBuf>,
     /// The oldest Rust that it states.
     pub(crate) rust: Option<RustVersion>,
-    /// What it depends on itself.
+    /// Its direct dependencies.
     pub(crate) dependencies: Vec<String>,
 }
 

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 
-/// What paths may begin with on a page, and what that stands for; the page says it too.
+/// The short prefixes of paths on a page, and their meaning; the page lists them too.
 type Short = &'static [(&'static str, &'static str)];
 
 /// The pages whose words rest on tests.
@@ -49,7 +49,7 @@ const OF_ROLL: Short = &[
     ("workload/", "crates/konverge-workload/src/"),
 ];
 
-/// What is named as `file::test`, or as `::test` behind a file of the same line, and is not there.
+/// Returns the tests that a page names as `file::test`, or as `::test` behind a file of the same line, and that do not exist.
 pub(super) fn missing(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for (name, short) in PAGES {

@@ -4,7 +4,7 @@
 
 use crate::published::Package;
 
-/// What the manifests of the published crates lack.
+/// Returns the fields that the manifests of the published crates lack.
 pub(super) fn faults(packages: &[Package]) -> Vec<String> {
     let lacks = |package: &Package| {
         let is_there = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.trim().is_empty());

@@ -5,14 +5,14 @@ use super::graph::Graph;
 /// Crates that are pure: nothing that they reach does IO.
 const PURE: [&str; 2] = ["konverge-core", "konverge-zopp-crypto"];
 
-/// What does IO or brings a runtime.
+/// Crates that do IO or bring a runtime.
 const IO: [&str; 11] =
     ["axum", "hyper", "kube", "mio", "rustix", "socket2", "sqlx", "tokio", "tokio-util", "tonic", "tracing-subscriber"];
 
-/// What stores may use of the framework: neither knows Kubernetes.
+/// The framework crates that stores may use; neither knows Kubernetes.
 const FOR_STORES: [&str; 2] = ["konverge-core", "konverge-endpoint"];
 
-/// What knows Kubernetes.
+/// Crates that know Kubernetes.
 const KUBERNETES: [&str; 4] = ["kube", "kube-client", "kube-core", "k8s-openapi"];
 
 /// The walls that are broken, each with the way through.

@@ -17,16 +17,16 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// What [`until`] takes.
+/// The condition of [`until`].
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Far longer than anything here takes, on a machine that does other things, too.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
 
-/// What is at rest for so long does not oscillate.
+/// An object that is unchanged for this long does not oscillate.
 pub(crate) const QUIET: Duration = Duration::from_secs(3);
 
-/// What is shipped.
+/// The shipped manifests.
 pub(crate) const ROLE: &str = include_str!("../../../../deploy/rbac/konverge.yaml");
 
 /// All that the jobs speak to.
@@ -61,10 +61,10 @@ impl Stage {
     }
 }
 
-/// What zopp fills, what Vault gets, and what the Deployment uses.
+/// The Secret: zopp fills it, push sends it to Vault, and the Deployment uses it.
 pub(crate) const SECRET: &str = "db";
 
-/// What uses it.
+/// The Deployment that uses it.
 pub(crate) const DEPLOYMENT: &str = "web";
 
 /// A namespace, and people who look at what is in it and around it.
@@ -146,7 +146,7 @@ impl Scene<'_> {
         Ok(secret.data.is_some_and(|data| data.get("PASSWORD").is_some_and(|held| held.0 == value.as_bytes())))
     }
 
-    /// What Vault has at the path of the Deployment's Secret: values, and the number of the version. Nothing if there is nothing.
+    /// Returns Vault's content at the path of the Deployment's Secret: values, and the version number. Nothing if there is nothing.
     pub(crate) async fn pushed(&self) -> Result<Option<(Value, u64)>> {
         let path = format!("{}/{SECRET}", self.path());
         match self.stage.vault.request("GET", &path, &Value::Null).await {

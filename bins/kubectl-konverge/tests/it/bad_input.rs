@@ -1,4 +1,4 @@
-//! What was typed wrongly, what is not there, and what may not be seen.
+//! Wrong command lines, missing objects, and forbidden ones.
 
 use konverge_testkit::ControlPlane;
 use serde_json::json;

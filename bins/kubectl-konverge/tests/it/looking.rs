@@ -1,4 +1,4 @@
-//! `status`, `why` and `diff`: a good object, one that is refused, one that is paused, one that asks for nothing.
+//! `status`, `why` and `diff`: a good object, a refused one, a paused one, and one without a request.
 
 use std::fs;
 

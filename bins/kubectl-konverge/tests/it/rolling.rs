@@ -63,7 +63,7 @@ impl World {
         Operator(tokio::spawn(async { manager.run().await.unwrap() }))
     }
 
-    /// What is shipped, with these arguments. There is no kubelet that would start any.
+    /// The shipped manifest, with these arguments. There is no kubelet that would start any.
     async fn deploy(&self, arguments: &[&str]) {
         self.plane.apply(&DEPLOYMENT.replace("vault-rollout-operator-system", &self.home)).await.unwrap();
         let api = Api::<Deployment>::namespaced(self.client.clone(), &self.home);

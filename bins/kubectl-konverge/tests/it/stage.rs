@@ -25,7 +25,7 @@ const ROLE: &str = include_str!("../../../../deploy/rbac/vault-sync-operator.yam
 const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultpushes.yaml");
 const DEPLOYMENT: &str = include_str!("../../../../deploy/vault-sync-operator.yaml");
 
-/// What no output may show, in the clear and as the API server would show it.
+/// The values that no output may contain, in the clear and in base64.
 pub(crate) const VALUES: [&str; 4] =
     ["hunter-one-3141", "aHVudGVyLW9uZS0zMTQx", "hunter-two-2718", "aHVudGVyLXR3by0yNzE4"];
 
@@ -51,7 +51,7 @@ impl Stage {
             .await
     }
 
-    /// One that is nobody else's.
+    /// A control plane of the test's own.
     pub(crate) async fn set() -> Self {
         let plane = ControlPlane::start(Options::ours()).await.unwrap();
         let server = VaultServer::start(VaultOptions::default()).await.unwrap();
@@ -63,7 +63,7 @@ impl Stage {
         Self { plane, server, home, operator }
     }
 
-    /// What is shipped, with so many processes ready. There is no kubelet that would start any.
+    /// The shipped manifest, with this number of ready replicas. There is no kubelet that would start any.
     pub(crate) async fn deploy(&self, ready: i32) {
         self.plane.apply(&DEPLOYMENT.replace("vault-sync-operator-system", &self.home)).await.unwrap();
         let status = json!({ "status": { "replicas": 2, "readyReplicas": ready } });
@@ -92,7 +92,7 @@ pub(crate) struct World<'a> {
     pub(crate) home: tempfile::TempDir,
 }
 
-/// What the plugin did.
+/// The result of the plugin.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -210,7 +210,7 @@ impl World<'_> {
         self.vault.locate(&SecretPath::parse(path).unwrap()).await.unwrap()
     }
 
-    /// What a path holds.
+    /// Returns the content of a path.
     pub(crate) async fn held(&self, path: &str) -> BTreeMap<String, String> {
         let text = |field: &Field| String::from_utf8_lossy(field.bytes()).into_owned();
         match self.vault.read(&self.locate(path).await).await.unwrap() {

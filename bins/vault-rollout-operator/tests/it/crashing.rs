@@ -91,7 +91,7 @@ async fn f01_f02_it_survives_a_crash_at_every_write() {
     report.verdict().unwrap();
 }
 
-/// What the original has left is taken over, and two versions are written one after the other.
+/// The state of the original is taken over, and two versions are written one after the other.
 struct Followed {
     vault: Vault,
 }

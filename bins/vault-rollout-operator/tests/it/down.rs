@@ -1,4 +1,4 @@
-//! What changes while the operator is down is rolled once when it is back, whatever befalls it then (F01, F02; I5, I6, A15).
+//! Changes while the operator is down are rolled once when it is back, whichever fault follows (F01, F02; I5, I6, A15).
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use crate::{
     view::{Seen, View},
 };
 
-/// What befalls the first write after the start.
+/// The fault of the first write after the start.
 const FAULTS: [&str; 4] = [
     "",
     "- { when: { resources: [deployments.apps], mutating: true, nth: 1 }, then: { kill: operator } }",

@@ -15,7 +15,7 @@ use crate::{
     vault::{POLICY, Vault},
 };
 
-/// What a pod has and a test has not: a root of its own, with the `ConfigMap` of the original and the service account at their places. Nothing of
+/// The root directory of a pod, with the `ConfigMap` of the original and the service account mounted. Nothing of
 /// the test's own variables is there.
 const POD: &str = r#"
 set -e

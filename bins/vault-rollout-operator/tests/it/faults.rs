@@ -26,8 +26,7 @@ async fn fired(proxy: &FaultProxy, times: u64) {
 /// The two kinds that each of these watches is of.
 const KINDS: [&str; 2] = ["secrets", "deployments"];
 
-/// What befalls two of the watches, and how often what they are of may be listed for that: once for each watch that was told that what it
-/// wants to go on from is gone.
+/// The fault of two watches, and the number of lists that it may cost: one for each watch whose version has expired.
 const OF_WATCHES: [(&str, usize); 4] = [
     (
         "{ when: { verbs: [watch], resources: [secrets, deployments.apps], times: 2 }, then: { status: { code: 410 } } }",
@@ -160,7 +159,7 @@ async fn f02_a_rollout_whose_answer_was_lost_is_told_once() {
         });
         assert!(rolled.await.is_ok(), "{:?}", told(&events, &name).await);
     }
-    // Whatever has more to tell has told it by the time that the next change was rolled.
+    // All further events have arrived by the time that the next change was rolled.
     rotate(&view, 2).await;
     are_rolled(&view, 2).await;
     let counted =

@@ -1,4 +1,4 @@
-//! Somebody who begins to use what changes at the same time: whoever came after the change has read what it brought (I5).
+//! A workload that begins to use a Secret while it changes: one that came after the change has read the new content (I5).
 
 use konverge_testkit::fault_proxy::{FaultProxy, Plan};
 use tokio::time::sleep;

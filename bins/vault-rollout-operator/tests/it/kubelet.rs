@@ -40,6 +40,6 @@ async fn make_ready(client: kube::Client, pod: Pod) {
     let condition = json!({ "type": "Ready", "status": "True", "lastTransitionTime": jiff::Timestamp::now() });
     let status = json!({ "status": { "phase": "Running", "conditions": [condition] } });
     let api = Api::<Pod>::namespaced(client, &namespace);
-    // One that is gone by now needs nothing.
+    // A pod that is gone by now needs nothing.
     let _ = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await;
 }

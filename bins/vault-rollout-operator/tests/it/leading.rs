@@ -21,7 +21,7 @@ use crate::{
     view::View,
 };
 
-/// What ends a leader: told to, killed, or stopped for longer than its lease, after which it goes on as if nothing had been.
+/// How a leader ends: terminated, killed, or stopped for longer than its lease and then resumed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum End {
     Told,
@@ -49,7 +49,7 @@ const TAKEOVER: Duration = Duration::from_mins(2);
 /// Secrets that are changed all the time.
 const RESTLESS: usize = 5;
 
-/// What each leader is started with.
+/// The arguments of each leader.
 const ARGUMENTS: [&str; 3] = ["--leader-elect", "--runaway-changes", "0"];
 
 /// Somebody who changes each Secret as soon as its user has been rolled for its last change.
@@ -98,7 +98,7 @@ impl Load {
         has_ended
     }
 
-    /// What there is to see of one of them.
+    /// The observable state of one of them.
     async fn seen(&self, number: usize) -> String {
         let (web, done) = (format!("web-{number}"), self.done[number].load(Ordering::SeqCst));
         let (seen, templates) = (self.view.seen("Deployment", &web).await, self.view.templates(&web).await);
@@ -125,7 +125,7 @@ async fn f16_ten_failovers_under_load_lose_no_change_and_roll_each_once() {
     let namespace = &load.view.namespace;
     let mut leader = stage.start(namespace, &ARGUMENTS).await;
     for number in 0..RESTLESS {
-        // What is changed before it was first seen is no change.
+        // A change before the first observation is no change.
         load.view.rolled(&format!("web-{number}"), 0).await;
     }
     let changes: Vec<_> = (0..RESTLESS)

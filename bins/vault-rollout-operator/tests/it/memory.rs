@@ -23,7 +23,7 @@ async fn thousands_of_foreign_secrets_take_no_memory() {
     view.rolled("web", 0).await;
     let without = operator.process.resident().unwrap();
     create_foreign_secrets(&view.client, &view.namespace, FOREIGN, AT_ONCE).await.unwrap();
-    // What came later has been seen when there is a rollout for what was changed after it.
+    // Once a later change was rolled, the earlier one has been seen.
     view.secret("db", "2").await.unwrap();
     view.rolled("web", 1).await;
     let lived_through = operator.process.resident().unwrap() / without;

@@ -1,5 +1,5 @@
-//! An API server that lags behind: lists are those of an earlier time, and watches tell nothing. What is read one by one is what is
-//! stored, and so is what is written: those go to the store and not to a cache.
+//! An API server that lags behind: lists are those of an earlier time, and watches tell nothing. Reads of single objects and writes reach the store,
+//! not a cache.
 
 use std::{
     collections::HashMap,

@@ -35,7 +35,7 @@ async fn who_uses_what_may_not_be_read_is_told_and_rolled_when_it_may() {
     view.rolled("known", 0).await;
     may(&view, &home, json!(["list", "watch"])).await;
     view.secret("db", "2").await.unwrap();
-    // One that was not known before is in no other case.
+    // A Secret that was not known before is in the same case.
     view.deployment("new", "db").await.unwrap();
     for name in ["known", "new"] {
         until(&format!("{name} is told"), async || {

@@ -22,7 +22,7 @@ const ROLE: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.
 /// In the clear and as the API server would show it.
 const VALUES: [&str; 4] = ["hunter-one-3141", "aHVudGVyLW9uZS0zMTQx", "hunter-two-2718", "aHVudGVyLXR3by0yNzE4"];
 
-/// What all values in Vault contain, in the clear and as what carries bytes would show it.
+/// The part of all values in Vault, in the clear and in base64.
 const IN_VAULT: [&str; 2] = ["canary-1618", "Y2FuYXJ5LTE2MTg"];
 
 /// With group and version, and the plural.

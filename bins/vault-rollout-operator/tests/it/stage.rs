@@ -16,13 +16,13 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + S
 /// Far longer than anything here takes, on a machine that does other things, too.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
 
-/// What is at rest for so long does not oscillate.
+/// An object that is unchanged for this long does not oscillate.
 pub(crate) const QUIET: Duration = Duration::from_secs(3);
 
 /// The operator's service account, and what its objects of the whole cluster are called.
 pub(crate) const ACCOUNT: &str = "vault-rollout-operator";
 
-/// What is shipped.
+/// The shipped manifests.
 const MANIFEST: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml");
 const DEFINITIONS: [&str; 2] = [
     include_str!("../../../../deploy/crds/vaultsyncstatus.yaml"),

@@ -68,7 +68,7 @@ async fn what_was_rolled_since_is_not_rolled_again_and_what_is_gone_stays_so() {
     })
     .await;
 
-    // What happened meanwhile is seen when the server has caught up.
+    // Changes in between are seen once the server has caught up.
     view.secret("db", "4").await.unwrap();
     past.ends();
     view.rolled("web", 3).await;

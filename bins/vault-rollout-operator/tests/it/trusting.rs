@@ -13,7 +13,7 @@ use crate::{
     view::View,
 };
 
-/// Who asks, with the Deployment that is asked for, whose name the object has.
+/// The requesting object, with the Deployment that it names, which has the same name.
 const ASKED: [(TriggerKind, &str); 2] = [(VaultSyncStatus, "web"), (VaultRollout, "api")];
 
 /// The secret that both are asked for.

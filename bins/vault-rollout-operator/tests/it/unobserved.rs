@@ -1,4 +1,4 @@
-//! What happens and ends before the operator hears of it (F07; I2, I5, I6).
+//! Changes that begin and end before the operator sees them (F07; I2, I5, I6).
 
 use konverge_testkit::fault_proxy::{FaultProxy, JournalEntry};
 use kube::api::PostParams;
@@ -34,7 +34,7 @@ impl Scene {
         scene
     }
 
-    /// What is hidden is shown as it is by now, and is followed.
+    /// A hidden object is shown in its present state, and is followed.
     async fn shows(&self) {
         self.proxy.show_outcome(SOON).await.unwrap();
         let times = self.view.templates("last").await.unwrap();

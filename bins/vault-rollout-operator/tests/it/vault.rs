@@ -22,7 +22,7 @@ const ENGINE: &str = "secret";
 /// The policy of the operator's token.
 pub(crate) const POLICY: &str = "rollout";
 
-/// What the page of roll asks for.
+/// The policy of roll's documentation page.
 const RULES: &str = r#"path "+/metadata/*" { capabilities = ["read", "list"] }"#;
 
 /// With an engine, and a token in a file that may do what the page of roll says.
@@ -83,7 +83,7 @@ impl View {
         Ok(self.triggers(kind).get(name).await?.data["status"].take())
     }
 
-    /// What such an object says of itself with this reason; nothing if it says something else.
+    /// Returns the message of an object's condition with this reason, or `None` for another reason.
     pub(crate) async fn says(&self, kind: TriggerKind, name: &str, reason: &str) -> Result<Option<String>> {
         let status = self.status(kind, name).await?;
         let conditions = status["conditions"].as_array().into_iter().flatten();

@@ -19,7 +19,7 @@ use crate::{
     stage::{ACCOUNT, Result, until},
 };
 
-/// What asks for all that the pods use.
+/// The annotation that requests all references of the pods.
 pub(crate) const ALL: &str = "roll.konverge.dev/on-change";
 
 /// Where it is recorded with what the pods run.
@@ -37,7 +37,7 @@ pub(crate) struct Seen {
     pub(crate) changes: usize,
     /// When it was last rolled, as it is recorded.
     pub(crate) rolled: Option<String>,
-    /// What is recorded of content.
+    /// The recorded digests.
     pub(crate) content: Option<Value>,
     /// The stamp on its pods.
     pub(crate) stamp: Option<String>,

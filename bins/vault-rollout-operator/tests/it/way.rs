@@ -1,4 +1,4 @@
-//! Deployments in step, and an operator whose way to the API server can be made bad.
+//! Deployments in sync, and an operator behind a fault proxy.
 
 use konverge_testkit::fault_proxy::FaultProxy;
 
@@ -10,7 +10,7 @@ use crate::{
 /// So many Deployments, each of which uses a Secret of its own.
 pub(crate) const OBJECTS: usize = 5;
 
-/// All of them in step, and an operator on a way that can be made bad.
+/// All of them in sync, and an operator behind a fault proxy.
 pub(crate) async fn set(stage: &Stage, name: &str, arguments: &[&str]) -> (View, FaultProxy, Running) {
     let view = stage.view(name).await;
     for number in 0..OBJECTS {

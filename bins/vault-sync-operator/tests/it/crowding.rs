@@ -28,7 +28,7 @@ struct Crowd {
     most: usize,
 }
 
-/// What is let through.
+/// The requests that pass.
 #[derive(Debug, Clone, PartialEq)]
 enum Gate {
     Closed,

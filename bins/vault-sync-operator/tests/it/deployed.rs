@@ -37,7 +37,7 @@ async fn enable_login(stage: &Stage, kubeconfig: &Value) {
     server.request("POST", &format!("auth/kubernetes/role/{ROLE}"), &role).await.unwrap();
 }
 
-/// What the manifest's container is started with, and where it serves its health. Another Vault and other ports are all that differs.
+/// The arguments of the manifest's container, and its health address. Another Vault and other ports are all that differs.
 fn container(stage: &Stage) -> (Vec<String>, BTreeMap<String, String>, String) {
     let deployment = DEPLOYMENT.split("\n---\n").next().unwrap();
     let deployment: Value = serde_saphyr::from_str(deployment).unwrap();
@@ -74,7 +74,7 @@ async fn as_its_deployment_starts_it_it_follows_all_namespaces_with_the_login_of
     let stage = Stage::set().await;
     let kubeconfig = serde_json::to_value(Kubeconfig::read_from(stage.kubeconfig()).unwrap()).unwrap();
     enable_login(&stage, &kubeconfig).await;
-    // What the kubelet puts into the pod.
+    // The files that the kubelet mounts into the pod.
     let token: PathBuf = stage.plane.run_directory().path().join("token-of-the-pod");
     fs::write(&token, kubeconfig["users"][0]["user"]["token"].as_str().unwrap()).unwrap();
     let (arguments, variables, health) = container(&stage);

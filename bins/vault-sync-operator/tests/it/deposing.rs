@@ -77,7 +77,7 @@ async fn f13_cut_off_from_the_api_server_it_stops_before_another_may_lead() {
     let namespace = stage.plane.namespace("cut-off").await.unwrap();
     let view = stage.view(&namespace).await;
     let (is_slow, slow) = watch::channel(false);
-    // What has reached Vault, and when.
+    // The requests that reached Vault, and their times.
     let reached = Arc::new(Mutex::new(Vec::<(Timestamp, Asked)>::new()));
     let told = Arc::clone(&reached);
     let decide = move |asked: Asked| {
@@ -127,10 +127,10 @@ async fn f13_cut_off_from_the_api_server_it_stops_before_another_may_lead() {
     drop(standby);
 }
 
-/// What befell a leader that fell asleep between its look at Vault and what it was to do there.
+/// The outcome for a leader that was suspended between its read of Vault and its write.
 struct Slept {
     view: View,
-    /// What it wrote when it woke.
+    /// Its writes after it resumed.
     written: Vec<Asked>,
     _standby: Process,
 }

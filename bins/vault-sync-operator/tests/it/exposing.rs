@@ -4,7 +4,7 @@ use konverge_testkit::{Process, free_port, http_get};
 
 use crate::stage::{Stage, until};
 
-/// What the warning says.
+/// The text of the warning.
 const TOLD: &str = "is an address without TLS";
 
 #[tokio::test(flavor = "multi_thread")]

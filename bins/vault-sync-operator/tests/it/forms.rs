@@ -33,7 +33,7 @@ fn path(view: &View, name: &str, rest: &str) -> String {
     if name == "flat" { format!("old/{}/{rest}", view.namespace) } else { view.path(rest) }
 }
 
-/// What a person does.
+/// The steps of a person.
 pub(crate) async fn change(view: &View, step: usize) -> Result<()> {
     if step == 2 {
         for (name, ..) in OBJECTS {
@@ -78,7 +78,7 @@ pub(crate) async fn is_converged(view: &View, step: usize) -> Result<bool> {
     Ok(true)
 }
 
-/// What is left in Vault: whether anything can be read or is marked, and how often it was written, where that is kept.
+/// The final state in Vault: whether anything can be read or is marked, and how often it was written, where Vault counts that.
 pub(crate) async fn vault_state(server: &VaultServer, view: &View) -> Result<Value> {
     let mut state = json!({});
     for (name, rest, ..) in OBJECTS {

@@ -29,7 +29,7 @@ impl Asked {
     }
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 pub(crate) enum Fate {
     /// It reaches Vault, and the answer comes back.
     Passes,

@@ -36,7 +36,7 @@ const POINTS: usize = 6;
 /// So many runs at the same time, each with an installation of its own.
 const AT_ONCE: usize = 3;
 
-/// What befalls a write to Vault. After each the object of that write is deleted before the operator goes on.
+/// The fault of a write to Vault. After each the object of that write is deleted before the operator goes on.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     KillBefore,
@@ -66,7 +66,7 @@ async fn noted(view: &View, home: &str) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// What Vault holds in the namespace's folder, with metadata.
+/// Vault's content in the namespace's folder, with metadata.
 async fn folder(server: &VaultServer, view: &View) -> Vec<String> {
     let listed = server.request("LIST", &format!("secret/metadata/{}", view.namespace), &Value::Null).await;
     let keys = listed.ok().and_then(|listed| listed["data"]["keys"].as_array().cloned()).unwrap_or_default();
@@ -147,7 +147,7 @@ async fn befall(stage: &'static Stage, fault: Fault, nth: usize) -> Result<()> {
     }
 }
 
-/// What is wrong, for a failure.
+/// The reason of a failure.
 async fn state(view: &View) -> Vec<String> {
     let mut state = Vec::new();
     for name in names() {
@@ -214,7 +214,7 @@ async fn what_was_begun_for_an_object_that_went_keeps_nobody_else_from_its_path(
     view.delete("Secret", &gone).await.unwrap();
     view.secret("heir", &[("n", "heir")], Some(&path)).await.unwrap();
 
-    // What was begun is looked at when another one has laid claim to the path and was refused it.
+    // An interrupted write is examined when another object claims the path and is refused.
     let rule = format!(
         "rules: [{{ when: {{ verbs: [get], resources: [secrets], name: {gone} }}, then: {{ status: {{ code: 500 }} }} }}]"
     );
@@ -231,7 +231,7 @@ async fn what_was_begun_for_an_object_that_went_keeps_nobody_else_from_its_path(
     drop(process.lock().unwrap().take());
 }
 
-/// Runs until all is in step, with this installation.
+/// Runs until all is in sync, with this installation.
 async fn in_step(stage: &Stage, kubeconfig: &Path, view: &View) -> Process {
     let (spec, health, _) = stage.operator(kubeconfig, &view.namespace, stage.server.address());
     let mut process = Process::start(stage.plane.run_directory(), spec).unwrap();

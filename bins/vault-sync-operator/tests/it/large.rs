@@ -1,4 +1,4 @@
-//! What somebody makes large on purpose: it takes no memory that others need, and says why it is not written.
+//! Objects that are large on purpose: they take no memory that others need, and their status says why they are not written.
 
 use std::{
     sync::{
@@ -104,7 +104,7 @@ async fn large_secrets_with_paths_of_their_own_are_written_one_after_another() {
     let names = large_secrets(&view).await;
     let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
     let operator = parting::start(stage, &namespace, &proxy, stage.server.address()).await;
-    // What cannot be read yet holds up nothing that is written before it is.
+    // A Secret that cannot be read yet does not delay others.
     let last = &names[SECRETS - 1];
     let refused = format!("rules: [{{ when: {{ verbs: [get], name: {last} }}, then: {{ status: {{ code: 403 }} }} }}]");
     proxy.set(Plan::parse(&refused).unwrap()).unwrap();

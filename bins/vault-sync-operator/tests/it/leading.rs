@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::stage::{Result, Stage, View, until};
 
-/// What is at rest for so long does not oscillate.
+/// An object that is unchanged for this long does not oscillate.
 const QUIET: Duration = Duration::from_secs(3);
 
 /// So many of each kind of object.
@@ -86,7 +86,7 @@ async fn two_that_both_think_they_lead_write_what_one_would() {
     }
 }
 
-/// What ends a leader: told to, killed, or stopped for longer than its lease, after which it goes on as if nothing had been.
+/// How a leader ends: terminated, killed, or stopped for longer than its lease and then resumed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum End {
     Told,

@@ -8,7 +8,7 @@ use crate::stage::{Result, View};
 /// How many changes there are.
 pub(crate) const STEPS: usize = 4;
 
-/// What a person does.
+/// The steps of a person.
 pub(crate) async fn change(view: &View, step: usize) -> Result<()> {
     let whole = view.path("whole");
     match step {
@@ -40,8 +40,8 @@ pub(crate) async fn is_converged(view: &View, step: usize) -> Result<bool> {
         && (step < 2 || view.read(&app).await?.is_none()))
 }
 
-/// What is left in Vault: which paths, whether anything can be read there or is marked, and how often each was written. What was written
-/// and not heard of is read before it would be written again, so that is as often as without faults.
+/// The final state in Vault: the paths, whether anything can be read there or is marked, and how often each was written. A write without a response
+/// is read before it would be repeated, so the count is the same as without faults.
 pub(crate) async fn vault_state(server: &VaultServer, view: &View) -> Result<Value> {
     let mut state = json!({});
     for rest in ["whole", "app/db", "moved/db"] {

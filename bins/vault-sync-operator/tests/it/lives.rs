@@ -8,7 +8,7 @@ use crate::{
     stage::{Result, View},
 };
 
-/// What a person does step by step, and what has become of it.
+/// The steps of a person, and their results.
 pub(crate) trait Life: Copy + Sync {
     /// In lower case, with dashes.
     const NAME: &str;
@@ -18,7 +18,7 @@ pub(crate) trait Life: Copy + Sync {
     fn change(self, view: &View, step: usize) -> impl Future<Output = Result<()>> + Send;
     /// Whether the operator has done what that asks for.
     fn is_converged(self, view: &View, step: usize) -> impl Future<Output = Result<bool>> + Send;
-    /// What is left in Vault.
+    /// The final state in Vault.
     fn left(self, server: &VaultServer, view: &View) -> impl Future<Output = Result<Value>> + Send;
 }
 

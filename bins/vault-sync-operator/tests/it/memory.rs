@@ -23,7 +23,7 @@ async fn w14_thousands_of_foreign_secrets_take_no_memory() {
     until("it is in step", async || view.is_synced("Secret", "db", &[&path]).await).await;
     let without = before.process.resident().unwrap();
     create_foreign_secrets(&view.client, &namespace, FOREIGN, AT_ONCE).await.unwrap();
-    // What came later has been seen when what was made after it is in Vault.
+    // Once a later object is in Vault, the earlier one has been seen.
     view.secret("db", &[("n", "2")], Some(&path)).await.unwrap();
     until("it is rotated", async || view.holds(&path, "n", "2").await).await;
     let lived_through = before.process.resident().unwrap() / without;

@@ -146,7 +146,7 @@ async fn f03_an_operator_that_starts_before_the_api_server_can_be_reached_knows_
     knows_its_own("early", FaultProxy::down_until_cleared).await;
 }
 
-/// One that has just started allows nothing to anybody before it has read the roles.
+/// An API server that has just started allows nothing before it has read the roles.
 #[tokio::test(flavor = "multi_thread")]
 async fn f03_an_operator_that_starts_before_the_api_server_knows_it_knows_its_own() {
     let forbidden = "rules:\n- then: { status: { code: 403 } }\n";

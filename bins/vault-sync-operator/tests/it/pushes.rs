@@ -12,7 +12,7 @@ pub(crate) const STEPS: usize = 4;
 /// Beneath the namespace's folder: where each Secret with the label goes, and what is shared.
 const PATHS: [&str; 3] = ["tiers/cert", "tiers/db", "shared"];
 
-/// What a person does.
+/// The steps of a person.
 pub(crate) async fn change(view: &View, step: usize) -> Result<()> {
     match step {
         0 => {
@@ -62,7 +62,7 @@ pub(crate) async fn is_converged(view: &View, step: usize) -> Result<bool> {
         && if step == 2 { view.read(&cert).await?.is_none() } else { view.holds(&cert, "n", "1").await? })
 }
 
-/// What is left in Vault: which paths, what can be read there, whether they are marked, and how often each was written.
+/// The final state in Vault: the paths, their content, whether they are marked, and how often each was written.
 pub(crate) async fn vault_state(server: &VaultServer, view: &View) -> Result<Value> {
     let mut state = json!({});
     for rest in PATHS {

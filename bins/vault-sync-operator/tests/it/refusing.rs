@@ -15,7 +15,7 @@ use crate::{
 
 const OBJECTS: usize = 10;
 
-/// What all requests are told, and what is then told by us. Behind a standby's 473 there is a leader; 412 is a standby that has not caught
+/// The response to all requests, and the reason that we report then. Behind a standby's 473 there is a leader; 412 is a standby that has not caught
 /// up; 429 to all is a node that is a standby, or a quota; 503 is sealed, or a balancer without a node.
 const WEATHERS: [(u16, &str, &str); 5] = [
     (473, "", "473"),
@@ -27,7 +27,7 @@ const WEATHERS: [(u16, &str, &str); 5] = [
 
 #[derive(Default)]
 struct Sky {
-    /// What is answered instead of Vault's answer, to how many requests at most.
+    /// The response in place of Vault's, and the maximum number of requests that get it.
     weather: Option<(u16, &'static str, usize)>,
     /// When requests about secrets came in.
     asked: Vec<Instant>,

@@ -208,7 +208,7 @@ async fn w21_no_permission_is_missing_or_spare_and_no_value_is_shown() {
     let (code, shown) = metrics(&operator.metrics, &tls.roots, Some(&reader)).await;
     assert!(code == 200 && shown.contains("vault_sync_operator_sync_attempts_total"), "{shown}");
 
-    // What is left behind while Vault is away.
+    // The paths that stay behind during an outage of Vault.
     stage.server.kill();
     view.delete("Secret", "db").await.unwrap();
     until("it is let go", async || view.is_gone("Secret", "db").await).await;

@@ -32,7 +32,7 @@ pub(crate) const ACCOUNT: &str = "vault-sync-operator-controller-manager";
 /// Far longer than anything here takes.
 pub(crate) const SOON: Duration = Duration::from_mins(1);
 
-/// What is shipped.
+/// The shipped manifests.
 pub(crate) const MANIFEST: &str = include_str!("../../../../deploy/rbac/vault-sync-operator.yaml");
 
 /// The definition of the custom resource that is shipped.
@@ -54,7 +54,7 @@ impl Stage {
         STAGE.get_or_init(Self::set).await
     }
 
-    /// One that is nobody else's, which may be done harm.
+    /// A control plane of the test's own, which may be damaged.
     pub(crate) async fn set() -> Self {
         let plane = ControlPlane::start(Options::ours()).await.unwrap();
         plane.apply(DEFINITION).await.unwrap();
@@ -122,7 +122,7 @@ impl Stage {
         Running { process, health, metrics }
     }
 
-    /// What there is to see in a namespace and in Vault.
+    /// The observable state of a namespace and of Vault.
     pub(crate) async fn view(&self, namespace: &str) -> View {
         let client = self.plane.admin_client().await.unwrap();
         View::new(&self.server, client, namespace)
@@ -235,7 +235,7 @@ impl View {
         Ok(())
     }
 
-    /// Whether the object says that it is in step at exactly these paths.
+    /// Whether the object's status says that it is in sync at exactly these paths.
     pub(crate) async fn is_synced(&self, kind: &str, name: &str, paths: &[&str]) -> Result<bool> {
         let Some(record) = self.record(kind, name).await? else { return Ok(false) };
         let Some(recorded) = record["paths"].as_object() else { return Ok(false) };
@@ -263,7 +263,7 @@ impl View {
         Ok(self.vault.locate(&SecretPath::parse(path)?).await?)
     }
 
-    /// What is at a path; nothing if nothing is, or if it is deleted.
+    /// Returns the content of a path, or `None` if there is none or it is deleted.
     pub(crate) async fn read(&self, path: &str) -> Result<Option<BTreeMap<String, String>>> {
         let text = |field: &Field| String::from_utf8_lossy(field.bytes()).into_owned();
         Ok(match self.vault.read(&self.locate(path).await?).await? {

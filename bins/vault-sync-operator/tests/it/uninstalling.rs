@@ -51,7 +51,7 @@ async fn drained_objects_can_be_deleted_without_the_operator_and_vault_stays() {
     }
 }
 
-/// What our manifest allows beyond the role of the original's chart.
+/// The permissions of our manifest beyond the role of the original's chart.
 const BEYOND: [(&str, &str); 4] = [
     ("deployments, statefulsets, daemonsets", "deployments"),
     ("apiGroups: [batch]", "apiGroups: [nothing.example.com]"),

@@ -19,7 +19,7 @@ use crate::{
     stage::{Result, Stage, View},
 };
 
-/// What is not done after it never will be.
+/// The time limit of every wait.
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// So often a life is lived that has fewer writes than its fault waits for.
@@ -28,7 +28,7 @@ const ATTEMPTS: usize = 3;
 /// So many runs at the same time, each with a namespace, a proxy and an operator of its own.
 const AT_ONCE: usize = 3;
 
-/// What befalls a write.
+/// The fault of a write.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     KillBefore,
@@ -135,7 +135,7 @@ async fn it_survives_a_crash_at_every_write_to_vault() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_survives_it_in_every_form_that_a_push_can_have() {
     // Four paths written and written again, three of them marked; one deleted on version 1, one destroyed and unmarked, one gone with its
-    // metadata, and one kept and unmarked. What a kill before a write leaves is what one after the write before it does.
+    // metadata, and one kept and unmarked. A kill before a write leaves the same state as a kill after the previous write.
     survives(Forms, &[Fault::KillAfter, Fault::ReplyLost], 8 + 3 + 1 + 2 + 1 + 1).await;
 }
 

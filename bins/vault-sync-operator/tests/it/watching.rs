@@ -94,7 +94,7 @@ impl Scene {
         lists.filter(|entry| entry.asks.resource == "secrets").map(|entry| &*entry.uri).filter(begins).count()
     }
 
-    /// What holds after every bad day.
+    /// The invariants after every bad day.
     fn end(mut self) {
         assert!(self.operator.status().is_none(), "the operator has ended:\n{}", self.operator.logged());
         assert!(!self.proxy.journal().iter().any(|entry| entry.asks.name.starts_with("foreign")), "it was even read");
@@ -126,7 +126,7 @@ async fn f04_whatever_befalls_a_watch_the_next_change_is_one_version() {
     scene.end();
 }
 
-/// Lists fail, from the beginning or at a continuation that has expired. What is in Vault stays, and each failure may cost one list more.
+/// Lists fail, from the beginning or at a continuation that has expired. The content of Vault stays, and each failure may cost one more list.
 #[tokio::test(flavor = "multi_thread")]
 async fn f04_lists_that_fail_begin_anew_and_take_nothing_away() {
     let mut scene = Scene::set("lists").await;

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_mins(1);
 
 const CRD: &str = "configmapsyncs.example.io";
 
-/// What is told of a kind that is not there.
+/// The message about a missing kind.
 const NOT_SERVED: &[&str] = &["does not serve configmapsyncs.example.io/v1alpha1", "is its definition installed"];
 
 /// A control plane of its own for each test, as each does something to all of it.

@@ -167,7 +167,7 @@ async fn bad_input_is_explained_and_nothing_is_lost() {
     Api::<Namespace>::all(stage.client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
     stage.says("lost", "Ready", "True", "ConfigMapSynced").await;
 
-    // What is not ours is left alone.
+    // Objects that are not ours are left alone.
     let foreign = ConfigMap {
         metadata: ObjectMeta { name: Some("cms-taken".to_owned()), ..ObjectMeta::default() },
         data: Some(map(&[("theirs", "1")])),
@@ -199,7 +199,7 @@ async fn at_rest_and_after_a_restart_nothing_is_written() {
     operator.terminate(Duration::from_secs(40)).await.unwrap();
     let audit = stage.plane.audit_log().unwrap().from_now().unwrap();
     let _again = stage.operator("second").await;
-    // Whatever the second has to say about what it finds, it says before it follows this change.
+    // The second operator reports everything that it finds before it follows this change.
     stage.create("last", &[("a", "b")]).await;
     stage.says("last", "Ready", "True", "ConfigMapSynced").await;
     let requests = stage.operator.requests(&audit).unwrap().into_iter();

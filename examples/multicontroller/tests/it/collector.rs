@@ -37,7 +37,7 @@ impl Collector {
         resources.flat_map(|resource| resource.scope_spans).flat_map(|scope| scope.spans).collect()
     }
 
-    /// Whose spans these are.
+    /// The service of these spans.
     pub(crate) fn service(&self) -> Option<String> {
         let requests = self.requests();
         find(&requests.first()?.resource_spans.first()?.resource.as_ref()?.attributes, "service.name")

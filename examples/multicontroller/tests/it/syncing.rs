@@ -97,7 +97,7 @@ async fn at_rest_and_after_a_restart_nothing_is_written() {
     operator.terminate(STOPS_WITHIN).await.unwrap();
     let audit = stage.plane.audit_log().unwrap().from_now().unwrap();
     let _again = stage.start("second").await;
-    // Whatever the second has to say about what it finds, it says before it follows these.
+    // The second operator reports everything that it finds before it follows these changes.
     stage.create_secret("last", &[("a", "b")]).await;
     stage.create_account("last", &[]).await;
     says(&stage.secret_syncs(), "last", "Ready", Some("SecretSynced")).await;

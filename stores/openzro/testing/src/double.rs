@@ -38,7 +38,7 @@ use crate::target::Account;
 /// The largest request.
 const LARGEST: usize = 16 * 1024 * 1024;
 
-/// What is refused, and how.
+/// The refusals, and their form.
 #[derive(Debug)]
 enum Refusal {
     /// An error in the form of the API.

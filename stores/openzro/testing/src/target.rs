@@ -1,4 +1,4 @@
-//! What a property runs on, and the transcript of its calls.
+//! The target of a property, and the transcript of its calls.
 
 use std::{
     collections::BTreeMap,

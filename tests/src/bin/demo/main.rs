@@ -65,7 +65,7 @@ async fn demo(keep: bool) -> Result<()> {
         played = AssertUnwindSafe(play(keep)).catch_unwind() => Some(played),
         () = signals.any() => None,
     };
-    // What was started has ended with the future; what was made in a cluster that goes on is left.
+    // The started processes end with the future. Objects in a cluster that goes on are left.
     let taken_down = take_down().await;
     match played {
         Some(Ok(played)) => played.and(taken_down)?,
@@ -133,7 +133,7 @@ fn explain(cast: &Cast, namespace: &str) -> Result<()> {
     println!("  export KUBECONFIG={}", shown(stage.control_plane.kubeconfig()));
     let zopp = pull::explain_exports(stage)?;
     push::explain_exports(cast)?;
-    // What an alias stands for is read by the shell once more.
+    // The shell parses the value of an alias once more.
     println!("  alias kubectl={} zopp={}\n", quoted(&kubectl), quoted(&zopp));
     pull::explain(namespace);
     push::explain(namespace);

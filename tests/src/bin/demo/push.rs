@@ -20,7 +20,7 @@ use crate::{LIMIT, LIMIT_AGAIN, told};
 
 const DEPLOYMENT: &str = "shop";
 
-/// What the Deployment uses.
+/// The Secret that the Deployment uses.
 const SECRET: &str = "db";
 
 /// Only beneath the folder of its own namespace, as `deploy/vault-sync-operator.yaml` has it.

@@ -23,7 +23,7 @@ use crate::{LIMIT, LIMIT_AGAIN, told};
 
 const DEPLOYMENT: &str = "worker";
 
-/// What the Deployment uses.
+/// The Secret that the Deployment uses.
 const SECRET: &str = "queue";
 
 /// Here nobody waits for the minute between two rollouts, nor for pods, which a cluster without nodes never has.
@@ -116,7 +116,7 @@ impl Observer {
             let mut objects = pin!(watcher(api, only).default_backoff().touched_objects());
             let mut last = None;
             while let Some(object) = objects.next().await {
-                // What an interrupted watch missed comes with the next list.
+                // The next list delivers the changes that an interrupted watch missed.
                 let Ok(object) = object else { continue };
                 let now = object.spec.map(|spec| spec.template);
                 if last.is_some() && now != last {
@@ -181,7 +181,7 @@ impl Scene {
         let is_rolled = async || Some(*self.observer.changes.borrow()).filter(|(count, _)| *count >= rollouts);
         let (_, seen) = eventually(limit(again), is_rolled).await.context("the Deployment was not rolled")?;
         self.are(rollouts)?;
-        // What was done once more may have been seen the first time.
+        // A repeated step may have been seen the first time.
         match began.filter(|_| !again) {
             Some(began) => println!("  {what:20} one rollout, {} ms after it began", (seen - began).as_millis()),
             None => println!("  {what:20} one rollout"),

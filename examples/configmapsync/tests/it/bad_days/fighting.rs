@@ -23,13 +23,13 @@ async fn a_manager_that_takes_the_fields_away_by_force_gets_one_answer_each_time
         stage.copies().patch("cms-app", &theirs, &Patch::Apply(&wanted)).await.unwrap();
     }
     stage.converges("app", "0").await;
-    // What follows shows that the answer to the last is given.
+    // The next steps show that the last write was answered.
     stage.change("app", "1").await;
     stage.converges("app", "1").await;
     // One for each of theirs, and two for the change; the status had nothing new to say in between.
     let writes = stage.writes(begun);
     assert!(writes.len() <= ROUNDS + 2, "{} writes: {writes:#?}", writes.len());
-    // What is theirs alone is left alone.
+    // Fields that only they own are left alone.
     let copy = stage.copies().get("cms-app").await.unwrap();
     assert_eq!(copy.data.unwrap()["own"], "theirs");
     assert_eq!(copy.metadata.labels.unwrap()["gitops"], "true");

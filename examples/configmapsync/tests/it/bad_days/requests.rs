@@ -178,7 +178,7 @@ async fn an_object_whose_copy_is_refused_for_ever_delays_no_other() {
     let most = 2.0 + begun.elapsed().as_secs_f64();
     assert!(f64::from(u32::try_from(tries).unwrap()) <= most, "{tries} tries in {:?}", begun.elapsed());
     stage.proxy.clear();
-    // Who cannot wait for the end of a pause says so.
+    // An operator that cannot wait for the end of a pause logs it.
     stage.merge_sync("poison", json!({ "metadata": { "annotations": { "konverge.dev/reconcile-at": "now" } } })).await;
     stage.converges("poison", "1").await;
     stage.end().await;

@@ -155,7 +155,7 @@ impl Stage {
         self.proxy.asked_since(mark).lists()
     }
 
-    /// What holds after every bad day.
+    /// The invariants after every bad day.
     pub(super) async fn end(mut self) {
         assert!(self.operator.status().is_none(), "the operator has ended:\n{}", self.operator.logged());
         let foreign = self.copies().get("cms-foreign").await.unwrap();

@@ -1,4 +1,4 @@
-//! What happens and ends before the operator hears of it (F07; I2, I5, I6): the proxy holds its watches back meanwhile.
+//! Changes that begin and end before the operator sees them (F07; I2, I5, I6): the proxy holds its watches back meanwhile.
 
 use konverge_testkit::eventually;
 use kube::{
@@ -33,7 +33,7 @@ async fn what_was_changed_and_changed_back_is_not_written() {
     stage.end().await;
 }
 
-/// What comes late but in its order may be followed step by step, and no further.
+/// Events that come late but in order may be followed step by step, and no further.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_late_is_followed_in_its_order() {
     let stage = Stage::set("late").await;

@@ -83,7 +83,7 @@ const BAD_MINUTE: Duration = Duration::from_mins(1);
 /// A change that meets a failure comes with the next attempt, and that may meet one too.
 const SLOWEST: Duration = Duration::from_secs(20);
 
-/// F12: a tenth of all requests fails and all are late, for a minute. What was asked for is there soon, again and again; I1, I5.
+/// F12: a tenth of all requests fails and all are late, for a minute. The requested child exists soon, each time; I1, I5.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tenth_request_fails_for_a_minute() {
     let mut day = BadDay::begin("bad-minute").await;

@@ -1,4 +1,4 @@
-//! What strangers do costs the program neither memory nor connections for long (I14).
+//! Activity of strangers costs the program neither memory nor connections for long (I14).
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::stage::{BadDay, RECOVERED, secret};
 /// Secrets of strangers in each storm. They have our label, or the API server would not even tell of them.
 const STRANGERS: usize = 300;
 
-/// What is in each of them.
+/// The content of each of them.
 const BYTES: usize = 16 * 1024;
 
 /// Watches that fail in each storm, all four kinds of them.
@@ -25,13 +25,13 @@ const BROKEN_WATCHES: u64 = 50;
 /// Connections of strangers in each storm, to the port for health and metrics.
 const CONNECTIONS: usize = 100;
 
-/// What three storms may leave behind, as heaps are never quite as they were: less than the contents of two of them.
+/// The memory that three storms may leave behind, because heaps never shrink entirely: less than the contents of two of them.
 const MORE_MEMORY: f64 = 8.0 * 1024.0 * 1024.0;
 
 /// A build with debugging symbols and without optimisation, which has had all Secrets of a storm in its cache, stays beneath.
 const MEMORY_AT_MOST: f64 = 128.0 * 1024.0 * 1024.0;
 
-/// What the program tells of itself.
+/// The metrics of the program.
 #[derive(Debug, Clone, Copy)]
 struct Footprint {
     memory: f64,
@@ -76,7 +76,7 @@ async fn footprint(day: &BadDay) -> Footprint {
     footprint
 }
 
-/// Watches fail again and again, Secrets of strangers come and go, and so do their connections; in the end there is work as ever.
+/// Watches fail repeatedly, and Secrets and connections of strangers come and go. In the end the program works as before.
 async fn storm(day: &BadDay, labels: &BTreeMap<String, String>, round: usize) {
     day.befalls("- { when: { verbs: [watch] }, then: { error_event: 410 } }");
     day.proxy.end_connections();

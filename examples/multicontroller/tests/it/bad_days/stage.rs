@@ -181,7 +181,7 @@ impl BadDay {
         self.proxy.asked_since(mark).lists()
     }
 
-    /// What holds after every bad day.
+    /// The invariants after every bad day.
     pub(super) async fn end(&mut self) {
         assert!(self.operator.status().is_none(), "the operator has ended:\n{}", self.operator.logged());
         assert_eq!(

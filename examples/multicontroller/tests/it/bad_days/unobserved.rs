@@ -1,4 +1,4 @@
-//! What happens and ends before the operator hears of it (F07; I2, I5, I6).
+//! Changes that begin and end before the operator sees them (F07; I2, I5, I6).
 
 use std::fmt::Debug;
 
@@ -57,7 +57,7 @@ async fn a_value_that_was_changed_and_changed_back_unseen_is_not_written() {
 }
 
 /// F07: objects that were deleted and replaced by others of their names are others, though nobody saw the old ones go, and whether they
-/// want the same or not. What the operator makes for the old ones, as it hears of the copies' deletion first, are orphans. In a cluster
+/// want the same or not. The operator hears of the copies' deletion first, so the copies that it creates for the old objects are orphans. In a cluster
 /// the garbage collector takes them away, and here the test does.
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_that_were_replaced_unseen_are_new_ones() {

@@ -7,7 +7,7 @@ use konverge_testkit::eventually;
 
 use super::stage::{BadDay, RECOVERED};
 
-/// F04, F06: the caches of both kinds and of their children begin anew, again and again.
+/// F04, F06: the caches of both kinds and of their children are rebuilt repeatedly.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_befalls_a_watch_the_next_change_arrives() {
     let mut day = BadDay::begin("watches").await;
@@ -59,7 +59,7 @@ async fn lists_that_fail_begin_anew() {
         let is_over = || std::future::ready((day.proxy.fired() == [times, 4]).then_some(()));
         assert!(eventually(RECOVERED, is_over).await.is_ok(), "{rule}: {:?}", day.proxy.fired());
         day.converges(&value).await;
-        // What was listed again is not written again.
+        // Objects that are listed again are not written again.
         assert_eq!(day.writes(begun).len(), 4, "{rule}: {:#?}", day.writes(begun));
         let most = 4 + usize::try_from(times).unwrap() + 1;
         assert!(day.lists(begun) <= most, "{rule}: {} lists", day.lists(begun));

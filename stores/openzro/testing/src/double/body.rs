@@ -26,7 +26,7 @@ impl Body {
         }
     }
 
-    /// Fails for keys that no property has sent. What is proven to be ignored begins with `konverge_unknown`.
+    /// Fails for keys that no property has sent. Only keys that begin with `konverge_unknown` are proven to be ignored.
     pub(super) fn only(&self, known: &[&str]) -> Result<&Self, Refusal> {
         let unproven = self.0.keys().find(|key| !known.contains(&key.as_str()) && !key.starts_with("konverge_unknown"));
         unproven.map_or(Ok(self), |key| Err(Refusal::Unproven(format!("the key {key}"))))

@@ -108,7 +108,7 @@ impl AccountState {
         Ok(json!({}))
     }
 
-    /// What keeps a group.
+    /// The objects that keep a group from deletion.
     fn link(&self, group: &Group) -> Option<String> {
         let id = group.id.as_str();
         let resource = || group.resources.first().map(|(id, _)| format!("network resource: {id}"));
