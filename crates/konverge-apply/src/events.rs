@@ -1,8 +1,9 @@
 //! Kubernetes events, off the hot path.
 //!
 //! A reconcile hands an event to [`EventSink::send`] and goes on; a task of its own writes it. When the API server is slow or
-//! away, when permissions lack, or when one object has too much to say, events are dropped and counted, never waited for. A repetition within six
-//! minutes raises the count of the existing event.
+//! away, or when permissions lack, events are dropped and counted, never waited for. An object may have 25 events at once, and then one more every
+//! five minutes; an event `EventsLimited` on the object says when others are left out. A repetition within six minutes raises the count of the
+//! existing event.
 
 mod bucket;
 mod recorder;
@@ -11,6 +12,7 @@ mod series;
 use std::{pin::pin, time::Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use konverge_core::reasons;
 use kube::{Client, Resource, core::GroupVersionKind, runtime::events::EventType};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -19,7 +21,10 @@ use prometheus_client::{
 };
 use tokio::sync::mpsc;
 
-use self::{bucket::Buckets, recorder::Recorder};
+use self::{
+    bucket::{BURST, Buckets, REFILL, Verdict},
+    recorder::Recorder,
+};
 
 /// Events waiting to be written; more are dropped.
 const CAPACITY: usize = 1024;
@@ -156,10 +161,17 @@ async fn write(
             next = receiver.recv() => next,
         };
         let Some(notice) = next else { return };
-        if !buckets.take(&notice.regarding, Instant::now()) {
-            count(&fates, "limited");
-            continue;
-        }
+        let notice = match buckets.take(&notice.regarding, Instant::now()) {
+            Verdict::Allowed => notice,
+            Verdict::FirstRefused => {
+                count(&fates, "limited");
+                limited(notice)
+            }
+            Verdict::Refused => {
+                count(&fates, "limited");
+                continue;
+            }
+        };
         let Some(recorder) = &mut recorder else {
             count(&fates, "dry-run");
             let Notice { regarding, reason, note, .. } = notice;
@@ -188,6 +200,16 @@ async fn write(
             }
         }
     }
+}
+
+/// The event in place of the first one that is left out.
+fn limited(notice: Notice) -> Notice {
+    let note = format!(
+        "more events are left out: this object has had {BURST} in a short time, and may have one more every {} s; its status and the \
+         operator's log have the rest",
+        REFILL.as_secs()
+    );
+    Notice { kind: EventType::Warning, reason: reasons::EVENTS_LIMITED, action: "Report", note, ..notice }
 }
 
 fn count(fates: &Family<Fate, Counter>, result: &'static str) {

@@ -31,6 +31,8 @@ reasons! {
         "A child waits for one that is not wanted, or children wait for each other; a bug in the operator",
     CONFLICT = "Conflict":
         "Somebody else wrote at the same time; it is tried again",
+    EVENTS_LIMITED = "EventsLimited":
+        "The object has had many events in a short time, so more are left out; its status and the operator's log have the rest",
     FAILED = "Failed":
         "It failed, and the error's own reason is no single word",
     FIELD_CONFLICT = "FieldConflict":

@@ -8,28 +8,47 @@ use std::{
 use k8s_openapi::api::core::v1::ObjectReference;
 
 /// Events that an object may have at once, and how long until it may have one more: the limits of client-go's spam filter.
-const BURST: u32 = 25;
-const REFILL: Duration = Duration::from_secs(300);
+pub(super) const BURST: u32 = 25;
+pub(super) const REFILL: Duration = Duration::from_secs(300);
 /// Objects remembered before those that have rested long enough are forgotten.
 const REMEMBERED: usize = 4096;
 
-/// One token bucket per object, written down as the moment at which it would be full again.
+/// One token bucket per object.
 #[derive(Default)]
-pub(super) struct Buckets(HashMap<String, Instant>);
+pub(super) struct Buckets(HashMap<String, Bucket>);
+
+struct Bucket {
+    /// When it would be full again.
+    full_at: Instant,
+    /// Whether an event was refused since the last one that was allowed.
+    has_refused: bool,
+}
+
+/// Whether an object may have one more event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Allowed,
+    /// Refused, as the first one since an event was allowed.
+    FirstRefused,
+    Refused,
+}
 
 impl Buckets {
-    /// Whether the object may have one more event now.
-    pub(super) fn take(&mut self, regarding: &ObjectReference, now: Instant) -> bool {
+    /// Takes one event of the object, if it may have one more now.
+    pub(super) fn take(&mut self, regarding: &ObjectReference, now: Instant) -> Verdict {
         if self.0.len() >= REMEMBERED {
-            self.0.retain(|_, full_at| *full_at > now);
+            self.0.retain(|_, bucket| bucket.full_at > now);
         }
-        let full_at = self.0.entry(key(regarding)).or_insert(now);
-        let next = (*full_at).max(now) + REFILL;
-        let allowed = next <= now + REFILL * BURST;
-        if allowed {
-            *full_at = next;
+        let bucket = self.0.entry(key(regarding)).or_insert(Bucket { full_at: now, has_refused: false });
+        let next = bucket.full_at.max(now) + REFILL;
+        if next <= now + REFILL * BURST {
+            *bucket = Bucket { full_at: next, has_refused: false };
+            Verdict::Allowed
+        } else if std::mem::replace(&mut bucket.has_refused, true) {
+            Verdict::Refused
+        } else {
+            Verdict::FirstRefused
         }
-        allowed
     }
 }
 
@@ -45,7 +64,7 @@ fn key(regarding: &ObjectReference) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Verdict::*, *};
 
     fn object(uid: &str) -> ObjectReference {
         ObjectReference { uid: Some(uid.to_owned()), ..ObjectReference::default() }
@@ -54,21 +73,22 @@ mod tests {
     #[test]
     fn a_burst_passes_then_one_per_five_minutes_and_objects_do_not_share() {
         let (mut buckets, start) = (Buckets::default(), Instant::now());
-        let passed = (0..100).filter(|_| buckets.take(&object("a"), start)).count();
-        assert_eq!(passed, 25);
-        assert!(buckets.take(&object("b"), start));
-        assert!(!buckets.take(&object("a"), start + REFILL / 2));
-        assert!(buckets.take(&object("a"), start + REFILL));
-        assert!(!buckets.take(&object("a"), start + REFILL));
+        let verdicts: Vec<_> = (0..100).map(|_| buckets.take(&object("a"), start)).collect();
+        let expected = [[Allowed; 25].as_slice(), &[FirstRefused], &[Refused; 74]].concat();
+        assert_eq!(verdicts, expected);
+        assert_eq!(buckets.take(&object("b"), start), Allowed);
+        for (after, verdict) in [(REFILL / 2, Refused), (REFILL, Allowed), (REFILL, FirstRefused), (REFILL, Refused)] {
+            assert_eq!(buckets.take(&object("a"), start + after), verdict, "{after:?}");
+        }
     }
 
     #[test]
     fn memory_stays_bounded() {
         let (mut buckets, start) = (Buckets::default(), Instant::now());
         for number in 0..REMEMBERED {
-            assert!(buckets.take(&object(&number.to_string()), start));
+            assert_eq!(buckets.take(&object(&number.to_string()), start), Allowed);
         }
-        assert!(buckets.take(&object("late"), start + REFILL));
+        assert_eq!(buckets.take(&object("late"), start + REFILL), Allowed);
         assert_eq!(buckets.0.len(), 1);
     }
 }

@@ -42,7 +42,7 @@ async fn row_32_repeats_become_a_series_and_notes_are_cut() {
         sink.send(notice(&object, &"ä".repeat(2000)));
     }
     eventually(Duration::from_secs(20), async || {
-        (counted(&sink).contains(r#"result="limited"} 15"#) && counted(&sink).contains(r#"result="published"} 25"#))
+        (counted(&sink).contains(r#"result="limited"} 15"#) && counted(&sink).contains(r#"result="published"} 26"#))
             .then_some(())
     })
     .await
@@ -51,9 +51,12 @@ async fn row_32_repeats_become_a_series_and_notes_are_cut() {
     task.await.unwrap();
     let events =
         Api::<Event>::namespaced(client, &namespace).list(&kube::api::ListParams::default()).await.unwrap().items;
-    assert_eq!(events.len(), 1);
-    assert_eq!(events[0].series.as_ref().map(|series| series.count), Some(25));
-    let note = events[0].note.as_deref().unwrap();
+    let of = |reason| events.iter().filter(move |event| event.reason.as_deref() == Some(reason)).collect::<Vec<_>>();
+    let (repeated, limited) = (of("Tested"), of("EventsLimited"));
+    assert_eq!((repeated.len(), limited.len(), events.len()), (1, 1, 2));
+    assert!(limited[0].note.as_deref().unwrap().contains("25 in a short time"), "{limited:?}");
+    assert_eq!(repeated[0].series.as_ref().map(|series| series.count), Some(25));
+    let note = repeated[0].note.as_deref().unwrap();
     assert!(note.len() <= 1024 && note.len() > 1020 && note.ends_with("ä…"), "{}", note.len());
 }
 
