@@ -44,6 +44,12 @@ pub trait Classify {
     /// When another attempt makes sense.
     fn class(&self) -> ErrorClass;
 
+    /// The pause before the next attempt, for an error whose pause was decided already. `None`, unless implemented, leaves the pause to the
+    /// class. An endpoint that answers nobody ([`ErrorClass::Unavailable`]) is waited for in any case.
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
+
     /// A `CamelCase` word from a fixed list, for events, conditions and metric labels. Never made from data.
     fn reason(&self) -> &'static str;
 }

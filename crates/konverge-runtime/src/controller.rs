@@ -270,19 +270,19 @@ impl<R: Reconciler> Controller<R> {
 
     fn failed(&self, key: &R::Key, error: &R::Error) -> (Completion, RunResult) {
         let reason = error.reason();
-        let pause = match error.class() {
-            ErrorClass::Unavailable(endpoint) => {
+        let pause = match (error.class(), error.retry_after()) {
+            (ErrorClass::Unavailable(endpoint), _) => {
                 let error = error as &dyn std::error::Error;
                 tracing::warn!(error, reason, endpoint, "failed; waits until the endpoint answers again");
                 return (Completion::Unavailable(endpoint), RunResult::Error { reason, permanent: false });
             }
-            ErrorClass::Permanent => stretched(self.permanent_retry, rand::random()),
-            ErrorClass::Refused => {
+            (_, Some(pause)) | (ErrorClass::After(pause), None) => stretched(pause, rand::random()),
+            (ErrorClass::Permanent, None) => stretched(self.permanent_retry, rand::random()),
+            (ErrorClass::Refused, None) => {
                 let backoff = Backoff { cap: REFUSED_AT_MOST, ..self.backoff };
                 backoff.late_delay(self.queue.level_after_failure(key), rand::random())
             }
-            ErrorClass::After(pause) => stretched(pause, rand::random()),
-            _ => self.pause(key),
+            (_, None) => self.pause(key),
         };
         tracing::warn!(error = error as &dyn std::error::Error, reason, retry_after = ?pause, "failed");
         let permanent = error.class().needs_a_change();

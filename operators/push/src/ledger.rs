@@ -36,20 +36,6 @@ pub enum LedgerError {
     Apply(#[from] ApplyError),
 }
 
-impl LedgerError {
-    /// Whether a role does not allow it, which may be mended some day. An API server that has just started says so, too.
-    pub fn is_refusal(&self) -> bool {
-        match self {
-            Self::Request { source, .. } => code(source) == Some(403),
-            Self::Apply(error) => matches!(error, ApplyError::Refused { code: 403, .. }),
-        }
-    }
-}
-
-fn code(error: &kube::Error) -> Option<u16> {
-    if let kube::Error::Api(status) = error { Some(status.code) } else { None }
-}
-
 impl Classify for LedgerError {
     fn class(&self) -> ErrorClass {
         match self {
@@ -200,18 +186,18 @@ mod tests {
     #[test]
     fn a_write_has_the_class_of_every_answer_of_the_api_server() {
         let object = || ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name: "db".to_owned() };
-        for (code, class, is_refusal) in [
-            (400, ErrorClass::Refused, false),
-            (403, ErrorClass::Refused, true),
-            (409, ErrorClass::Transient, false),
-            (413, ErrorClass::Refused, false),
-            (422, ErrorClass::Refused, false),
-            (429, ErrorClass::Unavailable(api_server::ENDPOINT), false),
-            (500, ErrorClass::Unavailable(api_server::ENDPOINT), false),
+        for (code, class) in [
+            (400, ErrorClass::Refused),
+            (403, ErrorClass::Refused),
+            (409, ErrorClass::Transient),
+            (413, ErrorClass::Refused),
+            (422, ErrorClass::Refused),
+            (429, ErrorClass::Unavailable(api_server::ENDPOINT)),
+            (500, ErrorClass::Unavailable(api_server::ENDPOINT)),
         ] {
             let status = Status::failure("no", "Reason").with_code(code);
             let error = LedgerError::Request { object: object(), source: Box::new(kube::Error::Api(Box::new(status))) };
-            assert_eq!((error.class(), error.is_refusal()), (class, is_refusal), "{code}");
+            assert_eq!(error.class(), class, "{code}");
         }
     }
 }

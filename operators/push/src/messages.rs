@@ -1,7 +1,7 @@
 //! What the owner of an object is told: the cause and the next step; never a value.
 
 use konverge_core::{
-    error::{Classify, ErrorClass, in_one_line},
+    error::{Classify, in_one_line},
     names::few,
 };
 use konverge_vault::{KvVersion, Mount, PathError, VaultError};
@@ -299,8 +299,7 @@ impl Message {
 
     /// Vault or the API server did not do their part.
     pub fn failed(error: &PushError) -> Self {
-        let is_refusal = error.is_refusal() || error.class() == ErrorClass::Refused;
-        Self { is_refusal, ..Self::problem(error.reason(), in_one_line(error)) }
+        Self { is_refusal: error.is_refusal(), ..Self::problem(error.reason(), in_one_line(error)) }
     }
 
     /// Some paths are not asked for any more.

@@ -5,6 +5,8 @@ mod clearing;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use konverge_apply::error::class_of;
+use konverge_core::error::ErrorClass;
 use kube::{
     Api, Client,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
@@ -37,10 +39,10 @@ pub struct Orphan {
 pub struct OrphansError(#[from] pub(crate) kube::Error);
 
 impl OrphansError {
-    /// Whether trying again is in vain: it is not allowed, as in a namespace that is being deleted, or there is no such namespace, or
-    /// the list is full.
+    /// Whether the object must not wait for another attempt: the API server refuses the write, as in a namespace that is being deleted or
+    /// when the list is full, or there is no such namespace.
     pub fn is_final(&self) -> bool {
-        matches!(&self.0, kube::Error::Api(status) if matches!(status.code, 403 | 404 | 413 | 422))
+        class_of(&self.0) == ErrorClass::Refused || matches!(&self.0, kube::Error::Api(status) if status.code == 404)
     }
 
     /// Whether somebody else has changed the list meanwhile.

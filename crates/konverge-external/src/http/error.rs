@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::{
+    error::{Classify, ErrorClass},
+    http_status,
+};
 
 use super::{ClientError, token::TokenError};
 
@@ -107,17 +110,9 @@ pub enum HttpError {
 impl Classify for HttpError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Status { retry_after: Some(pause), .. } | Self::StreamEnded { retry_after: Some(pause), .. } => {
-                ErrorClass::After(*pause)
-            }
-            Self::Status { status, .. }
-                if status.is_server_error() || [408, 421, 425, 429].contains(&status.as_u16()) =>
-            {
-                ErrorClass::Transient
-            }
-            Self::Status { .. } | Self::Redirect { .. } | Self::TooLarge { .. } | Self::EventTooLarge { .. } => {
-                ErrorClass::Permanent
-            }
+            Self::Status { status, retry_after, .. } => http_status::class(status.as_u16(), *retry_after, None),
+            Self::StreamEnded { retry_after: Some(pause), .. } => ErrorClass::After(*pause),
+            Self::Redirect { .. } | Self::TooLarge { .. } | Self::EventTooLarge { .. } => ErrorClass::Permanent,
             Self::Client(_)
             | Self::Token(_)
             | Self::Transport { .. }
@@ -149,6 +144,32 @@ impl Classify for HttpError {
             Self::ContentType { .. } => "UnexpectedContentType",
             Self::StreamEnded { .. } => "StreamEnded",
             Self::EventTooLarge { .. } => "EventTooLarge",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_the_class_of_every_http_answer() {
+        let seconds = Duration::from_secs;
+        for (code, retry_after, expected) in [
+            (400, None, ErrorClass::Refused),
+            (401, None, ErrorClass::Transient),
+            (403, None, ErrorClass::Refused),
+            (404, None, ErrorClass::Transient),
+            (429, None, ErrorClass::Transient),
+            (503, None, ErrorClass::Transient),
+            (503, Some(7), ErrorClass::After(seconds(7))),
+            // The driver of a source has a limit of its own.
+            (429, Some(86_400), ErrorClass::After(seconds(86_400))),
+        ] {
+            let status = http::StatusCode::from_u16(code).expect("a status code");
+            let retry_after = retry_after.map(seconds);
+            let error = HttpError::Status { url: "https://example.com".to_owned(), status, retry_after };
+            assert_eq!(error.class(), expected, "{code} {retry_after:?}");
         }
     }
 }

@@ -123,8 +123,12 @@ fn shorten(text: &str) -> String {
 impl Classify for ObjectsError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Store { kind: Kind::Unavailable, .. } | Self::Silent { .. } | Self::Key(_) => ErrorClass::Transient,
-            Self::Store { .. } | Self::TooMany { .. } => ErrorClass::Permanent,
+            Self::Store { kind: Kind::Forbidden, .. } => ErrorClass::Refused,
+            // What is not there may come.
+            Self::Store { kind: Kind::Unavailable | Kind::NotFound, .. } | Self::Silent { .. } | Self::Key(_) => {
+                ErrorClass::Transient
+            }
+            Self::Store { kind: Kind::Unsupported, .. } | Self::TooMany { .. } => ErrorClass::Permanent,
         }
     }
 

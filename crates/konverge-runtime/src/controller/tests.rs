@@ -7,11 +7,15 @@ use crate::{metrics::Metrics, queue::Priority};
 
 #[derive(Debug, thiserror::Error)]
 #[error("failed on purpose")]
-struct Failure(ErrorClass);
+struct Failure(ErrorClass, Option<Duration>);
 
 impl Classify for Failure {
     fn class(&self) -> ErrorClass {
         self.0
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.1
     }
 
     fn reason(&self) -> &'static str {
@@ -35,9 +39,11 @@ impl Reconciler for Scripted {
         match request.key {
             "panics" => panic!("on purpose"),
             "hangs" => std::future::pending().await,
-            "transient" => Err(Failure(ErrorClass::Transient)),
-            "permanent" => Err(Failure(ErrorClass::Permanent)),
-            "told when" => Err(Failure(ErrorClass::After(Duration::from_millis(5)))),
+            "transient" => Err(Failure(ErrorClass::Transient, None)),
+            "permanent" => Err(Failure(ErrorClass::Permanent, None)),
+            "told when" => Err(Failure(ErrorClass::After(Duration::from_millis(5)), None)),
+            "decided" => Err(Failure(ErrorClass::Permanent, Some(Duration::from_millis(5)))),
+            "decided late" => Err(Failure(ErrorClass::Transient, Some(Duration::from_secs(3600)))),
             "periodic" => Ok(Action::After(Duration::from_millis(5))),
             "gated" => {
                 self.gate.notified().await;
@@ -86,10 +92,10 @@ impl Bench {
 #[tokio::test]
 async fn each_ending_has_its_repetition() {
     let bench = bench(8);
-    for key in ["panics", "transient", "permanent", "told when", "periodic", "fine"] {
+    for key in ["panics", "transient", "permanent", "told when", "decided", "decided late", "periodic", "fine"] {
         bench.queue.add(key, Priority::Normal, "test");
     }
-    for key in ["panics", "transient", "told when"] {
+    for key in ["panics", "transient", "told when", "decided"] {
         bench.ran(key, 3).await;
         assert_eq!(bench.attempts(key)[..3], [1, 2, 3], "{key}");
     }
@@ -97,6 +103,7 @@ async fn each_ending_has_its_repetition() {
     assert_eq!(bench.attempts("periodic")[..3], [1, 1, 1]);
     assert_eq!(bench.attempts("fine"), [1]);
     assert_eq!(bench.attempts("permanent"), [1]);
+    assert_eq!(bench.attempts("decided late"), [1]);
     bench.queue.add("permanent", Priority::Normal, "changed");
     bench.ran("permanent", 2).await;
     assert_eq!(bench.attempts("permanent"), [1, 2]);

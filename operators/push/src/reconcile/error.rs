@@ -116,22 +116,13 @@ impl Classify for PushError {
 }
 
 impl PushError {
-    /// Whether it is of the kind that mostly ends by itself. An API server that has just started answers 403 until it has read the roles.
+    /// Whether it mostly ends by itself. Refusals of the API server are among these, because an API server that has just started forbids
+    /// everything until it has read the roles.
     pub(super) fn is_passing(&self) -> bool {
-        matches!(self.class(), ErrorClass::Transient | ErrorClass::Unavailable(_))
-            || self.is_outage()
-            || self.is_forbidden()
-    }
-
-    /// Whether the API server does not allow it.
-    fn is_forbidden(&self) -> bool {
-        let is_forbidden = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
-        match self {
-            Self::Read { source, .. } => is_forbidden(source),
-            Self::Orphans(OrphansError(source)) => is_forbidden(source),
-            Self::Journal(JournalError(source)) => is_forbidden(source),
-            Self::Ledger(error) => error.is_refusal(),
-            Self::Deposed | Self::Slow { .. } | Self::GivenUp(_) | Self::Vault { .. } => false,
+        match self.class() {
+            ErrorClass::Transient | ErrorClass::Unavailable(_) => true,
+            ErrorClass::Refused => !matches!(self, Self::Vault { .. }),
+            _ => self.is_outage(),
         }
     }
 
@@ -145,13 +136,9 @@ impl PushError {
         matches!(self, Self::Vault { source, .. } if source.is_outage())
     }
 
-    /// Whether it said no to what may be allowed some day.
+    /// Whether Vault or the API server refuses something that somebody may allow at any time.
     pub(crate) fn is_refusal(&self) -> bool {
-        match self {
-            Self::Vault { source, .. } => source.is_refusal(),
-            Self::Ledger(error) => error.is_refusal(),
-            _ => false,
-        }
+        self.class() == ErrorClass::Refused || matches!(self, Self::Vault { source, .. } if source.is_refusal())
     }
 
     /// Whether somebody else was faster in Vault.
