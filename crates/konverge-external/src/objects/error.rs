@@ -177,4 +177,16 @@ mod tests {
             assert_eq!(kind(&error, &error.to_string()), expected, "{error}");
         }
     }
+    #[test]
+    fn a_listing_that_is_refused_is_tried_again_and_one_that_is_impossible_is_not() {
+        for (kind, expected) in [
+            (Kind::Forbidden, ErrorClass::Refused),
+            (Kind::NotFound, ErrorClass::Transient),
+            (Kind::Unavailable, ErrorClass::Transient),
+            (Kind::Unsupported, ErrorClass::Permanent),
+        ] {
+            let (place, cause) = ("s3://bucket".to_owned(), "no".to_owned());
+            assert_eq!(ObjectsError::Store { act: "list", place, cause, kind }.class(), expected);
+        }
+    }
 }

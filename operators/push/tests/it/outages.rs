@@ -111,6 +111,36 @@ async fn w16_a_sealed_vault_stops_nothing_but_readiness_and_what_changed_meanwhi
     assert_eq!(world.versions(&path).await, 2);
 }
 
+/// The engine's figures tell of an outage: without them, dashboards and alerts of the framework show success.
+#[tokio::test]
+async fn each_run_that_fails_while_vault_is_away_is_an_error_to_the_engine() {
+    let mut server = server().await;
+    let world = World::with(&server).await;
+    let operator = world.operator(&[]).await;
+    let path = world.path("db");
+    world.secret("db", &[("n", "1")], json!({ "vault-sync.io/path": path })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    let errors = || operator.metric("controller_runtime_reconcile_errors_total", "controller=\"push\"");
+    let failed_runs = || operator.metric("controller_runtime_reconcile_total", "result=\"error\"");
+    assert!(errors() < 0.5 && failed_runs() < 0.5);
+    server.kill();
+    world.rotate("db", &[("n", "2")]).await;
+    until("the engine counts two failed runs and their repetitions", async || {
+        let retries = operator.metric("workqueue_retries_total", "name=\"push\"");
+        let figures = (errors(), failed_runs(), retries);
+        if errors() > 1.5 && failed_runs() > 1.5 && retries > 0.5 { Ok(()) } else { Err(format!("{figures:?}")) }
+    })
+    .await;
+    assert!(operator.metric("konverge_reconcile_errors_total", "VaultUnreachable") > 0.5, "the reason is told");
+    server.start_again().await.unwrap();
+    server.unseal().await.unwrap();
+    world.holds(&path, &[("n", "2")]).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    let after = errors();
+    tokio::time::sleep(QUIET).await;
+    assert!(errors() < after + 0.5, "the failures end with the outage");
+}
+
 #[tokio::test]
 async fn w16_it_starts_while_vault_is_away() {
     let mut server = server().await;
@@ -258,6 +288,7 @@ async fn a_path_that_is_denied_says_so_and_delays_no_other() {
         "a run that did not bring it in step is no success"
     );
     assert!(operator.metric("vault_sync_operator_vault_write_errors_total", "permission_denied") > 0.5);
+    assert!(operator.metric("konverge_reconcile_errors_total", "PermissionDenied") > 0.5, "nor to the engine");
     // Marks need more than this policy gives; what is written is in step without.
     world.says(Kind::Secret, "open", "Synced").await;
     let told = world.event("open", "OwnerNotMarked").await;
