@@ -38,7 +38,7 @@ use crate::{
     store::Store,
     watch::WAITED,
 };
-pub use error::{Doing, PushError};
+pub use error::{Doing, FailedRun, PushError};
 use intentions::NOTE_LATER;
 pub(crate) use pace::run_limit;
 use pace::{LOOK_AGAIN, is_due, look_again, next_look, pause};
@@ -103,30 +103,45 @@ pub struct Pusher {
     pub policy: Policy,
 }
 
+/// How a run ended that has told the object about it.
+type Reported = Result<Action, FailedRun>;
+
+/// The same end, with the next run no later than this.
+fn within(longest: Duration, outcome: Reported) -> Reported {
+    match outcome {
+        Ok(Action::After(pause) | Action::AfterAtSamePriority(pause)) => Ok(Action::After(pause.min(longest))),
+        Ok(_) => Ok(Action::After(longest)),
+        Err(failed) => Err(failed.within(longest)),
+    }
+}
+
 impl Reconciler for Pusher {
     type Key = ObjectRef;
-    type Error = PushError;
+    type Error = FailedRun;
 
-    async fn reconcile(&self, request: Request<ObjectRef>) -> Result<Action, PushError> {
+    async fn reconcile(&self, request: Request<ObjectRef>) -> Result<Action, FailedRun> {
         let key = &request.key;
         self.recall().await?;
         let intentions = self.journal.about(key);
         let Some(binding) = self.bindings.get(key) else {
             // It asks for nothing any more: whoever queued it did so before the watch showed that.
-            return if intentions.is_empty() { Ok(Action::Done) } else { self.abandon(key, &intentions).await };
+            return if intentions.is_empty() { Ok(Action::Done) } else { Ok(self.abandon(key, &intentions).await?) };
         };
         let binding = self.take_over(key, binding, &intentions);
-        let action = self.bring(key, &binding).await?;
-        let action = self.contest(key, action);
+        let outcome = self.bring(key, &binding).await;
+        let outcome = match self.contest(key) {
+            Some(rest) => within(rest, outcome),
+            None => outcome,
+        };
         if !self.journal.speaks_of(key) {
-            return Ok(action);
+            return outcome;
         }
         if self.bindings.get(key).is_some_and(|now| now.bears_its_record()) {
             self.journal.resolve(key);
-            return Ok(action);
+            return outcome;
         }
         // What the journal says of it is not forgotten, whoever takes the object out of the queue.
-        Ok(if action == Action::Done { Action::After(LOOK_AGAIN) } else { action })
+        outcome.map(|action| if action == Action::Done { Action::After(LOOK_AGAIN) } else { action })
     }
 
     async fn dropped(&self, key: &ObjectRef, why: &Dropped) {
@@ -140,29 +155,32 @@ impl Reconciler for Pusher {
 }
 
 impl Pusher {
-    /// Reconciles one binding. On an error, reports it on the object and returns the pause; an error of the API server as a whole is returned, so
-    /// that the object waits until that answers again.
-    async fn bring(&self, key: &ObjectRef, binding: &Binding) -> Result<Action, PushError> {
+    /// Reconciles one binding. Reports an error on the object and returns it with the pause before the next attempt.
+    async fn bring(&self, key: &ObjectRef, binding: &Binding) -> Result<Action, FailedRun> {
         let outcome = match &binding.asking {
-            _ if binding.deleting.is_some() => self.leave(key, binding).await,
-            Asking::Nothing(_) => self.leave(key, binding).await,
+            _ if binding.deleting.is_some() => self.leave(key, binding).await.map(Ok),
+            Asking::Nothing(_) => self.leave(key, binding).await.map(Ok),
             Asking::Invalid(invalid, _) => {
                 self.metrics.parse_failed(key, invalid);
                 self.metrics.attempted(key, false, Duration::ZERO);
-                self.conclude(key, binding, None, vec![Message::invalid(invalid)]).await.map(|()| Action::Done)
+                self.conclude(key, binding, None, vec![Message::invalid(invalid)]).await.map(|()| Ok(Action::Done))
             }
             Asking::Push(push) => self.push(key, binding, push).await,
         };
-        let Err(error) = outcome else { return outcome };
-        let pause = self.failed(key, binding, &error).await;
-        if error.waits_for_an_endpoint() { Err(error) } else { Ok(Action::After(pause)) }
+        match outcome {
+            Ok(reported) => reported,
+            Err(error) => {
+                let pause = self.failed(key, binding, &error).await;
+                Err(FailedRun::new(error, pause))
+            }
+        }
     }
 
     /// Brings in step what asks for a push.
-    async fn push(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<Action, PushError> {
+    async fn push(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<Reported, PushError> {
         if push.asked.paused {
             self.conclude(key, binding, None, vec![Message::paused(key.kind)]).await?;
-            return Ok(Action::Done);
+            return Ok(Ok(Action::Done));
         }
         let due = is_due(key, push, binding);
         let current = binding.verified.as_ref().filter(|verified| {
@@ -173,7 +191,7 @@ impl Pusher {
                 && self.bindings.uses_just(key, &verified.sources)
         });
         if current.is_some_and(|verified| self.can_wait(key, binding, verified)) {
-            return Ok(Action::After(NOTE_LATER));
+            return Ok(Ok(Action::After(NOTE_LATER)));
         }
         if let Some(verified) = current
             && (!due
@@ -184,17 +202,17 @@ impl Pusher {
                 self.note(key, binding, record).await?;
                 self.say(key, binding, None, binding.unsaid.clone());
             }
-            return Ok(next_look(key, push, verified));
+            return Ok(Ok(next_look(key, push, verified)));
         }
         let started = Instant::now();
         let outcome = match self.pinned(key, push).await {
-            Ok(push) if self.is_doubtful(key, binding, &push) => return Ok(Action::After(FEWER_FOR)),
+            Ok(push) if self.is_doubtful(key, binding, &push) => return Ok(Ok(Action::After(FEWER_FOR))),
             Ok(push) => self.bring_in_step(key, binding, &push, due).await,
             Err(error) => Err(error),
         };
         let is_right = outcome.as_ref().is_ok_and(|(_, is_right)| *is_right);
         self.metrics.attempted(key, is_right, started.elapsed());
-        outcome.map(|(action, _)| action)
+        outcome.map(|(reported, _)| reported)
     }
 
     /// The push of the Secrets that there are, where it asks for those that fit a selector. Its watch tells when these are others.
@@ -227,18 +245,18 @@ impl Pusher {
         is_asked_twice
     }
 
-    /// What to do next, and whether all is as it was asked for.
+    /// How the run ended, and whether all is as it was asked for.
     async fn bring_in_step(
         &self,
         key: &ObjectRef,
         binding: &Binding,
         push: &Push,
         look: bool,
-    ) -> Result<(Action, bool), PushError> {
+    ) -> Result<(Reported, bool), PushError> {
         let mut messages: Vec<Message> = push.asked.notes.iter().map(|note| Message::adjusted(note)).collect();
         let Some(prepared) = self.prepare(key, push, &mut messages).await? else {
             self.conclude(key, binding, None, messages).await?;
-            return Ok((Action::After(LOOK_AGAIN), false));
+            return Ok((Ok(Action::After(LOOK_AGAIN)), false));
         };
         let mut portions = Portions::new(self, key, push);
         let (targets, mut glance) = tokio::join!(portions.next(), self.glance(binding, push, &prepared, look));
@@ -249,7 +267,7 @@ impl Pusher {
         loop {
             let Some((record, noted)) = self.intend(key, &binding, push, &prepared, &targets).await? else {
                 // The object is gone.
-                return Ok((Action::Done, true));
+                return Ok((Ok(Action::Done), true));
             };
             if key.kind == Kind::Secret {
                 portions.rename(&key.name, &binding.version, &noted.version);
@@ -303,16 +321,19 @@ impl Pusher {
         } else {
             self.conclude(key, &binding, Some(done.record), done.messages).await?;
         }
-        let action = match (done.refused, next) {
-            (Some(error), _) => Action::After(match error.class() {
-                ErrorClass::Permanent => look_again(push),
-                // Its other paths are looked at as often as it asks.
-                class => pause(class, failures, refusals).min(push.asked.every.unwrap_or(Duration::MAX)),
-            }),
-            (None, Some(next)) => next,
-            (None, None) => Action::After(done.soon.unwrap_or_else(|| look_again(push))),
+        let reported = match (done.refused, next) {
+            (Some(error), _) => {
+                let pause = match error.class() {
+                    ErrorClass::Permanent => look_again(push),
+                    // Its other paths are looked at as often as it asks.
+                    class => pause(class, failures, refusals).min(push.asked.every.unwrap_or(Duration::MAX)),
+                };
+                Err(FailedRun::new(error, pause))
+            }
+            (None, Some(next)) => Ok(next),
+            (None, None) => Ok(Action::After(done.soon.unwrap_or_else(|| look_again(push)))),
         };
-        Ok((action, is_right))
+        Ok((reported, is_right))
     }
 
     /// Sets finalizer and record before the first write to any path, if they do not say all of it yet, or has the journal say it. Nothing

@@ -1,6 +1,6 @@
 //! A run that did not do what it should: why, and how the cause is told.
 
-use std::{fmt, time::Duration};
+use std::{error::Error, fmt, time::Duration};
 
 use konverge_apply::error::class_of;
 use konverge_core::error::{Classify, ErrorClass};
@@ -126,11 +126,6 @@ impl PushError {
         }
     }
 
-    /// Whether it waits until an endpoint answers again.
-    pub(super) fn waits_for_an_endpoint(&self) -> bool {
-        matches!(self.class(), ErrorClass::Unavailable(_))
-    }
-
     /// Whether Vault, as opposed to what was asked of it, is the trouble.
     pub(super) fn is_outage(&self) -> bool {
         matches!(self, Self::Vault { source, .. } if source.is_outage())
@@ -154,5 +149,58 @@ impl PushError {
     /// Whether nothing was asked of Vault, because it did not serve a moment ago.
     pub(super) fn is_pause(&self) -> bool {
         matches!(self, Self::Vault { source: VaultError::Paused { .. }, .. })
+    }
+}
+
+/// A failed run, as the engine gets it: the error, and the pause that push has chosen for it. The object has been told before, unless the
+/// failure is likely to pass.
+#[derive(Debug)]
+pub struct FailedRun {
+    error: PushError,
+    retry_after: Option<Duration>,
+}
+
+impl FailedRun {
+    /// The next attempt comes after this pause.
+    pub(super) fn new(error: PushError, retry_after: Duration) -> Self {
+        Self { error, retry_after: Some(retry_after) }
+    }
+
+    /// The next attempt comes no later than this.
+    pub(super) fn within(self, longest: Duration) -> Self {
+        Self { retry_after: Some(self.retry_after.map_or(longest, |pause| pause.min(longest))), ..self }
+    }
+}
+
+impl From<PushError> for FailedRun {
+    /// The class of the error decides when the next attempt comes.
+    fn from(error: PushError) -> Self {
+        Self { error, retry_after: None }
+    }
+}
+
+impl fmt::Display for FailedRun {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(formatter)
+    }
+}
+
+impl Error for FailedRun {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl Classify for FailedRun {
+    fn class(&self) -> ErrorClass {
+        self.error.class()
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    fn reason(&self) -> &'static str {
+        self.error.reason()
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use konverge_apply::events::Notice;
 use konverge_core::error::{Classify, in_one_line};
-use konverge_runtime::{Action, Priority};
+use konverge_runtime::Priority;
 use kube::runtime::events::EventType;
 use tokio::time::Instant;
 
@@ -47,23 +47,20 @@ impl Pusher {
         Ok(())
     }
 
-    /// Tells once of who takes the record away again and again. `action`, or earlier if the record is to be written before.
-    pub(super) fn contest(&self, key: &ObjectRef, action: Action) -> Action {
-        let Some(binding) = self.bindings.get(key) else { return action };
-        let Some(until) = binding.left_until() else { return action };
+    /// Tells once of an actor that takes the record away again and again. Returns how soon the record is to be written again; `None` unless it is
+    /// left alone for a while.
+    pub(super) fn contest(&self, key: &ObjectRef) -> Option<Duration> {
+        let binding = self.bindings.get(key)?;
+        let until = binding.left_until()?;
         let mut is_new = false;
         self.bindings.on_object(key, &binding.uid, |now| is_new = now.tell_of_undoing());
         if is_new {
             self.announce(key, &binding.uid, &Message::record_taken(key.kind));
         }
-        let rest = until.saturating_duration_since(Instant::now());
-        match action {
-            Action::After(pause) | Action::AfterAtSamePriority(pause) => Action::After(pause.min(rest)),
-            _ => Action::After(rest),
-        }
+        Some(until.saturating_duration_since(Instant::now()))
     }
 
-    /// The same for what is in step: it is noted on the object, and said, when all those have had their turn that are not.
+    /// [`conclude`](Self::conclude) for what is in step: it is noted on the object, and said, when all those have had their turn that are not.
     pub(super) fn conclude_in_step(&self, key: &ObjectRef, binding: &Binding, record: Record, messages: Vec<Message>) {
         let (record, messages) = stand(binding, record, messages);
         if binding.bears(&record) {
