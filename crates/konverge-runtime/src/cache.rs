@@ -13,7 +13,6 @@ mod declared;
 mod index;
 mod metrics;
 mod objects;
-mod own_writes;
 mod state;
 mod store;
 mod unshown;

@@ -3,7 +3,7 @@
 //! Read in this order: [`manager`], what a program is made of and how it starts and stops; [`watch`], where events come from;
 //! [`cache`], what is known without asking; [`queue`], which object is next; [`controller`], who works on it and what happens when
 //! that fails. Around them: [`object`], [`client`], [`container`], [`lease`], [`checks`], [`metrics`], [`http_server`], [`open_files`],
-//! [`telemetry`] and [`tls`].
+//! [`telemetry`] and [`tls`]. Controllers without a cache need [`own_writes`] and [`version`].
 
 pub mod cache;
 pub mod checks;
@@ -18,13 +18,14 @@ pub mod manager;
 pub mod metrics;
 pub mod object;
 pub mod open_files;
+pub mod own_writes;
 pub mod queue;
 #[cfg(test)]
 mod schedule;
 pub mod telemetry;
 #[cfg(feature = "tls")]
 pub mod tls;
-mod version;
+pub mod version;
 pub mod watch;
 
 pub use controller::{Action, Controller, Reconciler};

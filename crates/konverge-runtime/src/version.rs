@@ -4,12 +4,12 @@
 //! states is older. A version that is not a number can only be equal to another one.
 
 /// Returns the version as a number, or `None` if it is not one. Zero is no version: the API server takes it for "any".
-pub(crate) fn number(version: &str) -> Option<u64> {
+pub fn number(version: &str) -> Option<u64> {
     version.parse().ok().filter(|version| *version > 0)
 }
 
 /// Returns whether one version is older than another. Versions that are no numbers are never older.
-pub(crate) fn is_older(version: &str, than: &str) -> bool {
+pub fn is_older(version: &str, than: &str) -> bool {
     matches!((number(version), number(than)), (Some(version), Some(than)) if version < than)
 }
 

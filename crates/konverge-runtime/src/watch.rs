@@ -1,10 +1,12 @@
 //! Watching objects, for ever.
 //!
 //! Whole objects, or with `PartialObjectMeta<K>` their metadata alone, so that the payload of a Secret never enters the process.
-//! Nothing is stored here: events pass through. [`cache`](crate::cache) stores them.
+//! Nothing is stored here: events pass through. [`cache`](crate::cache) stores them, and an [`EventHandler`] keeps what a program needs to know
+//! of them.
 
 mod explained;
 mod guarded;
+mod handler;
 mod initial_list;
 mod list_watch;
 mod namespace;
@@ -24,6 +26,7 @@ use tokio::{sync::watch, time::Instant};
 use explained::{explained, served_as};
 pub(crate) use guarded::keeping;
 pub use guarded::{Guarded, Undecodable};
+pub use handler::{EventHandler, Origin, handle_events};
 pub use initial_list::InitialList;
 pub use kube::runtime::watcher::Event;
 pub(crate) use list_watch::Observed;
@@ -137,8 +140,10 @@ impl WatchHealth {
         let _ = self.missing.subscribe().wait_for(|missing| *missing == is_missing).await;
     }
 
-    /// Fails until the first list is complete, while the watch has been failing for longer than a restart of the API server takes, and
-    /// while a later list takes very long; for [`Checks::readiness`](crate::checks::Checks::readiness).
+    /// A check for [`Checks::readiness`](crate::checks::Checks::readiness).
+    ///
+    /// Fails until the first list is complete. Later, fails while the watch has been failing for longer than a restart of the API server
+    /// takes, and while a list takes very long.
     pub fn check(&self) -> Result<(), String> {
         let (state, synced) = (self.state(), self.is_synced());
         if let Some(Failing { since, error }) = &state.failing
@@ -236,7 +241,7 @@ struct Manner {
     optional: bool,
 }
 
-/// What [`never_ending`] carries from event to event.
+/// The state that [`never_ending`] carries from event to event.
 struct Progress<Begin, S> {
     begin: Begin,
     list: InitialList,
@@ -279,7 +284,7 @@ where
         async move {
             loop {
                 match progress.events.next().await {
-                    // One that does not know what a streamed list is never ends it.
+                    // An API server that does not know streamed lists never ends one.
                     Some(Ok(Observed::Init)) if progress.is_listing && progress.list.is_streamed() => {
                         progress.fall_back(&kind);
                     }

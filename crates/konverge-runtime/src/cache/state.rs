@@ -13,11 +13,11 @@ use super::{
     change::Change,
     index::Indexer,
     objects::Objects,
-    own_writes::{OwnWrites, Reading},
     unshown::{Unshown, is_in},
 };
 use crate::{
     object::ObjectKey,
+    own_writes::{Freshness, OwnWrites},
     version::{is_older, number},
     watch::{Guarded, Undecodable},
 };
@@ -51,7 +51,7 @@ pub(super) struct State<K> {
     /// Those of them that nobody was told of yet.
     pub(super) puzzling: Vec<ObjectKey>,
     pub(super) indexes: Vec<Arc<dyn Indexer<K>>>,
-    own_writes: OwnWrites,
+    own_writes: OwnWrites<ObjectKey>,
     unshown: Unshown,
     /// Objects that a list shows as older than they are known, until the version of the list tells which of both is right.
     disputed: HashMap<ObjectKey, K>,
@@ -158,7 +158,7 @@ impl<K: Resource> State<K> {
                 "the API server's store is older than what was seen before, as after a restore of an older copy of etcd; taking its state and forgetting own writes"
             );
             self.unshown.forget_all(namespace);
-            self.own_writes.forget_all(namespace);
+            self.own_writes.retain(|key| !is_in(key, namespace));
             self.before.retain(|key, _| !is_in(key, namespace));
         }
         // What is being written is looked at when that is over, and may be disputed only then.
@@ -360,14 +360,14 @@ impl<K: Resource> State<K> {
         let meta = object.meta();
         let version = meta.resource_version.as_deref().unwrap_or_default();
         let is_overtaken = self.is_overtaken(key, meta);
-        let mut reading = self.own_writes.read_apply(key, meta.uid.as_deref(), version, Instant::now());
+        let mut freshness = self.own_writes.classify(key, meta.uid.as_deref(), version, Instant::now());
         let known = self.objects.get(key).map(|known| known.meta());
         let is_known =
             known.is_some_and(|known| known.uid == meta.uid && known.resource_version == meta.resource_version);
-        if reading != Reading::News && !is_overtaken && !is_known && version_of(meta).is_some() {
+        if freshness != Freshness::New && !is_overtaken && !is_known && version_of(meta).is_some() {
             // Newer than all that is known, so the awaited write is of the time before, as after a restore of an older store.
             self.own_writes.forget(key);
-            reading = Reading::News;
+            freshness = Freshness::New;
         }
         // A list does not show what happened before our write, which may not have known it.
         let is_first_showing = listed && self.unshown.awaits(key);
@@ -380,15 +380,15 @@ impl<K: Resource> State<K> {
             if listed {
                 self.disputed.insert(key.clone(), object);
             }
-            let is_echo = reading == Reading::Echo && !listed;
+            let is_echo = freshness == Freshness::Echo && !listed;
             return if is_echo { None } else { self.overtook(key, before, listed) };
         }
-        match reading {
-            Reading::Echo if is_first_showing => self.overtook(key, before, listed),
-            Reading::Echo => None,
+        match freshness {
+            Freshness::Echo if is_first_showing => self.overtook(key, before, listed),
+            Freshness::Echo => None,
             // It happened before our write, which may have been made without knowing it.
-            Reading::Overtaken => self.overtook(key, before, listed),
-            Reading::News => {
+            Freshness::Stale => self.overtook(key, before, listed),
+            Freshness::New => {
                 if is_known && !was_undecodable {
                     return if is_first_showing { self.overtook(key, before, listed) } else { None };
                 }
@@ -436,7 +436,7 @@ impl<K: Resource> State<K> {
         }
         self.undecodable.remove(key);
         self.unshown.ended(key, uid);
-        let reading = self.own_writes.read_delete(key, uid, Instant::now());
+        let freshness = self.own_writes.classify_deletion(key, uid, Instant::now());
         if !self.own_writes.awaits_any(key, Instant::now()) {
             self.before.remove(key);
         }
@@ -448,7 +448,7 @@ impl<K: Resource> State<K> {
             return is_overtaken.then_some(Change { old: None, new, listed: false });
         }
         let old = self.replace(key, None);
-        (reading == Reading::News).then_some(Change { old, new: None, listed: false })
+        (freshness == Freshness::New).then_some(Change { old, new: None, listed: false })
     }
 
     fn forget_old(&mut self) {

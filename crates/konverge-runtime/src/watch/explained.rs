@@ -1,4 +1,4 @@
-//! What an error of a watch means, where it does not say so itself.
+//! Explains errors of a watch that do not tell their meaning.
 
 use kube::runtime::watcher::Error;
 

@@ -7,10 +7,10 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error};
 use serde_json::Value;
 
-/// What the API server sent for one object: the object, or what kept it from being understood.
+/// An object as the API server sent it: decoded, or with the error that kept it from being decoded.
 ///
-/// A watch decodes into this, so one object that breaks the rules of its kind (made by an older or newer version of the CRD, or by
-/// hand) is reported and left alone while all others go on. It differs from kube's `DeserializeGuard` in its cost: nothing is copied
+/// A watch that decodes into this reports an object that breaks the rules of its kind, and goes on with all others. Another version of the
+/// CRD, or a person, may have made such an object. It differs from kube's `DeserializeGuard` in its cost: nothing is copied
 /// unless decoding fails.
 #[derive(Debug, Clone)]
 pub struct Guarded<K>(pub Result<K, Undecodable>);
@@ -19,14 +19,14 @@ pub struct Guarded<K>(pub Result<K, Undecodable>);
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{error}")]
 pub struct Undecodable {
-    /// Who it is.
+    /// The object's metadata.
     pub metadata: ObjectMeta,
-    /// What is wrong with it.
+    /// The decoder's error.
     pub error: String,
 }
 
 tokio::task_local! {
-    /// Whose `managedFields` are decoded.
+    /// The manager whose `managedFields` are decoded.
     static KEPT: Arc<str>;
 }
 

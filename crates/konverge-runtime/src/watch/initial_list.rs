@@ -8,15 +8,15 @@ use kube::runtime::watcher;
 pub enum InitialList {
     /// As a list, in pages of at most so many objects, which bounds the memory that one answer takes on both sides.
     Pages(u32),
-    /// As events of the watch itself, one object after the other, which spares the API server the work of putting a list together. One
-    /// that cannot do it is asked for pages: at once if it refuses, and after the first watch has ended if it does not know what was
-    /// asked.
+    /// As events of the watch itself, one object after the other, which spares the API server the work of putting a list together. An API
+    /// server that cannot do it is asked for pages: at once if it refuses, or after the first watch has ended if it does not know the
+    /// option.
     Streamed,
 }
 
 impl Default for InitialList {
-    /// Pages of 100 objects. A page is in memory several times while it is read, as text and decoded, and what is free afterwards lies
-    /// between the objects and stays with the process: the 500 of other components would cost each of 10,000 objects some 300 bytes
+    /// Pages of 100 objects. A page is in memory several times while it is read, as text and decoded. The memory that is free afterwards
+    /// lies between the objects and stays with the process. The 500 of other components would cost each of 10,000 objects some 300 bytes
     /// more, and save a fifth of the time that the list takes.
     fn default() -> Self {
         Self::Pages(100)

@@ -1,7 +1,7 @@
 //! Lists a collection and then watches it: one attempt after the other, with an error for each that fails.
 //!
-//! kube's watcher does the same, but keeps the resource versions of lists and bookmarks to itself, and these are what tells a cache
-//! which objects a list proves to be gone, and that the API server's store was replaced by an older one.
+//! kube's watcher does the same, but keeps the resource versions of lists and bookmarks to itself. They tell a cache which objects a list
+//! proves to be gone, and that the API server's store was replaced by an older one.
 
 use std::{collections::VecDeque, pin::Pin, time::Duration};
 
@@ -44,7 +44,7 @@ const COMPARED: Duration = Duration::from_secs(10);
 /// A watch that is resumed and shows nothing for so long is compared with the version of the collection.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// What a watch observes: the events of [`Event`], and the resource versions that prove how far they go.
+/// An observation of a watch: an [`Event`], or a resource version that proves how far the events go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Observed<T> {
     /// A list begins.
@@ -314,7 +314,7 @@ impl<K: Object> Lister<K> {
         opened: Instant,
         has_spoken: bool,
     ) -> (Option<Step<K>>, State<K>) {
-        // What has arrived is taken before the time is looked at, so a consumer that is slow loses nothing.
+        // An event that has arrived is taken before the time is checked, so a slow consumer loses nothing.
         let Ok(next) = timeout_at(opened + self.timeout + MARGIN, events.next()).await else {
             tracing::debug!(
                 kind = std::any::type_name::<K>(),

@@ -11,11 +11,11 @@ use kube::{
 /// Between two attempts; permissions are changed by hand.
 const EVERY: Duration = Duration::from_secs(300);
 
-/// The same where the kind is not known: whoever installs its definition waits for what comes of it, and most never do.
+/// The same where the kind is not known. A person who installs its definition waits for the effect.
 pub(super) const EVERY_UNKNOWN: Duration = Duration::from_secs(30);
 
 /// Does `follow` from when the kind is there and may be listed, in this namespace or in all. Until then the log tells once that its objects
-/// take no part.
+/// are not watched.
 pub async fn once_allowed(
     client: Client,
     resource: ApiResource,
@@ -43,7 +43,7 @@ pub async fn once_allowed(
                 }
                 tokio::time::sleep(if status.code == 404 { EVERY_UNKNOWN } else { EVERY }).await;
             }
-            // Whatever else it is, the watch has its own ways with it.
+            // The watch handles all other errors.
             _ => return follow.await,
         }
     }

@@ -1,6 +1,6 @@
-//! What chooses objects by their labels, looked at before the API server does.
+//! Label selectors, checked before the API server does.
 //!
-//! Who works on what is a setting, and the API server's refusal of one that cannot be read would come with every attempt to list.
+//! Selectors are settings. The API server would refuse a malformed one only with each attempt to list.
 
 /// A text is no label selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

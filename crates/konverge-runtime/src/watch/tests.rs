@@ -69,7 +69,7 @@ async fn a_list_that_fails_says_why_it_is_not_ready() {
     assert!(health.check().is_err_and(|why| why.starts_with("failing for 0 s: ")), "{:?}", health.check());
 }
 
-/// What a watch that begins with a streamed list does on an API server: how each life was begun, and the last event.
+/// Runs a watch that begins with a streamed list. Returns how each life was begun, and the last event.
 async fn streamed(first_life: Vec<fn() -> Step>) -> Vec<InitialList> {
     let lists = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&lists);
