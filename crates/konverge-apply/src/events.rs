@@ -119,6 +119,13 @@ impl EventSink {
         (Self { sender, fates: fates.clone() }, write(recorder, receiver, fates, stop))
     }
 
+    /// A sink whose events the test receives.
+    #[cfg(test)]
+    pub(crate) fn captured() -> (Self, mpsc::Receiver<Notice>) {
+        let (sender, receiver) = mpsc::channel(CAPACITY);
+        (Self { sender, fates: Family::default() }, receiver)
+    }
+
     /// Leaves an event. Returns at once; the event is lost when too many wait already.
     pub fn send(&self, notice: Notice) {
         if self.sender.try_send(notice).is_err() {

@@ -2,7 +2,8 @@
 //!
 //! Read in this order: [`applier`], server-side apply of any object, and [`in_step`], how it is known without a request that there
 //! is nothing to do; [`desired`], the children of an owner, with [`owners`] and [`mod@readiness`]; [`status`] and [`conditions`], what is
-//! told about an object in the object; [`events`], telling people without ever holding up the work; [`delete`], [`metadata`] and
+//! told about an object in the object; [`events`], telling people without ever holding up the work, and [`announce`], telling them
+//! each thing once; [`delete`], [`metadata`] and
 //! the finalizers of [`Applier`], the small writes; [`read`], the few questions that no cache answers; [`error`], what a refusal
 //! means for the next attempt.
 //!
@@ -14,6 +15,7 @@
 //! work of the queue, which knows about all the others.
 
 mod altered;
+pub mod announce;
 pub mod applier;
 mod body;
 mod call;
@@ -38,6 +40,7 @@ mod undeclared;
 pub mod witness;
 
 pub use altered::AlteredField;
+pub use announce::{Announcer, Severity, Statement};
 pub use applier::{Applied, Applier, ApplyOutcome};
 pub use conditions::{ConditionStatus, Conditions, Moment, Reason};
 pub use delete::Deletion;
