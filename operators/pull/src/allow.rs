@@ -1,6 +1,6 @@
 //! Which namespaces may pull which environments.
 //!
-//! Whoever may annotate a Secret would otherwise read every environment that the operator's principal can.
+//! Without rules, anybody who may annotate a Secret can read every environment that the operator's principal can.
 
 use std::{fmt, str::FromStr};
 

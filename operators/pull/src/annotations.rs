@@ -1,10 +1,10 @@
-//! What the annotations of a Secret ask for.
+//! The annotations that bind a Secret to an environment.
 
 use std::collections::BTreeMap;
 
 use konverge_zopp_client::EnvironmentName;
 
-/// Must be `"true"` for a Secret to be ours.
+/// Must be `"true"` for a Secret to be synced.
 pub const SYNC: &str = "zopp.dev/sync";
 /// The workspace's name.
 pub const WORKSPACE: &str = "zopp.dev/workspace";
@@ -13,21 +13,21 @@ pub const PROJECT: &str = "zopp.dev/project";
 /// The environment's name.
 pub const ENVIRONMENT: &str = "zopp.dev/environment";
 
-/// What a Secret declares.
+/// The declaration of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Declaration {
-    /// No word to us: the Secret is never read.
+    /// The Secret is not annotated: it is never read.
     NotOurs,
-    /// It asks to be synced and does not say from where. Its data stays as it is.
+    /// The Secret requests a sync and does not name the environment. Its data stays as it is.
     Incomplete {
         /// The annotations that are missing or empty.
         missing: Vec<&'static str>,
     },
-    /// It asks for this environment.
+    /// The Secret requests this environment.
     Bound(EnvironmentName),
 }
 
-/// Reads the annotations. Values are taken as they are; one of nothing but white space counts as empty.
+/// Reads the annotations. Values are taken as they are; a value of nothing but white space counts as empty.
 pub fn declaration(annotations: &BTreeMap<String, String>) -> Declaration {
     if annotations.get(SYNC).map(String::as_str) != Some("true") {
         return Declaration::NotOurs;

@@ -1,4 +1,4 @@
-//! The annotated Secrets, from what the watch shows of them. Nothing about any other Secret is kept.
+//! The annotated Secrets, as the watch shows them. Nothing about any other Secret is kept.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -6,12 +6,17 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use konverge_apply::Statement;
+use konverge_runtime::{
+    own_writes::{Freshness, OwnWrites},
+    watch::Origin,
+};
 use konverge_zopp_client::EnvironmentName;
 use tokio::time::Instant;
 
-use crate::{annotations::Declaration, hub::Hub, messages::Message, metrics::Metrics, plan::Verified};
+use crate::{annotations::Declaration, hub::Hub, metrics::Metrics, plan::Verified};
 
-/// Which Secret.
+/// The namespace and the name of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SecretRef {
     /// Its namespace.
@@ -26,7 +31,7 @@ impl fmt::Display for SecretRef {
     }
 }
 
-/// Where a Secret's data is to come from.
+/// The source of a Secret's data.
 #[derive(Clone)]
 pub enum Source {
     /// The annotations are incomplete.
@@ -38,7 +43,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether annotations that say this would still bind the Secret to it.
+    /// Returns whether these annotations still bind the Secret to this source.
     pub fn is_declared_by(&self, declared: &Declaration) -> bool {
         match (self, declared) {
             (Self::Environment(name, _) | Self::NotAllowed(name), Declaration::Bound(declared)) => name == declared,
@@ -57,41 +62,41 @@ impl Source {
     }
 }
 
-/// What is known of a bound Secret. All of it can be lost at any time: the cluster and the server have the truth.
+/// A bound Secret. All of it can be lost at any time: the cluster and the server have the truth.
 #[derive(Clone)]
 pub struct Binding {
     /// The object's uid; another one under the same name is another binding.
     pub uid: String,
     /// Where its data comes from.
     pub source: Source,
-    /// The resource version that the watch showed last.
-    pub seen: String,
-    /// Somebody else may have written since it was verified.
-    pub touched: bool,
-    /// What it held when it was last verified.
+    /// The resource version that the watch has shown last.
+    pub shown: String,
+    /// Whether another client may have written since it was verified.
+    pub is_touched: bool,
+    /// Its content when it was last verified.
     pub verified: Option<Verified>,
-    /// What was last said of it.
-    pub said: Vec<Message>,
-    /// When it was last written by us.
+    /// The statements of the last run.
+    pub said: Vec<Statement>,
+    /// When this process last wrote it.
     pub written_at: Option<Instant>,
     /// When its environment was first seen empty, while that is not confirmed.
     pub empty_since: Option<Instant>,
-    /// Resource versions whose content is known: the one last read and the one last written.
-    known: Vec<String>,
+    /// The newest resource version whose content this process knows.
+    known: Option<String>,
 }
 
 impl Binding {
-    fn new(uid: String, source: Source, seen: String) -> Self {
+    fn new(uid: String, source: Source, shown: String) -> Self {
         Self {
             uid,
             source,
-            seen,
-            touched: true,
+            shown,
+            is_touched: true,
             verified: None,
             said: Vec::new(),
             written_at: None,
             empty_since: None,
-            known: Vec::new(),
+            known: None,
         }
     }
 
@@ -101,104 +106,139 @@ impl Binding {
 
     /// The newest resource version whose content is known: the one that this process wrote or read last.
     pub fn newest_known(&self) -> Option<&str> {
-        self.known.last().map(String::as_str)
+        self.known.as_deref()
     }
 
-    /// The content of these resource versions is known now. `seen_before` is what the watch had shown when the work began: if it
-    /// shows the same still, or one of these, then nobody else wrote.
-    pub fn knows(&mut self, resource_versions: Vec<String>, seen_before: &str) {
-        self.touched = self.seen != seen_before && !resource_versions.contains(&self.seen);
-        self.known = resource_versions;
+    fn knows(&self, resource_version: &str) -> bool {
+        self.known.as_deref() == Some(resource_version)
     }
+
+    fn last_reason(&self) -> Option<&'static str> {
+        self.said.first().map(|statement| statement.reason)
+    }
+}
+
+/// The resource versions whose content a run has learned. At least one is there.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Learned<'a> {
+    /// The version that it read.
+    pub read: Option<&'a str>,
+    /// The version that it wrote.
+    pub written: Option<&'a str>,
 }
 
 /// All bindings.
 pub struct Bindings {
-    bindings: Mutex<HashMap<SecretRef, Binding>>,
+    inner: Mutex<Inner>,
     metrics: Metrics,
+}
+
+#[derive(Default)]
+struct Inner {
+    bindings: HashMap<SecretRef, Binding>,
+    own_writes: OwnWrites<SecretRef>,
 }
 
 impl Bindings {
     /// No bindings yet.
     pub fn new(metrics: Metrics) -> Self {
-        Self { bindings: Mutex::default(), metrics }
+        Self { inner: Mutex::default(), metrics }
     }
 
-    /// The watch shows a bound Secret. Returns whether there is something to do: it is new, or somebody else wrote to it.
-    pub fn show(&self, key: SecretRef, uid: String, resource_version: String, source: Source) -> bool {
-        let mut bindings = self.lock();
+    /// The watch shows a bound Secret. Returns whether there is work: the binding is new, or another client wrote to the Secret.
+    pub fn apply(&self, key: SecretRef, uid: String, version: String, source: Source, origin: Origin) -> bool {
+        let Inner { bindings, own_writes } = &mut *self.lock();
         let same = |binding: &&mut Binding| binding.uid == uid && binding.source.is_same(&source);
         let Some(binding) = bindings.get_mut(&key).filter(same) else {
-            // Also what was said goes: of another object or another source, the same words would be news.
-            let before = bindings.insert(key, Binding::new(uid, source, resource_version));
-            self.metrics.rebound(before.as_ref().and_then(last_word), None);
+            own_writes.forget(&key);
+            // The statements go, too: about another object or another source, the same words are news.
+            let before = bindings.insert(key, Binding::new(uid, source, version));
+            self.metrics.reason_changed(before.as_ref().and_then(Binding::last_reason), None);
             return true;
         };
-        if binding.seen == resource_version {
+        if binding.shown == version {
             return false;
         }
-        binding.touched = !binding.known.contains(&resource_version);
-        binding.seen = resource_version;
-        binding.touched
+        let freshness = own_writes.classify(&key, Some(&uid), &version, Instant::now());
+        let is_known = binding.knows(&version) || freshness == Freshness::Echo;
+        binding.shown = version;
+        if is_known {
+            binding.is_touched = false;
+        } else if origin == Origin::List || freshness == Freshness::New {
+            // A list is the state of the API server, also if it is older than a write of ours.
+            own_writes.forget(&key);
+            binding.is_touched = true;
+            return true;
+        }
+        false
     }
 
-    /// The watch shows that the Secret is gone, or no longer ours. Its subscription ends with it.
+    /// A run that began with `before` has learned the content of these resource versions.
+    pub fn learned(&self, key: &SecretRef, before: &Binding, learned: Learned<'_>) {
+        let Inner { bindings, own_writes } = &mut *self.lock();
+        let Some(binding) = bindings.get_mut(key).filter(|binding| binding.is_same(before)) else { return };
+        let (uid, now) = (Some(binding.uid.as_str()), Instant::now());
+        if let Some(version) = learned.written {
+            own_writes.wrote(key, uid, version, now);
+        }
+        // The watch may have been faster than the answer, and may have shown the changes of others meanwhile.
+        binding.is_touched = binding.shown != before.shown
+            && own_writes.classify(key, uid, &binding.shown, now) == Freshness::New
+            && learned.read != Some(&binding.shown);
+        binding.known = learned.written.or(learned.read).map(ToOwned::to_owned);
+    }
+
+    /// The Secret is gone or not annotated any more. Its subscription ends with it.
     pub fn remove(&self, key: &SecretRef) {
-        let removed = self.lock().remove(key);
+        let mut inner = self.lock();
+        inner.own_writes.forget(key);
+        let removed = inner.bindings.remove(key);
+        drop(inner);
         if let Some(binding) = removed {
-            self.metrics.rebound(last_word(&binding), None);
+            self.metrics.reason_changed(binding.last_reason(), None);
         }
     }
 
-    /// Removes all that a complete list did not show.
-    pub fn retain(&self, shown: &HashSet<SecretRef>) {
-        let vanished: Vec<_> = self.lock().keys().filter(|key| !shown.contains(*key)).cloned().collect();
+    /// Removes the bindings of all Secrets that are not in a complete list.
+    pub fn retain(&self, listed: &HashSet<SecretRef>) {
+        let vanished: Vec<_> = self.lock().bindings.keys().filter(|key| !listed.contains(*key)).cloned().collect();
         for key in vanished {
             self.remove(&key);
         }
     }
 
-    /// What is known of the Secret, if it is bound.
+    /// Returns the binding of the Secret, if it is bound.
     pub fn get(&self, key: &SecretRef) -> Option<Binding> {
-        self.lock().get(key).cloned()
+        self.lock().bindings.get(key).cloned()
     }
 
     /// Whether it is still the same object with the same source, so that it may be written.
     pub fn is_current(&self, key: &SecretRef, before: &Binding) -> bool {
-        self.lock().get(key).is_some_and(|now| now.is_same(before))
+        self.lock().bindings.get(key).is_some_and(|now| now.is_same(before))
     }
 
-    /// Changes what is known of it, if it is still the same object with the same source.
+    /// Changes the binding if it is still of the same object with the same source.
     pub fn settle(&self, key: &SecretRef, before: &Binding, change: impl FnOnce(&mut Binding)) {
-        let mut bindings = self.lock();
-        if let Some(binding) = bindings.get_mut(key)
-            && binding.is_same(before)
-        {
-            let word = last_word(binding);
+        let mut inner = self.lock();
+        if let Some(binding) = inner.bindings.get_mut(key).filter(|binding| binding.is_same(before)) {
+            let reason = binding.last_reason();
             change(binding);
-            let now = last_word(binding);
-            if word != now {
-                self.metrics.rebound(word, now);
-            }
+            self.metrics.reason_changed(reason, binding.last_reason());
         }
     }
 
     /// The Secrets that are bound to the environment.
     pub fn bound_to(&self, name: &EnvironmentName) -> Vec<SecretRef> {
-        let bindings = self.lock();
-        let bound = bindings.iter().filter(
+        let inner = self.lock();
+        let bound = inner.bindings.iter().filter(
             |(_, binding)| matches!(&binding.source, Source::Environment(environment, _) if environment == name),
         );
         bound.map(|(key, _)| key.clone()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SecretRef, Binding>> {
-        self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn last_word(binding: &Binding) -> Option<&'static str> {
-    binding.said.first().map(|message| message.reason)
 }
 
 #[cfg(test)]
@@ -213,16 +253,24 @@ mod tests {
         Bindings::new(Metrics::new(&mut prometheus_client::registry::Registry::default()))
     }
 
+    fn shown_by(origin: Origin, bindings: &Bindings, uid: &str, resource_version: &str) -> bool {
+        let source = Source::Incomplete(vec!["zopp.dev/project"]);
+        bindings.apply(key(), uid.into(), resource_version.into(), source, origin)
+    }
+
     fn show(bindings: &Bindings, uid: &str, resource_version: &str) -> bool {
-        bindings.show(key(), uid.into(), resource_version.into(), Source::Incomplete(vec!["zopp.dev/project"]))
+        shown_by(Origin::Watch, bindings, uid, resource_version)
     }
 
     /// The worker read `read` and wrote `written`, having begun when the watch showed what it shows now.
-    fn work(bindings: &Bindings, known: &[&str], meanwhile: impl FnOnce(&Bindings)) {
+    fn work(bindings: &Bindings, read: Option<&str>, written: Option<&str>, meanwhile: impl FnOnce(&Bindings)) {
         let before = bindings.get(&key()).unwrap();
         meanwhile(bindings);
-        let known = known.iter().map(|&version| version.to_owned()).collect();
-        bindings.settle(&key(), &before, |binding| binding.knows(known, &before.seen));
+        bindings.learned(&key(), &before, Learned { read, written });
+    }
+
+    fn is_touched(bindings: &Bindings) -> bool {
+        bindings.get(&key()).unwrap().is_touched
     }
 
     #[test]
@@ -230,7 +278,7 @@ mod tests {
         let bindings = bindings();
         assert!(show(&bindings, "one", "1"), "new");
         assert!(!show(&bindings, "one", "1"), "shown again by a list");
-        work(&bindings, &["1", "2"], |_| {});
+        work(&bindings, Some("1"), Some("2"), |_| {});
         assert!(!show(&bindings, "one", "2"), "our own write");
         assert!(show(&bindings, "one", "3"), "somebody else's");
         assert!(show(&bindings, "two", "4"), "created again");
@@ -240,21 +288,68 @@ mod tests {
     fn our_own_write_is_recognised_when_the_watch_is_faster_than_the_answer() {
         let bindings = bindings();
         show(&bindings, "one", "1");
-        work(&bindings, &["1", "2"], |bindings| {
+        work(&bindings, Some("1"), Some("2"), |bindings| {
             show(bindings, "one", "2");
         });
-        assert!(!bindings.get(&key()).unwrap().touched);
+        assert!(!is_touched(&bindings));
     }
 
     #[test]
     fn a_foreign_write_after_ours_counts_even_when_shown_before_the_answer() {
         let bindings = bindings();
         show(&bindings, "one", "1");
-        work(&bindings, &["1", "2"], |bindings| {
+        work(&bindings, Some("1"), Some("2"), |bindings| {
             show(bindings, "one", "2");
             show(bindings, "one", "3");
         });
-        assert!(bindings.get(&key()).unwrap().touched);
+        assert!(is_touched(&bindings));
+    }
+
+    #[test]
+    fn the_late_echoes_of_several_writes_are_no_work() {
+        let bindings = bindings();
+        show(&bindings, "one", "1");
+        work(&bindings, Some("3"), Some("4"), |_| {});
+        work(&bindings, None, Some("5"), |_| {});
+        for version in ["2", "3", "4", "5"] {
+            assert!(!show(&bindings, "one", version), "{version}");
+            assert!(!is_touched(&bindings), "{version}");
+        }
+        assert_eq!(bindings.get(&key()).unwrap().newest_known(), Some("5"));
+        assert!(show(&bindings, "one", "6"));
+    }
+
+    #[test]
+    fn a_version_that_was_read_is_no_work_when_the_watch_shows_it() {
+        let bindings = bindings();
+        show(&bindings, "one", "1");
+        work(&bindings, Some("2"), None, |_| {});
+        assert!(!show(&bindings, "one", "2") && !is_touched(&bindings));
+        work(&bindings, Some("3"), None, |bindings| {
+            show(bindings, "one", "3");
+        });
+        assert!(!is_touched(&bindings));
+    }
+
+    #[test]
+    fn a_list_counts_also_if_it_is_older_than_our_write() {
+        let bindings = bindings();
+        show(&bindings, "one", "8");
+        work(&bindings, Some("8"), Some("9"), |_| {});
+        assert!(shown_by(Origin::List, &bindings, "one", "5"), "a store that was restored from a backup");
+        assert!(is_touched(&bindings));
+        assert!(show(&bindings, "one", "6"), "what follows is news");
+    }
+
+    #[test]
+    fn what_we_wrote_to_a_predecessor_hides_nothing() {
+        let bindings = bindings();
+        show(&bindings, "one", "1");
+        work(&bindings, Some("1"), Some("9"), |_| {});
+        assert!(show(&bindings, "two", "5"), "created again");
+        assert!(show(&bindings, "two", "6"));
+        bindings.remove(&key());
+        assert!(show(&bindings, "two", "7"));
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// What the server last said of the environment; `None` before the first answer and while there is none to be had.
+    /// Returns the last statement of the server about the environment. `None` before the first answer, and after a failed one.
     pub fn stated(&self) -> Option<Stated> {
         self.fetcher.stated()
     }

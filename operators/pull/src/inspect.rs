@@ -1,7 +1,7 @@
-//! What the plugin of kubectl tells about Secrets that ask for an environment.
+//! The plugin of kubectl, for annotated Secrets.
 //!
-//! The operator notes nothing on a Secret but its keys. So what is told is what a Secret declares, which keys are the operator's and when
-//! it wrote last; how it went since is in the events alone.
+//! The operator writes nothing but keys on a Secret. So the plugin tells what a Secret declares, which keys are the operator's, and when
+//! the operator wrote last. Later results are in the events alone.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::{
     annotations::{Declaration, ENVIRONMENT, PROJECT, SYNC, WORKSPACE, declaration},
     config::Config,
-    messages::Message,
+    messages,
     reconcile::FIELD_MANAGER,
     run::PROGRAM,
 };
@@ -136,26 +136,26 @@ impl Job for Pull {
     }
 }
 
-/// What it is started with, or why it would not start.
+/// Returns the settings of an installation, or why it would not start.
 fn settings(installation: &Installation) -> Result<Config, clap::Error> {
     Config::of_container(&installation.arguments, &installation.variables)
 }
 
 async fn permissions(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
-    // One that is confined to a namespace lacks what only the whole cluster would give.
+    // An operator that is confined to a namespace needs no rights in the whole cluster.
     let only = config.namespace.as_deref();
     let needed = NEEDED.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(only));
     let next = format!("apply {}", installation.role("deploy/rbac/zopp-operator.yaml"));
     cluster.permissions_finding(installation, needed.into(), next).await
 }
 
-/// How a Secret stands, as far as its metadata tell; nothing if it does not ask.
+/// Returns the state of a Secret as far as its metadata tell it, or `None` if it is not annotated.
 fn standing(metadata: &ObjectMeta) -> Option<Standing> {
     match declaration(metadata.annotations.as_ref()?) {
         Declaration::NotOurs => None,
         Declaration::Incomplete { missing } => {
-            let Message { reason, text, .. } = Message::incomplete(&missing);
-            Some(Standing::new(reason, Grade::Wrong, text))
+            let statement = messages::incomplete(&missing);
+            Some(Standing::new(statement.reason, Grade::Wrong, statement.text))
         }
         Declaration::Bound(environment) => {
             let paths = vec![Place { path: environment.to_string(), version: None, note: None }];

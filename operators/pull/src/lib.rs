@@ -1,4 +1,4 @@
-//! Pull: zopp environments into Kubernetes Secrets, as annotations on the Secrets ask for.
+//! Pull: zopp environments into Kubernetes Secrets that are annotated for it.
 //!
 //! ```text
 //! zopp ──stream, poll──▶ hub ──wake──▶ queue ──▶ reconcile: observe ▶ plan ▶ apply ▶ report
@@ -6,15 +6,20 @@
 //! Secrets (metadata) ──watch──▶ bindings ┘
 //! ```
 //!
-//! Read in this order: [`annotations`] and [`allow`], what a Secret asks for and whether it may; [`watch`] and [`bindings`], how
-//! that becomes known; [`hub`], one subscription for each environment; [`plan`], the decision, without IO; [`reconcile`], the way
-//! through; [`reasons`], [`messages`] and [`metrics`], what is told about it; [`config`] and [`run`](mod@run), the program, and
-//! [`job`], the same as one of several in a process; [`inspect`], what the plugin of kubectl tells.
+//! Read in this order:
+//! - [`annotations`] and [`allow`]: the request of a Secret, and whether it is permitted;
+//! - [`watch`] and [`bindings`]: the event handler for Secrets, and the bindings that it keeps;
+//! - [`hub`]: one subscription for each environment;
+//! - [`plan`]: the decision, without IO;
+//! - [`reconcile`]: one run, from observing to reporting;
+//! - [`reasons`], [`messages`] and [`metrics`]: the reports;
+//! - [`config`], [`run`](mod@run) and [`job`]: the program, alone and as one job of several in a process;
+//! - [`inspect`]: the plugin of kubectl.
 //!
 //! # Guarantees
 //! - A Secret that is not annotated is never read, and nothing about it is kept.
-//! - No failure and no empty answer takes a key away; only the environment's own word, given twice if it is that all is gone.
-//! - Values are held while they are written and wiped then.
+//! - No failure and no empty answer takes a key away. An environment without keys takes keys away only if two separate reads agree.
+//! - Values are held while they are written, and wiped then.
 //! - One writer per Secret, and every write is safe to repeat.
 
 pub mod allow;

@@ -1,6 +1,6 @@
-//! What the owner of a Secret is told: the object, the cause and the next step; never a value.
+//! The statements about a Secret, for its owner: the object, the cause and the next step; never a value.
 
-use konverge_apply::ApplyError;
+use konverge_apply::{ApplyError, Severity, Statement};
 use konverge_core::{
     error::{Classify, ErrorClass},
     names::few,
@@ -12,185 +12,149 @@ use crate::{
     reasons,
 };
 
-/// A message about a Secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// One of [`reasons`].
-    pub reason: &'static str,
-    /// The sentence.
-    pub text: String,
-    /// Whether the API server refuses the write. Nothing tells when that is over, so its event is renewed by each attempt.
-    pub is_refusal: bool,
+/// Returns whether saying `new` after `said` would hide a better explanation: a server that refuses may be out of reach in between.
+pub fn explains_more_than(said: &Statement, new: &Statement) -> bool {
+    new.reason == reasons::SERVER_UNREACHABLE && said.is_passing && said.reason != new.reason
 }
 
-impl Message {
-    fn new(reason: &'static str, text: String) -> Self {
-        Self { reason, text, is_refusal: false }
-    }
+fn failure(reason: &'static str, text: String) -> Statement {
+    Statement { is_passing: reasons::PASSING.contains(&reason), ..Statement::new(Severity::Problem, reason, text) }
+}
 
-    /// Whether it reports that all is well.
-    pub fn is_good(&self) -> bool {
-        self.reason == reasons::SYNCED
-    }
+/// The Secret holds the environment. The text carries no version: a series of events keeps the text of its first, which would
+/// soon be wrong.
+pub fn synced(name: &EnvironmentName) -> Statement {
+    Statement::new(Severity::Good, reasons::SYNCED, format!("in step with {name}"))
+}
 
-    /// Whether it can be over although neither the Secret nor the environment changed, because something between them was wrong.
-    pub fn is_passing(&self) -> bool {
-        matches!(
-            self.reason,
-            reasons::SERVER_UNREACHABLE
-                | reasons::CREDENTIALS_INVALID
-                | reasons::ACCESS_DENIED
-                | reasons::ENVIRONMENT_NOT_FOUND
-                | reasons::BAD_SERVER_ANSWER
-                | reasons::SYNC_FAILED
-        )
-    }
+/// The Secret asks to be synced but not from where.
+pub fn incomplete(missing: &[&'static str]) -> Statement {
+    let missing = missing.join(", ");
+    failure(
+        reasons::INVALID_ANNOTATION,
+        format!("annotation missing or empty: {missing}. The data stays as it is; set it, or remove zopp.dev/sync"),
+    )
+}
 
-    /// Whether saying `other` after it would hide a better explanation: a server that refuses may be out of reach in between.
-    pub fn says_more_than(&self, other: &Self) -> bool {
-        other.reason == reasons::SERVER_UNREACHABLE && self.is_passing() && self.reason != other.reason
-    }
+/// The platform's rules do not let this namespace read this environment.
+pub fn not_allowed(namespace: &str, name: &EnvironmentName) -> Statement {
+    failure(
+        reasons::NOT_ALLOWED,
+        format!(
+            "namespace {namespace} may not read {name}. The data stays as it is; the operator's administrator can \
+             permit it with --allow '{namespace}={name}'"
+        ),
+    )
+}
 
-    /// Whether saying it after `other` would be no news: the same words, or the same trouble in other words.
-    pub fn repeats(&self, other: &Self) -> bool {
-        self == other || (self.is_passing() && self.reason == other.reason)
-    }
+/// The environment could not be read.
+pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
+    let next = match error {
+        FetchError::Unreachable { .. } => {
+            "the operator goes on trying; check the server, its address and its certificate".to_owned()
+        }
+        FetchError::Unauthenticated { .. } => {
+            "check the operator's credentials and the clocks of both sides".to_owned()
+        }
+        FetchError::PermissionDenied { environment, .. } => format!(
+            "grant it with: zopp permission env-set -w {} -p {} -e {} --principal {principal} --role read",
+            environment.workspace, environment.project, environment.environment
+        ),
+        FetchError::NotFound { .. } => {
+            "check the three annotations, and that the operator's principal was given access to the workspace"
+                .to_owned()
+        }
+        FetchError::Garbage { .. } | FetchError::Refused { .. } => {
+            "check that the address is a zopp server's and see its log".to_owned()
+        }
+        FetchError::OtherKey { environment, .. } => format!(
+            "ask a member of the workspace for its fingerprint (zopp workspace fingerprint -w {}); only if it is the new one, give \
+             it to the operator with --workspace-fingerprint",
+            environment.workspace
+        ),
+        FetchError::AmbiguousName { .. } => {
+            "make a project without it, move the secrets there, and name it in the annotation".to_owned()
+        }
+        FetchError::NoExchangeKey { .. } | FetchError::Key { .. } => {
+            "give the operator the credentials of a principal that was granted access to the workspace".to_owned()
+        }
+    };
+    let reason = match error {
+        FetchError::Unreachable { .. } => reasons::SERVER_UNREACHABLE,
+        FetchError::Unauthenticated { .. } | FetchError::NoExchangeKey { .. } | FetchError::Key { .. } => {
+            reasons::CREDENTIALS_INVALID
+        }
+        FetchError::OtherKey { .. } => reasons::WORKSPACE_KEY_CHANGED,
+        FetchError::AmbiguousName { .. } => reasons::INVALID_ANNOTATION,
+        FetchError::PermissionDenied { .. } => reasons::ACCESS_DENIED,
+        FetchError::NotFound { .. } => reasons::ENVIRONMENT_NOT_FOUND,
+        FetchError::Garbage { .. } | FetchError::Refused { .. } => reasons::BAD_SERVER_ANSWER,
+    };
+    failure(reason, format!("{error}. The data stays as it is; {next}"))
+}
 
-    /// The Secret holds the environment. The text carries no version: a series of events keeps the text of its first, which would
-    /// soon be wrong.
-    pub fn synced(name: &EnvironmentName) -> Self {
-        Self::new(reasons::SYNCED, format!("in step with {name}"))
+/// The API server did not take the write.
+pub fn apply_failed(error: &ApplyError) -> Statement {
+    if error.is_immutable() {
+        return problem(&Problem::Immutable);
     }
+    let then = match error {
+        ApplyError::Altered { .. } => "It is tried again",
+        _ => "The data stays as it is",
+    };
+    let statement = failure(reasons::SYNC_FAILED, format!("{error}. {then} ({})", error.reason()));
+    Statement { is_refusal: error.class() == ErrorClass::Refused, ..statement }
+}
 
-    /// The Secret asks to be synced but not from where.
-    pub fn incomplete(missing: &[&'static str]) -> Self {
-        let missing = missing.join(", ");
-        Self::new(
-            reasons::INVALID_ANNOTATION,
-            format!("annotation missing or empty: {missing}. The data stays as it is; set it, or remove zopp.dev/sync"),
-        )
-    }
-
-    /// The platform's rules do not let this namespace read this environment.
-    pub fn not_allowed(namespace: &str, name: &EnvironmentName) -> Self {
-        Self::new(
-            reasons::NOT_ALLOWED,
+/// A problem that the plan found.
+pub fn problem(problem: &Problem) -> Statement {
+    match problem {
+        Problem::InvalidKeys(keys) => failure(
+            reasons::INVALID_KEY_NAME,
             format!(
-                "namespace {namespace} may not read {name}. The data stays as it is; the operator's administrator can \
-                 permit it with --allow '{namespace}={name}'"
+                "left out, because Kubernetes does not allow the name: {}. The other keys are in step; rename with \
+                 letters, digits, '-', '_' and '.'",
+                quoted(keys)
             ),
-        )
-    }
-
-    /// The environment could not be read.
-    pub fn fetch_failed(principal: &str, error: &FetchError) -> Self {
-        let next = match error {
-            FetchError::Unreachable { .. } => {
-                "the operator goes on trying; check the server, its address and its certificate".to_owned()
-            }
-            FetchError::Unauthenticated { .. } => {
-                "check the operator's credentials and the clocks of both sides".to_owned()
-            }
-            FetchError::PermissionDenied { environment, .. } => format!(
-                "grant it with: zopp permission env-set -w {} -p {} -e {} --principal {principal} --role read",
-                environment.workspace, environment.project, environment.environment
+        ),
+        Problem::Undecryptable(keys) => failure(
+            reasons::DECRYPTION_FAILED,
+            format!(
+                "cannot decrypt {}: they keep the value they have here. The other keys are in step; set them again with: \
+                 zopp secret set",
+                quoted(keys)
             ),
-            FetchError::NotFound { .. } => {
-                "check the three annotations, and that the operator's principal was given access to the workspace"
-                    .to_owned()
-            }
-            FetchError::Garbage { .. } | FetchError::Refused { .. } => {
-                "check that the address is a zopp server's and see its log".to_owned()
-            }
-            FetchError::OtherKey { environment, .. } => format!(
-                "ask a member of the workspace for its fingerprint (zopp workspace fingerprint -w {}); only if it is the new one, give \
-                 it to the operator with --workspace-fingerprint",
-                environment.workspace
+        ),
+        Problem::TooLarge { size } => failure(
+            reasons::TOO_LARGE,
+            format!(
+                "the environment holds {size} bytes and a Secret at most {SECRET_SIZE_LIMIT}. The data stays as it is; \
+                 move keys to another environment"
             ),
-            FetchError::AmbiguousName { .. } => {
-                "make a project without it, move the secrets there, and name it in the annotation".to_owned()
-            }
-            FetchError::NoExchangeKey { .. } | FetchError::Key { .. } => {
-                "give the operator the credentials of a principal that was granted access to the workspace".to_owned()
-            }
-        };
-        let reason = match error {
-            FetchError::Unreachable { .. } => reasons::SERVER_UNREACHABLE,
-            FetchError::Unauthenticated { .. } | FetchError::NoExchangeKey { .. } | FetchError::Key { .. } => {
-                reasons::CREDENTIALS_INVALID
-            }
-            FetchError::OtherKey { .. } => reasons::WORKSPACE_KEY_CHANGED,
-            FetchError::AmbiguousName { .. } => reasons::INVALID_ANNOTATION,
-            FetchError::PermissionDenied { .. } => reasons::ACCESS_DENIED,
-            FetchError::NotFound { .. } => reasons::ENVIRONMENT_NOT_FOUND,
-            FetchError::Garbage { .. } | FetchError::Refused { .. } => reasons::BAD_SERVER_ANSWER,
-        };
-        Self::new(reason, format!("{error}. The data stays as it is; {next}"))
-    }
-
-    /// The API server did not take the write.
-    pub fn apply_failed(error: &ApplyError) -> Self {
-        if error.is_immutable() {
-            return Self::problem(&Problem::Immutable);
-        }
-        let then = match error {
-            ApplyError::Altered { .. } => "It is tried again",
-            _ => "The data stays as it is",
-        };
-        let message = Self::new(reasons::SYNC_FAILED, format!("{error}. {then} ({})", error.reason()));
-        Self { is_refusal: error.class() == ErrorClass::Refused, ..message }
-    }
-
-    /// A problem that the plan found.
-    pub fn problem(problem: &Problem) -> Self {
-        match problem {
-            Problem::InvalidKeys(keys) => Self::new(
-                reasons::INVALID_KEY_NAME,
-                format!(
-                    "left out, because Kubernetes does not allow the name: {}. The other keys are in step; rename with \
-                     letters, digits, '-', '_' and '.'",
-                    quoted(keys)
-                ),
+        ),
+        Problem::Immutable => failure(
+            reasons::IMMUTABLE,
+            "the Secret is marked immutable and differs from the environment. Delete and create it again, without \
+             'immutable' if it is to follow"
+                .to_owned(),
+        ),
+        Problem::NeverFilled => failure(
+            reasons::ENVIRONMENT_EMPTY,
+            "the environment has never held a key, so it may have been made anew. The data stays as it is until it \
+             holds one"
+                .to_owned(),
+        ),
+        Problem::WentBack { applied, stated } => failure(
+            reasons::SOURCE_WENT_BACK,
+            format!(
+                "the server states version {stated} of the environment and {applied} was applied before. The data stays \
+                 as it is; if the server was restored from a backup on purpose, restart the operator"
             ),
-            Problem::Undecryptable(keys) => Self::new(
-                reasons::DECRYPTION_FAILED,
-                format!(
-                    "cannot decrypt {}: they keep the value they have here. The other keys are in step; set them again with: \
-                     zopp secret set",
-                    quoted(keys)
-                ),
-            ),
-            Problem::TooLarge { size } => Self::new(
-                reasons::TOO_LARGE,
-                format!(
-                    "the environment holds {size} bytes and a Secret at most {SECRET_SIZE_LIMIT}. The data stays as it is; \
-                     move keys to another environment"
-                ),
-            ),
-            Problem::Immutable => Self::new(
-                reasons::IMMUTABLE,
-                "the Secret is marked immutable and differs from the environment. Delete and create it again, without \
-                 'immutable' if it is to follow"
-                    .to_owned(),
-            ),
-            Problem::NeverFilled => Self::new(
-                reasons::ENVIRONMENT_EMPTY,
-                "the environment has never held a key, so it may have been made anew. The data stays as it is until it \
-                 holds one"
-                    .to_owned(),
-            ),
-            Problem::WentBack { applied, stated } => Self::new(
-                reasons::SOURCE_WENT_BACK,
-                format!(
-                    "the server states version {stated} of the environment and {applied} was applied before. The data stays \
-                     as it is; if the server was restored from a backup on purpose, restart the operator"
-                ),
-            ),
-        }
+        ),
     }
 }
 
-/// Names between quotes, as a key may hold anything.
+/// Puts the names between quotes, since a key may hold anything.
 fn quoted(keys: &[String]) -> String {
     few(keys.iter().map(|key| format!("{key:?}")))
 }
@@ -209,10 +173,10 @@ mod tests {
             Problem::NeverFilled,
             Problem::WentBack { applied: 4, stated: 2 },
         ] {
-            let message = Message::problem(&problem);
-            assert!(reasons::ALL.contains(&message.reason), "{problem:?}");
-            assert!(message.text.contains('.'), "{problem:?}");
-            assert!(!message.is_good());
+            let statement = super::problem(&problem);
+            assert!(reasons::ALL.contains(&statement.reason), "{problem:?}");
+            assert!(statement.text.contains('.'), "{problem:?}");
+            assert!(statement.is_problem() && !statement.is_passing);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! What the operator counts. No label carries the name of an object.
+//! The operator's metrics. No label carries the name of an object.
 
 use std::{sync::atomic::AtomicU64, time::Duration};
 
+use konverge_apply::announce::ReasonGauge;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -12,11 +13,6 @@ use prometheus_client::{
 const PROPAGATION_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResultLabel {
     result: &'static str,
 }
@@ -24,7 +20,7 @@ struct ResultLabel {
 /// The operator's metrics. Clones count into the same ones.
 #[derive(Clone)]
 pub struct Metrics {
-    bindings: Family<Reason, Gauge>,
+    bindings: ReasonGauge,
     syncs: Family<ResultLabel, Counter>,
     propagation: Histogram,
     streams: Gauge,
@@ -38,7 +34,7 @@ impl Metrics {
     /// Makes the metrics and registers them under the prefix `konverge_pull`.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
-            bindings: Family::default(),
+            bindings: ReasonGauge::default(),
             syncs: Family::default(),
             propagation: Histogram::new(PROPAGATION_BUCKETS),
             streams: Gauge::default(),
@@ -48,7 +44,7 @@ impl Metrics {
             stalest: Gauge::default(),
         };
         let registry = registry.sub_registry_with_prefix("konverge_pull");
-        registry.register("bindings", "Annotated Secrets, by what was last said of them", metrics.bindings.clone());
+        metrics.bindings.register(registry, "bindings", "Annotated Secrets, by what was last said of them");
         registry.register("syncs", "Reconciliations of a Secret, by result", metrics.syncs.clone());
         registry.register(
             "propagation_seconds",
@@ -76,14 +72,9 @@ impl Metrics {
         self.stalest.set(age.as_secs_f64());
     }
 
-    /// A binding's last word changed, from one reason to another; `None` is before the first and after the last.
-    pub fn rebound(&self, from: Option<&'static str>, to: Option<&'static str>) {
-        if let Some(reason) = from {
-            self.bindings.get_or_create(&Reason { reason }).dec();
-        }
-        if let Some(reason) = to {
-            self.bindings.get_or_create(&Reason { reason }).inc();
-        }
+    /// The reason of a binding's last statement changed. `None` is before the first statement and after the last.
+    pub fn reason_changed(&self, from: Option<&'static str>, to: Option<&'static str>) {
+        self.bindings.moved(from, to);
     }
 
     /// A reconciliation ended: `changed`, `unchanged`, `kept`, `gone` or `failed`.

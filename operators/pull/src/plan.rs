@@ -1,4 +1,4 @@
-//! What to do with a Secret, decided without IO, clock or client.
+//! Decides about a Secret, without IO, clock or client.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub struct Upstream<'a> {
     pub failed: &'a [(String, String)],
 }
 
-/// What this process last saw to be in the Secret.
+/// The content of the Secret when this process last verified it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
     /// The environment it came from.
@@ -36,7 +36,7 @@ pub struct Verified {
     pub digest: ContentDigest,
 }
 
-/// What the Secret holds now.
+/// The content of the Secret now.
 pub enum Observed<'a> {
     /// Nobody wrote to it since it was verified, so it holds what it held then.
     Unchanged(&'a Verified),
@@ -48,13 +48,13 @@ pub enum Observed<'a> {
 pub struct Contents {
     /// All keys with their values.
     pub data: BTreeMap<String, SecretValue>,
-    /// Those that our field manager owns.
+    /// The keys that our field manager owns.
     pub owned: BTreeSet<String>,
     /// Whether the API server refuses any change of the data.
     pub immutable: bool,
 }
 
-/// What to do.
+/// An action.
 pub enum Action<'a> {
     /// The Secret is right.
     Nothing,
@@ -86,20 +86,20 @@ pub enum Problem {
     NeverFilled,
     /// The server states an older version than was applied before.
     WentBack {
-        /// What was applied.
+        /// The version that was applied.
         applied: i64,
-        /// What the server states now.
+        /// The version that the server states now.
         stated: i64,
     },
 }
 
-/// The decision: what to do, what to remember when it is done, and what to say.
+/// The decision: an action, what is verified by it, and the problems to report.
 pub struct Plan<'a> {
-    /// What to do.
+    /// The action.
     pub action: Action<'a>,
     /// True of the Secret once the action is done; `None` where nothing was established.
     pub verified: Option<Verified>,
-    /// What to say.
+    /// The problems to report.
     pub problems: Vec<Problem>,
 }
 
@@ -174,7 +174,7 @@ fn sort_out<'a>(upstream: &Upstream<'a>) -> (BTreeMap<&'a str, &'a SecretValue>,
     (valid.into_iter().map(|(name, value)| (name.as_str(), value)).collect(), problems)
 }
 
-/// What cannot be decrypted keeps the value that the Secret has, if we put it there.
+/// A key that cannot be decrypted keeps the value that the Secret has, if the operator wrote it.
 fn carry_forward<'a>(
     desired: &mut BTreeMap<&'a str, &'a SecretValue>,
     contents: &'a Contents,

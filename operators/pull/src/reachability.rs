@@ -7,7 +7,7 @@ use std::{
 
 use konverge_zopp_client::Connection;
 
-/// What `/readyz` says is at most this much older than the server's last answer.
+/// The answer of `/readyz` is at most this much older than the server's last answer.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The server's last answer. Clones look at the same one.

@@ -16,7 +16,7 @@ pub const SERVER_UNREACHABLE: &str = "ServerUnreachable";
 pub const CREDENTIALS_INVALID: &str = "CredentialsInvalid";
 /// The server gives another workspace key than the pinned one.
 pub const WORKSPACE_KEY_CHANGED: &str = "WorkspaceKeyChanged";
-/// What answers is not a zopp server, or is broken.
+/// The server is not a zopp server, or is broken.
 pub const BAD_SERVER_ANSWER: &str = "BadServerAnswer";
 /// Some values could not be decrypted.
 pub const DECRYPTION_FAILED: &str = "DecryptionFailed";
@@ -32,6 +32,10 @@ pub const ENVIRONMENT_EMPTY: &str = "EnvironmentEmpty";
 pub const SOURCE_WENT_BACK: &str = "SourceWentBack";
 /// The API server did not take the write.
 pub const SYNC_FAILED: &str = "SyncFailed";
+
+/// Reasons that can end although neither the Secret nor the environment changes, because something between them was wrong.
+pub const PASSING: [&str; 6] =
+    [SERVER_UNREACHABLE, CREDENTIALS_INVALID, ACCESS_DENIED, ENVIRONMENT_NOT_FOUND, BAD_SERVER_ANSWER, SYNC_FAILED];
 
 /// All of them, for the reference and the tests.
 pub const ALL: [&str; 16] = [

@@ -4,10 +4,11 @@ mod apply;
 mod observe;
 mod report;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use konverge_apply::{ApplyError, SecretApplier, error::class_of, events::EventSink};
+use konverge_apply::{Announcer, ApplyError, SecretApplier, error::class_of, events::EventSink, statement_log};
 use konverge_core::{
+    SecretValue,
     digest::DigestKey,
     error::{Classify, ErrorClass},
 };
@@ -20,15 +21,18 @@ use tokio::{
 };
 
 use crate::{
-    bindings::{Binding, Bindings, SecretRef, Source},
+    bindings::{Binding, Bindings, Learned, SecretRef, Source},
     hub::Hub,
-    messages::Message,
+    messages,
     metrics::Metrics,
-    plan::{Action, Observed, Plan, Upstream, plan},
+    plan::{Action, Observed, Plan, Problem, Upstream, Verified, plan},
 };
 
 /// The field manager of every write, and that of the original operator, whose keys are thereby ours.
 pub const FIELD_MANAGER: &str = "zopp-operator";
+
+/// The `action` of every event of this operator.
+const ACTION: &str = "Pull";
 
 /// After a write the Secret is left alone this long, so that a burst of changes becomes one more write and not many.
 const QUIET: Duration = Duration::from_millis(100);
@@ -36,11 +40,11 @@ const QUIET: Duration = Duration::from_millis(100);
 /// Between the two reads that confirm an empty environment.
 const CONFIRM_AFTER: Duration = Duration::from_millis(500);
 
-/// Brings one annotated Secret in step.
+/// Syncs annotated Secrets with their environments.
 pub struct Pull {
     client: Client,
     applier: SecretApplier,
-    events: EventSink,
+    announcer: Announcer,
     bindings: Arc<Bindings>,
     metrics: Metrics,
     digest_key: DigestKey,
@@ -50,7 +54,7 @@ pub struct Pull {
     permits: Semaphore,
 }
 
-/// The API server stood in the way. What stands in zopp's way is no error here: the hub tries again.
+/// The API server did not do its part. A failure of zopp is no error here: the hub tries again.
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
     /// The Secret could not be read.
@@ -58,7 +62,7 @@ pub enum PullError {
     Read {
         /// Which one.
         secret: SecretRef,
-        /// What the client said.
+        /// The client's error.
         source: Box<kube::Error>,
     },
     /// The Secret could not be written.
@@ -95,32 +99,34 @@ impl Pull {
     ) -> Self {
         let applier = SecretApplier::new(client.clone(), FIELD_MANAGER);
         let permits = Semaphore::new(workers);
-        Self { client, applier, events, bindings, metrics, digest_key, principal, permits }
+        let announcer = Announcer::new(events, ACTION, statement_log!(secret));
+        Self { client, applier, announcer, bindings, metrics, digest_key, principal, permits }
     }
 
-    /// Brings the Secret in step with its environment.
-    async fn sync(&self, key: &SecretRef, binding: &Binding, hub: &Hub) -> Result<Next, PullError> {
-        if is_in_step(binding, hub) {
+    /// Syncs the Secret with its environment.
+    async fn sync(&self, run: Run<'_>) -> Result<Next, PullError> {
+        let Run { key, binding, hub } = run;
+        if is_in_sync(binding, hub) {
             return Ok(Next::Done);
         }
         if let Some(wait) = binding.written_at.and_then(|at| QUIET.checked_sub(at.elapsed())) {
             sleep(wait).await;
         }
-        let confirming = binding.empty_since.is_some_and(|since| since.elapsed() >= CONFIRM_AFTER);
-        let fetched = if confirming { hub.snapshot_since(Instant::now()).await } else { hub.snapshot().await };
+        let is_confirming = binding.empty_since.is_some_and(|since| since.elapsed() >= CONFIRM_AFTER);
+        let fetched = if is_confirming { hub.snapshot_since(Instant::now()).await } else { hub.snapshot().await };
         let mut snapshot = match fetched {
             Ok(snapshot) => snapshot,
-            Err(error) => return Ok(self.fetch_failed(key, binding, &error)),
+            Err(error) => return Ok(self.fetch_failed(run, &error)),
         };
         // The semaphore is never closed; without it, the work would only be less orderly.
         let _permit = self.permits.acquire().await.ok();
-        if !binding.touched
+        if !binding.is_touched
             && let Some(verified) = &binding.verified
         {
-            let plan = plan(&upstream(&snapshot), &Observed::Unchanged(verified), &self.digest_key, confirming);
+            let plan = plan(&upstream(&snapshot), &Observed::Unchanged(verified), &self.digest_key, is_confirming);
             if !matches!(plan.action, Action::ReadFirst) {
                 let seen = Seen { version: binding.newest_known().map(ToOwned::to_owned), was_read: false };
-                match self.carry_out(key, binding, hub, plan, seen).await {
+                match self.carry_out(run, plan, seen).await {
                     // Another writer was faster than the watch.
                     Err(PullError::Apply(ApplyError::OutOfDate { .. })) => {}
                     done => return done,
@@ -132,123 +138,150 @@ impl Pull {
             return Ok(Next::Done);
         };
         if !read.contents.is_as_verified(binding.verified.as_ref(), &self.digest_key) {
-            // Another writer may have put in what this snapshot does not have yet. What is fetched after the Secret was read has it.
+            // Another writer may have put in a change that this snapshot lacks. A snapshot fetched after the Secret was read has it.
             snapshot = match hub.snapshot_since(Instant::now()).await {
                 Ok(snapshot) => snapshot,
-                Err(error) => return Ok(self.fetch_failed(key, binding, &error)),
+                Err(error) => return Ok(self.fetch_failed(run, &error)),
             };
         }
         let observed = Observed::Read(&read.contents, binding.verified.as_ref());
-        let plan = plan(&upstream(&snapshot), &observed, &self.digest_key, confirming);
-        let seen = Seen { version: Some(read.resource_version.clone()), was_read: true };
-        self.carry_out(key, binding, hub, plan, seen).await
+        let plan = plan(&upstream(&snapshot), &observed, &self.digest_key, is_confirming);
+        self.carry_out(run, plan, Seen { version: Some(read.resource_version.clone()), was_read: true }).await
     }
 
     /// Reports that the environment could not be read. The hub tries again, and wakes the binding.
-    fn fetch_failed(&self, key: &SecretRef, binding: &Binding, error: &FetchError) -> Next {
+    fn fetch_failed(&self, run: Run<'_>, error: &FetchError) -> Next {
         self.metrics.synced("failed");
-        let message = Message::fetch_failed(&self.principal, error);
-        if !binding.said.iter().any(|said| said.says_more_than(&message)) {
-            self.say(key, binding, vec![message]);
+        let statement = messages::fetch_failed(&self.principal, error);
+        if !run.binding.said.iter().any(|said| messages::explains_more_than(said, &statement)) {
+            self.say(run.key, run.binding, vec![statement]);
         }
         Next::Done
     }
 
-    /// Applies and reports. The write has the version that was seen as its precondition.
-    async fn carry_out(
+    /// Applies the plan and reports.
+    async fn carry_out(&self, run: Run<'_>, plan: Plan<'_>, seen: Seen) -> Result<Next, PullError> {
+        let Plan { action, verified, problems } = plan;
+        match action {
+            Action::Apply(desired) => self.write(run, &desired, Found { verified, problems }, seen).await,
+            Action::ConfirmEmpty => {
+                let since = run.binding.empty_since.unwrap_or_else(Instant::now);
+                self.bindings.settle(run.key, run.binding, |binding| binding.empty_since = Some(since));
+                Ok(Next::After(CONFIRM_AFTER))
+            }
+            Action::Nothing => Ok(self.leave(run, Found { verified, problems }, &seen, "unchanged")),
+            Action::Keep | Action::ReadFirst => Ok(self.leave(run, Found { verified, problems }, &seen, "kept")),
+        }
+    }
+
+    /// Leaves the Secret as it is.
+    fn leave(&self, run: Run<'_>, found: Found, seen: &Seen, result: &'static str) -> Next {
+        let Run { key, binding, hub } = run;
+        self.metrics.synced(result);
+        if let Some(read) = seen.read() {
+            self.bindings.learned(key, binding, Learned { read: Some(read), written: None });
+        }
+        self.bindings.settle(key, binding, |now| {
+            now.empty_since = None;
+            if found.verified.is_some() {
+                now.verified = found.verified;
+            }
+        });
+        let version = hub.stated().map_or(0, |stated| stated.version);
+        self.report(run, &found.problems, None, version);
+        Next::Done
+    }
+
+    /// Writes the Secret and reports. The write has the version that was seen as its precondition.
+    async fn write(
         &self,
-        key: &SecretRef,
-        binding: &Binding,
-        hub: &Hub,
-        plan: Plan<'_>,
+        run: Run<'_>,
+        desired: &BTreeMap<&str, &SecretValue>,
+        found: Found,
         seen: Seen,
     ) -> Result<Next, PullError> {
-        let mut known: Vec<String> = seen.version.clone().filter(|_| seen.was_read).into_iter().collect();
-        let desired = match plan.action {
-            Action::Apply(desired) => desired,
-            Action::ConfirmEmpty => {
-                let since = *binding.empty_since.as_ref().unwrap_or(&Instant::now());
-                self.bindings.settle(key, binding, |binding| binding.empty_since = Some(since));
-                return Ok(Next::After(CONFIRM_AFTER));
-            }
-            Action::Nothing | Action::Keep | Action::ReadFirst => {
-                let kept = !matches!(plan.action, Action::Nothing);
-                self.metrics.synced(if kept { "kept" } else { "unchanged" });
-                let verified = plan.verified;
-                self.bindings.settle(key, binding, |now| {
-                    now.empty_since = None;
-                    if !known.is_empty() {
-                        now.knows(known, &binding.seen);
-                    }
-                    if verified.is_some() {
-                        now.verified = verified;
-                    }
-                });
-                let version = hub.stated().map_or(0, |stated| stated.version);
-                self.report(key, binding, &plan.problems, None, version);
-                return Ok(Next::Done);
-            }
-        };
+        let Run { key, binding, hub } = run;
         // The annotation may have gone while this waited, and with it the permission to write.
         if !self.bindings.is_current(key, binding) {
             return Ok(Next::Done);
         }
-        let keys = desired.len();
-        let applied = apply::apply(&self.applier, key, binding, seen.version.as_deref(), &desired).await;
-        if let Err(error) = &applied
-            && error.is_immutable()
-        {
-            self.metrics.synced("failed");
-            // Only replacing the Secret helps, and the watch shows that. Until then it is read before it would be written.
-            self.bindings.settle(key, binding, |now| now.verified = None);
-            self.say(key, binding, vec![Message::apply_failed(error)]);
-            return Ok(Next::Done);
-        }
-        let Some(resource_version) = applied.inspect_err(|error| {
-            // That another writer was faster is no failure: the Secret is read, and decided upon anew.
-            if !matches!(error, ApplyError::OutOfDate { .. }) {
-                self.metrics.synced("failed");
-                if let ApplyError::Altered { resource_version, .. } = error {
-                    // The change is this write's, so it is no reason to look again; what the Secret holds is not verified.
-                    self.bindings.settle(key, binding, |now| {
-                        now.knows(vec![resource_version.clone()], &binding.seen);
-                        now.verified = None;
-                    });
-                }
-                self.say(key, binding, vec![Message::apply_failed(error)]);
+        let applied = apply::apply(&self.applier, key, binding, seen.version.as_deref(), desired).await;
+        let written = match applied {
+            Ok(Some(resource_version)) => resource_version,
+            Ok(None) => {
+                self.metrics.synced("gone");
+                return Ok(Next::Done);
             }
-        })?
-        else {
-            self.metrics.synced("gone");
-            return Ok(Next::Done);
+            Err(error) => return self.write_failed(run, error),
         };
         self.metrics.synced("changed");
-        // Only what a change upstream brought: a repair or a new binding has no moment at which it was heard of.
+        // Only a change of the environment has a moment at which it was heard of; a repair or a new binding has none.
         if let (Some(before), Some(stated)) = (&binding.verified, hub.stated())
             && before.version != stated.version
         {
             self.metrics.propagated(stated.since.elapsed());
         }
-        known.push(resource_version);
-        let verified = plan.verified;
-        let version = verified.as_ref().map_or(0, |verified| verified.version);
+        let version = found.verified.as_ref().map_or(0, |verified| verified.version);
+        self.bindings.learned(key, binding, Learned { read: seen.read(), written: Some(&written) });
         self.bindings.settle(key, binding, |now| {
             now.empty_since = None;
             now.written_at = Some(Instant::now());
-            now.knows(known, &binding.seen);
-            now.verified = verified;
+            now.verified = found.verified;
         });
-        self.report(key, binding, &plan.problems, Some(keys), version);
+        self.report(run, &found.problems, Some(desired.len()), version);
         Ok(Next::Done)
     }
+
+    /// Reports that the write failed.
+    fn write_failed(&self, run: Run<'_>, error: ApplyError) -> Result<Next, PullError> {
+        let Run { key, binding, .. } = run;
+        // That another writer was faster is no failure: the Secret is read, and decided upon anew.
+        if matches!(error, ApplyError::OutOfDate { .. }) {
+            return Err(error.into());
+        }
+        self.metrics.synced("failed");
+        if let ApplyError::Altered { resource_version, .. } = &error {
+            // The change is this write's, so it is no reason to look again.
+            self.bindings.learned(key, binding, Learned { read: None, written: Some(resource_version) });
+        }
+        if error.is_immutable() || matches!(error, ApplyError::Altered { .. }) {
+            // The content of the Secret is not verified, so it is read before it is written again.
+            self.bindings.settle(key, binding, |now| now.verified = None);
+        }
+        self.say(key, binding, vec![messages::apply_failed(&error)]);
+        // Only replacing an immutable Secret helps, and the watch shows that.
+        if error.is_immutable() { Ok(Next::Done) } else { Err(error.into()) }
+    }
+}
+
+/// One run for a Secret that is bound to an environment.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    key: &'a SecretRef,
+    binding: &'a Binding,
+    hub: &'a Hub,
+}
+
+/// The findings of a plan, beside its action.
+struct Found {
+    /// True of the Secret once the action is done; `None` where nothing was established.
+    verified: Option<Verified>,
+    problems: Vec<Problem>,
 }
 
 /// The state of the Secret that a plan was made for.
 struct Seen {
     /// Its resource version.
     version: Option<String>,
-    /// Whether it was read, rather than known from what this process wrote.
+    /// Whether it was read. Otherwise, this process wrote that version.
     was_read: bool,
+}
+
+impl Seen {
+    /// The version that was read.
+    fn read(&self) -> Option<&str> {
+        self.version.as_deref().filter(|_| self.was_read)
+    }
 }
 
 fn upstream(snapshot: &Snapshot) -> Upstream<'_> {
@@ -260,14 +293,14 @@ fn upstream(snapshot: &Snapshot) -> Upstream<'_> {
     }
 }
 
-/// Whether the Secret holds what the server stated last, and nobody else wrote to it.
-fn is_in_step(binding: &Binding, hub: &Hub) -> bool {
+/// Whether the Secret holds the environment as the server stated it last, and nobody else wrote to it.
+fn is_in_sync(binding: &Binding, hub: &Hub) -> bool {
     let (Some(verified), Some(stated)) = (&binding.verified, hub.stated()) else { return false };
-    !binding.touched
+    !binding.is_touched
         && binding.empty_since.is_none()
         && verified.environment_id == stated.environment_id
         && verified.version == stated.version
-        && !binding.said.iter().any(Message::is_passing)
+        && !binding.said.iter().any(|statement| statement.is_passing)
 }
 
 impl Reconciler for Pull {
@@ -276,12 +309,12 @@ impl Reconciler for Pull {
 
     async fn reconcile(&self, request: Request<SecretRef>) -> Result<Next, PullError> {
         let key = &request.key;
-        // Not bound any more: whoever asked did so before the watch showed that.
+        // Without a binding, the request came before the watch showed that the Secret is not bound any more.
         let Some(binding) = self.bindings.get(key) else { return Ok(Next::Done) };
         match &binding.source {
-            Source::Incomplete(missing) => self.say(key, &binding, vec![Message::incomplete(missing)]),
-            Source::NotAllowed(name) => self.say(key, &binding, vec![Message::not_allowed(&key.namespace, name)]),
-            Source::Environment(_, hub) => return self.sync(key, &binding, hub).await,
+            Source::Incomplete(missing) => self.say(key, &binding, vec![messages::incomplete(missing)]),
+            Source::NotAllowed(name) => self.say(key, &binding, vec![messages::not_allowed(&key.namespace, name)]),
+            Source::Environment(_, hub) => return self.sync(Run { key, binding: &binding, hub }).await,
         }
         Ok(Next::Done)
     }

@@ -27,7 +27,7 @@ use crate::{
     metrics::Metrics,
     reachability::Reachability,
     reconcile::Pull,
-    watch::{Feed, wake},
+    watch::{SecretHandler, wake},
 };
 
 /// The program's name in metrics, events and the lease: that of the original.
@@ -60,8 +60,7 @@ pub enum StartError {
     Run(#[from] RunError),
 }
 
-/// Runs the operator until it is told to stop. What cannot work, whatever the servers do, ends it at once with status 1; a
-/// server that is away does not.
+/// Runs the operator until it is told to stop. Settings that can never work end it at once with status 1; a server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
     telemetry::exit_code(PROGRAM, start(config).await)
 }
@@ -131,8 +130,9 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     });
     let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(kubernetes.clone(), &(), &watched);
     manager.checks().readiness("secrets-watch", move || health.check());
-    let feed = Feed { bindings: Arc::clone(&bindings), hubs, rules: config.allow, queue: queue.clone() };
-    manager.task("secrets-watch", feed.run(secrets));
+    let mut handler =
+        SecretHandler { bindings: Arc::clone(&bindings), hubs, rules: config.allow, queue: queue.clone() };
+    manager.task("secrets-watch", async move { watch::handle_events(secrets, &mut handler).await });
 
     let digest_key = DigestKey::new(rand::random());
     let pull = Pull::new(kubernetes, events, bindings, counts, digest_key, principal, config.workers.into());

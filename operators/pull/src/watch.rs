@@ -1,14 +1,16 @@
-//! From the watch on Secrets to bindings, and from bindings to work.
+//! The event handler for Secrets: it keeps the bindings as a watch shows them, and queues work.
 //!
-//! Every Secret of the cluster passes through here, as metadata; what is not annotated leaves no trace.
+//! Every Secret of the cluster passes through here, as metadata. A Secret without the annotation leaves no trace.
 
-use std::{collections::HashSet, pin::pin, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
-use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Secret;
-use konverge_runtime::{Priority, Queue, watch::Event};
+use konverge_runtime::{
+    Priority, Queue,
+    watch::{EventHandler, Origin},
+};
 use konverge_zopp_client::EnvironmentName;
-use kube::core::PartialObjectMeta;
+use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
     allow::{Rule, is_allowed},
@@ -17,12 +19,12 @@ use crate::{
     hub::{Hubs, Wake},
 };
 
-/// Why a Secret is looked at: something happened to it in the cluster.
+/// Reason in the queue: the Secret changed in the cluster.
 const SECRET: &str = "secret";
-/// Why a Secret is looked at: its environment changed, or can be read again.
+/// Reason in the queue: the environment changed, or can be read again.
 const ENVIRONMENT: &str = "environment";
 
-/// What wakes the Secrets that are bound to an environment. Before all others, since somebody waits for the change.
+/// Returns the function that queues the Secrets of an environment. They come before all others, since somebody waits for the change.
 pub fn wake(bindings: &Arc<Bindings>, queue: Queue<SecretRef>) -> Wake {
     // Bindings hold hubs and hubs hold this: were it not weak, neither would ever end.
     let bindings = Arc::downgrade(bindings);
@@ -33,73 +35,60 @@ pub fn wake(bindings: &Arc<Bindings>, queue: Queue<SecretRef>) -> Wake {
     })
 }
 
-/// Keeps the bindings as the watch shows them.
-pub struct Feed {
-    /// The index to keep.
+/// Keeps the bindings as the watch on Secrets shows them.
+pub struct SecretHandler {
+    /// The bindings to keep.
     pub bindings: Arc<Bindings>,
     /// Where bound environments are followed.
     pub hubs: Arc<Hubs>,
-    /// Which namespaces may have which environments.
+    /// Which namespaces may read which environments.
     pub rules: Vec<Rule>,
-    /// Where work is left.
+    /// Where the Secrets are queued.
     pub queue: Queue<SecretRef>,
 }
 
-impl Feed {
-    /// Runs as long as there are events.
-    pub async fn run(self, events: impl Stream<Item = Event<PartialObjectMeta<Secret>>>) {
-        let mut events = pin!(events);
-        let mut shown = HashSet::new();
-        while let Some(event) = events.next().await {
-            match event {
-                Event::Init => shown.clear(),
-                Event::InitApply(object) => shown.extend(self.show(object)),
-                Event::InitDone => {
-                    self.bindings.retain(&std::mem::take(&mut shown));
-                    self.queue.retain(|key| self.bindings.get(key).is_some());
-                }
-                Event::Apply(object) => {
-                    self.show(object);
-                }
-                Event::Delete(object) => {
-                    if let Some(key) = key(&object) {
-                        self.forget(&key);
-                    }
-                }
+impl SecretHandler {
+    /// Returns where the Secret's data is to come from, or `None` if it is not annotated.
+    fn source(&self, namespace: &str, metadata: &ObjectMeta) -> Option<Source> {
+        match metadata.annotations.as_ref().map(declaration)? {
+            Declaration::NotOurs => None,
+            Declaration::Incomplete { missing } => Some(Source::Incomplete(missing)),
+            Declaration::Bound(name) if is_allowed(&self.rules, namespace, &name) => {
+                let hub = self.hubs.subscribe(&name);
+                Some(Source::Environment(name, hub))
             }
+            Declaration::Bound(name) => Some(Source::NotAllowed(name)),
         }
+    }
+}
+
+impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
+    type Key = SecretRef;
+
+    fn key(&self, metadata: &ObjectMeta) -> Option<SecretRef> {
+        Some(SecretRef { namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
+    }
+
+    fn apply(&mut self, key: &SecretRef, object: PartialObjectMeta<Secret>, origin: Origin) -> bool {
+        let Some(source) = self.source(&key.namespace, &object.metadata) else {
+            self.delete(key);
+            return false;
+        };
+        let (Some(uid), Some(version)) = (object.metadata.uid, object.metadata.resource_version) else { return false };
+        if self.bindings.apply(key.clone(), uid, version, source, origin) {
+            self.queue.add(key.clone(), Priority::Normal, SECRET);
+        }
+        true
     }
 
     /// The Secret is gone or not bound any more: nothing is left to do for it, and a standby keeps no key of it.
-    fn forget(&self, key: &SecretRef) {
+    fn delete(&mut self, key: &SecretRef) {
         self.bindings.remove(key);
         self.queue.remove(key);
     }
 
-    /// Returns which Secret it is if it is one of ours.
-    fn show(&self, object: PartialObjectMeta<Secret>) -> Option<SecretRef> {
-        let key = key(&object)?;
-        let source = match declaration(&object.metadata.annotations.unwrap_or_default()) {
-            Declaration::NotOurs => {
-                self.forget(&key);
-                return None;
-            }
-            Declaration::Incomplete { missing } => Source::Incomplete(missing),
-            Declaration::Bound(name) if is_allowed(&self.rules, &key.namespace, &name) => {
-                let hub = self.hubs.subscribe(&name);
-                Source::Environment(name, hub)
-            }
-            Declaration::Bound(name) => Source::NotAllowed(name),
-        };
-        let (uid, version) = (object.metadata.uid?, object.metadata.resource_version?);
-        if self.bindings.show(key.clone(), uid, version, source) {
-            self.queue.add(key.clone(), Priority::Normal, SECRET);
-        }
-        Some(key)
+    fn replace(&mut self, listed: &HashSet<SecretRef>) {
+        self.bindings.retain(listed);
+        self.queue.retain(|key| self.bindings.get(key).is_some());
     }
-}
-
-fn key(object: &PartialObjectMeta<Secret>) -> Option<SecretRef> {
-    let (namespace, name) = (object.metadata.namespace.clone()?, object.metadata.name.clone()?);
-    Some(SecretRef { namespace, name })
 }

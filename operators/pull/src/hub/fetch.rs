@@ -28,7 +28,7 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// What an answer that came now states.
+    /// The statement of an answer that arrived now.
     pub(super) fn by(snapshot: &Snapshot) -> Self {
         Self { environment_id: snapshot.environment_id.clone(), version: snapshot.version, since: Instant::now() }
     }
@@ -109,7 +109,7 @@ impl Fetcher {
         self.state().trouble
     }
 
-    /// What was fetched before now is not new enough.
+    /// Makes everything that was fetched before now outdated.
     pub(super) fn outdate(&self) {
         self.state().era += 1;
     }

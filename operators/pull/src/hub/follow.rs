@@ -20,7 +20,7 @@ const RECONNECT: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, 
 /// A connection that lived this long was a good one: the next failure begins counting anew.
 const HEALTHY: Duration = Duration::from_secs(30);
 
-/// Polls come up to this part of the interval early, so that many environments do not poll in step.
+/// Polls come up to this part of the interval early, so that many environments do not poll at the same moment.
 const POLL_JITTER: f64 = 0.2;
 
 pub(super) struct Follow {
@@ -31,7 +31,7 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    /// Never ends by itself; whoever spawned it cancels it.
+    /// Never ends by itself; the task that spawned it cancels it.
     pub(super) async fn run(self) {
         let mut attempt = 0;
         loop {
@@ -155,7 +155,7 @@ fn jittered(interval: Duration, random: f64) -> Duration {
     interval.mul_f64(1.0 - POLL_JITTER * random)
 }
 
-/// What a poll brought.
+/// The result of a poll.
 enum Polled {
     /// No answer.
     Nothing,

@@ -12,8 +12,8 @@ use super::Stated;
 /// How long the stream may take after a poll: far longer than an event is under way, far shorter than a poll interval.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the stream owes. It belongs to one stream and goes with it: what a stream that ended did not tell, the next one's first
-/// look finds.
+/// The changes that the stream owes. It belongs to one stream and goes with it: the first look of the next stream finds the changes that an
+/// ended one did not tell.
 #[derive(Debug, Default)]
 pub(super) struct Missed {
     /// The last version the stream told of.
@@ -36,7 +36,7 @@ impl Missed {
         let went_on = found.environment_id == before.environment_id && found.version > before.version;
         let is_told = went_on && self.told.is_some_and(|told| told >= found.version);
         if !found.agrees_with(before) && !is_told {
-            // What was told before proves nothing after this: the versions may have begun anew.
+            // Versions that were told before prove nothing after this: they may have begun anew.
             self.told = None;
             let until = self.owed.map_or(now + PATIENCE, |(_, until)| until);
             self.owed = Some((found.version, until));
@@ -62,7 +62,7 @@ mod tests {
         Stated { environment_id: environment_id.into(), version, since: Instant::now() }
     }
 
-    /// What happens, in this order, and whether something is owed at the end. The polls begin at version 4 of environment `a`.
+    /// One event of a stream or a poll. The polls begin at version 4 of environment `a`.
     enum Step {
         Told(i64),
         Found(&'static str, i64),

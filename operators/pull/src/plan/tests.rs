@@ -21,7 +21,7 @@ fn verified(version: i64, pairs: &[(&str, &str)]) -> Verified {
     Verified { environment_id: ENVIRONMENT.into(), version, digest }
 }
 
-/// What a plan comes to, in a form that a table can hold.
+/// The outcome of a plan, in a form that a table can hold.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Nothing,
@@ -193,7 +193,7 @@ fn borrowed(map: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
 }
 
 proptest! {
-    /// Whatever a plan applies is, once applied, right: planning again does nothing.
+    /// A plan that was applied leaves nothing to do: planning again does nothing.
     #[test]
     fn applying_a_plan_settles(upstream in pairs(), data in pairs(), version in 1..9_i64) {
         let before = contents(&borrowed(&data), &data.keys().map(String::as_str).collect::<Vec<_>>());

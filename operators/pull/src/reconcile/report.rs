@@ -1,63 +1,37 @@
-//! Telling the owner: an event when there is something new to say, a log line, the gauge of bindings.
+//! Telling the owner: statements about the Secret, and a log line for each write.
 
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
-use konverge_apply::events::{self, Notice};
-use kube::{Resource, core::GroupVersionKind, runtime::events::EventType};
-use tracing::{debug, info, warn};
+use konverge_apply::{Statement, events};
+use kube::{Resource, core::GroupVersionKind};
+use tracing::info;
 
-use super::Pull;
+use super::{Pull, Run};
 use crate::{
     bindings::{Binding, SecretRef, Source},
-    messages::Message,
+    messages,
     plan::Problem,
 };
 
-/// The `action` of every event of this operator.
-const ACTION: &str = "Pull";
-
 impl Pull {
-    /// Says what the plan found. `written` is the number of keys if the Secret was written.
-    pub(super) fn report(
-        &self,
-        key: &SecretRef,
-        binding: &Binding,
-        problems: &[Problem],
-        written: Option<usize>,
-        version: i64,
-    ) {
-        let Source::Environment(name, _) = &binding.source else { return };
+    /// Tells what the plan found. `written` is the number of keys if the Secret was written.
+    pub(super) fn report(&self, run: Run<'_>, problems: &[Problem], written: Option<usize>, version: i64) {
+        let Source::Environment(name, _) = &run.binding.source else { return };
         if let Some(keys) = written {
-            info!(secret = %key, environment = %name, version, keys, "written");
-        }
-        if !problems.is_empty() {
-            return self.say(key, binding, problems.iter().map(Message::problem).collect());
+            info!(secret = %run.key, environment = %name, version, keys, "written");
         }
         // An event for every change would cost as much as the change; the log has them all.
-        self.say(key, binding, vec![Message::synced(name)]);
+        let statements = match problems {
+            [] => vec![messages::synced(name)],
+            problems => problems.iter().map(messages::problem).collect(),
+        };
+        self.say(run.key, run.binding, statements);
     }
 
-    /// Says these messages, each once until something else is said. The event of a refusal is renewed each time, so that it stays current for as
-    /// long as the refusal lasts; the log has it once.
-    pub(super) fn say(&self, key: &SecretRef, binding: &Binding, messages: Vec<Message>) {
-        for message in &messages {
-            let is_repeated = binding.said.iter().any(|said| message.repeats(said));
-            if is_repeated && !message.is_refusal {
-                continue;
-            }
-            match (is_repeated, message.is_good()) {
-                (true, _) => debug!(secret = %key, reason = message.reason, "{}", message.text),
-                (false, true) => info!(secret = %key, reason = message.reason, "{}", message.text),
-                (false, false) => warn!(secret = %key, reason = message.reason, "{}", message.text),
-            }
-            self.events.send(Notice {
-                regarding: reference(key, &binding.uid),
-                kind: if message.is_good() { EventType::Normal } else { EventType::Warning },
-                reason: message.reason,
-                action: ACTION,
-                note: message.text.clone(),
-            });
-        }
-        self.bindings.settle(key, binding, |binding| binding.said = messages);
+    /// Announces these statements, each once until another one takes its place, and remembers them.
+    pub(super) fn say(&self, key: &SecretRef, binding: &Binding, statements: Vec<Statement>) {
+        let is_said = |statement: &Statement| binding.said.iter().any(|said| statement.repeats(said));
+        self.announcer.announce_new(key, &reference(key, &binding.uid), &statements, is_said);
+        self.bindings.settle(key, binding, |binding| binding.said = statements);
     }
 }
 

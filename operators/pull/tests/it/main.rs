@@ -1,4 +1,4 @@
-//! What the pull operator does with real parts around it; a scripted server only where a real one cannot be made to fail.
+//! The pull operator among real parts, with a scripted server only where a real one cannot be made to fail.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 

@@ -1,4 +1,4 @@
-//! What stands in the way is told on the Secret, takes nothing from it, and holds nobody else up.
+//! A failure is reported on the Secret, takes nothing from it, and delays no other Secret.
 
 use serde_json::json;
 use tonic::Status;

@@ -50,7 +50,7 @@ impl World {
         Self { server, namespace, zopp, kubernetes: control_plane.admin_client().await.unwrap() }
     }
 
-    /// A world with an environment that holds `A=1`, a Secret bound to it, and an operator that has brought it in step.
+    /// A world with an environment that holds `A=1`, a Secret bound to it, and an operator that has synced it.
     pub(crate) async fn in_step() -> (Self, Arc<Scene>, Operator) {
         let world = Self::new().await;
         let scene = world.server.create("production");
