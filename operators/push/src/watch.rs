@@ -4,21 +4,17 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    pin::pin,
     sync::Arc,
 };
 
-use futures::{Stream, StreamExt};
+use futures::Stream;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_runtime::{
     Priority, Queue,
-    watch::{Event, Guarded},
+    watch::{Event, EventHandler, Guarded, Origin, Undecodable, handle_events},
 };
 use konverge_workload::Workload;
-use kube::{
-    Resource,
-    core::{ObjectMeta, PartialObjectMeta},
-};
+use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
     annotations::{FINALIZER, STATUS, asked, deletion_policy},
@@ -58,72 +54,18 @@ pub struct Feed {
 impl Feed {
     /// Follows the workloads of one kind, as long as there are events.
     pub async fn workloads(self, kind: Kind, events: impl Stream<Item = Event<Workload>>) {
-        self.follow(kind, events, |feed, object: Workload| feed.show_workload(kind, object)).await;
+        handle_events(events, &mut Workloads { feed: self, kind }).await;
     }
 
     /// Follows the objects of kind `VaultPush`, as long as there are events.
     pub async fn vault_pushes(self, events: impl Stream<Item = Event<Guarded<VaultPush>>>) {
-        let show = |feed: &Self, object: Guarded<VaultPush>| {
-            let key = key(Kind::VaultPush, object.meta())?;
-            let shown = vault_push::shown(&key, &object);
-            feed.take(key, shown)
-        };
-        self.follow(Kind::VaultPush, events, show).await;
-    }
-
-    async fn follow<K: Resource>(
-        self,
-        kind: Kind,
-        events: impl Stream<Item = Event<K>>,
-        show: impl Fn(&Self, K) -> Option<ObjectRef>,
-    ) {
-        let mut events = pin!(events);
-        let mut listed = HashSet::new();
-        while let Some(event) = events.next().await {
-            match event {
-                Event::Init => listed.clear(),
-                Event::InitApply(object) => listed.extend(show(&self, object)),
-                Event::InitDone => self.remove_missing(kind, &std::mem::take(&mut listed)),
-                Event::Apply(object) => drop(show(&self, object)),
-                Event::Delete(object) => self.forget(kind, object.meta()),
-            }
-        }
+        handle_events(events, &mut VaultPushes { feed: self }).await;
     }
 
     /// Follows the Secrets, as long as there are events. Unless `take_part`, they are only looked at for the sake of workloads.
     pub async fn secrets(self, take_part: bool, events: impl Stream<Item = Event<PartialObjectMeta<Secret>>>) {
-        let mut events = pin!(events);
-        let (mut listed, mut secrets, mut counts) = (HashSet::new(), HashSet::new(), HashMap::new());
-        while let Some(event) = events.next().await {
-            match event {
-                Event::Init => {
-                    listed.clear();
-                    secrets.clear();
-                    counts.clear();
-                }
-                Event::InitApply(object) => {
-                    let shown = secret(&object.metadata);
-                    if let Some(SecretRef { namespace, .. }) = &shown {
-                        *counts.entry(namespace.clone()).or_default() += 1;
-                    }
-                    listed.extend(self.show_secret(take_part, object));
-                    // Of those that nobody uses, not even the name is kept, but how many there are.
-                    secrets.extend(shown.filter(|secret| self.bindings.is_used(secret)));
-                }
-                Event::InitDone => {
-                    self.bindings.secrets_listed(std::mem::take(&mut counts));
-                    self.remove_missing(Kind::Secret, &std::mem::take(&mut listed));
-                    self.wake(self.bindings.secrets_are(&std::mem::take(&mut secrets)), SECRET);
-                }
-                Event::Apply(object) => drop(self.show_secret(take_part, object)),
-                Event::Delete(object) => {
-                    self.forget(Kind::Secret, &object.metadata);
-                    if let Some(secret) = secret(&object.metadata) {
-                        self.wake(self.bindings.secret_is(&secret, None, &BTreeMap::new()), SECRET);
-                    }
-                }
-            }
-        }
+        let mut handler = Secrets { feed: self, take_part, used: HashSet::new(), counts: HashMap::new() };
+        handle_events(events, &mut handler).await;
     }
 
     fn show_workload(&self, kind: Kind, object: Workload) -> Option<ObjectRef> {
@@ -163,12 +105,6 @@ impl Feed {
         Some(key)
     }
 
-    fn forget(&self, kind: Kind, metadata: &ObjectMeta) {
-        if let Some(key) = key(kind, metadata) {
-            self.remove(&key);
-        }
-    }
-
     fn remove_missing(&self, kind: Kind, listed: &HashSet<ObjectRef>) {
         for key in self.bindings.missing(kind, listed) {
             self.remove(&key);
@@ -197,6 +133,114 @@ impl Feed {
     /// clear for such objects. A leader keeps the key, because a run may have noted something for the object meanwhile.
     fn drop_if_gone(&self, key: &ObjectRef) {
         self.queue.remove_on_standby(key, || self.bindings.has(key));
+    }
+}
+
+/// Handles the events of the workloads of one kind.
+struct Workloads {
+    feed: Feed,
+    kind: Kind,
+}
+
+impl EventHandler<Workload> for Workloads {
+    type Key = ObjectRef;
+
+    fn key(&self, metadata: &ObjectMeta) -> Option<ObjectRef> {
+        key(self.kind, metadata)
+    }
+
+    fn apply(&mut self, _: &ObjectRef, object: Workload, _: Origin) -> bool {
+        self.feed.show_workload(self.kind, object).is_some()
+    }
+
+    fn delete(&mut self, key: &ObjectRef) {
+        self.feed.remove(key);
+    }
+
+    fn replace(&mut self, listed: &HashSet<ObjectRef>) {
+        self.feed.remove_missing(self.kind, listed);
+    }
+}
+
+/// Handles the events of the objects of kind `VaultPush`. One that cannot be decoded is told so by its status.
+struct VaultPushes {
+    feed: Feed,
+}
+
+impl VaultPushes {
+    fn show(&self, key: &ObjectRef, object: &Guarded<VaultPush>) -> bool {
+        self.feed.take(key.clone(), vault_push::shown(key, object)).is_some()
+    }
+}
+
+impl EventHandler<VaultPush> for VaultPushes {
+    type Key = ObjectRef;
+
+    fn key(&self, metadata: &ObjectMeta) -> Option<ObjectRef> {
+        key(Kind::VaultPush, metadata)
+    }
+
+    fn apply(&mut self, key: &ObjectRef, object: VaultPush, _: Origin) -> bool {
+        self.show(key, &Guarded(Ok(object)))
+    }
+
+    fn undecodable(&mut self, key: &ObjectRef, object: Undecodable, _: Origin) {
+        self.show(key, &Guarded(Err(object)));
+    }
+
+    fn delete(&mut self, key: &ObjectRef) {
+        self.feed.remove(key);
+    }
+
+    fn replace(&mut self, listed: &HashSet<ObjectRef>) {
+        self.feed.remove_missing(Kind::VaultPush, listed);
+    }
+}
+
+/// Handles the events of the Secrets.
+struct Secrets {
+    feed: Feed,
+    take_part: bool,
+    /// The Secrets of the list that is being read that some object uses. Of all others, not even the name is kept.
+    used: HashSet<SecretRef>,
+    /// How many Secrets of the list that is being read are in each namespace.
+    counts: HashMap<String, usize>,
+}
+
+impl EventHandler<PartialObjectMeta<Secret>> for Secrets {
+    type Key = ObjectRef;
+
+    fn key(&self, metadata: &ObjectMeta) -> Option<ObjectRef> {
+        key(Kind::Secret, metadata)
+    }
+
+    fn begin_list(&mut self) {
+        self.used.clear();
+        self.counts.clear();
+    }
+
+    fn apply(&mut self, _: &ObjectRef, object: PartialObjectMeta<Secret>, origin: Origin) -> bool {
+        let Some(secret) = secret(&object.metadata) else { return false };
+        if origin == Origin::List {
+            *self.counts.entry(secret.namespace.clone()).or_default() += 1;
+        }
+        let is_kept = self.feed.show_secret(self.take_part, object).is_some();
+        if origin == Origin::List && self.feed.bindings.is_used(&secret) {
+            self.used.insert(secret);
+        }
+        is_kept
+    }
+
+    fn delete(&mut self, key: &ObjectRef) {
+        self.feed.remove(key);
+        let secret = SecretRef { namespace: key.namespace.clone(), name: key.name.clone() };
+        self.feed.wake(self.feed.bindings.secret_is(&secret, None, &BTreeMap::new()), SECRET);
+    }
+
+    fn replace(&mut self, listed: &HashSet<ObjectRef>) {
+        self.feed.bindings.secrets_listed(std::mem::take(&mut self.counts));
+        self.feed.remove_missing(Kind::Secret, listed);
+        self.feed.wake(self.feed.bindings.secrets_are(&std::mem::take(&mut self.used)), SECRET);
     }
 }
 

@@ -4,25 +4,28 @@
 
 use std::{
     collections::HashSet,
-    pin::pin,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use futures::{Stream, StreamExt};
+use futures::Stream;
 use jiff::Timestamp;
 use konverge_apply::events::{EventSink, Notice};
 use konverge_runtime::{
     Priority, Queue,
-    watch::{Event, Guarded},
+    watch::{Event, EventHandler, Guarded, Origin, Undecodable, handle_events},
 };
 use konverge_workload::{SecretProviderClass, Workload, WorkloadKind};
-use kube::{Resource, core::PartialObjectMeta, runtime::events::EventType};
+use kube::{
+    Resource,
+    core::{ObjectMeta, PartialObjectMeta},
+    runtime::events::EventType,
+};
 
 use crate::{
     budget::Budget,
-    index::{Index, Shows, Work},
+    index::{ClassRef, Index, Shows, Work},
     messages::Message,
-    object::{SourceKind, SourceRef, WorkloadRef},
+    object::{SourceKind, SourceName, SourceRef, WorkloadRef},
     reconcile::{ACTION, ROOM, is_over},
     trigger::{Shown, TriggerKind, TriggerRef},
 };
@@ -52,94 +55,17 @@ pub struct Feed {
 impl Feed {
     /// Follows the workloads of one kind, as long as there are events.
     pub async fn workloads(self, kind: WorkloadKind, events: impl Stream<Item = Event<Guarded<Workload>>>) {
-        let mut events = pin!(events);
-        let mut listed = HashSet::new();
-        while let Some(event) = events.next().await {
-            match event {
-                Event::Init => listed.clear(),
-                Event::InitApply(object) => listed.extend(self.show(kind, object, Priority::Low)),
-                Event::InitDone => {
-                    let (gone, work) = self.index.retain(kind, &std::mem::take(&mut listed));
-                    for key in &gone {
-                        self.drop_if_gone(key);
-                        self.made_room(key);
-                    }
-                    self.leave(work, Priority::Normal, OBJECT);
-                }
-                Event::Apply(object) => drop(self.show(kind, object, Priority::Normal)),
-                Event::Delete(object) => {
-                    let metadata = object.meta();
-                    let Some((namespace, name)) = metadata.namespace.clone().zip(metadata.name.clone()) else {
-                        continue;
-                    };
-                    self.forget(&WorkloadRef { namespace, kind, name });
-                }
-            }
-        }
+        handle_events(events, &mut Workloads { feed: self, kind }).await;
     }
 
     /// Follows the Secrets or the `ConfigMaps`, as long as there are events.
     pub async fn sources<K: Resource>(self, kind: SourceKind, events: impl Stream<Item = Event<PartialObjectMeta<K>>>) {
-        let mut events = pin!(events);
-        // What the list that is being read has not shown yet.
-        let mut missing = HashSet::new();
-        while let Some(event) = events.next().await {
-            match event {
-                Event::Init => missing = self.index.sources_there(kind),
-                Event::InitApply(object) => {
-                    let (source, work) = self.index.show_source(kind, object.metadata);
-                    if let Some(source) = source {
-                        missing.remove(&source);
-                    }
-                    self.leave(work, Priority::Low, LISTED);
-                }
-                Event::InitDone => {
-                    let work = self.index.retain_sources(std::mem::take(&mut missing));
-                    self.leave(work, Priority::Normal, OBJECT);
-                }
-                Event::Apply(object) => {
-                    let (_, work) = self.index.show_source(kind, object.metadata);
-                    self.leave(work, Priority::High, OBJECT);
-                }
-                Event::Delete(object) => {
-                    let metadata = object.metadata;
-                    let Some((namespace, name)) = metadata.namespace.zip(metadata.name) else { continue };
-                    let source = crate::object::SourceName { kind, name }.of(&namespace);
-                    self.leave(self.index.forget_source(&source, Timestamp::now()), Priority::Normal, OBJECT);
-                }
-            }
-        }
+        handle_events(events, &mut Sources { feed: self, kind, missing: HashSet::new() }).await;
     }
 
     /// Follows the classes of the Secrets Store CSI driver, as long as there are events.
     pub async fn classes(self, events: impl Stream<Item = Event<Guarded<SecretProviderClass>>>) {
-        let mut events = pin!(events);
-        let mut listed = HashSet::new();
-        let show = |object: Guarded<SecretProviderClass>, priority, reason| match object.0 {
-            Ok(class) => {
-                let (key, work) = self.index.show_class(class);
-                self.leave(work, priority, reason);
-                key
-            }
-            // It is there, and what was known of it stays.
-            Err(undecodable) => undecodable.metadata.namespace.zip(undecodable.metadata.name),
-        };
-        while let Some(event) = events.next().await {
-            match event {
-                Event::Init => listed.clear(),
-                Event::InitApply(object) => listed.extend(show(object, Priority::Low, LISTED)),
-                Event::InitDone => {
-                    let work = self.index.retain_classes(&std::mem::take(&mut listed));
-                    self.leave(work, Priority::Normal, OBJECT);
-                }
-                Event::Apply(object) => drop(show(object, Priority::Normal, OBJECT)),
-                Event::Delete(object) => {
-                    let metadata = object.meta();
-                    let Some(key) = metadata.namespace.clone().zip(metadata.name.clone()) else { continue };
-                    self.leave(self.index.forget_class(&key), Priority::Normal, OBJECT);
-                }
-            }
-        }
+        handle_events(events, &mut Classes { feed: self }).await;
     }
 
     /// Follows objects that ask for rollouts of others, as long as there are events. `shown` is what one of them is to us.
@@ -149,31 +75,7 @@ impl Feed {
         events: impl Stream<Item = Event<K>>,
         shown: impl Fn(K) -> Option<(TriggerRef, Shown)>,
     ) {
-        let mut events = pin!(events);
-        let mut listed = HashSet::new();
-        let show = |object: K, shows, priority, reason| {
-            let (key, shown) = shown(object)?;
-            self.leave(self.index.show_trigger_by(shows, key.clone(), shown), priority, reason);
-            Some(key)
-        };
-        while let Some(event) = events.next().await {
-            match event {
-                Event::Init => listed.clear(),
-                Event::InitApply(object) => listed.extend(show(object, Shows::List, Priority::Low, LISTED)),
-                Event::InitDone => {
-                    let work = self.index.retain_triggers(kind, &std::mem::take(&mut listed));
-                    self.leave(work, Priority::Normal, OBJECT);
-                }
-                Event::Apply(object) => drop(show(object, Shows::Event, Priority::Normal, OBJECT)),
-                Event::Delete(object) => {
-                    let Some((key, _)) = shown(object) else { continue };
-                    let mut work = self.index.forget_trigger(&key);
-                    // What is remembered of it goes with it.
-                    work.triggers.insert(key);
-                    self.leave(work, Priority::Normal, OBJECT);
-                }
-            }
-        }
+        handle_events(events, &mut Triggers { feed: self, kind, shown }).await;
     }
 
     /// Objects of this kind that ask for rollouts there are none.
@@ -181,19 +83,9 @@ impl Feed {
         self.leave(self.index.retain_triggers(kind, &HashSet::new()), Priority::Normal, OBJECT);
     }
 
-    /// Returns which workload it is.
-    fn show(&self, kind: WorkloadKind, object: Guarded<Workload>, priority: Priority) -> Option<WorkloadRef> {
-        let workload = match object.0 {
-            Ok(workload) => workload,
-            Err(undecodable) => {
-                // It is there, and what was known of it stays.
-                let metadata = undecodable.metadata;
-                let key = WorkloadRef { namespace: metadata.namespace?, kind, name: metadata.name? };
-                tracing::warn!(object = %key, "is not what its kind says, and is left alone: {}", undecodable.error);
-                return Some(key);
-            }
-        };
-        let (shows, reason) = if priority == Priority::Low { (Shows::List, LISTED) } else { (Shows::Event, OBJECT) };
+    /// Returns whether it is a workload that can be named.
+    fn show(&self, kind: WorkloadKind, workload: Workload, origin: Origin) -> bool {
+        let (shows, priority, reason) = told_by(origin);
         let now = Timestamp::now();
         let (key, work) = self.index.show_by(shows, kind, workload, now);
         if let Some(key) = &key
@@ -205,7 +97,7 @@ impl Feed {
             self.room_for(next);
         }
         self.leave(work, priority, reason);
-        key
+        key.is_some()
     }
 
     fn forget(&self, key: &WorkloadRef) {
@@ -261,6 +153,160 @@ impl Feed {
             let regarding = source.reference(&uid);
             self.events.send(Notice { regarding, kind: EventType::Warning, reason, action: ACTION, note: text });
         }
+    }
+}
+
+/// How what is seen there counts, and how soon and why it is worked on.
+fn told_by(origin: Origin) -> (Shows<'static>, Priority, &'static str) {
+    match origin {
+        Origin::List => (Shows::List, Priority::Low, LISTED),
+        Origin::Watch => (Shows::Event, Priority::Normal, OBJECT),
+    }
+}
+
+/// Handles the events of the workloads of one kind.
+struct Workloads {
+    feed: Feed,
+    kind: WorkloadKind,
+}
+
+impl EventHandler<Workload> for Workloads {
+    type Key = WorkloadRef;
+
+    fn key(&self, metadata: &ObjectMeta) -> Option<WorkloadRef> {
+        Some(WorkloadRef { namespace: metadata.namespace.clone()?, kind: self.kind, name: metadata.name.clone()? })
+    }
+
+    fn apply(&mut self, _: &WorkloadRef, workload: Workload, origin: Origin) -> bool {
+        self.feed.show(self.kind, workload, origin)
+    }
+
+    /// It is there, and what was known of it stays.
+    fn undecodable(&mut self, key: &WorkloadRef, object: Undecodable, _: Origin) {
+        tracing::warn!(object = %key, "is not what its kind says, and is left alone: {}", object.error);
+    }
+
+    fn delete(&mut self, key: &WorkloadRef) {
+        self.feed.forget(key);
+    }
+
+    fn replace(&mut self, listed: &HashSet<WorkloadRef>) {
+        let Self { feed, kind } = self;
+        let (gone, work) = feed.index.retain(*kind, listed);
+        for key in &gone {
+            feed.drop_if_gone(key);
+            feed.made_room(key);
+        }
+        feed.leave(work, Priority::Normal, OBJECT);
+    }
+}
+
+/// Handles the events of the Secrets or the `ConfigMaps`.
+struct Sources {
+    feed: Feed,
+    kind: SourceKind,
+    /// The known sources that the list that is being read has not shown yet.
+    missing: HashSet<SourceRef>,
+}
+
+impl<K: Resource> EventHandler<PartialObjectMeta<K>> for Sources {
+    type Key = SourceRef;
+
+    fn key(&self, metadata: &ObjectMeta) -> Option<SourceRef> {
+        let name = SourceName { kind: self.kind, name: metadata.name.clone()? };
+        Some(name.of(metadata.namespace.as_deref()?))
+    }
+
+    fn begin_list(&mut self) {
+        self.missing = self.feed.index.sources_there(self.kind);
+    }
+
+    /// Keeps no key for the list: a source that comes into use after the list has shown it is not missing.
+    fn apply(&mut self, source: &SourceRef, object: PartialObjectMeta<K>, origin: Origin) -> bool {
+        let (_, work) = self.feed.index.show_source(self.kind, object.metadata);
+        let (priority, reason) = match origin {
+            Origin::List => {
+                self.missing.remove(source);
+                (Priority::Low, LISTED)
+            }
+            Origin::Watch => (Priority::High, OBJECT),
+        };
+        self.feed.leave(work, priority, reason);
+        false
+    }
+
+    fn delete(&mut self, source: &SourceRef) {
+        self.feed.leave(self.feed.index.forget_source(source, Timestamp::now()), Priority::Normal, OBJECT);
+    }
+
+    fn replace(&mut self, _: &HashSet<SourceRef>) {
+        let work = self.feed.index.retain_sources(std::mem::take(&mut self.missing));
+        self.feed.leave(work, Priority::Normal, OBJECT);
+    }
+}
+
+/// Handles the events of the classes of the Secrets Store CSI driver.
+struct Classes {
+    feed: Feed,
+}
+
+impl EventHandler<SecretProviderClass> for Classes {
+    type Key = ClassRef;
+
+    fn key(&self, metadata: &ObjectMeta) -> Option<ClassRef> {
+        metadata.namespace.clone().zip(metadata.name.clone())
+    }
+
+    fn apply(&mut self, _: &ClassRef, class: SecretProviderClass, origin: Origin) -> bool {
+        let (_, priority, reason) = told_by(origin);
+        let (key, work) = self.feed.index.show_class(class);
+        self.feed.leave(work, priority, reason);
+        key.is_some()
+    }
+
+    /// It is there, and what was known of it stays.
+    fn undecodable(&mut self, _: &ClassRef, _: Undecodable, _: Origin) {}
+
+    fn delete(&mut self, key: &ClassRef) {
+        self.feed.leave(self.feed.index.forget_class(key), Priority::Normal, OBJECT);
+    }
+
+    fn replace(&mut self, listed: &HashSet<ClassRef>) {
+        self.feed.leave(self.feed.index.retain_classes(listed), Priority::Normal, OBJECT);
+    }
+}
+
+/// Handles the events of objects that ask for rollouts of others.
+struct Triggers<F> {
+    feed: Feed,
+    kind: TriggerKind,
+    /// What one of them is to us.
+    shown: F,
+}
+
+impl<K: Resource, F: Fn(K) -> Option<(TriggerRef, Shown)>> EventHandler<K> for Triggers<F> {
+    type Key = TriggerRef;
+
+    fn key(&self, metadata: &ObjectMeta) -> Option<TriggerRef> {
+        Some(TriggerRef { kind: self.kind, namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
+    }
+
+    fn apply(&mut self, _: &TriggerRef, object: K, origin: Origin) -> bool {
+        let (shows, priority, reason) = told_by(origin);
+        let Some((key, shown)) = (self.shown)(object) else { return false };
+        self.feed.leave(self.feed.index.show_trigger_by(shows, key, shown), priority, reason);
+        true
+    }
+
+    fn delete(&mut self, key: &TriggerRef) {
+        let mut work = self.feed.index.forget_trigger(key);
+        // What is remembered of it goes with it.
+        work.triggers.insert(key.clone());
+        self.feed.leave(work, Priority::Normal, OBJECT);
+    }
+
+    fn replace(&mut self, listed: &HashSet<TriggerRef>) {
+        self.feed.leave(self.feed.index.retain_triggers(self.kind, listed), Priority::Normal, OBJECT);
     }
 }
 

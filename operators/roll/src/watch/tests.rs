@@ -97,6 +97,7 @@ async fn triggers(feed: &Feed, events: Vec<Event<Secret>>) {
 /// Stands for an object that asks; only its name counts here.
 fn named(name: &str) -> Secret {
     let mut object = Secret::default();
+    object.metadata.namespace = Some("shop".to_owned());
     object.metadata.name = Some(name.to_owned());
     object
 }
