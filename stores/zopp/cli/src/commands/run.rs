@@ -11,13 +11,20 @@ use std::{
 
 use clap::Args;
 
+use self::keys::Choice;
 use super::{Outcome, secret::snapshot};
 use crate::{context::Context, failure::Failure, scope::EnvironmentArguments};
+
+mod keys;
 
 const EXAMPLES: &str = "\
 Examples:
   zopp run -e dev -- ./server --port 8080
-  zopp run -w acme -p backend -e dev env";
+  zopp run -w acme -p backend -e dev env
+  zopp run --prefix DB_ --only API_KEY -- ./migrate
+
+Anybody who may write a secret would choose the code that runs if its key were LD_PRELOAD, PATH,
+NODE_OPTIONS or the like. Such a key is an error unless --allow-key names it.";
 
 /// `zopp run`
 #[derive(Debug, Args)]
@@ -25,21 +32,26 @@ Examples:
 pub struct RunArguments {
     #[command(flatten)]
     environment: EnvironmentArguments,
+    /// Which keys.
+    #[command(flatten)]
+    choice: Choice,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<OsString>,
 }
 
 pub(super) async fn execute(context: &Context, arguments: RunArguments) -> Outcome {
-    let RunArguments { environment, command } = arguments;
+    let RunArguments { environment, choice, command } = arguments;
     let name = environment.resolve()?;
     let snapshot = snapshot(&context.client()?, &name).await?;
     let [program, arguments @ ..] = command.as_slice() else {
         return Err(Failure::usage("no command is given"));
     };
+    let keys: Vec<&str> = snapshot.values.iter().map(|(key, _)| key.as_str()).collect();
+    let chosen = choice.apply(&keys).map_err(|refused| refused.into_failure(&name))?;
     let mut command = Command::new(program);
     command.args(arguments);
-    for (key, value) in &snapshot.values {
+    for (key, value) in snapshot.values.iter().filter(|(key, _)| chosen.contains(key.as_str())) {
         refuse_impossible(key, value.expose())?;
         command.env(key, OsStr::from_bytes(value.expose()));
     }

@@ -6,8 +6,8 @@ use crate::world::World;
 fn the_command_sees_the_secrets_and_its_arguments() {
     let World { alice, server: _server } = World::new();
     alice.ok_with_stdin("secret set GREETING -", b"hello world");
-    alice.ok("secret set HOME /elsewhere");
-    assert_eq!(alice.ok("run -- printenv GREETING HOME"), "hello world\n/elsewhere\n");
+    alice.ok("secret set USER elsewhere");
+    assert_eq!(alice.ok("run -- printenv GREETING USER"), "hello world\nelsewhere\n");
     assert_eq!(alice.ok("run echo -w --server x"), "-w --server x\n");
     assert_eq!(alice.run_with_stdin("run cat", b"input").succeeded("run cat"), "input");
 }
@@ -36,6 +36,64 @@ fn what_no_environment_can_hold_is_named() {
     alice.ok_with_stdin("secret set ZERO -", b"a\0b");
     let stderr = alice.fails("run true", 1);
     assert_eq!(stderr, "Error: secret 'ZERO' cannot be put into the environment: its value contains a zero byte\n");
+}
+
+/// Each of these makes `sh`, the loader or an interpreter run what the value says.
+#[test]
+fn a_key_that_chooses_code_is_refused_unless_it_is_allowed_by_name() {
+    let World { alice, server: _server } = World::new();
+    let marker = alice.path("marker");
+    alice.ok("secret set API_KEY x");
+    alice.write("bin/true", format!("#!/bin/sh\ntouch {}\n", marker.display()));
+    for (key, value) in [
+        ("PATH", "bin"),
+        ("LD_PRELOAD", "./evil.so"),
+        ("LD_AUDIT", "./evil.so"),
+        ("BASH_ENV", "evil.sh"),
+        ("NODE_OPTIONS", "--require=./evil.js"),
+        ("GIT_SSH_COMMAND", "./evil"),
+    ] {
+        alice.ok(&format!("secret set {key} -- {value}"));
+        let stderr = alice.fails("run true", 1);
+        assert_eq!(
+            stderr,
+            format!(
+                "Error: the command is not run: in acme/backend/dev, '{key}' can choose the code that runs\n  If its writers may do that: \
+                 --allow-key {key}. Otherwise choose other keys with --only or --prefix.\n"
+            )
+        );
+        assert_eq!(alice.ok("run --only API_KEY -- printenv API_KEY"), "x\n", "a key that is not chosen harms nobody");
+        alice.ok(&format!("secret delete {key}"));
+    }
+    assert!(!marker.exists());
+    alice.ok("secret set NODE_OPTIONS -- --max-old-space-size=512");
+    assert_eq!(
+        alice.ok("run --allow-key NODE_OPTIONS printenv NODE_OPTIONS"),
+        "--max-old-space-size=512\n",
+        "the user's word counts"
+    );
+}
+
+#[test]
+fn keys_are_chosen_by_name_and_by_prefix() {
+    let World { alice, server: _server } = World::new();
+    for key in ["API_KEY", "DB_NAME", "DB_USER", "OTHER"] {
+        alice.ok(&format!("secret set {key} {key}"));
+    }
+    let seen = |line: &str| {
+        let output = alice.ok(line);
+        let names = output.lines().filter_map(|line| line.split_once('=')).filter(|(name, value)| name == value);
+        let mut names: Vec<_> = names.map(|(name, _)| name.to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(seen("run env"), ["API_KEY", "DB_NAME", "DB_USER", "OTHER"]);
+    assert_eq!(seen("run --prefix DB_ --only API_KEY -- env"), ["API_KEY", "DB_NAME", "DB_USER"]);
+    assert_eq!(seen("run --only OTHER,API_KEY -- env"), ["API_KEY", "OTHER"]);
+    assert_eq!(
+        alice.fails("run --only GONE -- env", 1),
+        "Error: acme/backend/dev has no secret 'GONE'\n  zopp secret list shows them.\n"
+    );
 }
 
 #[test]
