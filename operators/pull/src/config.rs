@@ -9,7 +9,9 @@ use konverge_runtime::{
     telemetry::LogFormat,
     watch::{label_selector, namespace},
 };
-use konverge_zopp_client::{ClientConfig, Fingerprint, FingerprintError, Profile, Trust, config::DEFAULT_SERVER};
+use konverge_zopp_client::{
+    ClientCertificate, ClientConfig, Fingerprint, FingerprintError, Profile, Trust, config::DEFAULT_SERVER,
+};
 
 use crate::allow::Rule;
 
@@ -35,6 +37,13 @@ pub struct Config {
     /// PEM file with the CA that signed the server's certificate [default: the system's roots]
     #[arg(long, env = "ZOPP_TLS_CA_CERT", value_name = "FILE")]
     pub tls_ca_cert: Option<PathBuf>,
+    /// PEM file with the certificate to show to a server that requires one; read again when it changes [default: as the credentials file
+    /// says]
+    #[arg(long, env = "ZOPP_TLS_CLIENT_CERT", value_name = "FILE", requires = "tls_client_key")]
+    pub tls_client_cert: Option<PathBuf>,
+    /// PEM file with that certificate's private key
+    #[arg(long, env = "ZOPP_TLS_CLIENT_KEY", value_name = "FILE", requires = "tls_client_cert")]
+    pub tls_client_key: Option<PathBuf>,
     /// Generation of the server: v2, or v1 for zopp 0.1.1, whose signatures let everybody who sees one make any call for a minute; v1 is
     /// never chosen unless it is given here or in the credentials file [default: as the credentials file says, else v2]
     #[arg(long, env = "ZOPP_GENERATION", value_parser = generation, value_name = "v1|v2")]
@@ -92,8 +101,10 @@ impl Config {
         for (workspace, fingerprint) in &self.workspace_fingerprints {
             trust.pin_workspace(workspace, *fingerprint);
         }
+        let client_certificate = self.tls_client_cert.clone().zip(self.tls_client_key.clone());
         ClientConfig {
             ca_certificate: self.tls_ca_cert.clone(),
+            client_certificate: client_certificate.map(|(certificate, key)| ClientCertificate { certificate, key }),
             profile: self.generation,
             trust,
             ..ClientConfig::new(&self.server)
@@ -111,6 +122,8 @@ impl fmt::Display for Config {
             namespace,
             health_addr,
             tls_ca_cert,
+            tls_client_cert,
+            tls_client_key,
             generation,
             workspace_fingerprints,
             poll_interval,
@@ -127,6 +140,7 @@ impl fmt::Display for Config {
         write!(f, "server={server} credentials={} ", path(credentials))?;
         write!(f, "namespace={} ", namespace.as_deref().unwrap_or("all"))?;
         write!(f, "health-addr={health_addr} tls-ca-cert={} ", path(tls_ca_cert))?;
+        write!(f, "tls-client-cert={} tls-client-key={} ", path(tls_client_cert), path(tls_client_key))?;
         let generation = match generation {
             None => "default",
             Some(Profile::V1) => "v1",
@@ -215,6 +229,17 @@ mod tests {
         assert!(parse(&["--workspace-fingerprint", "acme"]).is_err());
         assert!(parse(&["--workspace-fingerprint", "acme=1"]).is_err());
         assert!(parse(&["--generation", "v3"]).is_err());
+    }
+
+    #[test]
+    fn a_client_certificate_needs_its_key() {
+        let config = parse(&["--tls-client-cert", "/c.pem", "--tls-client-key", "/k.pem"]).unwrap();
+        let client = config.client(Trust::default()).client_certificate.unwrap();
+        assert_eq!((client.certificate, client.key), ("/c.pem".into(), "/k.pem".into()));
+        assert!(config.to_string().contains("tls-client-cert=/c.pem tls-client-key=/k.pem "));
+        assert!(parse(&["--tls-client-cert", "/c.pem"]).is_err());
+        assert!(parse(&["--tls-client-key", "/k.pem"]).is_err());
+        assert_eq!(parse(&[]).unwrap().client(Trust::default()).client_certificate, None);
     }
 
     #[test]

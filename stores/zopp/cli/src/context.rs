@@ -3,7 +3,7 @@
 use std::{cell::OnceCell, path::PathBuf, time::Duration};
 
 use konverge_zopp_client::{
-    Client, ClientConfig, ConfigFile, Connection, Fingerprint, Identity, Trust,
+    Client, ClientCertificate, ClientConfig, ConfigFile, Connection, Fingerprint, Identity, Trust,
     config::{canonical_address, is_unprotected},
     config_file::{self, FileError, Lock},
     trust::Learnt,
@@ -27,6 +27,7 @@ impl Context {
     pub fn connection(&self) -> Result<Connection, Failure> {
         let mut config = ClientConfig::new(self.server.server.as_str());
         config.ca_certificate.clone_from(&self.server.tls_ca_cert);
+        config.client_certificate = self.server.client_certificate()?;
         config.call_timeout = Duration::from_secs(self.server.timeout);
         config.profile = self.server.generation;
         config.trust = self.trust()?.clone();
@@ -54,10 +55,20 @@ impl Context {
         Ok(canonical_address(&self.server.server)?)
     }
 
-    /// Remembers the generation that was requested on the command line: for `zopp join`, which decides it for the commands to come.
-    pub fn remember_requested_generation(&self) -> Result<(), Failure> {
+    /// Remembers the generation and the client certificate of the command line: for `zopp join`, which decides them for the commands to
+    /// come.
+    pub fn remember_requested(&self) -> Result<(), Failure> {
         if let Some(generation) = self.server.generation {
             self.trust()?.remember_generation(generation);
+        }
+        if let Some(ClientCertificate { certificate, key }) = self.server.client_certificate()? {
+            let absolute = |file: PathBuf| {
+                std::path::absolute(&file).map_err(|source| {
+                    Failure::new(format!("the path of {} cannot be found", file.display())).because(source)
+                })
+            };
+            let certificate = ClientCertificate { certificate: absolute(certificate)?, key: absolute(key)? };
+            self.trust()?.remember_client_certificate(certificate);
         }
         Ok(())
     }
@@ -70,10 +81,11 @@ impl Context {
         };
         let address = self.address()?;
         tell_first_uses(&address, &learnt);
-        let holds_pins = !learnt.workspaces.is_empty() || !learnt.principals.is_empty();
+        let is_more_than_a_call =
+            !learnt.workspaces.is_empty() || !learnt.principals.is_empty() || learnt.client_certificate.is_some();
         match Self::save_learnt(&address, learnt) {
             // The generation is only a call saved; a read-only file is no reason to complain at each command.
-            Err(_) if !holds_pins => Ok(()),
+            Err(_) if !is_more_than_a_call => Ok(()),
             saved => saved,
         }
     }

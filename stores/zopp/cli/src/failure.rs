@@ -194,6 +194,10 @@ fn next_step(error: &CallError, need: Option<&Need>) -> Option<String> {
         (CallError::Unreachable { reason, .. }, _) if reason.contains(NO_TLS) => {
             "Write http:// if the server is meant to have no TLS; else --server or ZOPP_SERVER names another address."
         }
+        (CallError::Unreachable { reason, server, .. }, _) if server.starts_with("https://") && was_hung_up(reason) => {
+            "Does the server require a client certificate? Name one with --tls-client-cert and --tls-client-key, or with \
+             ZOPP_TLS_CLIENT_CERT and ZOPP_TLS_CLIENT_KEY."
+        }
         (CallError::Unreachable { reason, .. }, _) if reason.contains("certificate") || reason.contains("tls") => {
             "Name the certificate authority of the server with --tls-ca-cert or ZOPP_TLS_CA_CERT."
         }
@@ -226,6 +230,12 @@ fn next_step(error: &CallError, need: Option<&Need>) -> Option<String> {
         _ => return None,
     };
     Some(text.to_owned())
+}
+
+/// How it shows that a server hangs up on a client without a certificate: by its alert, or by what the system says if that comes first.
+fn was_hung_up(reason: &str) -> bool {
+    let reason = reason.to_lowercase();
+    ["certificaterequired", "broken pipe", "reset", "closed", "eof"].iter().any(|sign| reason.contains(sign))
 }
 
 /// Where to see what there is in place of what the server did not find.

@@ -4,6 +4,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use http::Uri;
 use konverge_zopp_crypto::Profile;
+use serde::{Deserialize, Serialize};
 
 use crate::trust::Trust;
 
@@ -17,6 +18,8 @@ pub struct ClientConfig {
     pub server: String,
     /// PEM file whose certificates replace the system's trust roots; only with `https`.
     pub ca_certificate: Option<PathBuf>,
+    /// What the client shows to a server that requires a certificate; only with `https`. `None` is what [`ClientConfig::trust`] remembers.
+    pub client_certificate: Option<ClientCertificate>,
     /// How long the TCP and TLS handshakes may take together.
     pub connect_timeout: Duration,
     /// How long one call may take, connecting included. An open watch is not bounded by it, opening one is.
@@ -31,12 +34,22 @@ pub struct ClientConfig {
     pub trust: Trust,
 }
 
+/// The PEM files of a client's certificate. They are read again when they have changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientCertificate {
+    /// The certificate, followed by those between it and the authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
 impl ClientConfig {
     /// Five seconds to connect, ten for a call, and a dead peer is noticed within fifteen.
     pub fn new(server: impl Into<String>) -> Self {
         Self {
             server: server.into(),
             ca_certificate: None,
+            client_certificate: None,
             connect_timeout: Duration::from_secs(5),
             call_timeout: Duration::from_secs(10),
             keepalive_interval: Duration::from_secs(10),
@@ -103,29 +116,41 @@ pub enum ConfigError {
         /// The address without it.
         corrected: String,
     },
-    /// A CA file for a connection without TLS.
+    /// A certificate file for a connection without TLS.
     #[error(
-        "CA certificate {} is given but server address {address:?} does not use TLS: write \"https://…\" or leave the \
-         CA certificate out", file.display()
+        "{what} {} is given but server address {address:?} does not use TLS: write \"https://…\" or leave the {what} out",
+        file.display()
     )]
     CertificateWithoutTls {
-        /// The CA file.
+        /// Which of the files.
+        what: &'static str,
+        /// The file.
         file: PathBuf,
         /// The address as given.
         address: String,
     },
-    /// The CA file cannot be read.
-    #[error("CA certificate {} cannot be read", file.display())]
+    /// A certificate or key file cannot be read.
+    #[error("{what} {} cannot be read", file.display())]
     CertificateUnreadable {
-        /// The CA file.
+        /// Which of the files.
+        what: &'static str,
+        /// The file.
         file: PathBuf,
         /// Why.
         source: std::io::Error,
     },
-    /// The CA file holds no certificate.
-    #[error("CA certificate {} holds no PEM certificate (\"-----BEGIN CERTIFICATE-----\")", file.display())]
+    /// A certificate file holds no certificate.
+    #[error("{what} {} holds no PEM certificate (\"-----BEGIN CERTIFICATE-----\")", file.display())]
     CertificateNotPem {
-        /// The CA file.
+        /// Which of the files.
+        what: &'static str,
+        /// The file.
+        file: PathBuf,
+    },
+    /// A key file holds no private key.
+    #[error("key of the client certificate {} holds no PEM private key (\"-----BEGIN PRIVATE KEY-----\")", file.display())]
+    KeyNotPem {
+        /// The file.
         file: PathBuf,
     },
     /// The first generation is requested of a server that was of the second.
@@ -139,7 +164,10 @@ pub enum ConfigError {
         address: String,
     },
     /// TLS could not be set up, for instance because the system has no trust roots.
-    #[error("TLS for {address:?} cannot be set up; a CA certificate file replaces the system's trust roots")]
+    #[error(
+        "TLS for {address:?} cannot be set up; a CA certificate file replaces the system's trust roots, and a client certificate and its key \
+         belong together"
+    )]
     Tls {
         /// The address as given.
         address: String,

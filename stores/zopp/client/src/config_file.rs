@@ -9,7 +9,8 @@
 //! {"principals": [{"id", "name", "user_id", "email", "private_key", "public_key",
 //!                  "x25519_private_key", "x25519_public_key"}],
 //!  "current_principal": "…", "user_id": "…", "email": "…",
-//!  "servers": {"https://…": {"generation": "v2", "workspaces": {"acme": "<fingerprint>"}, "principals": {"<id>": "<fingerprint>"}}}}
+//!  "servers": {"https://…": {"generation": "v2", "client_certificate": {"certificate": "<path>", "key": "<path>"},
+//!                              "workspaces": {"acme": "<fingerprint>"}, "principals": {"<id>": "<fingerprint>"}}}}
 //! ```
 //! `user_id` and `email` at the top repeat those of the current principal, for the first generation, and are empty for a service principal.
 

@@ -10,15 +10,15 @@ use konverge_zopp_crypto::{
     signature::{KEY_PROOF_KEY, PRINCIPAL_ID_KEY, REQUEST_HASH_KEY, SIGNATURE_KEY, Signed, TIMESTAMP_KEY},
 };
 use prost::Message;
-use rustls_pki_types::{CertificateDer, pem::PemObject};
 use tonic::{
     Request, Status,
     client::Grpc,
     metadata::{Ascii, MetadataValue},
-    transport::{Certificate, Channel, ClientTlsConfig, Endpoint},
+    transport::Channel,
 };
 
 use crate::{
+    channel::ServerChannel,
     codec::BytesCodec,
     config::{ClientConfig, ConfigError, parse_address},
     error::{CallError, is_deadline},
@@ -41,12 +41,12 @@ const DECODE_LIMIT: usize = 64 * 1024 * 1024;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Connection {
-    channel: Channel,
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
+    channel: ServerChannel,
     server: Arc<str>,
     call_timeout: Duration,
     profile_override: Option<Profile>,
@@ -70,31 +70,16 @@ pub(crate) struct Authentication {
 }
 
 impl Connection {
-    /// Checks the configuration and reads the CA file, but does not dial. Must be called within a tokio runtime.
+    /// Checks the configuration and reads the certificate files, but does not dial. Must be called within a tokio runtime.
     pub fn new(config: &ClientConfig) -> Result<Self, ConfigError> {
         let uri = parse_address(&config.server)?;
         if config.profile == Some(Profile::V1) && config.trust.generation() == Some(Profile::V2) {
             return Err(ConfigError::Downgrade { address: config.server.clone() });
         }
-        let uses_tls = uri.scheme_str() == Some("https");
         let server = Arc::from(uri.to_string().trim_end_matches('/'));
-        let mut endpoint = Endpoint::from(uri)
-            .connect_timeout(config.connect_timeout)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(config.keepalive_interval)
-            .keep_alive_timeout(config.keepalive_timeout)
-            // A watch that is quiet for hours is the normal case, and its death must be noticed.
-            .keep_alive_while_idle(true);
-        if uses_tls {
-            let tls = tls(config)?;
-            let failed = |source| ConfigError::Tls { address: config.server.clone(), source };
-            endpoint = endpoint.tls_config(tls).map_err(failed)?;
-        } else if let Some(file) = &config.ca_certificate {
-            return Err(ConfigError::CertificateWithoutTls { file: file.clone(), address: config.server.clone() });
-        }
         Ok(Self {
-            channel: endpoint.connect_lazy(),
             shared: Arc::new(Shared {
+                channel: ServerChannel::new(config, uri)?,
                 server,
                 call_timeout: config.call_timeout,
                 profile_override: config.profile,
@@ -169,7 +154,7 @@ impl Connection {
     }
 
     fn grpc(&self) -> Grpc<Channel> {
-        Grpc::new(self.channel.clone()).max_decoding_message_size(DECODE_LIMIT)
+        Grpc::new(self.shared.channel.get()).max_decoding_message_size(DECODE_LIMIT)
     }
 
     async fn within_deadline<T>(
@@ -217,17 +202,4 @@ fn insert_hex(metadata: &mut tonic::metadata::MetadataMap, key: &'static str, he
     if let Ok(value) = MetadataValue::try_from(hexadecimal) {
         metadata.insert(key, value);
     }
-}
-
-fn tls(config: &ClientConfig) -> Result<ClientTlsConfig, ConfigError> {
-    let Some(file) = &config.ca_certificate else {
-        return Ok(ClientTlsConfig::new().with_native_roots());
-    };
-    let pem =
-        std::fs::read(file).map_err(|source| ConfigError::CertificateUnreadable { file: file.clone(), source })?;
-    let mut certificates = CertificateDer::pem_slice_iter(&pem).peekable();
-    if certificates.peek().is_none() || certificates.any(|certificate| certificate.is_err()) {
-        return Err(ConfigError::CertificateNotPem { file: file.clone() });
-    }
-    Ok(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)))
 }

@@ -23,6 +23,7 @@
 //! [`registration`] and [`lifecycle`] → [`keys`] → [`environment`].
 
 pub mod calls;
+mod channel;
 pub mod client;
 mod codec;
 pub mod config;
@@ -40,7 +41,7 @@ pub mod registration;
 pub mod trust;
 
 pub use client::Client;
-pub use config::{ClientConfig, ConfigError};
+pub use config::{ClientCertificate, ClientConfig, ConfigError};
 pub use config_file::ConfigFile;
 pub use connection::Connection;
 pub use environment::{EnvironmentReader, Snapshot, WatchEvent};

@@ -24,6 +24,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Map, Value};
 
 use crate::{
+    config::ClientCertificate,
     config_file::{self, FileError},
     identity::Identity,
 };
@@ -35,6 +36,9 @@ pub struct ServerRecord {
     /// The generation, once known.
     #[serde(default, with = "generation", skip_serializing_if = "Option::is_none")]
     pub generation: Option<Profile>,
+    /// What this device shows to the server, if the server requires a certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_certificate: Option<ClientCertificate>,
     /// Workspace name to the fingerprint of its key.
     #[serde(default, with = "fingerprints", skip_serializing_if = "BTreeMap::is_empty")]
     pub workspaces: BTreeMap<String, Fingerprint>,
@@ -89,6 +93,8 @@ struct State {
 pub struct Learnt {
     /// The generation.
     pub generation: Option<Profile>,
+    /// The certificate to show from now on.
+    pub client_certificate: Option<ClientCertificate>,
     /// Fingerprints of workspace keys.
     pub workspaces: BTreeMap<String, Pin>,
     /// Fingerprints of principals.
@@ -134,6 +140,20 @@ impl Trust {
         if state.record.generation != Some(generation) {
             state.record.generation = Some(generation);
             state.learnt.generation = Some(generation);
+        }
+    }
+
+    /// Returns the certificate to show to the server, if one is remembered.
+    pub fn client_certificate(&self) -> Option<ClientCertificate> {
+        self.state().record.client_certificate.clone()
+    }
+
+    /// Remembers the certificate to show to the server. Its paths should be absolute.
+    pub fn remember_client_certificate(&self, certificate: ClientCertificate) {
+        let mut state = self.state();
+        if state.record.client_certificate.as_ref() != Some(&certificate) {
+            state.record.client_certificate = Some(certificate.clone());
+            state.learnt.client_certificate = Some(certificate);
         }
     }
 
@@ -184,6 +204,7 @@ impl Learnt {
     /// are added.
     pub fn merge_into(self, record: &mut ServerRecord) -> Result<(), PinMismatch> {
         record.generation = self.generation.or(record.generation);
+        record.client_certificate = self.client_certificate.or(record.client_certificate.take());
         let workspaces = merge(&mut record.workspaces, self.workspaces, |name| format!("workspace '{name}'"));
         let principals = merge(&mut record.principals, self.principals, |id| format!("principal {id}"));
         workspaces.and(principals)
@@ -317,6 +338,19 @@ mod tests {
         assert!(late.take_learnt().unwrap().merge_into(&mut record).is_err());
         assert_eq!(record.workspaces["acme"], fingerprint(2));
         assert_eq!(record.principals["p"], fingerprint(4), "what does not differ is kept");
+    }
+
+    #[test]
+    fn a_client_certificate_is_remembered_with_what_is_known() {
+        let certificate = ClientCertificate { certificate: "/c.pem".into(), key: "/k.pem".into() };
+        let trust = Trust::default();
+        trust.remember_client_certificate(certificate.clone());
+        let mut record = ServerRecord { generation: Some(Profile::V2), ..ServerRecord::default() };
+        trust.take_learnt().unwrap().merge_into(&mut record).unwrap();
+        let text = r#"{"generation":"v2","client_certificate":{"certificate":"/c.pem","key":"/k.pem"}}"#;
+        assert_eq!(serde_json::to_string(&record).unwrap(), text);
+        assert_eq!(Trust::new(record).client_certificate(), Some(certificate));
+        assert!(serde_json::from_str::<ServerRecord>(r#"{"client_certificate":{"certificate":"/c.pem"}}"#).is_err());
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
     config.current_principal = Some(name.clone());
     Context::save(&config)?;
     drop(lock);
-    context.remember_requested_generation()?;
+    context.remember_requested()?;
     if let Some((id, fingerprint)) = vouched {
         pin(context, &answer, &id, fingerprint)?;
     }

@@ -5,10 +5,10 @@ use std::thread::JoinHandle;
 use konverge_zopp_server::{
     admin,
     args::InviteCommand,
-    serve::{Options, Server as ZoppServer},
+    serve::{Options, Server as ZoppServer, TlsFiles},
     store::{Location, Store},
 };
-use konverge_zopp_testing::LyingServer;
+use konverge_zopp_testing::{Authority, LyingServer};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -27,12 +27,36 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
+        Self::start_with(tempfile::tempdir().unwrap(), TlsFiles::default())
+    }
+
+    /// With TLS for `localhost`, and only for clients whose certificate is from the authority.
+    pub(crate) fn start_private(authority: &Authority) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let issued = authority.issue("localhost").unwrap();
+        let write = |name: &str, content: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            Some(path)
+        };
+        let tls = TlsFiles {
+            certificate: write("cert.pem", &issued.certificate),
+            key: write("key.pem", &issued.key),
+            client_authority: write("ca.pem", &authority.pem()),
+        };
+        Self::start_with(directory, tls)
+    }
+
+    fn start_with(directory: TempDir, tls: TlsFiles) -> Self {
         let database = Location { path: directory.path().join("zopp.db"), create: true };
         let runtime = Runtime::new().unwrap();
-        let server = runtime.block_on(ZoppServer::bind(Options::local(database))).unwrap();
-        let (url, store, stop) =
-            (format!("http://{}", server.address()), server.store().clone(), CancellationToken::new());
+        let uses_tls = tls.certificate.is_some();
+        let server = runtime.block_on(ZoppServer::bind(Options { tls, ..Options::local(database) })).unwrap();
+        let url = match uses_tls {
+            true => format!("https://localhost:{}", server.address().port()),
+            false => format!("http://{}", server.address()),
+        };
+        let (store, stop) = (server.store().clone(), CancellationToken::new());
         let (handle, stopped) = (runtime.handle().clone(), stop.clone());
         let serving = std::thread::spawn(move || handle.block_on(server.run(stopped)).unwrap());
         Self { url, store, runtime, stop, serving: Some(serving), _directory: directory }
