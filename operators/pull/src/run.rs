@@ -75,6 +75,8 @@ async fn start(config: Config) -> Result<(), StartError> {
 
 /// The operator, ready to run, in a process that logs already.
 pub async fn job(config: Config) -> Result<Manager, StartError> {
+    let protection = konverge_zopp_memory::protect();
+    tracing::debug!("{protection}");
     let identity = Identity::load(config.credentials.as_deref())?;
     let address = canonical_address(&config.server)?;
     if is_unprotected(&address) {
