@@ -7,7 +7,7 @@ use std::io::{self, Write};
 pub use audit::audit;
 
 use crate::{
-    args::{InviteCommand, PrincipalCommand, UserCommand},
+    args::{InitArguments, InviteCommand, PrincipalCommand, UserCommand},
     call::blank_row,
     clock,
     store::{Action, AuditRow, InviteRow, Kept, NewInvite, OpenError, Store, StoreError},
@@ -63,13 +63,26 @@ pub async fn run(store: &Store, command: &InviteCommand, out: &mut impl Write) -
     }
 }
 
-async fn create(
-    store: &Store,
-    expires_hours: u32,
-    max_uses: Option<u32>,
-    plain: bool,
-    out: &mut impl Write,
-) -> Result<(), AdminError> {
+/// Prints the command by which the first user joins, alone in its line.
+pub async fn init(store: &Store, arguments: &InitArguments, out: &mut impl Write) -> Result<(), AdminError> {
+    let InitArguments { server, email, expires_hours } = arguments;
+    let (token, _) = make(store, *expires_hours, Some(1)).await?;
+    // The invite is not in the command: whoever lists processes would see it there. "zopp join" takes it from standard input.
+    writeln!(out, "echo {token} | zopp --server {} join - {}", quoted(server), quoted(email)).map_err(AdminError::Print)
+}
+
+/// As a shell takes it for one word.
+fn quoted(text: &str) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.:/@+%,=".contains(character);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+/// A new invite: its token and when it ends.
+async fn make(store: &Store, expires_hours: u32, max_uses: Option<u32>) -> Result<(String, i64), AdminError> {
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(AdminError::Random)?;
     let token = hex::encode(secret);
@@ -77,6 +90,17 @@ async fn create(
     let invite =
         NewInvite { token: &token, workspace_ids: &[], expires_at, kek_encrypted: None, kek_nonce: None, max_uses };
     store.create_invite(&invite, None).await?;
+    Ok((token, expires_at))
+}
+
+async fn create(
+    store: &Store,
+    expires_hours: u32,
+    max_uses: Option<u32>,
+    plain: bool,
+    out: &mut impl Write,
+) -> Result<(), AdminError> {
+    let (token, expires_at) = make(store, expires_hours, max_uses).await?;
     if plain {
         writeln!(out, "{token}")
     } else {
@@ -166,4 +190,16 @@ fn name(invite: &InviteRow) -> String {
 
 fn time(seconds: i64) -> String {
     jiff::Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |time| time.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_takes_each_for_one_word() {
+        assert_eq!(quoted("http://127.0.0.1:50051"), "http://127.0.0.1:50051");
+        assert_eq!(quoted("it's $(me)"), r"'it'\''s $(me)'");
+        assert_eq!(quoted(""), "''");
+    }
 }

@@ -8,6 +8,7 @@ use crate::{
     address::TrustedProxy,
     limits::Limits,
     policy::Policy,
+    serve::TlsFiles,
     store::{Location, LocationError},
 };
 
@@ -24,16 +25,33 @@ pub struct Arguments {
     #[arg(long, global = true, env = "ZOPP_DB_PATH", value_name = "PATH")]
     db: Option<String>,
 
+    /// Form of the log lines on standard error; how many there are is up to `RUST_LOG`
+    #[arg(long, global = true, env = "ZOPP_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// Form of the log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines: one JSON object a line.
+    Json,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve clients until SIGTERM or SIGINT
-    Serve(ServeArguments),
+    Serve(Box<ServeArguments>),
+    /// Print the command by which the first user joins; makes the database if there is none
+    Init(InitArguments),
+    /// Look for what would keep the server from serving well, with the arguments of serve; exit code 1 if there is something
+    Doctor(Box<ServeArguments>),
     /// Let people in: invites to this server
     Invite {
         /// What to do with invites.
@@ -58,6 +76,20 @@ pub enum Command {
         #[command(subcommand)]
         command: AuditCommand,
     },
+}
+
+/// For the first user.
+#[derive(Debug, Args)]
+pub struct InitArguments {
+    /// Address of this server as the user's machine reaches it
+    #[arg(long, env = "ZOPP_SERVER", value_name = "URL", default_value = "http://127.0.0.1:50051")]
+    pub server: String,
+    /// The user's e-mail address
+    #[arg(long, default_value = "<your e-mail address>")]
+    pub email: String,
+    /// How long the command can be used
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=87_600))]
+    pub expires_hours: u32,
 }
 
 /// What to do with the record.
@@ -196,6 +228,17 @@ pub enum UserCommand {
         /// The e-mail address
         email: String,
     },
+}
+
+impl ServeArguments {
+    /// With what to speak TLS.
+    pub fn tls(&self) -> TlsFiles {
+        TlsFiles {
+            certificate: self.tls_cert.clone(),
+            key: self.tls_key.clone(),
+            client_authority: self.tls_client_ca.clone(),
+        }
+    }
 }
 
 impl Arguments {

@@ -3,7 +3,10 @@
 use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
-use konverge_zopp_server::{args::Arguments, run::run};
+use konverge_zopp_server::{
+    args::{Arguments, LogFormat},
+    run::run,
+};
 use tracing_subscriber::EnvFilter;
 
 #[tokio::main]
@@ -12,8 +15,14 @@ async fn main() -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A file or a collector of logs takes colours for text; in a terminal NO_COLOR turns them off.
-    let plain = !std::io::stderr().is_terminal();
-    if plain { log.with_ansi(false) } else { log }.init();
+    let colours = std::io::stderr().is_terminal();
+    match arguments.log_format {
+        LogFormat::Json => log.json().init(),
+        LogFormat::Text if colours => log.init(),
+        LogFormat::Text => log.with_ansi(false).init(),
+    }
+    let protection = konverge_zopp_memory::protect();
+    tracing::debug!("{protection}");
     match run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -9,8 +9,9 @@ use crate::{
     admin,
     args::{Arguments, Command, EventsBackend, ServeArguments},
     audit::AuditOptions,
+    doctor::{self, Finding},
     policy::Policy,
-    serve::{Options, Server, TlsFiles},
+    serve::{Options, Server},
     store::{Location, Store},
 };
 
@@ -18,7 +19,22 @@ use crate::{
 pub async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let database = arguments.location()?;
     match arguments.command {
-        Command::Serve(serve_arguments) => serve(database, serve_arguments).await,
+        Command::Serve(serve_arguments) => serve(database, *serve_arguments).await,
+        Command::Doctor(serve_arguments) => {
+            let findings = doctor::examine(&database, &serve_arguments).await;
+            doctor::print(&findings, &mut std::io::stdout().lock())?;
+            if findings.iter().any(Finding::is_problem) {
+                Err("there are problems, listed above".into())
+            } else {
+                Ok(())
+            }
+        }
+        Command::Init(init) => {
+            let store = Store::open(&database).await.map_err(admin::AdminError::Open)?;
+            let result = admin::init(&store, &init, &mut std::io::stdout()).await;
+            store.close().await;
+            Ok(result?)
+        }
         Command::Invite { command } => {
             let store = Store::open(&database).await.map_err(admin::AdminError::Open)?;
             let result = admin::run(&store, &command, &mut std::io::stdout()).await;
@@ -50,8 +66,7 @@ async fn serve(database: Location, arguments: ServeArguments) -> Result<(), Box<
     if arguments.events_backend == EventsBackend::Postgres {
         return Err("--events-backend postgres is not in this build; leave it at auto or memory".into());
     }
-    let tls =
-        TlsFiles { certificate: arguments.tls_cert, key: arguments.tls_key, client_authority: arguments.tls_client_ca };
+    let tls = arguments.tls();
     let mut options = Options {
         database,
         address: arguments.addr,

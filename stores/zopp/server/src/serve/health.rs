@@ -1,33 +1,45 @@
-//! `/healthz` and `/readyz` in plain HTTP, for probes.
+//! `/healthz`, `/readyz` and `/metrics` in plain HTTP, for probes and Prometheus.
+//!
+//! The answer is `ok`, or each check in a line with `?verbose` and when one fails, as components of Kubernetes answer.
 
 use std::sync::Arc;
 
-use axum::{Router, extract::State, http::StatusCode, routing::get};
+use axum::{
+    Router,
+    extract::{RawQuery, State},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use tokio::{net::TcpListener, sync::Mutex, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::RunError;
-use crate::store::Store;
+use crate::{metrics::Metrics, store::Store};
 
+/// Of `OpenMetrics`, the text format that [`Metrics::text`] writes.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The state that probes ask about.
 #[derive(Clone)]
-struct Probed {
+pub(super) struct Probes {
     store: Store,
     stop: CancellationToken,
+    metrics: Metrics,
     /// One probe asks the database at a time, and its answer is that of all who waited for it: probes without end cost one query.
     asking: Arc<Mutex<Option<(Instant, bool)>>>,
 }
 
-/// Answers probes until the calls are `finished`; from `stop` on, that the server is not ready.
-pub(super) async fn serve(
-    listener: TcpListener,
-    store: Store,
-    stop: CancellationToken,
-    finished: CancellationToken,
-) -> Result<(), RunError> {
+/// A named check and why it failed.
+type Check = (&'static str, Result<(), &'static str>);
+
+/// Answers probes until the calls are `finished`; from the probes' `stop` on, that the server is not ready.
+pub(super) async fn serve(listener: TcpListener, probes: Probes, finished: CancellationToken) -> Result<(), RunError> {
     let router = Router::new()
-        .route("/healthz", get(|| async { "ok" }))
+        .route("/healthz", get(alive))
         .route("/readyz", get(ready))
-        .with_state(Probed { store, stop, asking: Arc::default() });
+        .route("/metrics", get(metrics))
+        .with_state(probes);
     // Not gracefully: a probe's idle connection must not hold the server up.
     tokio::select! {
         result = async { axum::serve(listener, router).await } => result.map_err(RunError::Health),
@@ -35,18 +47,49 @@ pub(super) async fn serve(
     }
 }
 
-async fn ready(State(probed): State<Probed>) -> (StatusCode, &'static str) {
-    if probed.stop.is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "stopping");
-    }
-    if probed.answers().await {
-        (StatusCode::OK, "ok")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer")
+async fn alive(RawQuery(query): RawQuery) -> (StatusCode, String) {
+    report("healthz", &[("ping", Ok(()))], is_verbose(query.as_deref()))
+}
+
+async fn ready(State(probes): State<Probes>, RawQuery(query): RawQuery) -> (StatusCode, String) {
+    let stopping = if probes.stop.is_cancelled() { Err("stopping") } else { Ok(()) };
+    // A server that stops is not ready whatever its database says.
+    let database =
+        if stopping.is_ok() && !probes.answers().await { Err("the database does not answer") } else { Ok(()) };
+    report("readyz", &[("database", database), ("shutdown", stopping)], is_verbose(query.as_deref()))
+}
+
+async fn metrics(State(probes): State<Probes>) -> Response {
+    match probes.metrics.text() {
+        Ok(text) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
-impl Probed {
+/// Is `verbose` one of the parameters, with or without a value?
+fn is_verbose(query: Option<&str>) -> bool {
+    query.unwrap_or_default().split('&').any(|part| part.split('=').next() == Some("verbose"))
+}
+
+fn report(name: &str, checks: &[Check], verbose: bool) -> (StatusCode, String) {
+    let passed = checks.iter().all(|(_, outcome)| outcome.is_ok());
+    if passed && !verbose {
+        return (StatusCode::OK, "ok".to_owned());
+    }
+    let lines = checks.iter().map(|(check, outcome)| match outcome {
+        Ok(()) => format!("[+]{check} ok\n"),
+        Err(why) => format!("[-]{check} failed: {why}\n"),
+    });
+    let (status, word) = if passed { (StatusCode::OK, "passed") } else { (StatusCode::SERVICE_UNAVAILABLE, "failed") };
+    (status, lines.collect::<String>() + &format!("{name} check {word}\n"))
+}
+
+impl Probes {
+    /// Of that store, until `stop`.
+    pub(super) fn new(store: Store, stop: CancellationToken, metrics: Metrics) -> Self {
+        Self { store, stop, metrics, asking: Arc::default() }
+    }
+
     /// Does the database answer, by a question that was put after this was called?
     async fn answers(&self) -> bool {
         let came = Instant::now();
@@ -63,5 +106,34 @@ impl Probed {
         }
         *last = Some((asked, answer.is_ok()));
         answer.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_listed_on_request_and_when_one_fails() {
+        let good: [Check; 2] = [("database", Ok(())), ("shutdown", Ok(()))];
+        assert_eq!(report("readyz", &good, false), (StatusCode::OK, "ok".to_owned()));
+        let listed = "[+]database ok\n[+]shutdown ok\nreadyz check passed\n".to_owned();
+        assert_eq!(report("readyz", &good, true), (StatusCode::OK, listed));
+        let bad: [Check; 2] = [("database", Err("away")), ("shutdown", Ok(()))];
+        let listed = "[-]database failed: away\n[+]shutdown ok\nreadyz check failed\n".to_owned();
+        assert_eq!(report("readyz", &bad, false), (StatusCode::SERVICE_UNAVAILABLE, listed));
+    }
+
+    #[test]
+    fn verbose_needs_no_value() {
+        for (query, expected) in [
+            (None, false),
+            (Some(""), false),
+            (Some("verbose"), true),
+            (Some("a=b&verbose=1"), true),
+            (Some("verbosely"), false),
+        ] {
+            assert_eq!(is_verbose(query), expected, "{query:?}");
+        }
     }
 }

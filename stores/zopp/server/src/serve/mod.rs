@@ -1,28 +1,26 @@
 //! The running server: listeners, TLS, health, shutdown.
 //!
 //! Start order, so that the cheap and wrong is found first: TLS files, ports, database. Stop order: readiness off and streams
-//! ended, no new connections, calls under way finished (within nine seconds), audit rows written, database closed.
+//! ended, the gRPC health of the server and of its services changed, no new connections, calls under way finished (within nine seconds), audit rows written, database closed.
 
 mod connections;
 mod error;
 mod health;
 mod tls;
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use futures::Stream;
 use konverge_zopp_proto::{identity::identity_server::IdentityServer, zopp_service_server::ZoppServiceServer};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tonic::{
-    service::interceptor::InterceptedService,
-    transport::server::{Router, TcpIncoming},
-};
+use tonic::{service::interceptor::InterceptedService, transport::server::TcpIncoming};
+use tonic_health::{ServingStatus, server::HealthReporter};
 
 pub use error::{RunError, StartError};
+pub(crate) use tls::Tls;
 pub use tls::{TlsError, TlsFiles};
 
-use self::connections::Connection;
+use self::health::Probes;
 use crate::{
     address::{Addresses, TrustedProxy},
     audit::{AuditOptions, AuditQueue},
@@ -32,6 +30,7 @@ use crate::{
     identity_service::IdentityService,
     limit_hits::LimitHits,
     limits::Limits,
+    metrics::Metrics,
     policy::Policy,
     revocations::Revocations,
     service::Service,
@@ -114,7 +113,7 @@ pub struct Server {
     address: SocketAddr,
     health_listener: TcpListener,
     health_address: SocketAddr,
-    transport: tonic::transport::Server,
+    tls: Option<Arc<Tls>>,
     store: Store,
     replays: ReplayCache,
     recheck: Duration,
@@ -126,11 +125,7 @@ pub struct Server {
 impl Server {
     /// Takes ports and opens the database.
     pub async fn bind(options: Options) -> Result<Self, StartError> {
-        let transport = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(PING_EVERY))
-            .http2_keepalive_timeout(Some(PING_TIMEOUT));
-        let uses_tls = options.tls.certificate.is_some();
-        let transport = options.tls.apply(transport)?;
+        let tls = options.tls.read()?.map(Arc::new);
         let (listener, address) = bind(&options.address, "--addr").await?;
         let (health_listener, health_address) = bind(&options.health_address, "--health-addr").await?;
         let store = Store::open(&options.database).await?.with_limits(options.limits);
@@ -138,7 +133,7 @@ impl Server {
         let path = std::path::absolute(&options.database.path).unwrap_or(options.database.path);
         tracing::info!(path = %path.display(), "database opened");
         options.policy.warn();
-        if !uses_tls && !address.ip().is_loopback() {
+        if tls.is_none() && !address.ip().is_loopback() {
             tracing::warn!(
                 %address,
                 "other machines reach this server without TLS: everybody on the way can read requests, and can answer in its place; use \
@@ -152,7 +147,7 @@ impl Server {
             address,
             health_listener,
             health_address,
-            transport,
+            tls,
             store,
             replays,
             recheck: options.recheck,
@@ -182,54 +177,40 @@ impl Server {
         let limits = *self.store.limits();
         let finished = CancellationToken::new();
         let (audit, audit_writer) = AuditQueue::start(self.store.clone(), self.audit, finished.clone());
-        let state = Arc::new(State {
-            store: self.store.clone(),
-            events: EventBus::default(),
-            publishing: tokio::sync::Mutex::default(),
-            replays: self.replays,
-            guesses: GuessLimit::default(),
-            open_calls: GuessLimit::new(limits.open_calls, MINUTE / limits.open_calls.max(1)),
-            audit,
-            policy: self.policy,
-            revocations: Revocations::default(),
-            watches: Shares::default(),
-            requests: Shares::default(),
-            limit_hits: LimitHits::default(),
-            recheck: self.recheck,
-            stopping: stop.clone(),
-        });
+        let state = state(&self.store, audit, self.replays, self.policy, self.recheck, &stop);
         let (reporter, grpc_health) = tonic_health::server::health_reporter();
         reporter.set_serving::<ZoppServiceServer<Service>>().await;
+        reporter.set_serving::<IdentityServer<IdentityService>>().await;
 
-        let identity = IdentityServer::new(IdentityService::new(Arc::clone(&state)));
         let addresses = Addresses::new(&self.trusted_proxies);
+        let identity = IdentityServer::new(IdentityService::new(Arc::clone(&state)));
         let identity = identity.max_decoding_message_size(MAXIMUM_REQUEST);
         let identity = InterceptedService::new(identity, addresses.clone());
         let service = ZoppServiceServer::new(Service::new(state)).max_decoding_message_size(MAXIMUM_REQUEST);
         let service = InterceptedService::new(service, addresses);
-        let mut transport = self.transport;
+        let metrics = Metrics::new();
+        let mut transport = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(PING_EVERY))
+            .http2_keepalive_timeout(Some(PING_TIMEOUT))
+            .layer(metrics.clone());
         let router = transport.add_service(grpc_health).add_service(service).add_service(identity);
         let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
-        let incoming = connections::bounded(incoming, limits, self.trusted_proxies);
+        let (tls, counts) = (self.tls.clone(), metrics.clone());
+        let incoming = connections::bounded(incoming, limits, self.trusted_proxies, tls, counts);
 
         tracing::info!(address = %self.address, health_address = %self.health_address, "serving");
-        let health = health::serve(self.health_listener, self.store.clone(), stop.clone(), finished.clone());
+        let probes = Probes::new(self.store.clone(), stop.clone(), metrics.clone());
+        let health = health::serve(self.health_listener, probes, finished.clone());
         let grpc = async {
-            let served = serve_until(router, incoming, stop.clone()).await;
+            let served = serve_until(router.serve_with_incoming_shutdown(incoming, stop.cancelled()), &stop).await;
             finished.cancel();
             served
         };
-        let flip = async {
-            stop.cancelled().await;
-            reporter.set_not_serving::<ZoppServiceServer<Service>>().await;
+        let others = async {
+            tokio::join!(follow(self.tls.as_deref(), &metrics, &stop), stop_serving(&reporter, &stop));
+            Ok(())
         };
-        let result = async {
-            tokio::try_join!(grpc, health, async {
-                flip.await;
-                Ok(())
-            })
-        }
-        .await;
+        let result = async { tokio::try_join!(grpc, health, others) }.await;
         // If one of them failed, streams that are still open end as well, and nothing new is recorded.
         stop.cancel();
         finished.cancel();
@@ -242,13 +223,54 @@ impl Server {
     }
 }
 
+/// The state of a server that was just started.
+fn state(
+    store: &Store,
+    audit: AuditQueue,
+    replays: ReplayCache,
+    policy: Policy,
+    recheck: Duration,
+    stop: &CancellationToken,
+) -> Arc<State> {
+    let open_calls = store.limits().open_calls;
+    Arc::new(State {
+        store: store.clone(),
+        events: EventBus::default(),
+        publishing: tokio::sync::Mutex::default(),
+        replays,
+        guesses: GuessLimit::default(),
+        open_calls: GuessLimit::new(open_calls, MINUTE / open_calls.max(1)),
+        audit,
+        policy,
+        revocations: Revocations::default(),
+        watches: Shares::default(),
+        requests: Shares::default(),
+        limit_hits: LimitHits::default(),
+        recheck,
+        stopping: stop.clone(),
+    })
+}
+
+/// Follows the certificate files, if there are any, until `stop`.
+async fn follow(tls: Option<&Tls>, metrics: &Metrics, stop: &CancellationToken) {
+    if let Some(tls) = tls {
+        stop.run_until_cancelled(tls.follow(metrics)).await;
+    }
+}
+
+/// At `stop`, changes the health of the server as a whole, which has the empty name, and of each service.
+async fn stop_serving(reporter: &HealthReporter, stop: &CancellationToken) {
+    stop.cancelled().await;
+    reporter.set_service_status("", ServingStatus::NotServing).await;
+    reporter.set_not_serving::<ZoppServiceServer<Service>>().await;
+    reporter.set_not_serving::<IdentityServer<IdentityService>>().await;
+}
+
 /// Serves until `stop`, then lets calls under way finish, but not for ever.
 async fn serve_until(
-    router: Router,
-    incoming: impl Stream<Item = io::Result<Connection>>,
-    stop: CancellationToken,
+    serving: impl Future<Output = Result<(), tonic::transport::Error>>,
+    stop: &CancellationToken,
 ) -> Result<(), RunError> {
-    let serving = router.serve_with_incoming_shutdown(incoming, stop.cancelled());
     let overdue = async {
         stop.cancelled().await;
         tokio::time::sleep(GRACE).await;

@@ -254,3 +254,90 @@ fn what_hinders_the_start_is_named_with_the_next_step() {
         assert!(!said.contains("hunter2"), "{said}");
     }
 }
+
+#[tokio::test]
+async fn log_lines_are_json_on_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = tokio::process::Command::from(command(directory.path()))
+        .args(["serve", "--addr", "127.0.0.1:0", "--health-addr", "127.0.0.1:0", "--log-format", "json"])
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let serving = async {
+        while let Some(line) = log.next_line().await.unwrap() {
+            let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            if line["fields"]["message"] == "serving" {
+                return line;
+            }
+        }
+        panic!("the server ended before it served");
+    };
+    let line = timeout(DEADLINE, serving).await.expect("the server serves");
+    assert_eq!(line["level"], "INFO");
+    assert!(line["fields"]["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
+}
+
+#[tokio::test]
+async fn init_prints_one_line_that_lets_one_person_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let line = stdout(&run(directory.path(), &["init", "--server", "https://zopp.example.com", "--email", "a@b.c"]));
+    assert_eq!(line.lines().count(), 1, "{line}");
+    let token = line.strip_prefix("echo ").and_then(|rest| rest.split(' ').next()).unwrap();
+    assert_eq!(line, format!("echo {token} | zopp --server https://zopp.example.com join - a@b.c\n"));
+    let mut serving = Serving::start(directory.path()).await;
+    serving.join(token).await;
+    let second = join_request(token, "second@example.com", &SigningSeed::generate().unwrap());
+    serving.client.join(second).await.expect_err("the line is for one person");
+}
+
+#[tokio::test]
+async fn the_doctor_names_what_is_wrong_and_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let free = ["--addr", "127.0.0.1:0", "--health-addr", "127.0.0.1:0"];
+    let doctor = |more: &[&str]| run(directory.path(), &[&["doctor"], &free[..], more].concat());
+    let said = stdout(&doctor(&[]));
+    assert!(said.contains("warning  database: ") && said.contains("does not exist"), "{said}");
+    assert!(!directory.path().join("zopp.db").exists());
+
+    stdout(&run(directory.path(), &["invite", "create"]));
+    let said = stdout(&doctor(&["--open-registration"]));
+    assert!(said.contains("ok       database: zopp.db can be opened and answers"), "{said}");
+    assert!(said.contains("ok       database file: zopp.db has mode 600"), "{said}");
+    assert!(said.contains("warning  registration: --open-registration"), "{said}");
+    assert!(said.contains("core dumps are off"), "{said}");
+
+    std::fs::write(directory.path().join("bad.pem"), "nonsense").unwrap();
+    let output = doctor(&["--tls-cert", "bad.pem", "--tls-key", "bad.pem"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("problem  TLS: bad.pem (--tls-cert) cannot be used"), "{said}");
+
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = taken.local_addr().unwrap().to_string();
+    let output = run(directory.path(), &["doctor", "--addr", &busy, "--health-addr", "127.0.0.1:0"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains(&format!("problem  --addr: cannot listen on {busy}")), "{said}");
+}
+
+/// Of this machine, that a crash leaves a core; of the server, that it does not.
+#[tokio::test]
+async fn a_crash_leaves_no_keys_behind() {
+    use std::os::unix::process::ExitStatusExt;
+    let directory = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    shell.current_dir(directory.path()).args(["-c", "ulimit -c unlimited; kill -ABRT $$"]);
+    let control = shell.status().unwrap();
+    let mut serve = Command::new("sh");
+    serve.current_dir(directory.path()).env_clear().args([
+        "-c",
+        r#"ulimit -c unlimited; exec "$0" --db zopp.db "$@""#,
+        PROGRAM,
+    ]);
+    let mut serving = Serving::start_as(serve).await;
+    serving.signal("ABRT");
+    let status = timeout(DEADLINE, serving.child.wait()).await.expect("it ends").unwrap();
+    assert_eq!(status.signal(), Some(6), "{status}");
+    assert!(!status.core_dumped(), "a server's memory was written to disk; control: {control}");
+}
