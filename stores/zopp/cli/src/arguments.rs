@@ -1,14 +1,14 @@
 //! The command line.
 //!
-//! `--output text|json` is accepted at every place, except where a command has an `--output` of its own (`secret
-//! export`); there it stands before the command: `zopp --output json secret export`.
+//! `--output text|json|yaml|table` is accepted at every place, except where a command has an `--output` of its own: `secret export` and
+//! `audit export` take a file there, as the original does. `--format` means the same, and is accepted at every place.
 
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, builder::EnumValueParser};
-use konverge_zopp_client::{Profile, config::DEFAULT_SERVER};
+use konverge_zopp_client::{ClientCertificate, Profile, config::DEFAULT_SERVER};
 
-use crate::{commands::Command, output::Format};
+use crate::{commands::Command, failure::Failure, output::Format};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,6 +49,12 @@ pub struct ServerArguments {
     /// PEM file of the certificate authority to trust in place of the system's
     #[arg(long, global = true, value_name = "PATH", env = "ZOPP_TLS_CA_CERT")]
     pub tls_ca_cert: Option<PathBuf>,
+    /// PEM file of the certificate to show to a server that requires one [default: as remembered by "zopp join"]
+    #[arg(long, global = true, value_name = "PATH", env = "ZOPP_TLS_CLIENT_CERT")]
+    pub tls_client_cert: Option<PathBuf>,
+    /// PEM file of that certificate's private key
+    #[arg(long, global = true, value_name = "PATH", env = "ZOPP_TLS_CLIENT_KEY")]
+    pub tls_client_key: Option<PathBuf>,
     /// Generation of the server: v2, or v1 for zopp 0.1.1, whose signatures let everybody who sees one make any call for a minute; v1 is
     /// never chosen unless you say so [default: as remembered, else v2]
     #[arg(long, global = true, value_name = "v1|v2", env = "ZOPP_GENERATION", value_parser = generation)]
@@ -57,6 +63,23 @@ pub struct ServerArguments {
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: u64,
+}
+
+impl ServerArguments {
+    /// The certificate to show, if it is given. Either half alone is an error.
+    pub fn client_certificate(&self) -> Result<Option<ClientCertificate>, Failure> {
+        // Not by clap's `requires`, which does not see a flag before the subcommand.
+        match (self.tls_client_cert.clone(), self.tls_client_key.clone()) {
+            (Some(certificate), Some(key)) => Ok(Some(ClientCertificate { certificate, key })),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(half("--tls-client-cert", "--tls-client-key", "ZOPP_TLS_CLIENT_KEY")),
+            (None, Some(_)) => Err(half("--tls-client-key", "--tls-client-cert", "ZOPP_TLS_CLIENT_CERT")),
+        }
+    }
+}
+
+fn half(given: &str, missing: &str, variable: &str) -> Failure {
+    Failure::usage(format!("{given} is given without {missing}")).next(format!("Use {missing}, or set {variable}."))
 }
 
 fn generation(text: &str) -> Result<Profile, &'static str> {
@@ -77,7 +100,8 @@ pub fn parse() -> (Arguments, Format) {
     }
 }
 
-fn command() -> clap::Command {
+/// The whole command line.
+pub(crate) fn command() -> clap::Command {
     accept_format(Arguments::command())
 }
 
@@ -85,18 +109,16 @@ fn command() -> clap::Command {
 fn accept_format(command: clap::Command) -> clap::Command {
     let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
     let command = names.into_iter().fold(command, |command, name| command.mut_subcommand(name, accept_format));
-    let has_own = command.get_arguments().any(|argument| argument.get_long() == Some("output"));
     // Everything behind "run" belongs to the command that is run.
-    if has_own || command.get_name() == "run" {
+    if command.get_name() == "run" {
         return command;
     }
-    command.arg(
-        Arg::new(FORMAT)
-            .long("output")
-            .value_name("FORMAT")
-            .value_parser(EnumValueParser::<Format>::new())
-            .help("How to print the answer [default: text]"),
-    )
+    let has_own = command.get_arguments().any(|argument| argument.get_long() == Some("output"));
+    let format = Arg::new(FORMAT)
+        .value_name("FORMAT")
+        .value_parser(EnumValueParser::<Format>::new())
+        .help("How to print the answer [default: text]");
+    command.arg(if has_own { format.long("format") } else { format.long("output").visible_alias("format") })
 }
 
 /// The innermost one given.
@@ -145,7 +167,10 @@ mod tests {
         assert_eq!(format("zopp --output json workspace list"), Format::Json);
         assert_eq!(format("zopp --output json secret export --output file"), Format::Json);
         assert_eq!(format("zopp secret export --output json"), Format::Text);
-        assert!(parse("zopp workspace list --output yaml").is_err());
+        assert_eq!(format("zopp workspace list --output yaml"), Format::Yaml);
+        assert_eq!(format("zopp secret export --format yaml --output file"), Format::Yaml);
+        assert_eq!(format("zopp workspace --format table list"), Format::Table);
+        assert!(parse("zopp workspace list --output toml").is_err());
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use clap::Subcommand;
 
-use crate::{arguments::Arguments, context::Context, failure::Failure, output::Answer};
+use crate::{arguments::Arguments, context::Context, failure::Failure, output::Answer, scope::EnvironmentArguments};
 
 pub mod audit;
+pub mod completions;
 pub mod environment;
 pub mod group;
 pub mod invite;
@@ -14,6 +15,7 @@ pub mod principal;
 pub mod project;
 pub mod run;
 pub mod secret;
+pub mod status;
 pub mod user;
 pub mod workspace;
 
@@ -55,6 +57,13 @@ pub enum Command {
     /// What was done and attempted in a workspace
     #[command(subcommand)]
     Audit(audit::AuditCommand),
+    /// Ask the server who you are
+    Whoami,
+    /// Show which server, principal and environment commands are about, and whether they work; exit code 1 if not
+    Status(EnvironmentArguments),
+    /// Print a script by which a shell completes the command line
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(completions::CompletionsArguments),
     /// Run a command with an environment's secrets in its environment
     Run(run::RunArguments),
 }
@@ -86,6 +95,9 @@ async fn dispatch(context: &Context, command: Command) -> Outcome {
         Command::Permission(command) => permission::execute(context, command).await,
         Command::Group(command) => group::execute(context, command).await,
         Command::Audit(command) => audit::execute(context, command).await,
+        Command::Whoami => status::whoami(context).await,
+        Command::Status(environment) => status::status(context, environment).await,
+        Command::Completions(arguments) => completions::execute(&arguments),
         Command::Run(arguments) => run::execute(context, arguments).await,
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! # Reading order
 //! [`arguments`] → [`commands`] → [`context`] and [`scope`] (what they work with) → [`output`] and [`failure`] (what
-//! they give back, in a [`wiped`] buffer) → [`value`], [`invite_code`], [`dotenv`] and [`project_file`].
+//! they give back, in a [`wiped`] buffer) → [`value`], [`invite_code`], [`dotenv`], [`project_file`] and [`progress`].
 
 use std::process::ExitCode;
 
@@ -23,6 +23,7 @@ pub mod dotenv;
 pub mod failure;
 pub mod invite_code;
 pub mod output;
+pub mod progress;
 pub mod project_file;
 pub mod scope;
 pub mod value;
@@ -30,14 +31,17 @@ pub mod wiped;
 
 /// Runs the command of this process's arguments.
 pub fn main() -> ExitCode {
+    // Best effort: there is nothing that a user of a short command could do about the rest.
+    let _ = konverge_zopp_memory::protect();
     let (arguments, format) = arguments::parse();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(source) => return failure::Failure::new("no asynchronous runtime can be started").because(source).report(),
     };
     let answer = runtime.block_on(commands::execute(arguments));
-    match answer.and_then(|answer| output::print(answer.as_ref(), format)) {
-        Ok(()) => ExitCode::SUCCESS,
+    let printed = answer.and_then(|answer| output::print(answer.as_ref(), format).map(|()| answer.exit_code()));
+    match printed {
+        Ok(code) => ExitCode::from(code),
         Err(failure) => failure.report(),
     }
 }

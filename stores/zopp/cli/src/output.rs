@@ -1,7 +1,7 @@
 //! How answers are printed.
 //!
-//! Each command gives one [`Answer`]: a text for people and a JSON object for programs (`--output json`). The shape of
-//! the object is that of the answer's fields, documented on each answer; a listing is an object with one array, so that
+//! Each command gives one [`Answer`]: a text for people and a JSON object for programs (`--output json`), of which YAML and a table are
+//! other spellings. The shape of the object is that of the answer's fields, documented on each answer; a listing is an object with one array, so that
 //! fields can be added later. Times are RFC 3339 in both. A value that is not UTF-8 text is `{"base64": "…"}`.
 
 use std::{
@@ -17,6 +17,9 @@ use zeroize::Zeroizing;
 
 use crate::{failure::Failure, wiped::Wiped};
 
+mod table;
+mod yaml;
+
 /// `--output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Format {
@@ -25,6 +28,10 @@ pub enum Format {
     Text,
     /// For programs: one JSON object.
     Json,
+    /// The same object as YAML.
+    Yaml,
+    /// The same object as a table, with a row for each entry of a listing.
+    Table,
 }
 
 /// What a command gives back.
@@ -34,6 +41,16 @@ pub trait Answer {
 
     /// Appends the JSON object, without a newline.
     fn json(&self, text: &mut Wiped) -> serde_json::Result<()>;
+
+    /// Whether it holds values. Those are in no table: it would copy them to where nothing wipes them.
+    fn holds_values(&self) -> bool {
+        false
+    }
+
+    /// The code that the process ends with.
+    fn exit_code(&self) -> u8 {
+        0
+    }
 }
 
 /// An answer made of a serialisable object and a text.
@@ -69,13 +86,22 @@ pub fn print(answer: &dyn Answer, format: Format) -> Result<(), Failure> {
     let mut text = Wiped::default();
     match format {
         Format::Text => answer.text(&mut text)?,
+        Format::Table if answer.holds_values() => answer.text(&mut text)?,
         Format::Json => {
-            answer
-                .json(&mut text)
-                .map_err(|source| Failure::new("the answer cannot be written as JSON").because(source))?;
+            answer.json(&mut text).map_err(unwritable)?;
             if !text.bytes().is_empty() {
                 text.push(b"\n");
             }
+        }
+        Format::Yaml => {
+            let mut json = Wiped::default();
+            answer.json(&mut json).map_err(unwritable)?;
+            yaml::write(json.bytes(), &mut text);
+        }
+        Format::Table => {
+            let mut json = Wiped::default();
+            answer.json(&mut json).map_err(unwritable)?;
+            text.push(table::format(json.bytes()).map_err(unwritable)?.as_bytes());
         }
     }
     // Past the standard library's buffer, which is never wiped.
@@ -86,6 +112,10 @@ pub fn print(answer: &dyn Answer, format: Format) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+fn unwritable(source: serde_json::Error) -> Failure {
+    Failure::new("the answer cannot be written in this format").because(source)
 }
 
 /// A value in JSON: a string if it is text, else an object with its base64 form.

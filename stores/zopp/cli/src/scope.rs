@@ -87,6 +87,18 @@ impl EnvironmentArguments {
     }
 }
 
+impl EnvironmentArguments {
+    /// The three names as far as they are given somewhere. A project file that cannot be understood is an error.
+    pub fn known(self) -> Result<[Option<String>; 3], Failure> {
+        let mut sources = Sources::of_process();
+        Ok([
+            sources.find(self.workspace, "ZOPP_WORKSPACE", |file| file.workspace.as_ref())?,
+            sources.find(self.project, "ZOPP_PROJECT", |file| file.project.as_ref())?,
+            sources.find(self.environment, "ZOPP_ENVIRONMENT", |file| file.environment.as_ref())?,
+        ])
+    }
+}
+
 impl Place {
     /// What the command needs there, for when it is refused.
     pub fn need(&self, role: &'static str, client: &Client) -> Option<Need> {
@@ -156,17 +168,26 @@ impl<V: Fn(&'static str) -> Option<String>, F: Fn() -> Result<Defaults, Failure>
         variable: &'static str,
         field: impl Fn(&Defaults) -> Option<&String>,
     ) -> Result<String, Failure> {
+        self.find(flag, variable, field)?.ok_or_else(|| {
+            Failure::usage(format!("no {what} is given"))
+                .next(format!("Use {short}/--{what}, or set {variable}, or write it into zopp.toml under [defaults]."))
+        })
+    }
+
+    fn find(
+        &mut self,
+        flag: Option<String>,
+        variable: &'static str,
+        field: impl Fn(&Defaults) -> Option<&String>,
+    ) -> Result<Option<String>, Failure> {
         // An empty variable is one that a script left unset.
         if let Some(name) = flag.or_else(|| (self.variable)(variable).filter(|name| !name.is_empty())) {
-            return Ok(name);
+            return Ok(Some(name));
         }
         if self.file.is_none() {
             self.file = Some((self.find_file)()?);
         }
-        self.file.as_ref().and_then(field).cloned().ok_or_else(|| {
-            Failure::usage(format!("no {what} is given"))
-                .next(format!("Use {short}/--{what}, or set {variable}, or write it into zopp.toml under [defaults]."))
-        })
+        Ok(self.file.as_ref().and_then(field).cloned())
     }
 }
 

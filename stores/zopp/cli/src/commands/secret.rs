@@ -15,6 +15,7 @@ use crate::{
     wiped::Wiped,
 };
 
+mod edit;
 mod export;
 mod import;
 
@@ -48,6 +49,9 @@ pub enum SecretCommand {
         #[command(flatten)]
         environment: EnvironmentArguments,
     },
+    /// Change a secret in your editor
+    #[command(after_help = edit::EXAMPLES)]
+    Edit(edit::EditArguments),
     /// Print all secrets in dotenv format
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArguments),
@@ -121,6 +125,10 @@ impl Answer for Got {
         Ok(())
     }
 
+    fn holds_values(&self) -> bool {
+        true
+    }
+
     fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
         #[derive(Serialize)]
         struct Object<'a> {
@@ -147,6 +155,7 @@ pub(super) async fn execute(context: &Context, command: SecretCommand) -> Outcom
         }
         SecretCommand::List(environment) => list(&context.client()?, environment.resolve()?).await,
         SecretCommand::Delete { key, environment } => delete(&context.client()?, environment.resolve()?, key).await,
+        SecretCommand::Edit(arguments) => edit::execute(&context.client()?, arguments).await,
         SecretCommand::Export(arguments) => export::execute(&context.client()?, arguments).await,
         SecretCommand::Import(arguments) => import::execute(&context.client()?, arguments).await,
     }

@@ -40,7 +40,7 @@ fn unknown_arguments_are_usage_errors() {
         "secret set K v --stdin",
         "invite create -w acme --expires-hours 0",
         "run",
-        "workspace list --output yaml",
+        "workspace list --output toml",
         "workspace list --timeout 0",
     ] {
         let ended = home.run(line);
@@ -134,7 +134,7 @@ fn a_missing_environment_name_says_where_to_put_it() {
 }
 
 #[test]
-fn a_malformed_project_file_is_an_error_that_names_it() {
+fn c7_a_malformed_project_file_is_an_error_that_names_it() {
     let home = home_with_config(&config(ID, SEED));
     let file = home.write("zopp.toml", "[defaults\nworkspace = 'acme'");
     let stderr = home.fails("secret list", 1);

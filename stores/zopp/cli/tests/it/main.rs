@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod bad_input;
+mod certificates;
 mod device;
+mod edit;
+mod formats;
 mod home;
 mod identity;
 mod lying_server;

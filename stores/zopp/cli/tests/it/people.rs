@@ -11,7 +11,7 @@ fn file(path: impl AsRef<std::path::Path>) -> Value {
 }
 
 #[test]
-fn joining_again_keeps_other_identities() {
+fn c1_joining_again_keeps_other_identities() {
     let World { alice, server } = World::with_alice();
     let stderr = alice.fails(&format!("join {} other@example.com --principal laptop", server.invite()), 1);
     assert!(stderr.starts_with("Error: this device already has a principal named 'laptop'\n"), "{stderr}");
@@ -106,7 +106,7 @@ fn a_credentials_file_holds_one_principal_for_its_owner_only() {
 }
 
 #[test]
-fn a_service_has_no_devices() {
+fn c6_a_service_has_no_devices() {
     let world = World::new();
     let (_, robot) = world.robot("robot");
     let stderr = robot.fails("principal create phone", 1);

@@ -74,3 +74,15 @@ fn a_value_is_asked_for_and_does_not_show() {
     assert!(!terminal.screen.contains("hunter"), "{:?}", terminal.screen);
     assert_eq!(alice.run("secret get PASSWORD --raw").stdout, b"hunter two", "without a newline");
 }
+
+#[test]
+fn a_long_import_shows_how_far_it_is() {
+    let World { alice, server: _server } = World::new();
+    let lines: String = (0..60).map(|number| format!("KEY_{number}=x\n")).collect();
+    alice.write("many.env", lines);
+    let mut terminal = Terminal::start(&alice, "secret import -i many.env");
+    terminal.shows("Importing:  0 of 60");
+    terminal.shows("Imported 60 secrets");
+    assert!(terminal.child.wait().unwrap().success());
+    assert_eq!(alice.run("secret import -i many.env").stderr, "", "nobody watches a pipe");
+}

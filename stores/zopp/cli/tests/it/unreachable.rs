@@ -49,7 +49,7 @@ fn a_flag_counts_more_than_the_variable() {
 }
 
 #[test]
-fn a_server_that_never_answers_fails_within_the_deadline() {
+fn c8_a_server_that_never_answers_fails_within_the_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     // The kernel accepts; nobody reads.

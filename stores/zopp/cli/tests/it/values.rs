@@ -10,7 +10,7 @@ use proptest::{
 use crate::world::World;
 
 #[test]
-fn standard_input_is_taken_byte_for_byte() {
+fn c4_standard_input_is_taken_byte_for_byte() {
     let World { alice, server: _server } = World::new();
     let bytes: Vec<u8> = (0..=u8::MAX).collect();
     assert_eq!(alice.ok_with_stdin("secret set BYTES", &bytes), "Secret 'BYTES' set\n");
@@ -46,7 +46,7 @@ fn empty_values_and_values_with_a_dash_are_values() {
 }
 
 #[test]
-fn export_and_import_round_trip_over_the_wire() {
+fn c3_export_and_import_round_trip_over_the_wire() {
     let World { alice, server: _server } = World::new();
     let alice = &alice;
     alice.ok("environment create copy");
@@ -74,7 +74,7 @@ fn export_and_import_round_trip_over_the_wire() {
 }
 
 #[test]
-fn an_exported_file_is_private_and_read_back() {
+fn c2_an_exported_file_is_private_and_read_back() {
     let World { alice, server: _server } = World::new();
     alice.ok("secret set A one");
     alice.ok_with_stdin("secret set B -", b"two words");

@@ -20,7 +20,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   zopp secret export -e dev                    to standard output
   zopp secret export -e dev -o .env            to a file that only you can read
-  zopp --output json secret export -e dev      as one JSON object; here the format stands first
+  zopp secret export -e dev --format json      as one JSON object; here --output is a file
 
 \"zopp secret import\" reads the text back byte for byte.";
 
@@ -53,7 +53,7 @@ impl Exported {
         dotenv::format(values).map_err(|source| {
             Failure::new(format!("cannot export {}", self.name))
                 .because(source)
-                .next("JSON holds all values: zopp --output json secret export")
+                .next("JSON holds all values: zopp secret export --format json")
         })
     }
 }
@@ -64,6 +64,10 @@ impl Answer for Exported {
         text.push(dotenv.as_bytes());
         text.push(b"\n");
         Ok(())
+    }
+
+    fn holds_values(&self) -> bool {
+        true
     }
 
     fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
@@ -109,9 +113,7 @@ fn write(file: &Path, exported: &Exported) -> Outcome {
             .next("Make the folder first, or name another file."));
     }
     if file == Path::new("json") {
-        eprintln!(
-            "Note: this makes a file named json; for JSON the format stands first: zopp --output json secret export"
-        );
+        eprintln!("Note: this makes a file named json; for JSON: zopp secret export --format json");
     }
     private_file::replace(file, exported.dotenv()?.as_bytes())
         .map_err(|source| Failure::new(format!("cannot write {}", file.display())).because(source))?;

@@ -14,6 +14,7 @@ use crate::{
     dotenv,
     failure::{Failure, failed},
     output::plain,
+    progress::Progress,
     scope::{EnvironmentArguments, Place},
     value,
 };
@@ -64,11 +65,14 @@ pub(super) async fn execute(client: &Client, arguments: ImportArguments) -> Outc
     let need = Place::Environment(name.clone()).need("write", client);
     let dek = client.environment_key(&name).await.map_err(failed(what, need.clone()))?;
     let total = parsed.entries.len();
+    let mut progress = Progress::new("Importing", total);
     for (done, entry) in parsed.entries.into_iter().enumerate() {
+        progress.at(done);
         let what = format!("cannot set secret '{}' in {name}, after {done} of {total}", entry.key);
         let request = encrypted(&dek, &name, &entry.key, &entry.value)?;
         client.upsert_secret(request).await.map_err(failed(what, need.clone()))?;
     }
+    drop(progress);
     let skipped_lines = parsed.problems.iter().map(|problem| problem.line).collect();
     Ok(plain(Imported { imported: total, skipped_lines }, format!("Imported {total} secrets")))
 }

@@ -1,0 +1,46 @@
+//! `zopp completions`: a script by which a shell completes the command line.
+
+use clap::Args;
+use clap_complete::{Shell, generate};
+use serde::Serialize;
+
+use super::Outcome;
+use crate::{arguments, failure::Failure, output::Answer, wiped::Wiped};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  zopp completions bash > ~/.local/share/bash-completion/completions/zopp
+  zopp completions zsh > ~/.zfunc/_zopp
+  zopp completions fish > ~/.config/fish/completions/zopp.fish";
+
+/// `zopp completions`
+#[derive(Debug, Args)]
+pub struct CompletionsArguments {
+    /// The shell
+    shell: Shell,
+}
+
+/// The script as it is: a shell reads it.
+#[derive(Serialize)]
+struct Script {
+    shell: String,
+    script: String,
+}
+
+impl Answer for Script {
+    fn text(&self, text: &mut Wiped) -> Result<(), Failure> {
+        text.push(self.script.as_bytes());
+        Ok(())
+    }
+
+    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
+        serde_json::to_writer_pretty(text, self)
+    }
+}
+
+pub(super) fn execute(arguments: &CompletionsArguments) -> Outcome {
+    let mut script = Vec::new();
+    generate(arguments.shell, &mut arguments::command(), "zopp", &mut script);
+    let script = String::from_utf8(script).map_err(|source| Failure::new("the script is no text").because(source))?;
+    Ok(Box::new(Script { shell: arguments.shell.to_string(), script }))
+}
