@@ -8,8 +8,12 @@ use anyhow::{Context, Result};
 type Short = &'static [(&'static str, &'static str)];
 
 /// The pages whose words rest on tests.
-const PAGES: [(&str, Short); 3] =
-    [("docs/parity.md", OF_ALL), ("docs/parity-push.md", OF_PUSH), ("docs/parity-roll.md", OF_ROLL)];
+const PAGES: [(&str, Short); 4] = [
+    ("docs/parity.md", OF_ALL),
+    ("docs/parity-push.md", OF_PUSH),
+    ("docs/parity-roll.md", OF_ROLL),
+    ("docs/parity-zopp.md", OF_ZOPP),
+];
 
 const OF_ALL: Short = &[
     ("admission/", "crates/konverge-admission/"),
@@ -47,6 +51,12 @@ const OF_ROLL: Short = &[
     ("unit/", "operators/roll/src/"),
     ("vault/", "stores/vault/tests/it/"),
     ("workload/", "crates/konverge-workload/src/"),
+];
+
+const OF_ZOPP: Short = &[
+    ("cli/", "stores/zopp/cli/tests/it/"),
+    ("client/", "stores/zopp/client/tests/it/"),
+    ("server/", "stores/zopp/server/tests/it/"),
 ];
 
 /// Returns the tests that a page names as `file::test`, or as `::test` behind a file of the same line, and that do not exist.
