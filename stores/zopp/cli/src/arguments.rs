@@ -1,7 +1,7 @@
 //! The command line.
 //!
-//! `--output text|json|yaml|table` is accepted at every place, except where a command has an `--output` of its own: `secret export` and
-//! `audit export` take a file there, as the original does. `--format` means the same, and is accepted at every place.
+//! `--output text|json|yaml|table` is accepted at every place, except where a command has an `--output` of its own: `secret export` takes a
+//! file there, as the original does. `--format` means the same, and is accepted there, too.
 
 use std::path::PathBuf;
 
@@ -102,15 +102,18 @@ pub fn parse() -> (Arguments, Format) {
 
 /// The whole command line.
 pub(crate) fn command() -> clap::Command {
-    accept_format(Arguments::command())
+    accept_format(Arguments::command(), "")
 }
 
 /// Adds `--output` to a command and all below it.
-fn accept_format(command: clap::Command) -> clap::Command {
+fn accept_format(command: clap::Command, parent: &str) -> clap::Command {
+    let own = command.get_name().to_owned();
     let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
-    let command = names.into_iter().fold(command, |command, name| command.mut_subcommand(name, accept_format));
-    // Everything behind "run" belongs to the command that is run.
-    if command.get_name() == "run" {
+    let command = names
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, |below| accept_format(below, &own)));
+    // Everything behind "run" belongs to the command that is run. An exported record is JSON lines and nothing else: hashes are of them.
+    if own == "run" || (parent, own.as_str()) == ("audit", "export") {
         return command;
     }
     let has_own = command.get_arguments().any(|argument| argument.get_long() == Some("output"));

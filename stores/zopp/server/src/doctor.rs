@@ -164,17 +164,10 @@ async fn open(database: &Location, is_running: bool) -> Finding {
         return Finding::new(Grade::Good, subject, "open in the running server");
     }
     if !database.path.exists() {
-        return match database.create {
-            true => Finding::new(
-                Grade::Warning,
-                subject,
-                format!("{path} does not exist; serve and init make an empty one"),
-            ),
-            false => Finding::new(
-                Grade::Problem,
-                subject,
-                format!("{path} does not exist; check the path, or add ?mode=rwc"),
-            ),
+        return if database.create {
+            Finding::new(Grade::Warning, subject, format!("{path} does not exist; serve and init make an empty one"))
+        } else {
+            Finding::new(Grade::Problem, subject, format!("{path} does not exist; check the path, or add ?mode=rwc"))
         };
     }
     match Store::open(database).await {
@@ -197,8 +190,9 @@ fn file(path: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Ok(metadata) = std::fs::metadata(path) {
         let mode = metadata.permissions().mode() & 0o777;
+        let is_private = mode | 0o700 == 0o700;
         let (grade, next) =
-            if mode & 0o077 == 0 { (Grade::Good, "") } else { (Grade::Warning, "; others can read it: chmod 600") };
+            if is_private { (Grade::Good, "") } else { (Grade::Warning, "; others can read it: chmod 600") };
         findings.push(Finding::new(grade, "database file", format!("{} has mode {mode:o}{next}", path.display())));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

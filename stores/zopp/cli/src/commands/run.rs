@@ -47,7 +47,7 @@ pub(super) async fn execute(context: &Context, arguments: RunArguments) -> Outco
     let [program, arguments @ ..] = command.as_slice() else {
         return Err(Failure::usage("no command is given"));
     };
-    let keys: Vec<&str> = snapshot.values.iter().map(|(key, _)| key.as_str()).collect();
+    let keys: Vec<&str> = snapshot.values.keys().map(String::as_str).collect();
     let chosen = choice.apply(&keys).map_err(|refused| refused.into_failure(&name))?;
     let mut command = Command::new(program);
     command.args(arguments);

@@ -23,7 +23,8 @@ struct Who {
     user_id: Option<String>,
     server: String,
     fingerprint: String,
-    workspaces: Vec<WorkspaceObject>,
+    /// `null` for a service principal: the server tells it none.
+    workspaces: Option<Vec<WorkspaceObject>>,
 }
 
 /// `status`
@@ -66,8 +67,7 @@ impl Answer for Reported {
 pub(super) async fn whoami(context: &Context) -> Outcome {
     let client = context.client()?;
     let identity = client.identity();
-    let workspaces =
-        client.list_workspaces(Empty {}).await.map_err(failed("cannot ask the server who you are", None))?;
+    let workspaces = workspaces(&client).await.map_err(failed("cannot ask the server who you are", None))?;
     let who = Who {
         principal: identity.name().to_owned(),
         principal_id: identity.principal_id().to_owned(),
@@ -75,9 +75,9 @@ pub(super) async fn whoami(context: &Context) -> Outcome {
         user_id: identity.user_id().map(str::to_owned),
         server: client.connection().server().to_owned(),
         fingerprint: fingerprint(identity),
-        workspaces: workspaces.workspaces.into_iter().map(WorkspaceObject::from).collect(),
+        workspaces,
     };
-    let names: Vec<_> = who.workspaces.iter().map(|workspace| visible(&workspace.name)).collect();
+    let names = who.workspaces.iter().flatten().map(|workspace| visible(&workspace.name)).collect::<Vec<_>>();
     let text = format!(
         "Principal:   {} (ID: {})\nUser:        {}\nServer:      {}\nFingerprint: {}\nWorkspaces:  {}",
         who.principal,
@@ -85,7 +85,11 @@ pub(super) async fn whoami(context: &Context) -> Outcome {
         who.email.as_deref().unwrap_or("service principal"),
         who.server,
         who.fingerprint,
-        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        match &who.workspaces {
+            None => "not told to a service".to_owned(),
+            Some(none) if none.is_empty() => "none".to_owned(),
+            Some(_) => names.join(", "),
+        }
     );
     Ok(plain(who, text))
 }
@@ -129,6 +133,15 @@ pub(super) async fn status(context: &Context, environment: EnvironmentArguments)
     let is_good = status.server_problem.is_none() && status.principal_problem.is_none();
     let text = text(&status);
     Ok(Box::new(Reported { plain: Plain { object: status, text }, is_good }))
+}
+
+/// Each call proves that the server accepts the principal.
+async fn workspaces(client: &Client) -> Result<Option<Vec<WorkspaceObject>>, CallError> {
+    if client.identity().user_id().is_none() {
+        return accepted(client).await.map(|()| None);
+    }
+    let listed = client.list_workspaces(Empty {}).await?;
+    Ok(Some(listed.workspaces.into_iter().map(WorkspaceObject::from).collect()))
 }
 
 /// By a call that needs no role.

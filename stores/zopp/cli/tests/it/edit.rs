@@ -60,7 +60,7 @@ fn a_value_that_somebody_else_changed_meanwhile_stays() {
     let World { mut alice, server: _server } = World::new();
     alice.ok("secret set GREETING hello");
     let zopp = env!("CARGO_BIN_EXE_zopp");
-    editor(&mut alice, &format!("echo mine > \"$1\"; {zopp} secret set GREETING theirs"));
+    editor(&mut alice, &format!("echo mine > \"$1\"; {zopp} secret set GREETING theirs > /dev/null"));
     let stderr = alice.fails("secret edit GREETING", 1);
     assert!(stderr.contains("changed by somebody else meanwhile"), "{stderr}");
     assert_eq!(alice.ok("secret get GREETING"), "theirs\n");

@@ -52,9 +52,10 @@ impl Server {
         let runtime = Runtime::new().unwrap();
         let uses_tls = tls.certificate.is_some();
         let server = runtime.block_on(ZoppServer::bind(Options { tls, ..Options::local(database) })).unwrap();
-        let url = match uses_tls {
-            true => format!("https://localhost:{}", server.address().port()),
-            false => format!("http://{}", server.address()),
+        let url = if uses_tls {
+            format!("https://localhost:{}", server.address().port())
+        } else {
+            format!("http://{}", server.address())
         };
         let (store, stop) = (server.store().clone(), CancellationToken::new());
         let (handle, stopped) = (runtime.handle().clone(), stop.clone());

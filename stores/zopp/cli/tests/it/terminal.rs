@@ -78,8 +78,8 @@ fn a_value_is_asked_for_and_does_not_show() {
 #[test]
 fn a_long_import_shows_how_far_it_is() {
     let World { alice, server: _server } = World::new();
-    let lines: String = (0..60).map(|number| format!("KEY_{number}=x\n")).collect();
-    alice.write("many.env", lines);
+    let lines: Vec<_> = (0..60).map(|number| format!("KEY_{number}=x")).collect();
+    alice.write("many.env", lines.join("\n"));
     let mut terminal = Terminal::start(&alice, "secret import -i many.env");
     terminal.shows("Importing:  0 of 60");
     terminal.shows("Imported 60 secrets");

@@ -210,7 +210,8 @@ impl Server {
             tokio::join!(follow(self.tls.as_deref(), &metrics, &stop), stop_serving(&reporter, &stop));
             Ok(())
         };
-        let result = async { tokio::try_join!(grpc, health, others) }.await;
+        // On the heap: all that is served makes it large.
+        let result = Box::pin(async { tokio::try_join!(grpc, health, others) }).await;
         // If one of them failed, streams that are still open end as well, and nothing new is recorded.
         stop.cancel();
         finished.cancel();

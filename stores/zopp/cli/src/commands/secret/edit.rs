@@ -93,7 +93,7 @@ async fn get(client: &Client, name: &EnvironmentName, key: &str) -> Result<Secre
 async fn edit(old: &SecretValue) -> Result<SecretValue, Failure> {
     let file = PrivateFile::new(old.expose())
         .map_err(|source| Failure::new("no private file can be made for the editor").because(source))?;
-    let editor = ["VISUAL", "EDITOR"].iter().filter_map(|name| std::env::var_os(name)).find(|value| !value.is_empty());
+    let editor = ["VISUAL", "EDITOR"].iter().filter_map(std::env::var_os).find(|value| !value.is_empty());
     let editor = editor.unwrap_or_else(|| "vi".into());
     run(&editor, &file.path).await?;
     let new = fs::File::open(&file.path)
