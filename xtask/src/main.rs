@@ -3,11 +3,13 @@
 mod again;
 mod ci;
 mod cluster;
+mod commit;
 // The test kit's, so that there is one rule for the cache and one name for each variable; depending on the kit would have every
 // command compile a Kubernetes client first.
 #[path = "../../crates/konverge-testkit/src/environment.rs"]
 mod environment;
 mod generate;
+mod image;
 mod openbao;
 mod openzro;
 mod outside;
@@ -85,6 +87,19 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Make images without a container daemon: static programs by default, non-root, with a bill of materials
+    Image {
+        /// For which machine, such as x86_64-unknown-linux-musl or aarch64-unknown-linux-musl; may be repeated; `host` is this machine with its own
+        /// C library [default: this machine's architecture with musl]
+        #[arg(long = "target", value_name = "TARGET")]
+        targets: Vec<String>,
+        /// How programs are built
+        #[arg(long, default_value = "release")]
+        profile: String,
+        /// The folder for layout and root filesystems [default: target/image]
+        #[arg(long, value_name = "FOLDER")]
+        into: Option<std::path::PathBuf>,
+    },
     /// Clippy with warnings denied, and the docs
     Lint,
     /// Walls between the rooms, mains without logic, and tests that docs name
@@ -140,6 +155,9 @@ fn run(command: Command) -> Result<()> {
         Command::Setup => recipes::setup(),
         Command::Fmt { check } => recipes::fmt(check),
         Command::Generate { check } => generate::generate(check),
+        Command::Image { targets, profile, into } => {
+            image::run(&image::programs::builds(&targets, &profile), &into.unwrap_or_else(image::folder))
+        }
         Command::Lint => recipes::lint(),
         Command::Tidy => tidy::run(),
         Command::Deny => recipes::deny(),

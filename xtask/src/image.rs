@@ -1,0 +1,150 @@
+//! Images without a container daemon: a root filesystem, and an image layout that skopeo, podman and docker load.
+
+mod layout;
+mod libraries;
+pub(crate) mod programs;
+mod sbom;
+mod tree;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use self::{
+    layout::{Image, Layout},
+    programs::{Build, PROGRAMS},
+    sbom::Resolved,
+    tree::{Layer, Tree},
+};
+use crate::{commit::Commit, paths, step::step};
+
+/// The name of the image with all programs.
+const ALL: &str = "konverge";
+
+/// The image of each drop-in program, by the name of the program. Tools of people have none of their own.
+const ALONE: [&str; 4] = ["vault-rollout-operator", "vault-sync-operator", "zopp-operator", "zopp-server"];
+
+/// The version of the workspace, which is that of the images.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Builds the programs for each target and makes the images of them in `into`: `layout`, and `rootfs-ARCHITECTURE` with all programs.
+pub(crate) fn run(builds: &[Build], into: &Path) -> Result<()> {
+    let commit = Commit::of_work_tree()?;
+    for build in builds {
+        build.run(&commit)?;
+    }
+    let mut references = Vec::new();
+    step("images", "What is missing is above.", || {
+        references = make(builds, &commit, into)?;
+        Ok(())
+    })?;
+    let layout = into.join("layout");
+    eprintln!("\nThe images are in {}: {}", layout.display(), references.join(", "));
+    eprintln!("  skopeo copy oci:{}:{ALL}:{VERSION} docker://REGISTRY/{ALL}:{VERSION}", layout.display());
+    Ok(())
+}
+
+/// The folder that images are made in unless another is named.
+pub(crate) fn folder() -> PathBuf {
+    paths::built("image", "")
+}
+
+/// Makes images of programs that are built, and returns their references.
+fn make(builds: &[Build], commit: &Commit, into: &Path) -> Result<Vec<String>> {
+    let mut layout = Layout::new(&into.join("layout"), VERSION, commit)?;
+    for build in builds {
+        let parts = Parts::of(build, commit)?;
+        let architecture = build.architecture()?;
+        let image = |name, program, description, layers| Image {
+            name,
+            program,
+            description,
+            architecture: architecture.clone(),
+            layers,
+        };
+        let all = parts.programs.iter().map(|(_, layer)| layer);
+        let layers = [&parts.base].into_iter().chain(all).collect();
+        layout.add(&image(ALL, ALL, "Secrets from zopp, to Vault, and rollouts when they change", layers))?;
+        for program in PROGRAMS.iter().filter(|program| ALONE.contains(&program.name)) {
+            let own = parts.programs.iter().filter(|(name, _)| *name == program.name).map(|(_, layer)| layer);
+            let layers = [&parts.base].into_iter().chain(own).collect();
+            layout.add(&image(program.name, program.name, program.about, layers))?;
+        }
+        let root = into.join(format!("rootfs-{architecture}"));
+        if root.exists() {
+            fs::remove_dir_all(&root).with_context(|| format!("cannot empty {}", root.display()))?;
+        }
+        for tree in &parts.trees {
+            tree.write(&root)?;
+        }
+    }
+    layout.finish()
+}
+
+/// The layers that images share: what all need, and each program.
+struct Parts {
+    base: Layer,
+    programs: Vec<(&'static str, Layer)>,
+    trees: Vec<Tree>,
+}
+
+impl Parts {
+    fn of(build: &Build, commit: &Commit) -> Result<Self> {
+        let resolved = Resolved::read(&build.triple())?;
+        let mut base = base()?;
+        let mut needed = BTreeSet::new();
+        for program in &PROGRAMS {
+            needed.extend(libraries::of(&build.program(program.name))?);
+        }
+        for library in needed {
+            let path = library.display().to_string();
+            base.program(path.trim_start_matches('/'), fs::read(&library).with_context(|| path.clone())?);
+        }
+        let mut trees = vec![base];
+        let mut programs = Vec::new();
+        for program in &PROGRAMS {
+            let mut tree = Tree::default();
+            tree.program(&format!("usr/bin/{}", program.name), build.read(program.name)?);
+            let bill = resolved.bill(program.name, program.package, commit)?;
+            tree.file(&format!("usr/share/sbom/{}.cdx.json", program.name), bill);
+            programs.push((program.name, tree.layer(commit.seconds, build.compression())?));
+            trees.push(tree);
+        }
+        Ok(Self { base: trees[0].layer(commit.seconds, build.compression())?, programs, trees })
+    }
+}
+
+/// Returns the files of every image: a user, the authorities of the web, and the licence. No shell and no package manager.
+fn base() -> Result<Tree> {
+    let mut tree = Tree::default();
+    tree.file("etc/passwd", "nonroot:x:65532:65532:nonroot:/:/usr/bin/false\n");
+    tree.file("etc/group", "nonroot:x:65532:\n");
+    tree.file("etc/nsswitch.conf", "hosts: files dns\n");
+    tree.file("etc/ssl/certs/ca-certificates.crt", authorities());
+    tree.file("usr/share/doc/konverge/LICENSE", fs::read(paths::workspace().join("LICENSE")).context("LICENSE")?);
+    // A volume can be mounted here where the root filesystem is read-only.
+    tree.folder("tmp", 0o1777);
+    Ok(tree)
+}
+
+/// The authorities that Mozilla trusts, in PEM, in the version of the lock file.
+fn authorities() -> String {
+    let mut text = String::new();
+    for certificate in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
+        let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, certificate);
+        text.push_str("-----BEGIN CERTIFICATE-----\n");
+        for line in encoded.as_bytes().chunks(64) {
+            text.push_str(&String::from_utf8_lossy(line));
+            text.push('\n');
+        }
+        text.push_str("-----END CERTIFICATE-----\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

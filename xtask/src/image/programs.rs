@@ -1,0 +1,144 @@
+//! The programs of a release, and how they are built.
+
+use std::{env, fs, path::PathBuf, process::Command};
+
+use anyhow::{Context, Result, bail};
+use flate2::Compression;
+use oci_spec::image::Arch;
+
+use crate::{
+    commit::Commit,
+    environment, paths,
+    step::{cargo, run},
+};
+
+/// A program that is released.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    /// The package that makes it.
+    pub(crate) package: &'static str,
+    /// One sentence.
+    pub(crate) about: &'static str,
+}
+
+/// Every program of a release.
+pub(crate) const PROGRAMS: [Program; 7] = [
+    Program { name: "konverge", package: "konverge-cli", about: "All jobs of Konverge in one process" },
+    Program {
+        name: "kubectl-konverge",
+        package: "konverge-kubectl-plugin",
+        about: "The plugin of kubectl for the operators of Konverge",
+    },
+    Program {
+        name: "vault-rollout-operator",
+        package: "konverge-vault-rollout-operator",
+        about: "Restarts workloads once when a Secret, a ConfigMap or a secret in Vault changes",
+    },
+    Program {
+        name: "vault-sync-operator",
+        package: "konverge-vault-sync-operator",
+        about: "Writes Kubernetes Secrets to Vault and OpenBao",
+    },
+    Program { name: "zopp", package: "konverge-zopp-cli", about: "The command line of zopp" },
+    Program {
+        name: "zopp-operator",
+        package: "konverge-zopp-operator",
+        about: "Fills annotated Kubernetes Secrets from zopp",
+    },
+    Program {
+        name: "zopp-server",
+        package: "konverge-zopp-server",
+        about: "Stores secrets that only their owners can read",
+    },
+];
+
+/// A build: for which machine, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Build {
+    /// A target of Rust, or `None` for the machine that builds, with the C library that it has.
+    pub(crate) target: Option<String>,
+    /// A profile of cargo.
+    pub(crate) profile: String,
+}
+
+/// The builds for these targets; for none it is this machine's architecture with musl.
+pub(crate) fn builds(targets: &[String], profile: &str) -> Vec<Build> {
+    let default = [format!("{}-unknown-linux-musl", env::consts::ARCH)];
+    let targets = if targets.is_empty() { &default[..] } else { targets };
+    let of = |target: &String| Build {
+        target: Some(target.clone()).filter(|target| target != "host"),
+        profile: profile.to_owned(),
+    };
+    targets.iter().map(of).collect()
+}
+
+impl Build {
+    /// The target's name, also that of this machine.
+    pub(crate) fn triple(&self) -> String {
+        self.target.clone().unwrap_or_else(|| format!("{}-unknown-linux-gnu", env::consts::ARCH))
+    }
+
+    /// The architecture as images name it.
+    pub(crate) fn architecture(&self) -> Result<Arch> {
+        Ok(match self.triple().split('-').next() {
+            Some("x86_64") => Arch::Amd64,
+            Some("aarch64") => Arch::ARM64,
+            other => bail!("no image is made for the architecture {}", other.unwrap_or_default()),
+        })
+    }
+
+    /// How layers are compressed: a release as small as can be, and others not at all, since nobody downloads them.
+    pub(crate) fn compression(&self) -> Compression {
+        if self.profile == "release" { Compression::best() } else { Compression::none() }
+    }
+
+    /// Builds all programs.
+    pub(crate) fn run(&self, commit: &Commit) -> Result<()> {
+        let mut build = cargo(["build", "--locked", "--profile", &self.profile]);
+        for program in &PROGRAMS {
+            build.args(["--package", program.package, "--bin", program.name]);
+        }
+        if let Some(target) = &self.target {
+            build.args(["--target", target]);
+            static_c(&mut build, target);
+            // Two clones give the same bytes.
+            build.env("CARGO_ENCODED_RUSTFLAGS", remapped().join("\u{1f}"));
+        }
+        commit.tell(&mut build);
+        let next = "A target needs `rustup target add TARGET`, and for C a compiler: musl-gcc (Debian: musl-tools), or the one that CC_TARGET names.";
+        run(&format!("build of the programs for {}", self.triple()), build, next)
+    }
+
+    /// Where a program of it is.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        let folder = if self.profile == "dev" { "debug" } else { &self.profile };
+        match &self.target {
+            None => paths::built(folder, name),
+            Some(target) => paths::built(&format!("{target}/{folder}"), name),
+        }
+    }
+
+    /// The bytes of a program of it.
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>> {
+        let path = self.program(name);
+        fs::read(&path)
+            .with_context(|| format!("there is no {}; build it: cargo build --workspace --bins", path.display()))
+    }
+}
+
+/// Has C be compiled and linked for musl, unless somebody says how.
+fn static_c(build: &mut Command, target: &str) {
+    let name = target.replace('-', "_");
+    let compiler = format!("CC_{name}");
+    let is_of_this_machine = target == format!("{}-unknown-linux-musl", env::consts::ARCH);
+    if is_of_this_machine && env::var_os(&compiler).is_none() {
+        build.env(compiler, "musl-gcc");
+    }
+}
+
+fn remapped() -> Vec<String> {
+    let cargo_home =
+        environment::variable("CARGO_HOME").or_else(|| Some(environment::variable("HOME")?.join(".cargo")));
+    let of = |path: PathBuf, to: &str| format!("--remap-path-prefix={}={to}", path.display());
+    [Some(of(paths::workspace(), "/src")), cargo_home.map(|home| of(home, "/cargo"))].into_iter().flatten().collect()
+}

@@ -1,0 +1,134 @@
+//! Images of the programs that this machine has built, unpacked and run.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+use std::{collections::BTreeMap, os::unix::fs::PermissionsExt, process::Command};
+
+use serde_json::Value;
+
+use super::*;
+
+/// The layout in a folder.
+struct Unpacked<'a>(&'a Path);
+
+impl Unpacked<'_> {
+    fn blob(&self, descriptor: &Value) -> Vec<u8> {
+        let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+        let bytes = fs::read(self.0.join("blobs/sha256").join(digest)).unwrap();
+        assert_eq!(tree::digest(&bytes), digest, "a blob is named by its digest");
+        assert_eq!(descriptor["size"].as_u64().unwrap(), u64::try_from(bytes.len()).unwrap());
+        bytes
+    }
+
+    fn json(&self, descriptor: &Value) -> Value {
+        serde_json::from_slice(&self.blob(descriptor)).unwrap()
+    }
+
+    /// The manifests of one platform by the names of the images.
+    fn manifests(&self) -> BTreeMap<String, Value> {
+        let index: Value = serde_json::from_slice(&fs::read(self.0.join("index.json")).unwrap()).unwrap();
+        let mut manifests = BTreeMap::new();
+        for named in index["manifests"].as_array().unwrap() {
+            let name = named["annotations"]["org.opencontainers.image.ref.name"].as_str().unwrap();
+            manifests.insert(name.to_owned(), self.json(&self.json(named)["manifests"][0]));
+        }
+        manifests
+    }
+
+    /// Unpacks the layers of an image as a runtime does.
+    fn unpack(&self, manifest: &Value, root: &Path) {
+        for layer in manifest["layers"].as_array().unwrap() {
+            let bytes = self.blob(layer);
+            let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&bytes[..]));
+            archive.unpack(root).unwrap();
+        }
+    }
+}
+
+/// Runs a program of an unpacked image without leaving this machine's root: a dynamic one by the linker and the libraries of the image.
+fn version(root: &Path, program: &str) -> String {
+    let path = root.join(program.trim_start_matches('/'));
+    let libraries = libraries::of(&path).unwrap();
+    let of_image = |library: &Path| root.join(library.strip_prefix("/").unwrap());
+    let mut command = match libraries.iter().find(|library| library.display().to_string().contains("/ld-")) {
+        None => Command::new(&path),
+        Some(linker) => {
+            let folders: BTreeSet<_> = libraries.iter().map(|library| of_image(library.parent().unwrap())).collect();
+            let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            let mut command = Command::new(of_image(linker));
+            command.args(["--inhibit-cache", "--library-path", &folders.join(":")]).arg(&path);
+            command
+        }
+    };
+    let output = command.env_clear().arg("--version").output().unwrap();
+    assert!(output.status.success(), "{program}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn each_image_holds_its_programs_which_run_and_nothing_that_others_could_start() {
+    let build = Build { target: None, profile: "dev".to_owned() };
+    let commit = Commit { hash: "1a2b3c4d".to_owned(), seconds: 7, time: "1970-01-01T00:00:07Z".to_owned() };
+    let folder = tempfile::tempdir().unwrap();
+    let references = make(std::slice::from_ref(&build), &commit, folder.path()).unwrap();
+    assert_eq!(references.len(), 1 + ALONE.len());
+    let layout_folder = folder.path().join("layout");
+    let layout = Unpacked(&layout_folder);
+    let manifests = layout.manifests();
+    assert_eq!(manifests.keys().cloned().collect::<Vec<_>>(), references);
+    for (reference, manifest) in manifests {
+        let name = reference.strip_suffix(&format!(":{VERSION}")).unwrap();
+        let configuration = layout.json(&manifest["config"]);
+        let config = &configuration["config"];
+        assert_eq!((&config["User"], configuration["os"].as_str()), (&Value::from(layout::USER), Some("linux")));
+        assert_eq!(config["Entrypoint"][0], format!("/usr/bin/{name}"));
+        assert_eq!(config["Labels"]["org.opencontainers.image.revision"], "1a2b3c4d");
+        assert_eq!(
+            configuration["rootfs"]["diff_ids"].as_array().unwrap().len(),
+            manifest["layers"].as_array().unwrap().len()
+        );
+
+        let root = folder.path().join(name);
+        layout.unpack(&manifest, &root);
+        let mut held: Vec<_> = fs::read_dir(root.join("usr/bin"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        held.sort();
+        let all: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
+        assert_eq!(held, if name == ALL { all } else { vec![name] }, "{reference}");
+        for program in held {
+            assert!(version(&root, &format!("usr/bin/{program}")).starts_with(&format!("{program} ")), "{program}");
+            let mode = fs::metadata(root.join("usr/bin").join(&program)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o555, "{program}");
+            let bill: Value =
+                serde_json::from_slice(&fs::read(root.join(format!("usr/share/sbom/{program}.cdx.json"))).unwrap())
+                    .unwrap();
+            assert!(bill["components"].as_array().unwrap().iter().any(|one| one["name"] == "clap"), "{program}");
+        }
+        assert!(!root.join("bin").exists(), "no shell");
+        let trusted = fs::read_to_string(root.join("etc/ssl/certs/ca-certificates.crt")).unwrap();
+        assert!(trusted.matches("BEGIN CERTIFICATE").count() > 50);
+    }
+    let root = folder.path().join(format!("rootfs-{}", build.architecture().unwrap()));
+    assert!(
+        version(&root, "usr/bin/konverge").starts_with("konverge "),
+        "the root filesystem is that of the image with all programs"
+    );
+}
+
+#[test]
+fn the_same_programs_are_the_same_images() {
+    let build = Build { target: None, profile: "dev".to_owned() };
+    let commit = Commit { hash: "1a2b3c4d".to_owned(), seconds: 7, time: "1970-01-01T00:00:07Z".to_owned() };
+    let index = || {
+        let folder = tempfile::tempdir().unwrap();
+        let mut layout = Layout::new(&folder.path().join("layout"), VERSION, &commit).unwrap();
+        let base = base().unwrap().layer(commit.seconds, build.compression()).unwrap();
+        let architecture = build.architecture().unwrap();
+        layout.add(&Image { name: "a", program: "a", description: "A", architecture, layers: vec![&base] }).unwrap();
+        layout.finish().unwrap();
+        fs::read(folder.path().join("layout/index.json")).unwrap()
+    };
+    assert_eq!(index(), index());
+}
