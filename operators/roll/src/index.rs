@@ -7,7 +7,6 @@
 mod classes;
 mod former;
 mod lent;
-mod members;
 mod sources;
 mod standing;
 mod taken;
@@ -23,22 +22,22 @@ use std::{
 };
 
 use jiff::Timestamp;
+use konverge_core::reverse_index::ReverseIndex;
 use konverge_workload::{Keys, Progress, Rollout, TemplateOf, Usage, Workload, WorkloadKind};
 use litemap::LiteMap;
 
 use crate::{
     breaker,
-    declarations::{Invalid, Others, RECORD, STAMP, WorkloadAsks},
+    declarations::{Invalid, Labels, Others, RECORD, STAMP, WorkloadAsks},
     messages::Message,
     object::{SourceName, SourceRef, WorkloadRef},
     record::Record,
-    trigger::{Shown, TriggerKind, TriggerRef},
+    trigger::{Asks, Shown, TriggerKind, TriggerRef},
     unheard::{Outcome, Unheard},
     uses::{self, Use},
     waves::Line,
 };
 pub use classes::ClassRef;
-use members::Members;
 pub use sources::Learned;
 use sources::Source;
 pub use standing::{InStep, Outlook, Pending, State};
@@ -156,32 +155,32 @@ struct Inner {
     /// What the workload asks for that was shown last. Most ask for the same, and it is kept once for those that do.
     usual: Arc<WorkloadAsks>,
     sources: HashMap<SourceRef, Source>,
-    /// Which workloads a change of what a source asks for may concern, but for those with its labels.
-    named: HashMap<SourceRef, Members<WorkloadRef>>,
-    /// Who is rolled for a source.
-    users: HashMap<SourceRef, Members<WorkloadRef>>,
+    /// The sources whose annotations may concern a workload: those that it names, and those that its pods use.
+    named: ReverseIndex<WorkloadRef, SourceRef>,
+    /// The sources that a workload is rolled for.
+    users: ReverseIndex<WorkloadRef, SourceRef>,
     /// The classes of the Secrets Store CSI driver that have it make Secrets, by namespace and name.
     classes: BTreeMap<ClassRef, BTreeSet<SourceName>>,
-    /// Who mounts a class, whether it is there or not.
-    mounting: HashMap<ClassRef, Members<WorkloadRef>>,
-    /// The sources that choose by labels.
-    choosing: BTreeMap<String, BTreeSet<SourceName>>,
-    /// Which Rollouts run pods of a Deployment's template.
-    lent: HashMap<WorkloadRef, Members<WorkloadRef>>,
+    /// The classes that a workload mounts. A class need not exist.
+    mounted: ReverseIndex<WorkloadRef, ClassRef>,
+    /// The sources that select workloads of their namespace by labels.
+    source_selectors: ReverseIndex<SourceRef, String, Labels>,
+    /// The Deployments whose pod template another workload runs.
+    template_refs: ReverseIndex<WorkloadRef, WorkloadRef>,
     /// By namespace, source and wave: those of earlier waves that use it, for all that wait for their turn.
     lines: HashMap<String, BTreeMap<(SourceName, i32), Line<WorkloadRef>>>,
-    /// Who waits for its turn, and after whom.
-    waiting: BTreeMap<WorkloadRef, WorkloadRef>,
+    /// The workload that must move before another one may be rolled.
+    waiting: ReverseIndex<WorkloadRef, WorkloadRef>,
     /// Objects that ask for rollouts of others.
     triggers: BTreeMap<TriggerRef, Shown>,
     /// Of which kinds all of them have been seen. Before that, what is recorded for their sake stays.
     triggers_seen: BTreeSet<TriggerKind>,
-    /// Which of them ask for rollouts of a workload, whether it is there or not.
-    aimed: HashMap<WorkloadRef, Members<TriggerRef>>,
-    /// Which of them choose workloads of a namespace by labels.
-    choosers: HashMap<String, Members<TriggerRef>>,
-    /// Which of them ask for rollouts when a source changes.
-    asked: HashMap<SourceRef, Members<TriggerRef>>,
+    /// The workloads that a trigger names. A workload need not exist.
+    targets: ReverseIndex<TriggerRef, WorkloadRef>,
+    /// The triggers that select workloads of a namespace by labels.
+    trigger_selectors: ReverseIndex<TriggerRef, String, Arc<Asks>>,
+    /// The sources that a trigger requests rollouts for.
+    followed: ReverseIndex<TriggerRef, SourceRef>,
 }
 
 impl Index {
@@ -422,15 +421,6 @@ impl Index {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn remove<K: std::hash::Hash + Eq, V: Ord>(of: &mut HashMap<K, Members<V>>, from: &K, key: &V) {
-    if let Some(set) = of.get_mut(from) {
-        set.remove(key);
-        if set.is_empty() {
-            of.remove(from);
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use konverge_workload::{SecretProviderClass, Usage};
 use litemap::LiteMap;
 
-use super::{Index, Inner, Known, Work, remove};
+use super::{Index, Inner, Known, Work};
 use crate::{
     object::{SourceName, WorkloadRef},
     uses::MADE,
@@ -57,36 +57,17 @@ impl Inner {
         if self.classes.get(key).map_or(secrets.is_empty(), |known| *known == secrets) {
             return work;
         }
-        let users: Vec<_> = self.mounting.get(key).into_iter().flatten().cloned().collect();
-        let before: Vec<_> = users.iter().map(|user| self.named_by(user)).collect();
+        let users: Vec<_> = self.mounted.referrers(key).cloned().collect();
         if secrets.is_empty() {
             self.classes.remove(key);
         } else {
             self.classes.insert(key.clone(), secrets);
         }
-        for (user, before) in users.iter().zip(before) {
-            self.keep_named(user, &before);
+        for user in &users {
+            self.set_named(user);
             self.index(user, &mut work);
         }
         work
-    }
-
-    /// Keeps by class who mounts it. `before` are those that a workload mounted until now.
-    pub(super) fn keep_mounted(&mut self, key: &WorkloadRef, before: &BTreeSet<String>) {
-        let nothing = BTreeSet::new();
-        let after = self.workloads.get(key).map_or(&nothing, |known| &known.classes);
-        let class = |name: &String| (key.namespace.clone(), name.clone());
-        for name in before.difference(after) {
-            remove(&mut self.mounting, &class(name), key);
-        }
-        for name in after.difference(before) {
-            self.mounting.entry(class(name)).or_default().insert(key.clone());
-        }
-    }
-
-    /// The classes that a workload mounts.
-    pub(super) fn mounted_by(&self, key: &WorkloadRef) -> BTreeSet<String> {
-        self.workloads.get(key).map(|known| known.classes.clone()).unwrap_or_default()
     }
 
     /// All that the pods of a workload use: what they name, and what the driver makes for them.

@@ -85,7 +85,7 @@ impl Index {
             Some(Err(invalid)) => (SourceAsks { ignored: true, ..SourceAsks::default() }, Some(invalid)),
         };
         let mut inner = self.lock();
-        let is_used = inner.users.contains_key(&source);
+        let is_used = inner.users.is_referenced(&source);
         let silent = asks.is_silent();
         if silent && !inner.sources.contains_key(&source) {
             return (None, work);
@@ -102,8 +102,7 @@ impl Index {
         }
         let before = std::mem::replace(&mut known.asks, asks);
         if before != known.asks {
-            let chooses = (before.selector.is_some(), known.asks.selector.is_some());
-            inner.asks_otherwise(&source, chooses, &mut work);
+            inner.asks_otherwise(&source, &mut work);
         }
         inner.drop_unused(&source);
         (Some(source), work)
@@ -173,20 +172,20 @@ impl Index {
 
     /// Whether anybody is rolled for it.
     pub fn is_used(&self, source: &SourceRef) -> bool {
-        self.lock().users.contains_key(source)
+        self.lock().users.is_referenced(source)
     }
 
     /// How many sources are not followed until they are quiet.
     pub fn ran_away(&self, now: Timestamp) -> usize {
         let inner = self.lock();
-        let used = inner.sources.iter().filter(|(source, _)| inner.users.contains_key(*source));
+        let used = inner.sources.iter().filter(|(source, _)| inner.users.is_referenced(source));
         used.filter(|(_, known)| known.breaker.open_until(now).is_some()).count()
     }
 
     /// How many workloads take part, and how many sources they are rolled for.
     pub fn counts(&self) -> (usize, usize) {
         let inner = self.lock();
-        (inner.workloads.values().filter(|known| !known.uses.is_empty()).count(), inner.users.len())
+        (inner.workloads.values().filter(|known| !known.uses.is_empty()).count(), inner.users.target_count())
     }
 }
 
@@ -199,7 +198,7 @@ impl Source {
 
 impl Inner {
     pub(super) fn users_of(&self, source: &SourceRef) -> BTreeSet<WorkloadRef> {
-        self.users.get(source).into_iter().flatten().cloned().collect()
+        self.users.referrers(source).cloned().collect()
     }
 
     /// A source holds this.
@@ -250,27 +249,22 @@ impl Inner {
             let before = std::mem::take(&mut known.asks);
             known.invalid = None;
             if !before.is_silent() {
-                self.asks_otherwise(source, (before.selector.is_some(), false), &mut work);
+                self.asks_otherwise(source, &mut work);
             }
         }
         self.drop_unused(source);
         work
     }
 
-    /// Finds out anew whom it concerns that a source asks for something else. `chooses` is whether it chose by labels before, and now.
-    fn asks_otherwise(&mut self, source: &SourceRef, chooses: (bool, bool), work: &mut Work) {
-        let choosing = self.choosing.entry(source.namespace.clone()).or_default();
-        if chooses.1 {
-            choosing.insert(source.name.clone());
-        } else {
-            choosing.remove(&source.name);
-        }
-        if choosing.is_empty() {
-            self.choosing.remove(&source.namespace);
-        }
-        let mut concerned: BTreeSet<_> = self.named.get(source).into_iter().flatten().cloned().collect();
-        if chooses.0 || chooses.1 {
-            let all = self.workloads.keys().filter(|key| key.namespace == source.namespace);
+    /// Updates every workload that the annotations of a source may concern.
+    fn asks_otherwise(&mut self, source: &SourceRef, work: &mut Work) {
+        let namespace = &source.namespace;
+        let selector = self.sources.get(source).and_then(|known| known.asks.selector.clone());
+        let selects = selector.is_some();
+        let changes = self.source_selectors.set(source, selector.map(|selector| (namespace.clone(), selector)));
+        let mut concerned: BTreeSet<_> = self.named.referrers(source).cloned().collect();
+        if selects || !changes.removed.is_empty() {
+            let all = self.workloads.keys().filter(|key| key.namespace == *namespace);
             concerned.extend(all.cloned());
         }
         for key in concerned {

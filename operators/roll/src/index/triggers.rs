@@ -2,13 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
 use konverge_workload::{Need, Usage};
 
-use super::{Index, Inner, Known, Learned, Shows, Work, remove, sources::Read};
+use super::{Index, Inner, Known, Learned, Shows, Work, sources::Read};
 use crate::{
     breaker,
     digest::KeyDigests,
@@ -39,10 +40,7 @@ impl Index {
             inner.triggers.insert(key.clone(), shown);
             inner.concerned_stirred(&key);
         } else {
-            let mut concerned = inner.unaim(&key, &mut work);
-            inner.triggers.insert(key.clone(), shown);
-            concerned.extend(inner.aim(&key, &mut work));
-            inner.index_all(&concerned, &mut work);
+            inner.put_trigger(&key, Some(shown), &mut work);
         }
         work.triggers.insert(key);
         work
@@ -57,9 +55,7 @@ impl Index {
     pub fn forget_trigger(&self, key: &TriggerRef) -> Work {
         let mut work = Work::default();
         let mut inner = self.lock();
-        let concerned = inner.unaim(key, &mut work);
-        inner.triggers.remove(key);
-        inner.index_all(&concerned, &mut work);
+        inner.put_trigger(key, None, &mut work);
         work
     }
 
@@ -100,15 +96,15 @@ impl Index {
         let inner = self.lock();
         match inner.workloads.get(key) {
             Some(known) => inner.asking(key, &known.labels).cloned().collect(),
-            None => inner.aimed.get(key).into_iter().flatten().cloned().collect(),
+            None => inner.targets.referrers(key).cloned().collect(),
         }
     }
 
     /// The shortest interval at which anybody wants to know of a source.
     pub fn interval(&self, source: &SourceRef) -> Option<Duration> {
         let inner = self.lock();
-        let asked = inner.asked.get(source)?.into_iter().filter_map(|key| inner.triggers.get(key)?.asks());
-        asked.map(|asks| asks.every).min()
+        let followers = inner.followed.referrers(source).filter_map(|key| inner.triggers.get(key)?.asks());
+        followers.map(|asks| asks.every).min()
     }
 
     /// Whether somebody uses a secret in Vault of which nothing has been learned.
@@ -130,7 +126,7 @@ impl Index {
         let is_new = known.standing != standing;
         known.standing.clone_from(&standing);
         inner.users_stirred(source);
-        let telling = inner.asked.get(source).filter(|_| is_new).into_iter().flatten().cloned().collect();
+        let telling = inner.followed.referrers(source).filter(|_| is_new).cloned().collect();
         let Some(content) = content else { return (Learned::default(), telling) };
         let in_vault = match standing {
             Standing::Live(version) if version.is_known() => Some(version),
@@ -151,48 +147,39 @@ impl Index {
 }
 
 impl Inner {
-    /// Takes note of what an object asks for. Returns whom that concerns.
-    fn aim(&mut self, key: &TriggerRef, work: &mut Work) -> BTreeSet<WorkloadRef> {
-        let Some(asks) = self.triggers.get(key).and_then(Shown::asks).cloned() else { return BTreeSet::new() };
-        for target in &asks.targets {
-            self.aimed.entry(target.clone()).or_default().insert(key.clone());
+    /// Replaces a trigger, or removes it, and updates every workload that it concerns, before or now.
+    fn put_trigger(&mut self, key: &TriggerRef, shown: Option<Shown>, work: &mut Work) {
+        let asks = |shown: Option<&Shown>| shown.and_then(Shown::asks).cloned();
+        let before = asks(self.triggers.get(key));
+        let mut concerned = self.concerned(before.as_deref());
+        // Somebody may want to know sooner, or not so soon any more.
+        work.sources.extend(self.followed.targets(key).cloned());
+        match shown {
+            Some(shown) => drop(self.triggers.insert(key.clone(), shown)),
+            None => drop(self.triggers.remove(key)),
         }
-        for choice in &asks.choices {
-            self.choosers.entry(choice.namespace.clone()).or_default().insert(key.clone());
+        let now = asks(self.triggers.get(key));
+        let spec = now.as_deref();
+        self.targets.set(key, spec.iter().flat_map(|asks| &asks.targets).map(|target| (target.clone(), ())));
+        let scopes = now.iter().flat_map(|asks| asks.choices.iter().map(|choice| (choice.namespace.clone(), Arc::clone(asks))));
+        self.trigger_selectors.set(key, scopes);
+        self.followed.set(key, spec.iter().flat_map(|asks| asks.sources.keys()).map(|source| (source.of(""), ())));
+        work.sources.extend(self.followed.targets(key).cloned());
+        concerned.extend(self.concerned(spec));
+        for workload in concerned {
+            self.index(&workload, work);
         }
-        for source in asks.sources.keys().map(|source| source.of("")) {
-            self.asked.entry(source.clone()).or_default().insert(key.clone());
-            // Somebody may want to know sooner, or not so soon any more.
-            work.sources.insert(source);
-        }
-        self.concerned(&asks)
-    }
-
-    /// Forgets what an object asks for.
-    fn unaim(&mut self, key: &TriggerRef, work: &mut Work) -> BTreeSet<WorkloadRef> {
-        let Some(asks) = self.triggers.get(key).and_then(Shown::asks).cloned() else { return BTreeSet::new() };
-        for target in &asks.targets {
-            remove(&mut self.aimed, target, key);
-        }
-        for choice in &asks.choices {
-            remove(&mut self.choosers, &choice.namespace, key);
-        }
-        for source in asks.sources.keys().map(|source| source.of("")) {
-            remove(&mut self.asked, &source, key);
-            work.sources.insert(source);
-        }
-        self.concerned(&asks)
     }
 
     /// Whom it concerns what somebody asks for.
-    fn concerned(&self, asks: &Asks) -> BTreeSet<WorkloadRef> {
-        self.chosen(asks).map(|(key, _)| key).chain(&asks.targets).cloned().collect()
+    fn concerned(&self, asks: Option<&Asks>) -> BTreeSet<WorkloadRef> {
+        asks.iter().flat_map(|asks| self.chosen(asks).map(|(key, _)| key).chain(&asks.targets)).cloned().collect()
     }
 
     /// What an object notes of those whom it concerns may be otherwise.
     fn concerned_stirred(&mut self, key: &TriggerRef) {
         let asks = self.triggers.get(key).and_then(Shown::asks).filter(|_| !self.lines.is_empty()).cloned();
-        for workload in asks.iter().flat_map(|asks| self.concerned(asks)).collect::<Vec<_>>() {
+        for workload in self.concerned(asks.as_deref()) {
             self.stirred(&workload);
         }
     }
@@ -209,16 +196,8 @@ impl Inner {
         key: &'a WorkloadRef,
         labels: &'a BTreeMap<String, String>,
     ) -> impl Iterator<Item = &'a TriggerRef> {
-        let asks = |trigger: &TriggerRef| self.triggers.get(trigger).and_then(Shown::asks);
-        let choosers = self.choosers.get(&key.namespace).into_iter().flatten();
-        let chosen = choosers.filter(move |trigger| asks(trigger).is_some_and(|asks| asks.chooses(key, labels)));
-        self.aimed.get(key).into_iter().flatten().chain(chosen)
-    }
-
-    fn index_all(&mut self, concerned: &BTreeSet<WorkloadRef>, work: &mut Work) {
-        for workload in concerned {
-            self.index(workload, work);
-        }
+        let chosen = self.trigger_selectors.matching(&key.namespace, move |_, asks| asks.chooses(key, labels));
+        self.targets.referrers(key).chain(chosen)
     }
 
     /// What objects that name a workload have it rolled for.

@@ -35,7 +35,7 @@ impl Index {
         });
         let turn = turns.fold(Turn::Now, Turn::and);
         match turn.after() {
-            Some(after) => drop(inner.waiting.insert(key.clone(), after.clone())),
+            Some(after) => drop(inner.waiting.set(key, [(after.clone(), ())])),
             None => drop(inner.waiting.remove(key)),
         }
         turn
@@ -58,7 +58,7 @@ impl Inner {
 
     /// What is in Vault may have users everywhere, but nobody has a say in the order of another namespace.
     fn new_line(&self, namespace: &str, source: &SourceName) -> Line<WorkloadRef> {
-        let users = self.users.get(&source.of(namespace)).into_iter().flatten();
+        let users = self.users.referrers(&source.of(namespace));
         Line::of(users.filter(|user| user.namespace == namespace).cloned())
     }
 

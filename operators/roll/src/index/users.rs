@@ -1,9 +1,9 @@
 //! Who is rolled for what, kept in step with what the watches show.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{
-    Inner, Known, Work, remove,
+    Inner, Known, Work,
     sources::{Doubt, Source},
 };
 use crate::{
@@ -21,31 +21,22 @@ impl Inner {
         if chose.is_some() || before.is_none_or(|before| before.stands_otherwise(&known)) {
             work.triggers.extend(self.asking(key, &known.labels).cloned());
         }
-        let (before, mounted, lender) = (self.named_by(key), self.mounted_by(key), self.lender_of(key));
+        let classes = known.classes.iter().map(|class| ((key.namespace.clone(), class.clone()), ()));
+        self.mounted.set(key, classes);
         self.workloads.insert(key.clone(), known);
-        self.keep_mounted(key, &mounted);
-        self.keep_named(key, &before);
-        self.lend(key, lender, work);
+        self.set_named(key);
+        self.set_template_ref(key, work);
         self.index(key, work);
     }
 
-    /// The sources that ask for a workload's rollouts if they ask for those of their users, or that it names itself.
-    pub(super) fn named_by(&self, key: &WorkloadRef) -> BTreeSet<SourceRef> {
-        let Some(known) = self.workloads.get(key) else { return BTreeSet::new() };
+    /// Sets which sources may concern a workload.
+    pub(super) fn set_named(&mut self, key: &WorkloadRef) {
+        let Some(known) = self.workloads.get(key) else { return };
         let referenced = self.referenced(&key.namespace, known);
         let named = known.asks.iter().flat_map(|asks| asks.named.keys());
-        named.chain(referenced.keys()).map(|name| name.of(&key.namespace)).collect()
-    }
-
-    /// Keeps by source what concerns a workload now. `before` is what did until now.
-    pub(super) fn keep_named(&mut self, key: &WorkloadRef, before: &BTreeSet<SourceRef>) {
-        let after = self.named_by(key);
-        for source in before.difference(&after) {
-            remove(&mut self.named, source, key);
-        }
-        for source in after.difference(before) {
-            self.named.entry(source.clone()).or_default().insert(key.clone());
-        }
+        let named: Vec<_> =
+            named.chain(referenced.keys()).map(|name| (name.of(&key.namespace), ())).collect();
+        self.named.set(key, named);
     }
 
     /// Finds out anew what a workload is rolled for.
@@ -53,11 +44,8 @@ impl Inner {
         self.stirred(key);
         let Some(known) = self.workloads.get(key) else { return };
         let of_source = |name: &SourceName| self.sources.get(&name.of(&key.namespace)).map(|source| &source.asks);
-        let chooses = |name: &&SourceName| {
-            let selector = of_source(name).and_then(|asks| asks.selector.as_ref());
-            selector.is_some_and(|selector| selector.choose(&known.labels))
-        };
-        let chosen = self.choosing.get(&key.namespace).into_iter().flatten().filter(chooses);
+        let chosen = self.source_selectors.matching(&key.namespace, |_, selector| selector.choose(&known.labels));
+        let chosen = chosen.map(|source| &source.name);
         let mut found = match &known.asks {
             // It has no template that could be changed.
             Ok(_) if known.template_of.is_some() => BTreeMap::new(),
@@ -83,18 +71,18 @@ impl Inner {
     fn use_only(&mut self, key: &WorkloadRef, found: BTreeMap<SourceName, Use>, work: &mut Work) {
         let Some(known) = self.workloads.get_mut(key) else { return };
         let before = std::mem::replace(&mut known.uses, found.into_iter().collect());
-        let gone: Vec<_> = before.keys().filter(|name| !known.uses.contains_key(*name)).cloned().collect();
-        let now: Vec<_> = known.uses.keys().filter(|name| !before.contains_key(*name)).cloned().collect();
-        let used: Vec<_> = known.uses.keys().map(|name| name.of(&key.namespace)).collect();
-        for name in now {
-            let source = name.of(&key.namespace);
-            // Of what is known of it nothing follows for somebody who came later: the watch of it may lag behind theirs.
-            // What is known of Vault has its time with it.
-            if !name.kind.is_in_vault() {
-                self.sources.entry(source.clone()).and_modify(Source::doubt);
-                self.users_stirred(&source);
+        for (name, used) in before {
+            if known.uses.get(&name).is_none_or(|now| now.keys != used.keys) {
+                known.remember(name, used.keys);
             }
-            self.users.entry(source).or_default().insert(key.clone());
+        }
+        let used: Vec<_> = known.uses.keys().map(|name| name.of(&key.namespace)).collect();
+        let changes = self.users.set(key, used.iter().map(|source| (source.clone(), ())));
+        // The watch of a source may lag behind the watch of the workload, so older knowledge does not count for a new user. A version in Vault
+        // carries its own time.
+        for source in changes.added.iter().filter(|source| !source.name.kind.is_in_vault()) {
+            self.sources.entry((**source).clone()).and_modify(Source::doubt);
+            self.users_stirred(source);
         }
         for source in used {
             // Asked for until it was read: who has asked before may have been interrupted.
@@ -103,22 +91,13 @@ impl Inner {
                 work.sources.insert(source);
             }
         }
-        for (name, used) in before {
-            if let Some(known) = self.workloads.get_mut(key)
-                && known.uses.get(&name).is_none_or(|now| now.keys != used.keys)
-            {
-                known.remember(name, used.keys);
-            }
-        }
-        for name in gone {
-            let source = name.of(&key.namespace);
-            remove(&mut self.users, &source, key);
-            if !self.users.contains_key(&source) {
-                work.unused.insert(source.clone());
+        for source in changes.removed {
+            if !self.users.is_referenced(&source) {
+                work.unused.insert((*source).clone());
             }
             self.drop_unused(&source);
-            if name.kind.is_in_vault() {
-                work.sources.insert(source);
+            if source.name.kind.is_in_vault() {
+                work.sources.insert((*source).clone());
             }
         }
     }
@@ -128,28 +107,26 @@ impl Inner {
         self.use_only(key, BTreeMap::new(), work);
         self.stirred(key);
         self.waiting.remove(key);
-        let (named, lender) = (self.named_by(key), self.lender_of(key));
         if let Some(known) = self.workloads.remove(key) {
             work.triggers.extend(self.asking(key, &known.labels).cloned());
-            self.keep_mounted(key, &known.classes);
-            self.keep_named(key, &named);
-            self.lend(key, lender, work);
+            self.mounted.remove(key);
+            self.named.remove(key);
+            self.set_template_ref(key, work);
         }
     }
 
     /// Those that wait for this one may go now, or wait for another.
     pub(super) fn wake_later_waves(&self, key: &WorkloadRef, work: &mut Work) {
-        let waiting = self.waiting.iter().filter(|(_, after)| *after == key);
-        work.workloads.extend(waiting.map(|(waiting, _)| waiting.clone()));
+        work.workloads.extend(self.waiting.referrers(key).cloned());
     }
 
     /// Forgets of a source what nobody needs any more.
     pub(super) fn drop_unused(&mut self, source: &SourceRef) {
         let silent = |known: &Source| known.asks.is_silent();
-        if !self.users.contains_key(source) && self.sources.get(source).is_some_and(silent) {
+        if !self.users.is_referenced(source) && self.sources.get(source).is_some_and(silent) {
             self.sources.remove(source);
         }
-        if let Some(known) = self.sources.get_mut(source).filter(|_| !self.users.contains_key(source)) {
+        if let Some(known) = self.sources.get_mut(source).filter(|_| !self.users.is_referenced(source)) {
             // Whoever uses it next reads it anew.
             known.read = None;
             known.doubt = Doubt::None;

@@ -41,7 +41,7 @@ fn the_deployment_whose_template_it_is_stands_as_the_rollout_does() {
         show(ROLLOUT, rollout("web", 1, &json!({})));
         let canary = WorkloadRef { namespace: "shop".to_owned(), kind: ROLLOUT, name: "canary".to_owned() };
         assert!(index.forget(&canary).workloads.contains(&key("web")));
-        assert!(is_empty() && index.lock().lent.is_empty(), "it is gone");
+        assert!(is_empty() && index.lock().template_refs.is_empty(), "it is gone");
     }
 }
 

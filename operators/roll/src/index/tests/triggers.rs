@@ -119,7 +119,7 @@ fn before_all_that_ask_are_seen_what_is_recorded_for_them_stays() {
     index.retain_triggers(TriggerKind::VaultSyncStatus, &HashSet::new());
     assert_eq!(note(&index), ["Secret/db"]);
     let inner = index.lock();
-    assert!(inner.aimed.is_empty() && inner.asked.is_empty() && !inner.users.contains_key(&source().of("")));
+    assert!(inner.targets.is_empty() && inner.followed.is_empty() && !inner.users.is_referenced(&source().of("")));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn r14_labels_choose_whichever_comes_first_and_only_with_leave() {
         assert_eq!(index.counts(), (0, 0));
         index.forget_trigger(&own);
         index.forget_trigger(&foreign);
-        assert!(index.lock().choosers.is_empty());
+        assert!(index.lock().trigger_selectors.is_empty());
     }
 }
 
