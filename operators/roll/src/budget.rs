@@ -49,6 +49,7 @@ pub struct Budget {
 /// A rollout under way.
 #[derive(Debug)]
 struct Slot {
+    /// When it began, or the first of the rollouts that it has superseded.
     since: Timestamp,
     /// What its pod template got.
     stamp: String,
@@ -69,8 +70,10 @@ impl Budget {
         if self.running.get(key).is_some_and(|slot| slot.stamp == stamp) {
             return Ok(());
         }
-        let is_running = self.running.contains_key(key);
-        if self.limits.at_once.is_some_and(|most| !is_running && self.running.len() >= most) {
+        // A rollout that supersedes one of its own keeps the place of that one and its time. A workload that never becomes ready would keep the place for ever
+        // otherwise, if its content changes often enough.
+        let superseded = self.running.get(key).map(|slot| slot.since);
+        if self.limits.at_once.is_some_and(|most| superseded.is_none() && self.running.len() >= most) {
             if !self.waiting.contains(key) {
                 self.waiting.push_back(key.clone());
             }
@@ -87,7 +90,7 @@ impl Budget {
         }
         self.waiting.retain(|waiting| waiting != key);
         if self.limits.at_once.is_some() {
-            self.running.insert(key.clone(), Slot { since: now, stamp: stamp.to_owned() });
+            self.running.insert(key.clone(), Slot { since: superseded.unwrap_or(now), stamp: stamp.to_owned() });
         }
         Ok(())
     }
@@ -282,6 +285,18 @@ mod tests {
         }
         assert_eq!(budget.take(&key(2), "s", at(599)), Err(Spent { by: Limit::AtOnce, until: at(600) }));
         assert!(budget.take(&key(2), "s", at(600)).is_ok(), "its time is over however often it was tried");
+    }
+
+    #[test]
+    fn a_rollout_that_supersedes_its_own_needs_no_other_place_and_gets_no_more_time() {
+        let mut budget = budget(None, Some(1));
+        for (second, stamp) in [(0, "s"), (200, "t"), (400, "u")] {
+            assert!(budget.take(&key(1), stamp, at(second)).is_ok(), "{second}");
+        }
+        assert_eq!(budget.seen(&key(1), "t", (at(200), at(401)), true), None, "from before");
+        assert_eq!(budget.take(&key(2), "s", at(599)), Err(Spent { by: Limit::AtOnce, until: at(600) }));
+        assert!(budget.take(&key(2), "s", at(600)).is_ok());
+        assert!(budget.take(&key(1), "v", at(601)).is_err(), "its time is over, so it waits as all others do");
     }
 
     #[test]

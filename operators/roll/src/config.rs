@@ -45,7 +45,7 @@ pub struct Config {
     /// How long to wait for more changes after one, and five times as long at most
     #[arg(long, env = "ROLLOUT_DEBOUNCE", default_value = "0s", value_parser = span, value_name = "TIME")]
     pub debounce: SignedDuration,
-    /// How long a rollout is waited for: by the next of its workload, by later waves, and by others of the budget
+    /// How long later waves and the budget wait for a rollout that does not become ready
     #[arg(long, env = "ROLLOUT_LONGEST", default_value = "10m", value_parser = span, value_name = "TIME")]
     pub longest: SignedDuration,
     /// Rollouts in any minute, over all workloads; 0 is no limit

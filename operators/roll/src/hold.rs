@@ -1,7 +1,7 @@
 //! What keeps a workload from being rolled for the time being, apart from the others. Pure; the time is handed in.
 
 use jiff::{SignedDuration, Timestamp};
-use konverge_workload::{Progress, Rollout};
+use konverge_workload::Rollout;
 
 /// One whose content goes on changing waits no longer for an end of that than so many times what it waits after one change.
 const DEBOUNCES: i32 = 5;
@@ -23,10 +23,6 @@ pub struct Candidate {
     pub debounce: SignedDuration,
     /// Since when it has been waiting to be rolled, if it has been seen to.
     pub pending: Option<Timestamp>,
-    /// Since when its pods have been seen on their way to what its template says.
-    pub running: Option<Timestamp>,
-    /// How long such a rollout is waited for.
-    pub longest: SignedDuration,
 }
 
 /// Why it is not rolled now.
@@ -40,8 +36,6 @@ pub enum Hold {
     Debounce(Timestamp),
     /// It was rolled a short while ago.
     Interval(Timestamp),
-    /// A rollout is under way; until it is done, or this time.
-    Running(Timestamp),
 }
 
 impl Hold {
@@ -49,13 +43,14 @@ impl Hold {
     pub fn until(self) -> Option<Timestamp> {
         match self {
             Self::Asked | Self::Paused => None,
-            Self::Debounce(until) | Self::Interval(until) | Self::Running(until) => Some(until),
+            Self::Debounce(until) | Self::Interval(until) => Some(until),
         }
     }
 }
 
 impl Candidate {
-    /// Why it has to wait; nothing if it has not.
+    /// Returns why it has to wait. Returns `None` if it may be rolled. A rollout of its own that is under way is no reason: new content supersedes it, as a
+    /// new pod template does.
     pub fn hold(&self, now: Timestamp) -> Option<Hold> {
         // A time in the future is another clock's, or somebody wrote it: it holds nothing up for longer than the present would.
         let after = |time: Option<Timestamp>, span: SignedDuration| {
@@ -74,12 +69,7 @@ impl Candidate {
         {
             return Some(Hold::Debounce(until));
         }
-        if let Some(until) = after(self.rolled, self.min_interval) {
-            return Some(Hold::Interval(until));
-        }
-        // One that hangs may hang for the lack of what changed.
-        let running = self.running.filter(|_| self.rollout.progress == Progress::Running);
-        after(running, self.longest).map(Hold::Running)
+        after(self.rolled, self.min_interval).map(Hold::Interval)
     }
 }
 
@@ -89,6 +79,7 @@ fn later(time: Timestamp, span: SignedDuration) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use konverge_workload::Progress;
     use proptest::prelude::*;
 
     use super::*;
@@ -106,8 +97,6 @@ mod tests {
             changed: Some(at(1000)),
             debounce: SignedDuration::ZERO,
             pending: None,
-            running: None,
-            longest: SignedDuration::from_secs(600),
         }
     }
 
@@ -141,18 +130,14 @@ mod tests {
             ("rolled just now", Candidate { rolled: Some(at(990)), ..free }, Some(Hold::Interval(at(1050)))),
             ("rolled some time ago", Candidate { rolled: Some(at(940)), ..free }, None),
             ("rolled tomorrow", Candidate { rolled: Some(at(90_000)), ..free }, Some(Hold::Interval(at(1060)))),
+            ("under way", Candidate { rollout: rollout(Progress::Running, false), rolled: Some(at(900)), ..free }, None),
             (
-                "under way",
-                Candidate { rollout: rollout(Progress::Running, false), running: Some(at(900)), ..free },
-                Some(Hold::Running(at(1500))),
+                "under way since a short while",
+                Candidate { rollout: rollout(Progress::Running, false), rolled: Some(at(990)), ..free },
+                Some(Hold::Interval(at(1050))),
             ),
-            (
-                "under way for ever",
-                Candidate { rollout: rollout(Progress::Running, false), running: Some(at(400)), ..free },
-                None,
-            ),
-            ("not up", Candidate { rollout: rollout(Progress::Unready, false), running: Some(at(900)), ..free }, None),
-            ("given up", Candidate { rollout: rollout(Progress::Failed, false), running: Some(at(900)), ..free }, None),
+            ("not up", Candidate { rollout: rollout(Progress::Unready, false), ..free }, None),
+            ("given up", Candidate { rollout: rollout(Progress::Failed, false), ..free }, None),
         ] {
             assert_eq!(candidate.hold(at(1000)), expected, "{what}");
         }
@@ -173,14 +158,12 @@ mod tests {
         /// What is held until a time is free of that reason then: nobody is told to come back for the same.
         #[test]
         fn a_time_that_is_told_is_kept(
-            rolled in 0..2000_i64, changed in 0..2000_i64, running in 0..2000_i64,
-            pending in proptest::option::of(0..1000_i64),
+            rolled in 0..2000_i64, changed in 0..2000_i64, pending in proptest::option::of(0..1000_i64),
         ) {
             let mut candidate = Candidate {
                 rollout: Rollout { progress: Progress::Running, paused: false, empty: false },
                 rolled: Some(at(rolled)),
                 changed: Some(at(changed)),
-                running: Some(at(running)),
                 debounce: SignedDuration::from_secs(5),
                 pending: pending.map(at),
                 ..candidate()
@@ -190,12 +173,11 @@ mod tests {
             // Nothing happens meanwhile, so what lies in the future was never true.
             candidate.rolled = candidate.rolled.map(|time| time.min(now));
             candidate.changed = candidate.changed.map(|time| time.min(now));
-            candidate.running = candidate.running.map(|time| time.min(now));
             while let Some(until) = candidate.hold(now).and_then(Hold::until) {
                 prop_assert!(until > now);
                 now = until;
                 told += 1;
-                prop_assert!(told <= 3);
+                prop_assert!(told <= 2);
             }
         }
     }

@@ -125,8 +125,6 @@ struct Known {
     taken: Option<Box<Taken>>,
     stamp: Option<String>,
     rollout: Rollout,
-    /// Since when it has been seen under way.
-    running: Option<Timestamp>,
     /// Since when not all of its pods have been seen to be there.
     unready: Option<Timestamp>,
     deleting: bool,
@@ -224,7 +222,6 @@ impl Index {
             taken: None,
             stamp: template_annotations.get(STAMP).cloned(),
             rollout,
-            running: (rollout.progress == Progress::Running).then_some(now),
             unready: matches!(rollout.progress, Progress::Running | Progress::Unready).then_some(now),
             deleting: metadata.deletion_timestamp.is_some(),
             said: Vec::new(),
@@ -252,7 +249,6 @@ impl Index {
             known.former = std::mem::take(&mut before.former);
             known.said = std::mem::take(&mut before.said);
             known.pending = before.pending;
-            known.running = known.running.and(before.running.or(known.running));
             known.unready = known.unready.and(before.unready.or(known.unready));
             known.troubled = before.troubled;
             known.doubted = before.doubted || ![&before.record, &before.ours.record].contains(&&known.record);
@@ -369,7 +365,6 @@ impl Index {
             // Until the watch shows it, it stands as it did before, and whoever waits for it would not wait.
             if !is_shown {
                 known.rollout.progress = Progress::Running;
-                known.running.get_or_insert(now);
             }
         });
     }

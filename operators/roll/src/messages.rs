@@ -128,14 +128,10 @@ impl Message {
             Hold::Interval(until) => {
                 format!("it was rolled a short while ago; the next time is {} at the earliest", second(until))
             }
-            Hold::Running(until) => {
-                format!("a rollout is under way; it is waited for until {} at the latest", second(until))
-            }
         };
         let reason = match hold {
             Hold::Asked | Hold::Paused => reasons::PAUSED,
             Hold::Debounce(_) | Hold::Interval(_) => reasons::INTERVAL,
-            Hold::Running(_) => reasons::RUNNING,
         };
         Self::normal(reason, format!("{changed}, and it is not rolled yet: {why}"))
     }

@@ -16,8 +16,6 @@ pub const PAUSED: &str = "RolloutPaused";
 pub const BREAKER: &str = "WaitingForQuiet";
 /// It waits for more changes, or for its last rollout to lie back far enough.
 pub const INTERVAL: &str = "WaitingForInterval";
-/// It waits for a rollout that is under way.
-pub const RUNNING: &str = "WaitingForRollout";
 /// It waits until a Secret has followed a change in Vault.
 pub const AWAITED: &str = "WaitingForSecret";
 /// That Secret has not followed in time, and nothing is rolled without it.

@@ -48,7 +48,7 @@ pub struct Policy {
     pub min_interval: SignedDuration,
     /// How long to wait for more changes after one.
     pub debounce: SignedDuration,
-    /// How long a rollout under way is waited for.
+    /// How long workloads of later waves wait for a rollout that is under way.
     pub longest: SignedDuration,
 }
 

@@ -42,8 +42,6 @@ pub struct View {
     pub template_of: Option<TemplateOf>,
     /// How its pods stand, or those that somebody else runs of its template.
     pub rollout: Rollout,
-    /// Since when it has been seen under way.
-    pub running: Option<Timestamp>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// What is to be done about it; nothing while a source of its has not been read.
@@ -100,7 +98,6 @@ impl Index {
             stamp: known.stamp.clone(),
             template_of: known.template_of.clone(),
             rollout: runner.rollout,
-            running: runner.running,
             deleting: known.deleting,
             verdict,
             pending: known.pending.map(|(since, _)| since),

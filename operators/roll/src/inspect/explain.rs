@@ -157,9 +157,6 @@ fn held(view: &View, look: &Look) -> Option<String> {
         debounce: config.debounce,
         // Only the operator knows.
         pending: None,
-        // From now on, since nobody has noted since when.
-        running: view.running,
-        longest: config.longest,
     };
     Some(match candidate.hold(look.now) {
         Some(Hold::Asked) => {
@@ -169,7 +166,6 @@ fn held(view: &View, look: &Look) -> Option<String> {
         Some(Hold::Interval(until)) => {
             format!("until {}: it was rolled a short while ago", second(until))
         }
-        Some(Hold::Running(_)) => "until the rollout that is under way is done".to_owned(),
         Some(Hold::Debounce(_)) | None => {
             "by nothing that stands on it; whether it waits for others, or for quiet, the events tell".to_owned()
         }

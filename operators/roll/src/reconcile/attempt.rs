@@ -149,8 +149,6 @@ impl Run<'_> {
             changed: view.changed,
             debounce: policy.debounce,
             pending: view.pending,
-            running: view.running,
-            longest: policy.longest,
         };
         if let Some(hold) = candidate.hold(*now) {
             let message = Message::held(hold, why);

@@ -242,6 +242,42 @@ async fn at_most_so_many_at_once() {
     }
 }
 
+/// Pods that cannot start with one value may start with the next one. That one is rolled at once, also if there is one place for all.
+#[tokio::test]
+async fn new_content_supersedes_a_rollout_of_its_own_that_hangs() {
+    let world = World::new().await;
+    let names: Vec<_> = (0..10).map(|number| format!("db-{number}")).collect();
+    let sources: Vec<_> = names.iter().map(String::as_str).collect();
+    for name in &names {
+        world.secret(name, "good").await;
+    }
+    world.workload(Deployment, "web", &sources, json!({ ALL: "true" })).await;
+    let _operator = world.operator(&["--min-interval", "0s", "--at-once", "1", "--debounce", "1s"]).await;
+    world.noted(Deployment, "web").await;
+    world.ready("web").await;
+    world.hold_pods();
+    world.secret("db-0", "bad").await;
+    world.rolled("web", 1).await;
+    // The rollout is seen to be under way, and hangs.
+    until("the new pods are not available", async || {
+        let status = world.api(Deployment).get("web").await.unwrap().data["status"].clone();
+        if status["unavailableReplicas"].as_i64() == Some(1) { Ok(()) } else { Err(status.to_string()) }
+    })
+    .await;
+    sleep(QUIET / 2).await;
+    assert_eq!(world.templates("web").await, 2, "nothing has changed since");
+    for name in &names {
+        world.secret(name, "fixed").await;
+    }
+    until("the fix is rolled", async || {
+        let templates = world.templates("web").await;
+        if templates > 2 { Ok(()) } else { Err(format!("{templates} templates, {:?}", world.events("web").await)) }
+    })
+    .await;
+    world.let_pods_go();
+    world.ready("web").await;
+}
+
 /// A Deployment that uses `db` and `api`, and an operator that waits so long for more changes.
 async fn debounced(span: &str) -> (World, Operator) {
     let world = World::new().await;
