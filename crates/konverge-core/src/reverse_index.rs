@@ -117,7 +117,10 @@ impl<R: Ord + Hash, T: Ord + Hash, D> ReverseIndex<R, T, D> {
     }
 
     /// Returns the referrers of `target`, in their order.
-    pub fn referrers<'a>(&'a self, target: &T) -> impl ExactSizeIterator<Item = &'a R> + DoubleEndedIterator + Clone + use<'a, R, T, D> {
+    pub fn referrers<'a>(
+        &'a self,
+        target: &T,
+    ) -> impl ExactSizeIterator<Item = &'a R> + DoubleEndedIterator + Clone + use<'a, R, T, D> {
         self.members(target).iter().map(|(referrer, _)| &**referrer)
     }
 
@@ -139,7 +142,10 @@ impl<R: Ord + Hash, T: Ord + Hash, D> ReverseIndex<R, T, D> {
     }
 
     /// Returns the targets that `referrer` names, in their order.
-    pub fn targets<'a>(&'a self, referrer: &R) -> impl ExactSizeIterator<Item = &'a T> + DoubleEndedIterator + Clone + use<'a, R, T, D> {
+    pub fn targets<'a>(
+        &'a self,
+        referrer: &R,
+    ) -> impl ExactSizeIterator<Item = &'a T> + DoubleEndedIterator + Clone + use<'a, R, T, D> {
         self.by_referrer.get(referrer).map_or(&[][..], Few::as_slice).iter().map(|target| &**target)
     }
 
@@ -323,7 +329,7 @@ mod tests {
         let mut index = ReverseIndex::new();
         index.set(&"web", [("db", ()), ("api", ())]);
         index.set(&"cart", [("db", ())]);
-        let stored = |referrer: &str, place: usize| Arc::clone(&index.by_referrer[referrer].as_slice()[place]);
+        let stored = |referrer: &'static str, place: usize| Arc::clone(&index.by_referrer[&referrer].as_slice()[place]);
         assert!(Arc::ptr_eq(&stored("web", 1), &stored("cart", 0)));
         let (known, members) = index.by_target.get_key_value(&"db").unwrap();
         assert!(Arc::ptr_eq(known, &stored("cart", 0)));

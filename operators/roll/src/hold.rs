@@ -130,7 +130,11 @@ mod tests {
             ("rolled just now", Candidate { rolled: Some(at(990)), ..free }, Some(Hold::Interval(at(1050)))),
             ("rolled some time ago", Candidate { rolled: Some(at(940)), ..free }, None),
             ("rolled tomorrow", Candidate { rolled: Some(at(90_000)), ..free }, Some(Hold::Interval(at(1060)))),
-            ("under way", Candidate { rollout: rollout(Progress::Running, false), rolled: Some(at(900)), ..free }, None),
+            (
+                "under way",
+                Candidate { rollout: rollout(Progress::Running, false), rolled: Some(at(900)), ..free },
+                None,
+            ),
             (
                 "under way since a short while",
                 Candidate { rollout: rollout(Progress::Running, false), rolled: Some(at(990)), ..free },

@@ -161,7 +161,8 @@ impl Inner {
         let now = asks(self.triggers.get(key));
         let spec = now.as_deref();
         self.targets.set(key, spec.iter().flat_map(|asks| &asks.targets).map(|target| (target.clone(), ())));
-        let scopes = now.iter().flat_map(|asks| asks.choices.iter().map(|choice| (choice.namespace.clone(), Arc::clone(asks))));
+        let scopes =
+            now.iter().flat_map(|asks| asks.choices.iter().map(|choice| (choice.namespace.clone(), Arc::clone(asks))));
         self.trigger_selectors.set(key, scopes);
         self.followed.set(key, spec.iter().flat_map(|asks| asks.sources.keys()).map(|source| (source.of(""), ())));
         work.sources.extend(self.followed.targets(key).cloned());

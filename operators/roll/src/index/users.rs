@@ -34,8 +34,7 @@ impl Inner {
         let Some(known) = self.workloads.get(key) else { return };
         let referenced = self.referenced(&key.namespace, known);
         let named = known.asks.iter().flat_map(|asks| asks.named.keys());
-        let named: Vec<_> =
-            named.chain(referenced.keys()).map(|name| (name.of(&key.namespace), ())).collect();
+        let named: Vec<_> = named.chain(referenced.keys()).map(|name| (name.of(&key.namespace), ())).collect();
         self.named.set(key, named);
     }
 
@@ -45,7 +44,7 @@ impl Inner {
         let Some(known) = self.workloads.get(key) else { return };
         let of_source = |name: &SourceName| self.sources.get(&name.of(&key.namespace)).map(|source| &source.asks);
         let chosen = self.source_selectors.matching(&key.namespace, |_, selector| selector.choose(&known.labels));
-        let chosen = chosen.map(|source| &source.name);
+        let chosen: Vec<_> = chosen.map(|source| &source.name).collect();
         let mut found = match &known.asks {
             // It has no template that could be changed.
             Ok(_) if known.template_of.is_some() => BTreeMap::new(),

@@ -60,5 +60,5 @@ fn what_the_driver_makes_may_ask_for_its_users_and_leaves_no_trace_when_it_goes(
     index.forget(&key("web"));
     let inner = index.lock();
     assert!(inner.named.is_empty() && inner.users.is_empty(), "{:?}", inner.named);
-    assert!(inner.classes.is_empty() && inner.mounting.is_empty(), "{:?}", inner.mounting);
+    assert!(inner.classes.is_empty() && inner.mounted.is_empty(), "{:?}", inner.mounted);
 }
