@@ -63,6 +63,7 @@ fn annotations_are_those_of_the_page() {
 /// Every reason that an event can have.
 fn reasons() -> BTreeSet<&'static str> {
     let mut reasons = constants(include_str!("../../src/reasons.rs"));
+    reasons.insert(konverge_core::reasons::EVENTS_LIMITED);
     let errors = [
         include_str!("../../src/reconcile.rs"),
         include_str!("../../src/teller.rs"),
