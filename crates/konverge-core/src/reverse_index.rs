@@ -82,15 +82,12 @@ impl<R: Ord + Hash, T: Ord + Hash, D> ReverseIndex<R, T, D> {
         };
         let mut now = Vec::with_capacity(wanted.len());
         for target in before {
-            match wanted.remove(&*target) {
-                Some(data) => {
-                    self.link(Arc::clone(&target), Arc::clone(&referrer), data);
-                    now.push(target);
-                }
-                None => {
-                    self.unlink(&target, &referrer);
-                    changes.removed.push(target);
-                }
+            if let Some(data) = wanted.remove(&*target) {
+                self.link(Arc::clone(&target), Arc::clone(&referrer), data);
+                now.push(target);
+            } else {
+                self.unlink(&target, &referrer);
+                changes.removed.push(target);
             }
         }
         for (target, data) in wanted {
