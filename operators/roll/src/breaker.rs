@@ -1,9 +1,11 @@
-//! A source that changes again and again, by a controller gone wrong or by two that fight, is not followed until it is quiet. A state machine;
+//! A source that changes too often is not followed until it is quiet. A broken controller does that, or two controllers that write against each other. A state machine;
 //! the time is handed in.
 
 use std::{collections::VecDeque, iter::repeat_n};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
+
+use crate::time::Time;
 
 /// When a source has run away.
 #[derive(Debug, Clone, Copy)]
@@ -19,14 +21,14 @@ pub struct Settings {
 /// The recent changes of one source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Breaker {
-    changes: VecDeque<Timestamp>,
-    open_until: Option<Timestamp>,
+    changes: VecDeque<Time>,
+    open_until: Option<Time>,
 }
 
 impl Breaker {
     /// The content changed so many times since it was last looked at. Returns whether that is what opens it.
     #[must_use]
-    pub fn changed(&mut self, times: usize, now: Timestamp, settings: &Settings) -> bool {
+    pub fn changed(&mut self, times: usize, now: Time, settings: &Settings) -> bool {
         if settings.changes == 0 {
             return false;
         }
@@ -35,20 +37,20 @@ impl Breaker {
             *self = Self::default();
         }
         let was_open = self.open_until.is_some();
-        self.changes.retain(|time| now.duration_since(*time) < settings.within);
+        self.changes.retain(|time| now.since(*time) < settings.within);
         self.changes.extend(repeat_n(now, times.min(settings.changes)));
         // More than these say nothing new.
         while self.changes.len() > settings.changes {
             self.changes.pop_front();
         }
         if was_open || self.changes.len() == settings.changes {
-            self.open_until = Some(now.checked_add(settings.quiet).unwrap_or(Timestamp::MAX));
+            self.open_until = Some(now.later(settings.quiet));
         }
         self.open_until.is_some() && !was_open
     }
 
     /// Until when it is open if nothing changes; nothing if it is closed.
-    pub fn open_until(&self, now: Timestamp) -> Option<Timestamp> {
+    pub fn open_until(&self, now: Time) -> Option<Time> {
         self.open_until.filter(|until| *until > now)
     }
 }
@@ -62,8 +64,8 @@ mod tests {
     const SETTINGS: Settings =
         Settings { changes: 3, within: SignedDuration::from_secs(10), quiet: SignedDuration::from_secs(20) };
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
+    fn at(second: i64) -> Time {
+        Time::at(second)
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
+use konverge_workload::Progress;
 
-use crate::object::WorkloadRef;
+use crate::{object::WorkloadRef, time::Time};
 
 /// How many there may be.
 #[derive(Debug, Clone, Copy)]
@@ -13,17 +14,17 @@ pub struct Limits {
     pub in_a_minute: Option<usize>,
     /// Under way at the same time; any number if there is none.
     pub at_once: Option<usize>,
-    /// One that is not done after this long holds up no other any more.
+    /// After this time, a rollout holds up no other.
     pub longest: SignedDuration,
 }
 
 /// Why a rollout has to wait for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spent {
-    /// What is used up.
+    /// The limit that is used up.
     pub by: Limit,
     /// When it is there again at the latest.
-    pub until: Timestamp,
+    pub until: Time,
 }
 
 /// A limit of the budget.
@@ -35,14 +36,14 @@ pub enum Limit {
     AtOnce,
 }
 
-/// What has been spent.
+/// The state of the budget.
 #[derive(Debug)]
 pub struct Budget {
     limits: Limits,
     /// When whose rollout began, as far as that may count.
-    begun: BTreeSet<(Timestamp, WorkloadRef)>,
+    begun: BTreeSet<(Time, WorkloadRef)>,
     running: BTreeMap<WorkloadRef, Slot>,
-    /// Who waits for one under way to be done, the first one first.
+    /// The workloads that wait for a slot, in order of arrival.
     waiting: VecDeque<WorkloadRef>,
 }
 
@@ -50,8 +51,8 @@ pub struct Budget {
 #[derive(Debug)]
 struct Slot {
     /// When it began, or the first of the rollouts that it has superseded.
-    since: Timestamp,
-    /// What its pod template got.
+    since: Time,
+    /// The stamp that its pod template got.
     stamp: String,
 }
 
@@ -64,8 +65,8 @@ impl Budget {
     }
 
     /// Takes what one rollout needs, or says when to ask again.
-    pub fn take(&mut self, key: &WorkloadRef, stamp: &str, now: Timestamp) -> Result<(), Spent> {
-        self.running.retain(|_, slot| now.duration_since(slot.since) < self.limits.longest);
+    pub fn take(&mut self, key: &WorkloadRef, stamp: &str, now: Time) -> Result<(), Spent> {
+        self.running.retain(|_, slot| now.since(slot.since) < self.limits.longest);
         // Whether the write was done is not known, and it is tried again: it has what it needs.
         if self.running.get(key).is_some_and(|slot| slot.stamp == stamp) {
             return Ok(());
@@ -78,13 +79,13 @@ impl Budget {
                 self.waiting.push_back(key.clone());
             }
             let oldest = self.running.values().map(|slot| slot.since).min().unwrap_or(now);
-            return Err(Spent { by: Limit::AtOnce, until: later(oldest, self.limits.longest) });
+            return Err(Spent { by: Limit::AtOnce, until: oldest.later(self.limits.longest) });
         }
         self.begun.retain(|(begun, _)| is_of_this_minute(*begun, now));
         if let Some(most) = self.limits.in_a_minute {
             let full = self.begun.len().checked_sub(most).and_then(|over| self.begun.iter().nth(over));
             if let Some((first, _)) = full {
-                return Err(Spent { by: Limit::Rate, until: later(*first, MINUTE) });
+                return Err(Spent { by: Limit::Rate, until: first.later(MINUTE) });
             }
             self.begun.insert((now, key.clone()));
         }
@@ -105,34 +106,40 @@ impl Budget {
         self.done(key)
     }
 
-    /// A watch shows a workload that was rolled by us, then. `is_over` is whether nobody will say more of its rollout. Returns who may go now.
+    /// A watch shows a workload that was rolled by us, then; `None` if its record tells a time in the future, which counts for no minute. `is_over` is whether nobody will say more of its rollout. Returns who may go now.
     #[must_use]
     pub fn seen(
         &mut self,
         key: &WorkloadRef,
         stamp: &str,
-        (since, now): (Timestamp, Timestamp),
+        (since, now): (Option<Time>, Time),
         is_over: bool,
     ) -> Option<WorkloadRef> {
-        // Whoever began it: another who led before, or this one, and then it is in already.
-        if self.limits.in_a_minute.is_some() && is_of_this_minute(since, now) {
+        // A rollout that an earlier leader began counts, too. One of this process is in already.
+        if let Some(since) = since.filter(|since| self.limits.in_a_minute.is_some() && is_of_this_minute(*since, now)) {
             self.begun.retain(|(begun, _)| is_of_this_minute(*begun, now));
-            self.begun.insert((since, key.clone()));
+            // The record says when it began on the wall clock alone.
+            if !self.begun.iter().any(|(begun, known)| known == key && begun.wall() == since.wall()) {
+                self.begun.insert((since, key.clone()));
+            }
         }
         self.limits.at_once?;
         match self.running.get(key) {
-            // What is shown may be from before we wrote.
+            // The event may be from before our write.
             Some(slot) if slot.stamp == stamp && is_over => return self.done(key),
             // It began before we did.
-            None if !is_over => drop(self.running.insert(key.clone(), Slot { since, stamp: stamp.to_owned() })),
+            None if !is_over => {
+                let slot = Slot { since: since.unwrap_or(now), stamp: stamp.to_owned() };
+                self.running.insert(key.clone(), slot);
+            }
             Some(_) | None => {}
         }
         None
     }
 
-    /// A workload need not be rolled now. What it has taken and not used is free again. Returns who may go now.
+    /// A workload need not be rolled now. A slot that it has taken and not used is free again. Returns who may go now.
     #[must_use]
-    pub fn not_now(&mut self, key: &WorkloadRef, stamp: Option<&str>) -> Option<WorkloadRef> {
+    pub fn release_slot(&mut self, key: &WorkloadRef, stamp: Option<&str>) -> Option<WorkloadRef> {
         self.waiting.retain(|waiting| waiting != key);
         if self.running.get(key).is_some_and(|slot| Some(slot.stamp.as_str()) != stamp) {
             self.running.remove(key);
@@ -148,20 +155,20 @@ impl Budget {
         self.next()
     }
 
-    /// Who is first, if there is room. It may be one more than there is room for while another is on its way; that one waits again then.
+    /// Returns the first workload that waits, if there is room. It may be one more than there is room for while another is on its way; that one waits again then.
     fn next(&mut self) -> Option<WorkloadRef> {
         let is_room = self.limits.at_once.is_some_and(|most| self.running.len() < most);
         if is_room { self.waiting.pop_front() } else { None }
     }
 }
 
-/// The clock may have been set back: what lies in the future is not of this minute either.
-fn is_of_this_minute(time: Timestamp, now: Timestamp) -> bool {
-    now.duration_since(time).abs() < MINUTE
+/// Returns whether the state of a rollout is final.
+pub(crate) fn is_over(progress: Progress) -> bool {
+    matches!(progress, Progress::Ready | Progress::Failed | Progress::Unknown)
 }
 
-fn later(time: Timestamp, span: SignedDuration) -> Timestamp {
-    time.checked_add(span).unwrap_or(Timestamp::MAX)
+fn is_of_this_minute(time: Time, now: Time) -> bool {
+    now.since(time) < MINUTE
 }
 
 #[cfg(test)]
@@ -175,8 +182,8 @@ mod tests {
         WorkloadRef { namespace: "shop".to_owned(), kind: WorkloadKind::Deployment, name: name.to_string() }
     }
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
+    fn at(second: i64) -> Time {
+        Time::at(second)
     }
 
     fn budget(in_a_minute: Option<usize>, at_once: Option<usize>) -> Budget {
@@ -211,7 +218,7 @@ mod tests {
         assert!(budget.take(&key(1), "s", at(0)).is_ok());
         assert!(budget.take(&key(2), "s", at(1)).is_err() && budget.take(&key(3), "s", at(1)).is_err());
         assert_eq!(budget.done(&key(1)), Some(key(2)));
-        // It takes no part any more before it has taken its place.
+        // It opts out before it has taken its slot.
         assert_eq!(budget.done(&key(2)), Some(key(3)));
     }
 
@@ -227,7 +234,7 @@ mod tests {
     #[test]
     fn one_that_never_ends_makes_room() {
         let mut budget = budget(None, Some(1));
-        assert_eq!(budget.seen(&key(1), "s", (at(0), at(0)), false), None);
+        assert_eq!(budget.seen(&key(1), "s", (Some(at(0)), at(0)), false), None);
         assert!(budget.take(&key(2), "s", at(599)).is_err());
         assert!(budget.take(&key(2), "s", at(600)).is_ok());
     }
@@ -235,22 +242,22 @@ mod tests {
     #[test]
     fn a_rollout_is_over_when_the_watch_shows_it_with_what_it_got() {
         let mut budget = budget(None, Some(1));
-        assert_eq!(budget.seen(&key(1), "s", (at(0), at(0)), true), None, "over before we began");
+        assert_eq!(budget.seen(&key(1), "s", (Some(at(0)), at(0)), true), None, "over before we began");
         assert!(budget.take(&key(1), "t", at(0)).is_ok());
         assert!(budget.take(&key(2), "s", at(1)).is_err());
-        assert_eq!(budget.seen(&key(1), "s", (at(0), at(0)), true), None, "from before");
-        assert_eq!(budget.seen(&key(1), "t", (at(0), at(0)), false), None, "under way");
-        assert_eq!(budget.seen(&key(1), "t", (at(0), at(0)), true), Some(key(2)));
+        assert_eq!(budget.seen(&key(1), "s", (Some(at(0)), at(0)), true), None, "from before");
+        assert_eq!(budget.seen(&key(1), "t", (Some(at(0)), at(0)), false), None, "under way");
+        assert_eq!(budget.seen(&key(1), "t", (Some(at(0)), at(0)), true), Some(key(2)));
     }
 
     #[test]
     fn what_began_before_a_restart_is_of_this_minute_too() {
         let mut budget = budget(Some(2), None);
         assert!(budget.take(&key(1), "s", at(100)).is_ok());
-        assert_eq!(budget.seen(&key(1), "s", (at(100), at(101)), false), None, "counted already");
-        assert_eq!(budget.seen(&key(2), "s", (at(20), at(101)), true), None, "a while ago");
+        assert_eq!(budget.seen(&key(1), "s", (Some(at(100)), at(101)), false), None, "counted already");
+        assert_eq!(budget.seen(&key(2), "s", (Some(at(20)), at(101)), true), None, "a while ago");
         assert_eq!(budget.begun.len(), 1);
-        assert_eq!(budget.seen(&key(3), "s", (at(90), at(101)), true), None);
+        assert_eq!(budget.seen(&key(3), "s", (Some(at(90)), at(101)), true), None);
         let spent = Spent { by: Limit::Rate, until: at(150) };
         assert_eq!(budget.take(&key(4), "s", at(102)), Err(spent));
         assert!(budget.take(&key(4), "s", at(150)).is_ok());
@@ -270,10 +277,14 @@ mod tests {
         let mut budget = budget(None, Some(1));
         assert!(budget.take(&key(1), "t", at(0)).is_ok());
         assert!(budget.take(&key(2), "s", at(1)).is_err() && budget.take(&key(3), "s", at(1)).is_err());
-        assert_eq!(budget.not_now(&key(1), Some("t")), None, "it is under way");
-        assert_eq!(budget.not_now(&key(1), Some("s")), Some(key(2)), "the write was lost, and is not needed any more");
-        assert_eq!(budget.not_now(&key(2), None), Some(key(3)));
-        assert_eq!(budget.not_now(&key(3), None), None);
+        assert_eq!(budget.release_slot(&key(1), Some("t")), None, "it is under way");
+        assert_eq!(
+            budget.release_slot(&key(1), Some("s")),
+            Some(key(2)),
+            "the write was lost, and is not needed any more"
+        );
+        assert_eq!(budget.release_slot(&key(2), None), Some(key(3)));
+        assert_eq!(budget.release_slot(&key(3), None), None);
     }
 
     #[test]
@@ -293,7 +304,7 @@ mod tests {
         for (second, stamp) in [(0, "s"), (200, "t"), (400, "u")] {
             assert!(budget.take(&key(1), stamp, at(second)).is_ok(), "{second}");
         }
-        assert_eq!(budget.seen(&key(1), "t", (at(200), at(401)), true), None, "from before");
+        assert_eq!(budget.seen(&key(1), "t", (Some(at(200)), at(401)), true), None, "from before");
         assert_eq!(budget.take(&key(2), "s", at(599)), Err(Spent { by: Limit::AtOnce, until: at(600) }));
         assert!(budget.take(&key(2), "s", at(600)).is_ok());
         assert!(budget.take(&key(1), "v", at(601)).is_err(), "its time is over, so it waits as all others do");
@@ -308,7 +319,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever asks when: in no minute are there more than allowed, and who is told when to come back gets what it needs then.
+        /// No minute has more rollouts than allowed, and a workload that comes back when it is told to gets its slot.
         #[test]
         fn the_rate_is_kept_in_every_minute(most in 1..4_usize, pauses in proptest::collection::vec(0..40_i64, 1..60)) {
             let mut budget = budget(Some(most), None);
@@ -319,7 +330,7 @@ mod tests {
                 if let Err(spent) = budget.take(&key(name), "s", at(now)) {
                     prop_assert_eq!(spent.by, Limit::Rate);
                     prop_assert!(spent.until > at(now) && spent.until <= at(now + 60));
-                    now = spent.until.as_second();
+                    now = spent.until.wall().as_second();
                     prop_assert!(budget.take(&key(name), "s", at(now)).is_ok());
                 }
                 begun.push(now);

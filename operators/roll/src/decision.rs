@@ -20,9 +20,9 @@ pub struct Now {
     pub counts: bool,
 }
 
-/// What stands on a workload.
+/// The annotations of a workload.
 #[derive(Debug, Clone, Copy)]
-pub struct Standing<'a> {
+pub struct RecordedState<'a> {
     /// Its record, if it is its own and made with our key.
     pub record: Option<&'a Record>,
     /// Whether that one stands there, and was not taken away.
@@ -31,7 +31,7 @@ pub struct Standing<'a> {
     pub is_stamped: bool,
 }
 
-/// What to do.
+/// The decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing: the pods run with what there is, and the record says so.
@@ -42,24 +42,24 @@ pub enum Verdict {
     Roll {
         /// Which sources differ.
         changed: Vec<String>,
-        /// What they run with afterwards.
+        /// The content that the pods run with afterwards.
         content: BTreeMap<String, Entry>,
     },
 }
 
-/// Compares what there is with what stands on the workload.
+/// Compares the content that exists with the record of the workload.
 ///
-/// - What was never seen is noted and rolls nothing: the pods that read it are those that are there. It rolls if somebody else has noted
-///   before that they run with something else, unless a stamp tells that it was rolled since.
-/// - The same holds for another choice of keys, unless it is known that the source has changed by the one that is recorded: what waits to be
-///   rolled is not settled by that.
-/// - A source that is gone changes nothing: pods that are restarted for it would not start. It is remembered as it was, so that it rolls
-///   nothing if it comes back as it was.
-/// - So does an older version than the one that is recorded: it comes from a server that lags behind, and passes.
-/// - One that was never there and can be done without rolls when it comes; without the others no pod has started yet.
-/// - Only the record tells with what the pods run, and no stamp: who sets the template back, by `kubectl rollout undo` or from a repository,
-///   has restarted the pods by that, and they have read what there is. A stamp that came with a manifest may be of any age.
-pub fn decide(standing: Standing<'_>, now: &BTreeMap<String, Now>) -> Verdict {
+/// - First sight of a source is recorded and rolls nothing, because the pods that exist have read it. It rolls if another operator has recorded before
+///   that they run with something else, unless a stamp says that the workload was rolled since.
+/// - The same holds for another selection of keys, unless the source is known to have changed by the recorded selection: a change that waits to be
+///   rolled is not settled by a new selection.
+/// - A source that is gone changes nothing: pods that are restarted for it would not start. Its entry stays, so that it rolls
+///   nothing if it comes back with the same content.
+/// - An older version than the recorded one changes nothing either: it comes from a server that lags behind.
+/// - An optional source that is created rolls. Without a required one, no pod has started yet.
+/// - Only the record says which content the pods run with, and no stamp. A user who sets the template back, by `kubectl rollout undo` or from a repository,
+///   has restarted the pods by that, and they have read the current content. A stamp that came with a manifest may be of any age.
+pub fn decide(standing: RecordedState<'_>, now: &BTreeMap<String, Now>) -> Verdict {
     let nothing = BTreeMap::new();
     let known = standing.record.map_or(&nothing, |record| &record.content);
     let mut content = BTreeMap::new();
@@ -92,7 +92,7 @@ pub fn decide(standing: Standing<'_>, now: &BTreeMap<String, Now>) -> Verdict {
 }
 
 /// Whether what there is of one source is a reason to roll by itself.
-pub fn is_change(standing: Standing<'_>, source: &str, now: &Now) -> bool {
+pub fn is_change(standing: RecordedState<'_>, source: &str, now: &Now) -> bool {
     let alone = BTreeMap::from([(source.to_owned(), now.clone())]);
     matches!(decide(standing, &alone), Verdict::Roll { .. })
 }

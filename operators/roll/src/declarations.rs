@@ -1,8 +1,7 @@
-//! What is asked for, by annotations on workloads and on what they use. Pure.
+//! The annotations of workloads and of the sources that they use. Pure.
 //!
 //! A workload asks for itself ([`ON_CHANGE`]), or a Secret or `ConfigMap` asks for those that use it ([`ROLL_USERS`]) or have certain labels
-//! ([`ROLL_SELECTOR`]). zopp's word is always understood, those of Stakater Reloader and of wave if the platform says so. What cannot be
-//! understood is an error that names the annotation, and then nothing is rolled for its sake.
+//! ([`ROLL_SELECTOR`]). zopp's word is always understood, those of Stakater Reloader and of wave if the platform says so. An invalid value is an error that names the annotation, and rolls nothing.
 
 mod others;
 mod values;
@@ -15,7 +14,7 @@ use konverge_workload::Keys;
 use crate::object::{SourceKind, SourceName};
 pub use values::{Labels, object_name};
 
-/// On a workload: `true` for all that its pods use, `false` to be left alone whoever else asks, or a list of `secret/NAME`,
+/// On a workload: `true` for all that its pods use, `false` to never roll it, or a list of `secret/NAME`,
 /// `configmap/NAME` and `secret/NAME:KEY`.
 pub const ON_CHANGE: &str = "roll.konverge.dev/on-change";
 /// On a workload: the least time between two rollouts of it.
@@ -26,11 +25,11 @@ pub const WAVE: &str = "roll.konverge.dev/wave";
 pub const PAUSE: &str = "roll.konverge.dev/pause";
 /// On a workload: namespaces whose objects may have it rolled, such as `platform,security`, or `*` for all. Its own may in any case.
 pub const ALLOW_FROM: &str = "roll.konverge.dev/allow-from";
-/// On a Secret or a `ConfigMap`: `true` rolls whoever uses it.
+/// On a Secret or a `ConfigMap`: `true` rolls each workload that uses it.
 pub const ROLL_USERS: &str = "roll.konverge.dev/roll-users";
 /// On a Secret or a `ConfigMap`: rolls the workloads of its namespace with these labels, such as `app=web,tier=front`.
 pub const ROLL_SELECTOR: &str = "roll.konverge.dev/roll-selector";
-/// On a Secret or a `ConfigMap`: `true` rolls nobody, whoever asks.
+/// On a Secret or a `ConfigMap`: `true` rolls no workload.
 pub const IGNORE: &str = "roll.konverge.dev/ignore";
 /// Written by us on a workload: its [`Record`](crate::record::Record).
 pub const RECORD: &str = "roll.konverge.dev/record";
@@ -44,7 +43,7 @@ pub const ZOPP_RESTARTED_AT: &str = "zopp.dev/restartedAt";
 /// Of `kubectl rollout restart`, written on the pod template of a workload that is rolled for something in Vault: when it was rolled.
 pub const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
-/// What stands for all namespaces.
+/// The value that means all namespaces.
 pub(crate) const EVERY_NAMESPACE: &str = "*";
 
 /// The annotations of an object.
@@ -53,7 +52,7 @@ pub type Annotations = BTreeMap<String, String>;
 /// The annotation that asked.
 pub type Rule = &'static str;
 
-/// Whose annotations are understood beside ours and zopp's.
+/// The tools whose annotations are understood beside our own and those of zopp.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Others {
     /// Those of Stakater Reloader.
@@ -62,10 +61,10 @@ pub struct Others {
     pub wave: bool,
 }
 
-/// What a workload asks for.
+/// The spec in the annotations of a workload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WorkloadAsks {
-    /// To be left alone, whoever asks.
+pub struct WorkloadSpec {
+    /// Never roll it.
     pub never: bool,
     /// All of a kind that its pods use.
     pub all: BTreeMap<SourceKind, Rule>,
@@ -92,18 +91,18 @@ pub struct WorkloadAsks {
 pub struct Named {
     /// Which keys; those that its pods use if none are named.
     pub keys: Option<Keys>,
-    /// Who named it.
+    /// The annotation that names it.
     pub rule: Rule,
 }
 
-/// What a Secret or a `ConfigMap` asks for.
+/// The spec in the annotations of a Secret or a `ConfigMap`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SourceAsks {
-    /// Whoever uses it.
+pub struct SourceSpec {
+    /// Roll each workload that uses it.
     pub users: bool,
     /// Those with these labels.
     pub selector: Option<Labels>,
-    /// Those who use it and look for such as say so.
+    /// Roll the workloads that use it and search for marked sources.
     pub matches: bool,
     /// Nobody.
     pub ignored: bool,
@@ -117,34 +116,34 @@ pub struct Invalid {
     pub annotation: &'static str,
     /// The beginning of what it holds.
     pub value: String,
-    /// What is wrong with it, and what it may be.
+    /// The cause, and the valid values.
     pub cause: String,
 }
 
-impl WorkloadAsks {
+impl WorkloadSpec {
     /// Reads the annotations of a workload and those of its pods, among which Reloader's may be.
     pub fn read(own: &Annotations, of_pods: &Annotations, namespace: &str, others: Others) -> Result<Self, Invalid> {
-        let mut asks = Self::default();
+        let mut spec = Self::default();
         if let Some(text) = own.get(ON_CHANGE) {
-            asks.on_change(text)?;
+            spec.on_change(text)?;
         }
-        asks.min_interval = own.get(MIN_INTERVAL).map(|text| values::duration(MIN_INTERVAL, text)).transpose()?;
-        asks.wave = own.get(WAVE).map_or(Ok(0), |text| values::whole_number(WAVE, text))?;
-        asks.paused = values::boolean(own, PAUSE)? == Some(true);
+        spec.min_interval = own.get(MIN_INTERVAL).map(|text| values::duration(MIN_INTERVAL, text)).transpose()?;
+        spec.wave = own.get(WAVE).map_or(Ok(0), |text| values::whole_number(WAVE, text))?;
+        spec.paused = values::boolean(own, PAUSE)? == Some(true);
         // Any other word is nothing to zopp.
         if values::is_true(own, ZOPP_RELOAD) {
-            asks.zopp = true;
-            asks.all.entry(SourceKind::Secret).or_insert(ZOPP_RELOAD);
+            spec.zopp = true;
+            spec.all.entry(SourceKind::Secret).or_insert(ZOPP_RELOAD);
         }
-        asks.allowed =
+        spec.allowed =
             own.get(ALLOW_FROM).map(|text| values::namespaces(ALLOW_FROM, text)).transpose()?.unwrap_or_default();
         if others.reloader {
-            others::reloader(&mut asks, own, of_pods)?;
+            others::reloader(&mut spec, own, of_pods)?;
         }
         if others.wave {
-            others::wave(&mut asks, own, namespace)?;
+            others::wave(&mut spec, own, namespace)?;
         }
-        Ok(asks)
+        Ok(spec)
     }
 
     /// Whether an object of `namespace` may have a workload of namespace `own` rolled.
@@ -153,7 +152,7 @@ impl WorkloadAsks {
     }
 
     /// Whether it asks to be rolled for anything.
-    pub fn asks(&self) -> bool {
+    pub fn requests_rollouts(&self) -> bool {
         !self.never && (!self.all.is_empty() || !self.named.is_empty() || !self.matching.is_empty())
     }
 
@@ -176,20 +175,20 @@ impl WorkloadAsks {
     }
 }
 
-impl SourceAsks {
+impl SourceSpec {
     /// Reads the annotations of a Secret or a `ConfigMap`.
     pub fn read(own: &Annotations, others: Others) -> Result<Self, Invalid> {
-        let mut asks = Self {
+        let mut spec = Self {
             users: values::boolean(own, ROLL_USERS)? == Some(true),
             selector: own.get(ROLL_SELECTOR).map(|text| values::labels(ROLL_SELECTOR, text)).transpose()?,
             matches: false,
             ignored: values::boolean(own, IGNORE)? == Some(true),
         };
         if others.reloader {
-            asks.matches = values::is_true(own, others::RELOADER_MATCH);
-            asks.ignored |= values::is_true(own, others::RELOADER_IGNORE);
+            spec.matches = values::is_true(own, others::RELOADER_MATCH);
+            spec.ignored |= values::is_true(own, others::RELOADER_IGNORE);
         }
-        Ok(asks)
+        Ok(spec)
     }
 
     /// Whether it says anything at all.

@@ -1,10 +1,9 @@
-//! What is known of content: digests with a key that only the operator has.
+//! Digests of content, with a key that only the operator has.
 //!
-//! Everybody who may see a workload sees the digests on it. Content is often short, a plain hash of it could be guessed by trying, and
-//! so could one whose key is made of what everybody may see, such as uids. Hence the key is random, made once for an installation and
-//! kept in a Secret beside the operator ([`digest_key`](crate::digest_key)); all replicas have the same one, and so have all that come
-//! after them. Each digest is also bound to the workload it stands on and to the name of its source, so that two of them that
-//! are equal tell nothing but that the same content has come back to the same place.
+//! Each user who may see a workload sees the digests on it. Content is often short, so a plain hash of it could be guessed by trying, and
+//! so could one with a public key, such as a uid. Hence the key is random. It is made once for an installation and
+//! kept in a Secret beside the operator ([`digest_key`](crate::digest_key)), for all replicas and their successors. Each digest is also bound to its workload and to the
+//! name of its source. So two equal digests only say that the same content has come back to the same place.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +22,7 @@ use crate::{
 /// So many bytes of a digest are kept: two contents have the same one with a chance of 2⁻¹²⁸.
 const KEPT: usize = 16;
 
-/// So many bytes tell one choice of keys, or one object, from others that it might be taken for. Those who gain by a collision are those who
-/// may write the object anyway.
+/// So many bytes tell one choice of keys, or one object, from others that it might be taken for. A collision only helps a client that may write the object anyway.
 const TAG: usize = 6;
 
 /// Behind a stamp that stood there already.
@@ -43,20 +41,20 @@ impl Digester {
         Self(Zeroizing::new(key))
     }
 
-    /// What is remembered of content.
+    /// Returns the digests of content.
     pub fn of_content<'a>(&self, content: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> KeyDigests {
         let digest = |(key, value): (&'a str, &'a [u8])| (key.to_owned(), self.hash([b"value", key.as_bytes(), value]));
         KeyDigests(content.into_iter().map(digest).collect())
     }
 
-    /// What is remembered of a version of a secret in Vault. When it was written tells it from another one of its number, which there is after
+    /// Returns the digest of a version of a secret in Vault. When it was written tells it from another one of its number, which there is after
     /// the metadata were deleted.
     pub fn of_version(&self, version: &Version) -> KeyDigests {
         let number = version.number.to_be_bytes();
         self.of_content([("version", number.as_slice()), ("created", version.created.as_bytes())])
     }
 
-    /// What stands on an object for the keys that it uses of a source; nothing of the source if it is not there.
+    /// Returns the entry of a record for the keys that a workload uses of a source. Without content, the entry says that the source does not exist.
     pub fn entry(&self, uid: &str, source: &SourceName, keys: &Keys, content: Option<&KeyDigests>) -> Entry {
         let selection: [u8; TAG] = match keys {
             Keys::All => self.hash([b"all".as_slice()]),
@@ -72,7 +70,7 @@ impl Digester {
         Entry { selection: hex::encode(selection), content, version: None }
     }
 
-    /// What tells that a record is of this object, and made with this key.
+    /// Returns the tag by which a record of this object and of this key is known.
     pub fn tag(&self, uid: &str) -> String {
         hex::encode(self.hash::<TAG>([b"tag", uid.as_bytes()]))
     }
@@ -81,7 +79,7 @@ impl Digester {
     fn stamp(&self, uid: &str, content: &BTreeMap<String, Entry>) -> String {
         // The same content is the same in every version.
         let text = |entry: &Entry| Entry { version: None, ..entry.clone() }.to_string();
-        // What is only compared with may be noted anew while the pods stay.
+        // An entry for comparison may change while the pods stay.
         let content = content.iter().filter(|(source, _)| !is_for_comparison(source));
         let texts: Vec<_> = content.map(|(source, entry)| (source, text(entry))).collect();
         let parts = texts.iter().flat_map(|(source, entry)| [source.as_bytes(), entry.as_bytes()]);
@@ -167,7 +165,7 @@ mod tests {
         assert_ne!(entry("1", "db", &keys(&["ab"]), &[]).selection, one.selection);
     }
 
-    /// What stands on objects is compared by later versions, so it must not change. By another program: HMAC-SHA256 over the parts,
+    /// Later versions compare the annotations of objects, so the format must not change. By another program: HMAC-SHA256 over the parts,
     /// each behind its length in eight bytes.
     #[test]
     fn the_bytes_stay_the_same() {

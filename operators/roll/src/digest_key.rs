@@ -1,6 +1,6 @@
 //! The key of digests: random, made once, and kept in a Secret beside the operator.
 //!
-//! Whoever may read that Secret may guess at short values from what stands on workloads, and so may whoever may read the values. If it is
+//! A client that may read that Secret can guess short values from the annotations of workloads. If it is
 //! lost, what stands on workloads is not comparable any more: all is noted anew and nothing is rolled.
 
 use std::{sync::Arc, time::Duration};
@@ -41,7 +41,7 @@ impl Default for Key {
 }
 
 impl Key {
-    /// What makes digests, as soon as the key is there. Cancel safe.
+    /// Returns the digester, as soon as the key is loaded. Cancel safe.
     pub async fn digester(&self) -> Arc<Digester> {
         let mut key = self.0.subscribe();
         loop {

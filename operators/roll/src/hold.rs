@@ -1,7 +1,9 @@
-//! What keeps a workload from being rolled for the time being, apart from the others. Pure; the time is handed in.
+//! The reasons of its own for which a workload is not rolled yet. Pure; the time is handed in.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use konverge_workload::Rollout;
+
+use crate::time::Time;
 
 /// One whose content goes on changing waits no longer for an end of that than so many times what it waits after one change.
 const DEBOUNCES: i32 = 5;
@@ -14,33 +16,33 @@ pub struct Candidate {
     /// Whether its annotation says to wait.
     pub paused: bool,
     /// When it was last rolled by us.
-    pub rolled: Option<Timestamp>,
+    pub rolled: Option<Time>,
     /// The least time between two rollouts of it.
     pub min_interval: SignedDuration,
     /// When what it uses changed last, as far as that was seen.
-    pub changed: Option<Timestamp>,
+    pub changed: Option<Time>,
     /// How long to wait for more changes.
     pub debounce: SignedDuration,
     /// Since when it has been waiting to be rolled, if it has been seen to.
-    pub pending: Option<Timestamp>,
+    pub pending: Option<Time>,
 }
 
 /// Why it is not rolled now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
+pub enum BlockedBy {
     /// Its own annotation says so; until that goes.
     Asked,
     /// Its rollout is paused; until somebody resumes it.
     Paused,
     /// More changes may come.
-    Debounce(Timestamp),
+    Debounce(Time),
     /// It was rolled a short while ago.
-    Interval(Timestamp),
+    Interval(Time),
 }
 
-impl Hold {
+impl BlockedBy {
     /// When to look again, if nothing else says so.
-    pub fn until(self) -> Option<Timestamp> {
+    pub fn until(self) -> Option<Time> {
         match self {
             Self::Asked | Self::Paused => None,
             Self::Debounce(until) | Self::Interval(until) => Some(until),
@@ -51,30 +53,22 @@ impl Hold {
 impl Candidate {
     /// Returns why it has to wait. Returns `None` if it may be rolled. A rollout of its own that is under way is no reason: new content supersedes it, as a
     /// new pod template does.
-    pub fn hold(&self, now: Timestamp) -> Option<Hold> {
-        // A time in the future is another clock's, or somebody wrote it: it holds nothing up for longer than the present would.
-        let after = |time: Option<Timestamp>, span: SignedDuration| {
-            let until = later(time?.min(now), span);
-            (until > now).then_some(until)
-        };
+    pub fn blocked_by(&self, now: Time) -> Option<BlockedBy> {
+        let after = |time: Option<Time>, span: SignedDuration| Some(time?.later(span)).filter(|until| *until > now);
         if self.paused {
-            return Some(Hold::Asked);
+            return Some(BlockedBy::Asked);
         }
         if self.rollout.paused {
-            return Some(Hold::Paused);
+            return Some(BlockedBy::Paused);
         }
-        let last = self.pending.map_or(Timestamp::MAX, |since| later(since.min(now), self.debounce * DEBOUNCES));
+        let last = self.pending.map_or(Time::MAX, |since| since.later(self.debounce * DEBOUNCES));
         if let Some(until) =
             after(self.changed, self.debounce).map(|until| until.min(last)).filter(|until| *until > now)
         {
-            return Some(Hold::Debounce(until));
+            return Some(BlockedBy::Debounce(until));
         }
-        after(self.rolled, self.min_interval).map(Hold::Interval)
+        after(self.rolled, self.min_interval).map(BlockedBy::Interval)
     }
-}
-
-fn later(time: Timestamp, span: SignedDuration) -> Timestamp {
-    time.checked_add(span).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
@@ -84,8 +78,8 @@ mod tests {
 
     use super::*;
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
+    fn at(second: i64) -> Time {
+        Time::at(second)
     }
 
     fn candidate() -> Candidate {
@@ -106,30 +100,29 @@ mod tests {
         let free = candidate();
         for (what, candidate, expected) in [
             ("free", free, None),
-            ("asked to wait", Candidate { paused: true, ..free }, Some(Hold::Asked)),
+            ("asked to wait", Candidate { paused: true, ..free }, Some(BlockedBy::Asked)),
             (
                 "paused",
                 Candidate { rollout: rollout(Progress::Ready, true), rolled: Some(at(990)), ..free },
-                Some(Hold::Paused),
+                Some(BlockedBy::Paused),
             ),
             (
                 "more may come",
                 Candidate { debounce: SignedDuration::from_secs(5), ..free },
-                Some(Hold::Debounce(at(1005))),
+                Some(BlockedBy::Debounce(at(1005))),
             ),
             (
                 "more may come, and has for some time",
                 Candidate { debounce: SignedDuration::from_secs(5), pending: Some(at(977)), ..free },
-                Some(Hold::Debounce(at(1002))),
+                Some(BlockedBy::Debounce(at(1002))),
             ),
             (
                 "it never ends",
                 Candidate { debounce: SignedDuration::from_secs(5), pending: Some(at(975)), ..free },
                 None,
             ),
-            ("rolled just now", Candidate { rolled: Some(at(990)), ..free }, Some(Hold::Interval(at(1050)))),
+            ("rolled just now", Candidate { rolled: Some(at(990)), ..free }, Some(BlockedBy::Interval(at(1050)))),
             ("rolled some time ago", Candidate { rolled: Some(at(940)), ..free }, None),
-            ("rolled tomorrow", Candidate { rolled: Some(at(90_000)), ..free }, Some(Hold::Interval(at(1060)))),
             (
                 "under way",
                 Candidate { rollout: rollout(Progress::Running, false), rolled: Some(at(900)), ..free },
@@ -138,12 +131,12 @@ mod tests {
             (
                 "under way since a short while",
                 Candidate { rollout: rollout(Progress::Running, false), rolled: Some(at(990)), ..free },
-                Some(Hold::Interval(at(1050))),
+                Some(BlockedBy::Interval(at(1050))),
             ),
             ("not up", Candidate { rollout: rollout(Progress::Unready, false), ..free }, None),
             ("given up", Candidate { rollout: rollout(Progress::Failed, false), ..free }, None),
         ] {
-            assert_eq!(candidate.hold(at(1000)), expected, "{what}");
+            assert_eq!(candidate.blocked_by(at(1000)), expected, "{what}");
         }
     }
 
@@ -152,14 +145,14 @@ mod tests {
         let debounce = SignedDuration::from_secs(30);
         let held = |second: &i64| {
             let candidate = Candidate { changed: Some(at(*second)), pending: Some(at(1000)), debounce, ..candidate() };
-            candidate.hold(at(*second)).is_some()
+            candidate.blocked_by(at(*second)).is_some()
         };
         // A change each 20 seconds, which is too seldom for a source that runs away.
         assert_eq!((1000..).step_by(20).find(|second| !held(second)), Some(1160));
     }
 
     proptest! {
-        /// What is held until a time is free of that reason then: nobody is told to come back for the same.
+        /// A reason with a time has gone at that time: no workload comes back for the same reason.
         #[test]
         fn a_time_that_is_told_is_kept(
             rolled in 0..2000_i64, changed in 0..2000_i64, pending in proptest::option::of(0..1000_i64),
@@ -177,7 +170,7 @@ mod tests {
             // Nothing happens meanwhile, so what lies in the future was never true.
             candidate.rolled = candidate.rolled.map(|time| time.min(now));
             candidate.changed = candidate.changed.map(|time| time.min(now));
-            while let Some(until) = candidate.hold(now).and_then(Hold::until) {
+            while let Some(until) = candidate.blocked_by(now).and_then(BlockedBy::until) {
                 prop_assert!(until > now);
                 now = until;
                 told += 1;

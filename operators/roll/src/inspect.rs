@@ -1,8 +1,8 @@
-//! What the plugin of kubectl tells about workloads that are rolled, and about what they are rolled for.
+//! The answers of the kubectl plugin about workloads that are rolled, and about their sources.
 //!
-//! It works with a person's own access to the cluster, not with the operator's. What stands on an object is told of its metadata
-//! alone (`standing`); for the rest, the objects around it are put into an index like the operator's, which then decides as the operator
-//! would (`look`). What only the operator knows, such as whose turn it is, its events tell.
+//! It works with a person's own access to the cluster, not with the operator's. The state of an object comes from its metadata
+//! alone (`standing`). For the rest, the objects around it go into an index like the operator's, which decides as the operator
+//! would (`look`). Its events tell the rest, such as the order of waves.
 
 mod classes;
 mod difference;
@@ -37,7 +37,7 @@ use crate::{
 /// Roll, for the plugin.
 pub struct Roll;
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     /// It is rolled.

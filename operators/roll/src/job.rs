@@ -9,7 +9,7 @@ use crate::{config::Config, run};
 
 const SHARED: Shared = Shared { addresses: &["bind_address"], of_process: &["log_format"] };
 
-/// What uses a changed Secret restarts once.
+/// Restarts the users of a changed Secret once.
 pub struct Roll;
 
 impl Job for Roll {

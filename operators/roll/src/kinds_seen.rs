@@ -8,7 +8,7 @@ use kube::{Api, api::ListParams, core::DynamicObject};
 /// Between two looks whether there is such a kind, for as long as nothing has been seen of it.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What is known of the objects of a kind.
+/// The result of waiting for the objects of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// All of them.

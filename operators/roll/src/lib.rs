@@ -1,29 +1,34 @@
-//! Roll: what uses a changed Secret or `ConfigMap`, or a changed secret in Vault, restarts exactly once, and only then.
+//! Roll: workloads that use a changed Secret or `ConfigMap`, or a changed secret in Vault, restart exactly once, and only then.
 //!
 //! ```text
-//! workloads (metadata, what their pods use) ──watch──▶ index ──wake──▶ queue ──▶ reconcile: look ▶ decide ▶ patch ▶ report
-//! Secrets, `ConfigMaps` (metadata alone) ─────watch──▶   │ ▲                              │
-//!                                                      ▼ └──digests── reader ◀──read one─┘
-//! VaultSyncStatus, VaultRollout ──────────────watch──▶ index ◀──digests of versions── vault ◀──one question per path and interval
+//! workloads (metadata, references of their pods) ──watch──▶ index ──wake──▶ queue ──▶ reconcile: snapshot ▶ plan ▶ patch ▶ report
+//! Secrets, `ConfigMaps` (metadata alone) ─────────watch──▶   │ ▲                              │
+//!                                                          ▼ └──digests── reader ◀──read one─┘
+//! VaultSyncStatus, VaultRollout ──────────────────watch──▶ index ◀──digests of versions── follow ◀──one question per path and interval
 //! ```
 //!
-//! Read in this order: [`declarations`], what annotations ask for; [`object`] and [`uses`](mod@uses), which sources count for a workload;
-//! [`trigger`], [`vault_sync_status`] and [`vault_rollout`], what objects ask for on behalf of others, and [`vault`], what they ask it for; [`index`], how all
-//! that is known both ways; [`digest`] and [`record`], what is remembered of content, and where; [`decision`], whether
-//! anything is to be done, without IO; [`hold`], [`waves`], [`budget`], [`breaker`] and [`wait`], what keeps it waiting; [`reader`],
-//! [`reconcile`] and [`writer`], the way through; [`outlook`], [`status`] and [`teller`], how those who ask on behalf of others are told; [`config`] and
-//! [`run`](mod@run), the program, and [`job`], the same as one of several in a process; [`inspect`], what the plugin of kubectl tells.
+//! Read in this order:
 //!
-//! **Guarantees.** What was never seen rolls nothing. Content that differs from what is recorded on the workload rolls it once, in one
-//! patch that carries record and stamp together and names the version of the workload that was decided upon; so a restart, a
-//! failover or a second leader rolls nothing, and what changed meanwhile is rolled once. What comes back to what it was rolls nothing.
+//! - [`declarations`]: the annotations. [`object`] and [`uses`](mod@uses): the sources that count for a workload.
+//! - [`trigger`], [`vault_sync_status`] and [`vault_rollout`]: objects that request rollouts of others. [`vault`]: secrets in Vault.
+//! - [`index`]: all of that, both ways. [`state`]: the state of one workload and one source, and the snapshot of both.
+//! - [`digest`] and [`record`]: the content that is remembered, and where.
+//! - [`plan`] and [`decision`]: the plan for one workload, a pure function of its snapshot.
+//! - [`hold`], [`waves`], [`budget`], [`breaker`] and [`wait`]: the reasons to wait. [`time`]: the two clocks.
+//! - [`reader`], [`follow`], [`reconcile`] and [`writer`]: the IO.
+//! - [`trigger_status`], [`status`] and [`status_controller`]: the status of triggers.
+//! - [`config`] and [`run`](mod@run): the program. [`job`]: the same as one of several jobs in a process. [`inspect`]: the kubectl plugin.
 //!
-//! Of Vault, only a version that was read counts, and none that is older than the one that is recorded. While it is away nothing is forgotten,
-//! and what is not in Vault does not wait for it.
+//! **Guarantees.** First sight of content rolls nothing. Content that differs from the record of a workload rolls it once. One patch carries the record and the
+//! stamp, and names the version of the workload that was decided upon. So a restart, a failover or a second leader rolls nothing, and a change in the
+//! meantime is rolled once. Content that comes back to the recorded one rolls nothing.
 //!
-//! **Does not** know what pods have read that somebody else restarted between two changes: after a change they restart once more, and if the
-//! content is what it was before by then, they keep what they have read. Nor does it see a change of content that happened while
-//! nobody watched, if another choice of keys came with it and the one before was neither all of them nor what the pods use.
+//! Of Vault, only a version that was read counts, and none that is older than the recorded one. While Vault is away nothing is forgotten,
+//! and sources in the cluster do not wait for it.
+//!
+//! **Limits.** The operator does not know what pods have read that somebody else restarted between two changes. After a change, such pods restart once more. If the
+//! content has come back by then, they keep what they have read. A change that happened while nobody watched is not seen if the selection of keys changed with
+//! it, unless the earlier selection was all keys or the keys that the pods use.
 
 pub mod breaker;
 pub mod budget;
@@ -32,6 +37,7 @@ pub mod decision;
 pub mod declarations;
 pub mod digest;
 pub mod digest_key;
+pub mod follow;
 pub mod hold;
 pub mod index;
 pub mod inspect;
@@ -40,7 +46,7 @@ mod kinds_seen;
 pub mod messages;
 pub mod metrics;
 pub mod object;
-pub mod outlook;
+pub mod plan;
 pub mod reader;
 pub mod reasons;
 pub mod reconcile;
@@ -48,15 +54,19 @@ pub mod record;
 pub mod run;
 mod schema;
 pub mod spelling;
+pub mod state;
 pub mod status;
-pub mod teller;
+pub mod status_controller;
+pub mod time;
 pub mod trigger;
-pub mod unheard;
+pub mod trigger_status;
+pub mod unacknowledged;
 pub mod uses;
 pub mod vault;
 pub mod vault_rollout;
 pub mod vault_sync_status;
 pub mod wait;
+pub mod wakeups;
 pub mod watch;
 pub mod waves;
 pub mod writer;

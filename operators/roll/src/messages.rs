@@ -1,4 +1,4 @@
-//! What the owner of an object is told: the cause and the next step; never a value.
+//! The messages to the owners of objects: the cause and the next step, never a value.
 
 use jiff::Timestamp;
 use konverge_core::{
@@ -10,13 +10,16 @@ use konverge_workload::TemplateOf;
 use crate::{
     budget::{Limit, Spent},
     declarations::{Invalid, RECORD},
-    hold::Hold,
+    hold::BlockedBy,
     object::{SourceName, WorkloadRef},
     reasons,
     uses::Use,
-    wait::Back,
-    waves::Turn,
+    wait::Deferral,
+    waves::WaveGate,
 };
+
+/// The `action` of every event of this operator.
+pub(crate) const ACTION: &str = "Roll";
 
 /// A message about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +97,7 @@ impl Message {
         )
     }
 
-    /// Somebody takes its record away, again and again.
+    /// Another client keeps removing its record.
     pub fn taken() -> Self {
         Self::problem(
             reasons::RECORD_TAKEN,
@@ -120,39 +123,39 @@ impl Message {
     }
 
     /// It waits. `changed` is what for.
-    pub fn held(hold: Hold, changed: &str) -> Self {
+    pub fn held(hold: BlockedBy, changed: &str) -> Self {
         let why = match hold {
-            Hold::Asked => "its annotation says to pause".to_owned(),
-            Hold::Paused => "its rollout is paused; resume it to have it rolled".to_owned(),
-            Hold::Debounce(until) => format!("more changes may come until {}", second(until)),
-            Hold::Interval(until) => {
-                format!("it was rolled a short while ago; the next time is {} at the earliest", second(until))
+            BlockedBy::Asked => "its annotation says to pause".to_owned(),
+            BlockedBy::Paused => "its rollout is paused; resume it to have it rolled".to_owned(),
+            BlockedBy::Debounce(until) => format!("more changes may come until {}", second(until.wall())),
+            BlockedBy::Interval(until) => {
+                format!("it was rolled a short while ago; the next time is {} at the earliest", second(until.wall()))
             }
         };
         let reason = match hold {
-            Hold::Asked | Hold::Paused => reasons::PAUSED,
-            Hold::Debounce(_) | Hold::Interval(_) => reasons::INTERVAL,
+            BlockedBy::Asked | BlockedBy::Paused => reasons::PAUSED,
+            BlockedBy::Debounce(_) | BlockedBy::Interval(_) => reasons::INTERVAL,
         };
         Self::normal(reason, format!("{changed}, and it is not rolled yet: {why}"))
     }
 
-    /// What keeps a source that has changed from rolling anything; nothing if that is not told.
-    pub fn back(back: &Back, changed: &str) -> Option<Self> {
-        match back {
-            Back::RanAway(_) => {
+    /// Says why a changed source rolls nothing yet. Returns `None` if that is not reported.
+    pub fn deferral(deferral: &Deferral, changed: &str) -> Option<Self> {
+        match deferral {
+            Deferral::RanAway(_) => {
                 let text = format!("{changed}, again and again, and it is not rolled for that before it is quiet");
                 Some(Self::normal(reasons::BREAKER, text))
             }
-            Back::Suspended | Back::Awaited(_, None) => None,
-            Back::Awaited(secret, Some(until)) => {
-                let until = second(*until);
+            Deferral::Suspended | Deferral::Awaited(_, None) => None,
+            Deferral::Awaited(secret, Some(until)) => {
+                let until = second(until.wall());
                 let text = format!(
                     "{changed}, and it is not rolled yet: {secret} has to follow, and is waited for until {until}"
                 );
                 Some(Self::normal(reasons::AWAITED, text))
             }
-            Back::Overdue(secret, until) => {
-                let until = second(*until);
+            Deferral::Overdue(secret, until) => {
+                let until = second(until.wall());
                 let text = format!(
                     "{changed}, and it is not rolled: {secret} has not followed by {until}. See to who syncs it; as soon as it has, this is rolled"
                 );
@@ -162,14 +165,14 @@ impl Message {
     }
 
     /// It is not its turn.
-    pub fn not_its_turn(turn: &Turn<WorkloadRef>, changed: &str) -> Option<Self> {
+    pub fn not_its_wave(turn: &WaveGate<WorkloadRef>, changed: &str) -> Option<Self> {
         match turn {
-            Turn::Now => None,
-            Turn::After(other) => {
+            WaveGate::Now => None,
+            WaveGate::After(other) => {
                 let text = format!("{changed}, and it is not rolled yet: {other} of an earlier wave is first");
                 Some(Self::normal(reasons::WAVE, text))
             }
-            Turn::Halted(other) => {
+            WaveGate::Halted(other) => {
                 let text = format!(
                     "{changed}, and it is not rolled: {other} of an earlier wave is first, and cannot be rolled or does not become ready. Its \
                      events tell why. Mend that, or change the content again"
@@ -189,13 +192,13 @@ impl Message {
     }
 }
 
-/// What changed, and who asked to be rolled for it.
+/// Says which sources have changed, and by which annotation each counts.
 pub fn because<'a>(changed: impl IntoIterator<Item = (&'a SourceName, &'a Use)>) -> String {
     let all: Vec<_> = changed.into_iter().map(|(source, used)| format!("{source} changed ({})", used.rule)).collect();
     if all.is_empty() { "what it uses is not what its pods were rolled for".to_owned() } else { few(all) }
 }
 
-/// What is to be done where a workload runs pods of another's template.
+/// Says how to roll a workload that runs the pod template of another one.
 pub(crate) fn template_elsewhere(other: &TemplateOf) -> String {
     let TemplateOf { kind, name } = other;
     format!(

@@ -1,8 +1,7 @@
-//! What the operator counts. No label names an object.
+//! The metrics of the operator. No label names an object.
 
 use std::sync::{Arc, OnceLock, atomic::Ordering};
 
-use jiff::Timestamp;
 use konverge_workload::WorkloadKind;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -10,7 +9,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::index::Index;
+use crate::{index::Index, time::Time};
 
 /// In seconds. Most is done within a few requests; what is held back takes as long as it is told to.
 const DELAY_BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 60.0, 600.0, 3600.0];
@@ -98,7 +97,7 @@ impl Metrics {
     }
 
     /// Takes the measure of what is known, before it is scraped.
-    pub fn measure(&self, index: &Arc<Index>, now: Timestamp) {
+    pub fn measure(&self, index: &Arc<Index>, now: Time) {
         let (since, pending) = index.waiting();
         let (workloads, sources) = index.counts();
         let set = |gauge: &Gauge, count: usize| gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -111,10 +110,10 @@ impl Metrics {
         set(&self.vault_failing, failing);
         let questions = self.count_questions.get().map_or(0, |count| count());
         self.vault_questions.inner().store(questions, Ordering::Relaxed);
-        self.oldest.set(since.map_or(0, |since| now.duration_since(since).as_secs().max(0)));
+        self.oldest.set(since.map_or(0, |since| now.since(since).as_secs().max(0)));
     }
 
-    /// Who knows how many questions were sent to Vault.
+    /// Sets the function that returns the number of questions to Vault.
     pub fn vault_questions(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
         // There is one Vault, and so the first is the only one.
         let _ = self.count_questions.set(Box::new(count));

@@ -18,7 +18,7 @@ pub struct WorkloadRef {
     pub name: String,
 }
 
-/// What workloads take their content from.
+/// The kind of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SourceKind {
     /// A Secret.
@@ -27,16 +27,16 @@ pub enum SourceKind {
     ConfigMap,
     /// Which version a secret has in an engine of KV version 2 of Vault.
     Vault,
-    /// What such a secret holds.
+    /// The content of such a secret.
     VaultContent,
-    /// What a secret holds in an engine of version 1.
+    /// The content of a secret in an engine of version 1.
     VaultV1,
 }
 
-/// A Secret or a `ConfigMap` in the namespace of whoever uses it, or a secret in Vault.
+/// A Secret or a `ConfigMap` in the namespace of its user, or a secret in Vault.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceName {
-    /// What it is.
+    /// Its kind.
     pub kind: SourceKind,
     /// Its name; of one in Vault the engine and the path in it, with a colon between.
     pub name: String,
@@ -47,7 +47,7 @@ pub struct SourceName {
 pub struct SourceRef {
     /// Its namespace; none in Vault.
     pub namespace: String,
-    /// What it is called there.
+    /// Its name there.
     pub name: SourceName,
 }
 
@@ -130,4 +130,9 @@ impl fmt::Display for SourceRef {
         }
         write!(out, "{} {}/{}", self.name.kind.name(), self.namespace, self.name.name)
     }
+}
+
+/// Returns whether a resource version is an earlier one. Returns `false` if the versions are not numbers: the API server refuses a stale write then.
+pub(crate) fn is_older(version: &str, than: &str) -> bool {
+    matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
 }

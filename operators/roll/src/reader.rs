@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use konverge_apply::{
     error::class_of,
@@ -18,23 +17,21 @@ use kube::{Api, Client, runtime::events::EventType};
 use crate::{
     digest::{Digester, KeyDigests},
     digest_key::Key,
+    follow::VaultSource,
     index::Index,
-    messages::Message,
+    messages::{ACTION, Message},
     metrics::Metrics,
     object::{SourceKind, SourceRef, WorkloadRef},
     reasons,
-    reconcile::ACTION,
-    vault::VaultSource,
+    time::Time,
+    wakeups::SOURCE,
 };
-
-/// Why a workload is looked at: what it uses was read.
-pub const SOURCE: &str = "source";
 
 /// Reads sources.
 pub struct Reader {
     /// With this.
     pub client: Client,
-    /// What is known.
+    /// The index.
     pub index: Arc<Index>,
     /// Makes digests.
     pub key: Key,
@@ -42,7 +39,7 @@ pub struct Reader {
     pub workloads: Queue<WorkloadRef>,
     /// Where events go.
     pub events: EventSink,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
     /// Follows what is in Vault, if there is one.
     pub vault: Option<VaultSource>,
@@ -84,7 +81,7 @@ impl Reconciler for Reader {
             }
             return Ok(Action::Done);
         }
-        // Whoever used it does so no more.
+        // It has no user any more.
         if !self.index.is_used(source) {
             return Ok(Action::Done);
         }
@@ -95,7 +92,7 @@ impl Reconciler for Reader {
             Ok(None) => (None, None),
             Err(error) => return Err(self.failed(source, error)),
         };
-        let learned = self.index.learn(source, version, content, Timestamp::now());
+        let learned = self.index.learn(source, version, content, Time::now());
         self.metrics.checked(learned.changed);
         if let Some(uid) = learned.ran_away {
             let Message { reason, text, .. } = Message::ran_away();
@@ -111,7 +108,7 @@ impl Reconciler for Reader {
 }
 
 impl Reader {
-    /// Those who use what may not be read are told by whoever looks at them.
+    /// A run of each user reports that the source may not be read.
     fn failed(&self, source: &SourceRef, error: kube::Error) -> ReadError {
         let error = ReadError { source_ref: source.clone(), source: Box::new(error) };
         self.metrics.unread(error.reason());

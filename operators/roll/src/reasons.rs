@@ -8,7 +8,7 @@ pub const ROLLED_USER: &str = "RolloutTriggered";
 pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
 /// A source of its may not be read.
 pub const FORBIDDEN: &str = "SourceForbidden";
-/// A source changes again and again.
+/// A source changes too often.
 pub const RAN_AWAY: &str = "RunawaySource";
 /// It waits until an annotation or a pause goes.
 pub const PAUSED: &str = "RolloutPaused";

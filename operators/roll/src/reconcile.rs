@@ -4,44 +4,34 @@ mod attempt;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use konverge_apply::{
     error::class_of,
     events::{EventSink, Notice},
 };
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_runtime::{Action, Priority, Queue, Reconciler, Request, object::Scope, watch::Guarded};
-use konverge_workload::{Progress, Workload};
+use konverge_workload::Workload;
 use kube::{Api, Client, core::NamespaceResourceScope, runtime::events::EventType};
 
 use crate::{
     budget::Budget,
     digest_key::Key,
     index::{Index, Shows},
-    messages::Message,
+    messages::{ACTION, Message},
     metrics::Metrics,
     object::{SourceRef, WorkloadRef},
+    time::Time,
     trigger::TriggerRef,
+    wakeups::{CONTENDED, ROOM, WORKLOAD},
     writer::{WriteError, Writer},
 };
 use attempt::{Attempt, Run};
 
-/// The `action` of every event of this operator.
-pub(crate) const ACTION: &str = "Roll";
-
-/// Why a workload is looked at: there is room for it now.
-pub const ROOM: &str = "room";
-
-/// It was found changed while it was worked on.
-pub const CONTENDED: &str = "contended";
-
-/// Why an object is told how it stands: something was said of its workload.
-pub const WORKLOAD: &str = "workload";
-
 /// So often a workload that changes under our hands is read and decided upon anew before it has to wait.
 const ATTEMPTS: usize = 3;
 
-/// What the platform decides.
+/// The settings of the platform.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
     /// The least time between two rollouts of a workload that does not say.
@@ -52,13 +42,13 @@ pub struct Policy {
     pub longest: SignedDuration,
 }
 
-/// Brings one workload in step.
+/// Reconciles one workload.
 pub struct Roller {
     /// Reads workloads that changed under our hands.
     pub client: Client,
     /// Writes on workloads.
     pub writer: Writer,
-    /// What is known.
+    /// The index.
     pub index: Arc<Index>,
     /// How many there may be.
     pub budget: Arc<Mutex<Budget>>,
@@ -72,9 +62,9 @@ pub struct Roller {
     pub triggers: Queue<TriggerRef>,
     /// Where events go.
     pub events: EventSink,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
-    /// What the platform decides.
+    /// The settings of the platform.
     pub policy: Policy,
 }
 
@@ -89,7 +79,7 @@ pub enum RollError {
     Read {
         /// Which one.
         object: WorkloadRef,
-        /// What the client said.
+        /// The error of the client.
         source: Box<kube::Error>,
     },
     /// Somebody else writes on the workload all the time.
@@ -126,17 +116,17 @@ impl Reconciler for Roller {
         let key = &request.key;
         let digester = self.key.digester().await;
         for _ in 0..ATTEMPTS {
-            let now = Timestamp::now();
+            let now = Time::now();
             let Some(view) = self.index.view(key, &digester, now) else {
-                self.leave(key);
+                self.opt_out(key);
                 return Ok(Action::Done);
             };
             let attempt = Run { roller: self, key, digester: &digester, view: &view, now }.attempt().await;
             match attempt {
                 Ok(Attempt::Ended(action)) => return Ok(action),
-                Ok(Attempt::Outdated) => self.look_again(key, &view.version).await?,
+                Ok(Attempt::Outdated) => self.look_again(key, &view.observed().version).await?,
                 Err(error) => {
-                    self.say(key, &view.uid, vec![Message::failed(&error)]);
+                    self.say(key, view.uid(), vec![Message::failed(&error)]);
                     return Err(error);
                 }
             }
@@ -154,9 +144,9 @@ impl Roller {
         let found = found.map_err(|source| RollError::Read { object: key.clone(), source: Box::new(source) })?;
         let work = match found {
             Some(Guarded(Ok(workload))) => {
-                self.index.show_by(Shows::Answer(outdated), key.kind, workload, Timestamp::now()).1
+                self.index.show_by(Shows::Answer(outdated), key.kind, workload, Time::now()).1
             }
-            // What cannot be understood is not gone: the watch has told, and what was known stays.
+            // An object that cannot be decoded still exists: the watch has reported it, and its last known state stays.
             Some(Guarded(Err(_))) => return Ok(()),
             None => self.index.forget(key),
         };
@@ -172,16 +162,16 @@ impl Roller {
         Ok(())
     }
 
-    /// It takes no part any more.
-    fn leave(&self, key: &WorkloadRef) {
+    /// A workload has opted out.
+    fn opt_out(&self, key: &WorkloadRef) {
         let next = self.budget().done(key);
-        self.index.leave(key);
+        self.index.opt_out(key);
         self.wake(next);
     }
 
     /// Says each of these once, until something else is said.
     fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Message>) {
-        let new = self.index.say(key, uid, messages, Timestamp::now());
+        let new = self.index.say(key, uid, messages, Time::now());
         if !new.is_empty() {
             self.tell(key);
         }
@@ -212,9 +202,4 @@ impl Roller {
     fn budget(&self) -> MutexGuard<'_, Budget> {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether nobody will say more of a rollout.
-pub(crate) fn is_over(progress: Progress) -> bool {
-    matches!(progress, Progress::Ready | Progress::Failed | Progress::Unknown)
 }

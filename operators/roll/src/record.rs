@@ -1,4 +1,4 @@
-//! What is remembered of a workload, on the workload: with which content its pods run.
+//! The record on a workload: the content that its pods run with.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,14 +7,13 @@ use serde::{Deserialize, Serialize, de};
 
 use crate::vault::Version;
 
-/// What stands in the annotation [`RECORD`](crate::declarations::RECORD).
+/// The content of the annotation [`RECORD`](crate::declarations::RECORD).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// Of which object, made with which key. One that differs came with a copy or a restored backup, or was made with a key that is lost;
-    /// nothing follows from it.
+    /// Of which object, made with which key. Another tag came with a copy, a restored backup or a lost key, and the record does not count.
     pub tag: String,
-    /// What the pods run with, by the name of the source.
+    /// The content that the pods run with, by the name of the source.
     pub content: BTreeMap<String, Entry>,
     /// When it was last rolled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,17 +21,17 @@ pub struct Record {
     /// Why then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
-    /// What else it was rolled for, which that does not name: it names a few.
+    /// The other sources that it was rolled for. The reason names only a few.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
 }
 
-/// What the pods run with of one source.
+/// The content of one source that the pods run with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Which of its keys are meant. Content of other keys is not comparable.
     pub selection: String,
-    /// What they hold.
+    /// The content of those keys.
     pub content: Content,
     /// In which version that was in Vault, if it is from there and has versions. It tells what is older, and no more.
     pub version: Option<Version>,
@@ -47,14 +46,14 @@ pub enum Content {
     Digest(String),
 }
 
-/// What stands for the content of a source that is not there.
+/// The content of a source that does not exist.
 const ABSENT: &str = "absent";
 
 /// Stands before the number of a version and before its time, and in neither.
 const BEFORE_VERSION: char = '@';
 
 impl Record {
-    /// Reads the annotation. What is no record, or has another tag, is none.
+    /// Reads the annotation. Returns `None` if the text is no record, or has another tag.
     pub fn read(text: &str, tag: &str) -> Option<Self> {
         Self::of_any(text).filter(|record| record.tag == tag)
     }

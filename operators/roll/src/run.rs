@@ -10,7 +10,7 @@ use futures::{
     FutureExt,
     future::{BoxFuture, join_all, pending},
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use konverge_apply::events::EventSink;
 use konverge_core::error::in_one_line;
@@ -38,15 +38,16 @@ use crate::{
     budget::{Budget, Limits},
     config::Config,
     digest_key::Key,
+    follow::{VaultSource, VaultSourceParts},
     index::Index,
     kinds_seen::{self, Kind},
     metrics::Metrics,
     object::{SourceKind, SourceRef, WorkloadRef},
     reader::Reader,
     reconcile::{Policy, Roller},
-    teller::Teller,
-    trigger::{Shown, TriggerKind, TriggerRef},
-    vault::{VaultSource, VaultSourceParts},
+    status_controller::StatusController,
+    time::Time,
+    trigger::{TriggerKind, TriggerRef, WatchedTrigger},
     vault_rollout::{self, VaultRollout},
     vault_sync_status::{self, VaultSyncStatus},
     watch::Feed,
@@ -79,8 +80,7 @@ pub enum StartError {
     Run(#[from] RunError),
 }
 
-/// Runs the operator until it is told to stop. What cannot work, whatever the servers do, ends it at once with status 1; a
-/// server that is away does not.
+/// Runs the operator until it is told to stop. A setting that cannot work ends it at once with status 1; a server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
     telemetry::exit_code(PROGRAM, start(config).await)
 }
@@ -111,16 +111,9 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     manager.stopping_task("events", publish);
 
     let key = load_digest_key(&mut manager, of_each_replica, &config);
-    let index = Arc::new(Index::new(
-        config.others(),
-        breaker::Settings {
-            changes: config.runaway_changes,
-            within: SignedDuration::from_mins(1),
-            quiet: config.runaway_quiet,
-        },
-    ));
+    let index = Arc::new(Index::new(config.others(), breaker_settings(&config)));
     let (measured, gauges) = (Arc::clone(&index), counts.clone());
-    metrics.before_scrape(move || gauges.measure(&measured, Timestamp::now()));
+    metrics.before_scrape(move || gauges.measure(&measured, Time::now()));
     let budget = Arc::new(Mutex::new(Budget::new(limits(&config))));
     let workloads = Queue::new("roll", metrics.queues()).with_namespaces(|key: &WorkloadRef| &key.namespace);
     let sources =
@@ -162,7 +155,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     let reader =
         Controller::new(Arc::new(reader), sources.clone(), metrics.controllers()).workers(config.workers.into());
     manager.controller("roll-sources", reader);
-    // Whose turn it is and what is under way is known when all have been seen.
+    // The order of waves and the rollouts under way are known when all objects have been seen.
     let all_seen = async move {
         watched.await;
         if let Some(seen) = triggers_seen {
@@ -173,11 +166,16 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     let seen = manager.checks().readiness_flag("all-seen", "not all that takes part has been seen yet");
     // Also where nobody works: a standby has seen them, too.
     manager.task("all-seen", all_seen.clone().map(move |()| seen.set(true)).then(|()| pending()));
-    let teller =
-        Teller::new(client.clone(), Arc::clone(&index), key.clone(), events.clone(), config.vault.write_spec_timestamp);
-    let teller =
-        Controller::new(Arc::new(teller), triggers.clone(), metrics.controllers()).workers(config.workers.into());
-    manager.controller("roll-triggers", teller.ready(all_seen.clone()));
+    let status_controller = StatusController::new(
+        client.clone(),
+        Arc::clone(&index),
+        key.clone(),
+        events.clone(),
+        config.vault.write_spec_timestamp,
+    );
+    let status_controller = Controller::new(Arc::new(status_controller), triggers.clone(), metrics.controllers())
+        .workers(config.workers.into());
+    manager.controller("roll-triggers", status_controller.ready(all_seen.clone()));
     let roller = Roller {
         client: client.clone(),
         writer: Writer::new(client),
@@ -194,6 +192,15 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     let roller = Controller::new(Arc::new(roller), workloads, metrics.controllers()).workers(config.workers.into());
     manager.controller("roll", roller.ready(all_seen));
     Ok(manager)
+}
+
+/// Returns when a source has run away, by the flags.
+fn breaker_settings(config: &Config) -> breaker::Settings {
+    breaker::Settings {
+        changes: config.runaway_changes,
+        within: SignedDuration::from_mins(1),
+        quiet: config.runaway_quiet,
+    }
 }
 
 /// How many rollouts the flags allow. A limit of 0 is none.
@@ -233,7 +240,7 @@ fn reach_vault(manager: &mut Manager, config: &Config) -> Result<Option<Vault>, 
     }
     let vault = Vault::new(&access.vault);
     let login = vault.clone();
-    // What is in the cluster is looked after all the same.
+    // Sources in the cluster are served all the same.
     manager
         .checks()
         .warning("vault", move || login.login_failure().map_or(Ok(()), |failure| Err(in_one_line(&failure))));
@@ -285,11 +292,11 @@ fn watch_triggers(
     async move { drop(join_all(seen).await) }
 }
 
-/// What an object is to us where it may name certain secrets only.
-fn within<K, F: Fn(K) -> Option<(TriggerRef, Shown)>>(
+/// Returns a trigger, with its spec refused if it names a secret that it may not name.
+fn within<K, F: Fn(K) -> Option<(TriggerRef, WatchedTrigger)>>(
     config: &Config,
     shown: F,
-) -> impl Fn(K) -> Option<(TriggerRef, Shown)> + use<K, F> {
+) -> impl Fn(K) -> Option<(TriggerRef, WatchedTrigger)> + use<K, F> {
     let rules = config.vault.allow_path.clone();
     move |object| {
         let (key, shown) = shown(object)?;
@@ -345,7 +352,7 @@ fn watch_all(
         let (events, health) = watch::events::<Guarded<Workload>>(client.clone(), &kind, &options);
         let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().workloads(kind, events));
         if kind == WorkloadKind::Rollout {
-            // Whose pods a Deployment's template is for, and who is of an earlier wave or under way, is not known without them.
+            // Without them, template owners, earlier waves and rollouts under way are not known.
             let seen = watch_once_there(manager, client, config, kind.resource(), (follow, health));
             need_not_be_there.push(Box::pin(seen.map(drop)));
         } else {

@@ -1,4 +1,4 @@
-//! What the API server checks of the fields that both kinds have, where a type does not say it.
+//! The validation of fields that both kinds of triggers have, beyond their types.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 

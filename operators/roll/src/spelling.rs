@@ -1,4 +1,4 @@
-//! What both kinds of objects that ask for rollouts spell alike. Each error names the field that it is about.
+//! The conversion that both kinds of triggers share. Each error names the field that it is about.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,13 +14,13 @@ use crate::{
     object::SourceKind,
     reasons,
     status::Status,
-    trigger::{Asks, Leftovers, Refusal, Shown, TriggerKind, TriggerRef},
+    trigger::{Leftovers, Refusal, TriggerKind, TriggerRef, TriggerSpec, WatchedTrigger},
 };
 
 /// Vault is asked no more often than this.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// What the platform decides.
+/// The settings of the platform.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// How often Vault is asked for an object that does not say.
@@ -29,33 +29,33 @@ pub struct Settings {
     pub restart_on_first_seen: bool,
 }
 
-/// What an object is to us; nothing if it has no name. `asks` reads its spec, which counts from the object's namespace.
+/// Returns a trigger. Returns `None` if it has no name. `spec` reads its spec, which counts from the object's namespace.
 pub(crate) fn shown<K>(
     kind: TriggerKind,
     object: Guarded<K>,
-    asks: impl FnOnce(&str, &K::Spec) -> Result<Asks, String>,
-) -> Option<(TriggerRef, Shown)>
+    spec: impl FnOnce(&str, &K::Spec) -> Result<TriggerSpec, String>,
+) -> Option<(TriggerRef, WatchedTrigger)>
 where
     K: Resource<DynamicType = ()> + HasSpec + HasStatus<Status = Status>,
 {
     let metadata = object.meta().clone();
     let key = TriggerRef { kind, namespace: metadata.namespace?, name: metadata.name? };
     let uid = metadata.uid?;
-    let (asks, status) = match object.0 {
+    let (spec, status) = match object.0 {
         Ok(mut object) => {
             // A copy may have brought that of another object along. That of the original says of none whose it is.
             let is_own =
                 |status: &Status| status.uid == uid || kind == TriggerKind::VaultSyncStatus && status.uid.is_empty();
             let status = object.status_mut().take().filter(is_own);
-            (asks(&key.namespace, object.spec()).map(Arc::new), status)
+            (spec(&key.namespace, object.spec()).map(Arc::new), status)
         }
         Err(undecodable) => (Err(undecodable.error), None),
     };
-    let shown = Shown {
+    let shown = WatchedTrigger {
         uid,
         version: metadata.resource_version.unwrap_or_default(),
         generation: metadata.generation,
-        asks: asks.map_err(|cause| Refusal { reason: reasons::INVALID_SPEC, text: cause.into() }),
+        spec: spec.map_err(|cause| Refusal { reason: reasons::INVALID_SPEC, text: cause.into() }),
         deleting: metadata.deletion_timestamp.is_some(),
         leftovers: Leftovers::default(),
         status: Arc::new(status.unwrap_or_default()),
@@ -70,7 +70,7 @@ pub(crate) fn workload_kind(field: &str, text: &str) -> Result<WorkloadKind, Str
     kinds.find(|kind| kind.name() == text).ok_or_else(|| format!("{field}: {text:?} is nothing that is rolled"))
 }
 
-/// What counts of a secret, and in which engine it is. `fields` is what stands before the names of the fields.
+/// The mode in which a secret counts, and the version of its engine. `fields` is what stands before the names of the fields.
 pub(crate) fn source_kind(fields: &str, engine_version: Option<u8>, mode: Option<&str>) -> Result<SourceKind, String> {
     match (engine_version, mode) {
         (Some(1), None | Some("content")) => Ok(SourceKind::VaultV1),

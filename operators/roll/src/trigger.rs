@@ -43,10 +43,10 @@ pub struct TriggerRef {
     pub name: String,
 }
 
-/// What an object asks for.
+/// The spec of a trigger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asks {
-    /// Whose rollouts, by name.
+pub struct TriggerSpec {
+    /// The workloads that it names.
     pub targets: BTreeSet<WorkloadRef>,
     /// And by labels.
     pub choices: Vec<Choice>,
@@ -54,13 +54,13 @@ pub struct Asks {
     pub sources: BTreeMap<SourceName, Keys>,
     /// How often Vault is asked.
     pub every: Duration,
-    /// What the pods are taken to run with before anything was noted of them.
+    /// The version that the pods are taken to run with before anything was recorded.
     pub before: Before,
-    /// Whether nothing is to be rolled for its sake for the time being. What changes is remembered.
+    /// Whether nothing is to be rolled for its sake for the time being. Changes are remembered.
     pub suspended: bool,
     /// Which Secret has to follow before anything is rolled.
     pub wait_for: Option<WaitFor>,
-    /// What cannot be followed and does no harm: told, and passed over.
+    /// Values that cannot be followed and do no harm. They are reported and ignored.
     pub notes: Vec<Arc<str>>,
 }
 
@@ -75,12 +75,12 @@ pub struct Choice {
     pub labels: Selector,
 }
 
-/// What the pods are taken to run with before anything was noted of them.
+/// The version that the pods are taken to run with before anything was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Before {
-    /// Whatever is there when it is first seen.
+    /// The version that exists at first sight.
     Adopted,
-    /// What was there at that time, which somebody else has noted down.
+    /// The version of that time, which another operator has recorded.
     Time(Timestamp),
     /// Something else than is there.
     Other,
@@ -88,20 +88,20 @@ pub enum Before {
 
 /// An object as a watch shows it.
 #[derive(Debug, Clone)]
-pub struct Shown {
+pub struct WatchedTrigger {
     /// Its uid.
     pub uid: String,
     /// Its version.
     pub version: String,
     /// Its generation.
     pub generation: Option<i64>,
-    /// What it asks for; why that is not followed.
-    pub asks: Result<Arc<Asks>, Refusal>,
+    /// The spec, or why it is not followed.
+    pub spec: Result<Arc<TriggerSpec>, Refusal>,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// What the original has left on it.
+    /// The finalizers and annotations that the original has left on it.
     pub leftovers: Leftovers,
-    /// What its status says, if it is about this object.
+    /// Its status, if it is about this object.
     pub status: Arc<Status>,
 }
 
@@ -110,11 +110,11 @@ pub struct Shown {
 pub struct Refusal {
     /// One of [`reasons`].
     pub reason: &'static str,
-    /// What is wrong, and what may be done.
+    /// The cause, and the next step.
     pub text: Arc<str>,
 }
 
-/// What kopf leaves on objects, on which nobody works any more.
+/// The finalizers and annotations that kopf leaves on objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// Its finalizers, without which nobody would let the object go.
@@ -123,7 +123,7 @@ pub struct Leftovers {
     pub annotations: Vec<String>,
 }
 
-impl Asks {
+impl TriggerSpec {
     /// Whether the workload has labels that are asked for.
     pub fn chooses(&self, workload: &WorkloadRef, labels: &BTreeMap<String, String>) -> bool {
         self.choices.iter().any(|choice| choice.fits(workload) && choice.labels.matches(labels))
@@ -161,12 +161,12 @@ impl TriggerKind {
         }
     }
 
-    /// What a dynamic client needs to know.
+    /// Returns the resource for a dynamic client.
     pub fn resource(self) -> ApiResource {
         ApiResource::from_gvk_with_plural(&self.gvk(), self.plural())
     }
 
-    /// What the API server calls many of it.
+    /// Returns the plural of the resource.
     pub fn plural(self) -> &'static str {
         match self {
             Self::VaultSyncStatus => "vaultsyncstatus",
@@ -182,7 +182,7 @@ impl TriggerKind {
 }
 
 impl TriggerRef {
-    /// What is told of as the cause.
+    /// Returns the name that messages give as the cause.
     pub fn rule(&self) -> declarations::Rule {
         self.kind.name()
     }
@@ -207,17 +207,17 @@ impl Leftovers {
     }
 }
 
-impl Shown {
-    /// What it asks for as long as it is there.
-    pub fn asks(&self) -> Option<&Arc<Asks>> {
-        self.asks.as_ref().ok().filter(|_| !self.deleting)
+impl WatchedTrigger {
+    /// Returns its spec, unless it is being deleted.
+    pub fn spec(&self) -> Option<&Arc<TriggerSpec>> {
+        self.spec.as_ref().ok().filter(|_| !self.deleting)
     }
 
     /// The same object where it may name certain secrets only.
     #[must_use]
     pub fn within(mut self, rules: &[Rule], key: &TriggerRef) -> Self {
         let place = Place { namespace: &key.namespace, name: &key.name, cluster: None };
-        let mut named = self.asks.iter().flat_map(|asks| asks.sources.keys()).filter_map(vault::location);
+        let mut named = self.spec.iter().flat_map(|spec| spec.sources.keys()).filter_map(vault::location);
         let refused = named.find(|location| !is_allowed(rules, &place, location));
         if let Some(location) = refused {
             let namespace = &key.namespace;
@@ -225,23 +225,22 @@ impl Shown {
                 "objects of namespace {namespace} may not name {location}: none of the rules of --allow-path says so, as {namespace}={location} \
                  would"
             );
-            self.asks = Err(Refusal { reason: reasons::PATH_NOT_ALLOWED, text: text.into() });
+            self.spec = Err(Refusal { reason: reasons::PATH_NOT_ALLOWED, text: text.into() });
         }
         self
     }
 
-    /// Whether what is there is another version than a workload's pods are taken to run with, of which nothing is recorded. What the status
-    /// says counts before what the spec does: that was for the time before anybody had looked.
+    /// Whether what is there is another version than a workload's pods are taken to run with, of which nothing is recorded. The status counts before the spec, which is about the time before the first look.
     pub fn is_news(&self, workload: &WorkloadRef, uid: &str, source: &SourceName, now: &Version) -> bool {
         if !now.is_known() {
             return false;
         }
         let (workload, source) = (workload.to_string(), source.to_string());
         let noted = self.status.baseline.iter().find(|noted| noted.workload == workload && noted.source == source);
-        match (noted, self.asks().map(|asks| asks.before)) {
-            // One that was made anew has read what there was then.
+        match (noted, self.spec().map(|spec| spec.before)) {
+            // A recreated workload has read the content of that time.
             (Some(noted), _) => noted.uid == uid && (noted.version, &noted.created) != (now.number, &now.created),
-            // What the spec says is of a time before anybody had looked. Another target or path is seen for the first time.
+            // The spec is about the time before the first look. Another target or path is seen for the first time.
             (None, _) if !self.status.baseline.is_empty() => false,
             (None, None | Some(Before::Adopted)) => false,
             (None, Some(Before::Other)) => true,

@@ -6,11 +6,11 @@ use konverge_workload::{Keys, Need, References, Usage};
 use litemap::LiteMap;
 
 use crate::{
-    declarations::{ROLL_SELECTOR, ROLL_USERS, Rule, SourceAsks, WorkloadAsks},
+    declarations::{ROLL_SELECTOR, ROLL_USERS, Rule, SourceSpec, WorkloadSpec},
     object::SourceName,
 };
 
-/// What a workload uses and is rolled for.
+/// A source that a workload uses and is rolled for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
     /// Which keys count.
@@ -43,31 +43,31 @@ pub fn referenced(references: &References) -> LiteMap<SourceName, Usage> {
 
 /// Which sources a workload is rolled for. `asks_of` tells what a source asks for, `chosen` are those that choose the workload by its labels.
 pub fn uses<'a>(
-    asks: &WorkloadAsks,
+    spec: &WorkloadSpec,
     referenced: &LiteMap<SourceName, Usage>,
     chosen: impl IntoIterator<Item = &'a SourceName>,
-    asks_of: impl Fn(&SourceName) -> Option<&'a SourceAsks>,
+    asks_of: impl Fn(&SourceName) -> Option<&'a SourceSpec>,
 ) -> BTreeMap<SourceName, Use> {
     let mut found = BTreeMap::new();
-    if asks.never {
+    if spec.never {
         return found;
     }
     let usage = |source: &SourceName| {
-        // What its pods do not name may be read in ways that nobody sees, and they have started without it.
+        // Pods may read a source that they do not name in ways that nobody sees, and they have started without it.
         referenced.get(source).cloned().unwrap_or(Usage { need: Need::Optional, keys: Keys::All })
     };
-    for (source, named) in &asks.named {
+    for (source, named) in &spec.named {
         let usage = usage(source);
         let keys = named.keys.clone().unwrap_or(usage.keys);
         found.insert(source.clone(), Use { keys, need: usage.need, rule: named.rule, counts: true, awaited: None });
     }
     for (source, usage) in referenced {
         let of_source = asks_of(source);
-        let except = asks.except.contains(source);
-        let rule = asks.all.get(&source.kind).copied().filter(|_| !except);
+        let except = spec.except.contains(source);
+        let rule = spec.all.get(&source.kind).copied().filter(|_| !except);
         let matching =
-            asks.matching.get(&source.kind).copied().filter(|_| !except && of_source.is_some_and(|asks| asks.matches));
-        let users = of_source.filter(|asks| asks.users).map(|_| ROLL_USERS);
+            spec.matching.get(&source.kind).copied().filter(|_| !except && of_source.is_some_and(|spec| spec.matches));
+        let users = of_source.filter(|spec| spec.users).map(|_| ROLL_USERS);
         if let Some(rule) = rule.or(matching).or(users) {
             add(&mut found, source, usage.clone(), rule);
         }
@@ -75,7 +75,7 @@ pub fn uses<'a>(
     for source in chosen {
         add(&mut found, source, usage(source), ROLL_SELECTOR);
     }
-    found.retain(|source, _| !asks_of(source).is_some_and(|asks| asks.ignored));
+    found.retain(|source, _| !asks_of(source).is_some_and(|spec| spec.ignored));
     found
 }
 
@@ -121,12 +121,12 @@ mod tests {
             (SourceName::secret("api"), usage(Keys::one("a"))),
             (SourceName::config_map("app"), usage(Keys::All)),
         ]);
-        let asks = WorkloadAsks::read(&annotations(own), &Annotations::new(), "shop", OTHERS).unwrap();
+        let spec = WorkloadSpec::read(&annotations(own), &Annotations::new(), "shop", OTHERS).unwrap();
         let of_sources: BTreeMap<_, _> = sources
             .iter()
-            .map(|(word, name)| (name.clone(), SourceAsks::read(&annotations(&[(*word, "true")]), OTHERS).unwrap()))
+            .map(|(word, name)| (name.clone(), SourceSpec::read(&annotations(&[(*word, "true")]), OTHERS).unwrap()))
             .collect();
-        let uses = uses(&asks, &referenced, chosen, |source| of_sources.get(source));
+        let uses = uses(&spec, &referenced, chosen, |source| of_sources.get(source));
         let keys = |keys: Keys| match keys {
             Keys::All => "*".to_owned(),
             Keys::Some(keys) => keys.into_iter().collect::<Vec<_>>().join("+"),
@@ -168,9 +168,9 @@ mod tests {
         let used = Usage { need: Need::Required, keys: Keys::All };
         let referenced = LiteMap::from_iter([(SourceName::secret("db"), used)]);
         let own = annotations(&[("roll.konverge.dev/on-change", "secret/db,secret/unseen")]);
-        let asks = WorkloadAsks::read(&own, &Annotations::new(), "shop", OTHERS).unwrap();
+        let spec = WorkloadSpec::read(&own, &Annotations::new(), "shop", OTHERS).unwrap();
         let chosen = SourceName::config_map("chosen");
-        let all = uses(&asks, &referenced, [&chosen], |_| None);
+        let all = uses(&spec, &referenced, [&chosen], |_| None);
         let needs: Vec<_> = all.iter().map(|(source, used)| (source.name.as_str(), used.need)).collect();
         assert_eq!(needs, [("db", Need::Required), ("unseen", Need::Optional), ("chosen", Need::Optional)]);
     }

@@ -1,6 +1,4 @@
-//! Secrets in Vault as sources: how they are named, and how each stands. Pure, but for `follow`.
-
-mod follow;
+//! Secrets in Vault as sources: how they are named, and how each stands. Pure.
 
 use std::sync::Arc;
 
@@ -12,7 +10,6 @@ use crate::{
     object::{SourceKind, SourceName},
     reasons,
 };
-pub use follow::{VaultSource, VaultSourceParts};
 
 /// Stands between engine and path in the name of a source, since neither can tell where the other ends.
 const BETWEEN: char = ':';
@@ -27,15 +24,15 @@ pub struct Version {
 }
 
 impl Version {
-    /// Whether it certainly is from before the other one. One that was made again after its metadata were deleted has a smaller number, and
-    /// one that was written by a server whose clock is behind an earlier time; only what has both is older.
+    /// Returns whether it certainly is older than the other one: it has a smaller number and an earlier time. A secret that was recreated after its metadata were
+    /// deleted has only a smaller number, and a server whose clock is behind writes only an earlier time.
     pub fn is_before(&self, other: &Self) -> bool {
         let time = |version: &Self| version.created.parse::<Timestamp>().ok();
         self.number < other.number && time(self).zip(time(other)).is_some_and(|(one, another)| one < another)
     }
 
-    /// How many changes in a time `within` this is to count for if it comes after the other one: one at least, and more if whoever writes was
-    /// that fast between the two.
+    /// Returns how many changes in a time `within` this one counts for if it comes after the other one: at least one, and more if the versions between the two
+    /// were written that fast.
     pub fn times_since(&self, before: &Self, within: SignedDuration) -> usize {
         let time = |version: &Self| version.created.parse::<Timestamp>().ok();
         let passed = time(before).zip(time(self)).map(|(before, now)| now.duration_since(before));
@@ -53,7 +50,7 @@ impl Version {
 
 /// How a secret in Vault stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Standing {
+pub enum SecretState {
     /// Vault has not answered yet.
     #[default]
     Unknown,
@@ -63,7 +60,7 @@ pub enum Standing {
     Missing,
     /// Its newest version is deleted or destroyed.
     Deleted,
-    /// Vault does not tell. What was known before counts on.
+    /// Vault does not tell. Its last known state still counts.
     Failing {
         /// One of [`reasons`].
         reason: &'static str,
@@ -72,8 +69,8 @@ pub enum Standing {
     },
 }
 
-impl Standing {
-    /// What an error says of it.
+impl SecretState {
+    /// Returns the state that an error tells.
     pub fn failing(error: &VaultError) -> Self {
         Self::Failing { reason: reason(error), text: in_one_line(error).into() }
     }
@@ -94,12 +91,12 @@ fn reason(error: &VaultError) -> &'static str {
 }
 
 /// How a secret with versions stands by its state.
-pub fn standing(state: &StateKey) -> Standing {
+pub fn standing(state: &StateKey) -> SecretState {
     match state {
-        StateKey { deleted: true, .. } | StateKey { destroyed: true, .. } => Standing::Deleted,
-        StateKey { version: 0, .. } => Standing::Missing,
+        StateKey { deleted: true, .. } | StateKey { destroyed: true, .. } => SecretState::Deleted,
+        StateKey { version: 0, .. } => SecretState::Missing,
         StateKey { version, version_created, .. } => {
-            Standing::Live(Version { number: *version, created: version_created.clone() })
+            SecretState::Live(Version { number: *version, created: version_created.clone() })
         }
     }
 }
@@ -111,7 +108,7 @@ pub fn source(kind: SourceKind, engine: &str, path: &str) -> Result<SourceName, 
         return Err(format!("the engine {engine:?} has a colon in its name, which is not understood"));
     }
     let name = SourceName { kind, name: format!("{engine}{BETWEEN}{path}") };
-    // Whatever could lead elsewhere than it reads is refused here.
+    // A path that could lead elsewhere than it reads is refused here.
     SecretPath::parse(&api_path(kind, engine, path)).map_err(|error| error.to_string())?;
     location(&name).map(|_| name).ok_or_else(|| format!("{engine}/{path} is no path of a secret"))
 }
@@ -129,7 +126,7 @@ pub fn location(source: &SourceName) -> Option<Location> {
 }
 
 /// The path by which Vault is asked what is mounted there.
-fn whole(location: &Location) -> Option<SecretPath> {
+pub(crate) fn whole(location: &Location) -> Option<SecretPath> {
     SecretPath::parse(&location.to_string()).ok()
 }
 
@@ -146,7 +143,7 @@ mod tests {
     fn what_is_not_mounted_is_missing_however_vault_says_it() {
         let what = || "read secret/data/db".to_owned();
         for error in [VaultError::NoMount { what: what() }, VaultError::UnknownMount { what: what() }] {
-            let Standing::Failing { reason, .. } = Standing::failing(&error) else { panic!("{error}") };
+            let SecretState::Failing { reason, .. } = SecretState::failing(&error) else { panic!("{error}") };
             assert_eq!(reason, reasons::SECRET_MISSING, "{error}");
         }
     }
@@ -233,10 +230,10 @@ mod tests {
         };
         let live = Version { number: 2, created: "t".to_owned() };
         for (state, expected) in [
-            (state(2, false, false), Standing::Live(live)),
-            (state(2, true, false), Standing::Deleted),
-            (state(2, false, true), Standing::Deleted),
-            (state(0, false, false), Standing::Missing),
+            (state(2, false, false), SecretState::Live(live)),
+            (state(2, true, false), SecretState::Deleted),
+            (state(2, false, true), SecretState::Deleted),
+            (state(0, false, false), SecretState::Missing),
         ] {
             assert_eq!(standing(&state), expected);
         }
@@ -256,7 +253,7 @@ mod tests {
                 reasons::VAULT_UNAVAILABLE,
             ),
         ] {
-            let Standing::Failing { reason, .. } = Standing::failing(&error) else { panic!("{error}") };
+            let SecretState::Failing { reason, .. } = SecretState::failing(&error) else { panic!("{error}") };
             assert_eq!(reason, expected, "{error}");
         }
     }

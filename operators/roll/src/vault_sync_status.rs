@@ -1,6 +1,6 @@
 //! `VaultSyncStatus`, the resource of AA047267/vault-kubernetes-operator, as its users know it.
 //!
-//! What the original takes is taken, and what it writes in the status stands in the same place. New fields are optional.
+//! It takes what the original takes, and writes the status in the same place. New fields are optional.
 
 #![allow(clippy::doc_markdown, reason = "descriptions are read in `kubectl explain`, where backticks are noise")]
 #![allow(unreachable_pub, reason = "the derived schema has a copy of each type in a function")]

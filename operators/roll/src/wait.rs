@@ -1,18 +1,19 @@
-//! Waiting for a Kubernetes Secret: what a secret in Vault is synced into, by whoever does that, and what the pods read. Pure.
+//! Waiting for a Kubernetes Secret into which another tool syncs a secret in Vault, and which the pods read. Pure.
 //!
 //! A change in Vault is held back until the Secret's content is another than it was when the workload was last rolled for that source, or noted.
-//! What it was stands in the workload's record, so neither a restart of the operator nor a Secret that is quicker than the operator's
-//! question to Vault goes wrong. It is not known whether a change of the Secret is that of Vault; one after which Vault was asked twice
+//! The record of the workload holds the old content. So a restart of the operator does no harm, and a Secret that is quicker than the question to Vault does none either. It is not known whether a change of the Secret is that of Vault; one after which Vault was asked twice
 //! and had nothing new is taken for another's, and counts no more.
 
 #![allow(clippy::doc_markdown, reason = "descriptions are read in `kubectl explain`, where backticks are noise")]
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use konverge_workload::Keys;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{declarations::object_name, object::SourceName, schema as fields};
+
+use crate::time::Time;
 
 /// How long a Secret is waited for if it is not said: longer than those who sync Secrets take between two looks.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
@@ -20,7 +21,7 @@ const TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
 /// In less time nobody follows, and it would be rolled twice for each change.
 const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
 
-/// What stands before the name of a Secret that is waited for in a record, with its content as it was last.
+/// The prefix of an entry for a Secret that is waited for.
 const AWAITED: &str = "Awaited/";
 
 /// The same for one that had not followed when the workload was rolled all the same.
@@ -63,20 +64,20 @@ pub struct WaitFor {
 
 /// Why a source that has changed rolls nothing for the time being, whatever else changes. All but the last are about what is in Vault.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Back {
+pub enum Deferral {
     /// All who ask say that they want nothing now.
     Suspended,
     /// This Secret has not followed; until then it is waited for. Without a time it has not been read yet, and nothing is known.
-    Awaited(SourceName, Option<Timestamp>),
+    Awaited(SourceName, Option<Time>),
     /// It had not followed by then, and nothing is rolled without it.
-    Overdue(SourceName, Timestamp),
-    /// It changes again and again. Until then, if it is quiet.
-    RanAway(Timestamp),
+    Overdue(SourceName, Time),
+    /// It changes too often. Until then, if it is quiet.
+    RanAway(Time),
 }
 
-impl Back {
+impl Deferral {
     /// Until when it is waited for at the most.
-    pub fn until(&self) -> Option<Timestamp> {
+    pub fn until(&self) -> Option<Time> {
         match self {
             Self::Awaited(_, until) => *until,
             Self::RanAway(until) => Some(*until),
@@ -89,7 +90,7 @@ impl Back {
         matches!(self, Self::Awaited(_, Some(_)) | Self::Overdue(..) | Self::RanAway(_))
     }
 
-    /// Whether those of later waves wait for it. Those that use what ran away wait for that themselves, and the others need not.
+    /// Whether those of later waves wait for it. Other users of a runaway source wait for it themselves.
     pub fn is_waited_for(&self) -> bool {
         !matches!(self, Self::Suspended | Self::RanAway(_))
     }

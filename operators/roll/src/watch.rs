@@ -8,7 +8,6 @@ use std::{
 };
 
 use futures::Stream;
-use jiff::Timestamp;
 use konverge_apply::events::{EventSink, Notice};
 use konverge_runtime::{
     Priority, Queue,
@@ -22,23 +21,19 @@ use kube::{
 };
 
 use crate::{
-    budget::Budget,
+    budget::{self, Budget},
     index::{ClassRef, Index, Shows, Work},
-    messages::Message,
+    messages::{ACTION, Message},
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
-    reconcile::{ACTION, ROOM, is_over},
-    trigger::{Shown, TriggerKind, TriggerRef},
+    time::Time,
+    trigger::{TriggerKind, TriggerRef, WatchedTrigger},
+    wakeups::{LISTED, OBJECT, ROOM},
 };
-
-/// Why something is looked at: it changed.
-pub const OBJECT: &str = "object";
-/// It is there since before we were.
-pub const LISTED: &str = "listed";
 
 /// Keeps the index as the watches show things.
 #[derive(Clone)]
 pub struct Feed {
-    /// What to keep.
+    /// The index to keep up to date.
     pub index: Arc<Index>,
     /// Where rollouts that are over make room.
     pub budget: Arc<Mutex<Budget>>,
@@ -73,7 +68,7 @@ impl Feed {
         self,
         kind: TriggerKind,
         events: impl Stream<Item = Event<K>>,
-        shown: impl Fn(K) -> Option<(TriggerRef, Shown)>,
+        shown: impl Fn(K) -> Option<(TriggerRef, WatchedTrigger)>,
     ) {
         handle_events(events, &mut Triggers { feed: self, kind, shown }).await;
     }
@@ -86,13 +81,13 @@ impl Feed {
     /// Returns whether it is a workload that can be named.
     fn show(&self, kind: WorkloadKind, workload: Workload, origin: Origin) -> bool {
         let (shows, priority, reason) = told_by(origin);
-        let now = Timestamp::now();
+        let now = Time::now();
         let (key, work) = self.index.show_by(shows, kind, workload, now);
         if let Some(key) = &key
-            && let Some((stamp, since, progress)) = self.index.rollout(key)
+            && let Some((stamp, rolled, progress)) = self.index.rollout(key)
         {
             let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = budget.seen(key, &stamp, (since, now), is_over(progress));
+            let next = budget.seen(key, &stamp, (now.recorded(rolled), now), budget::is_over(progress));
             drop(budget);
             self.room_for(next);
         }
@@ -236,7 +231,7 @@ impl<K: Resource> EventHandler<PartialObjectMeta<K>> for Sources {
     }
 
     fn delete(&mut self, source: &SourceRef) {
-        self.feed.leave(self.feed.index.forget_source(source, Timestamp::now()), Priority::Normal, OBJECT);
+        self.feed.leave(self.feed.index.forget_source(source, Time::now()), Priority::Normal, OBJECT);
     }
 
     fn replace(&mut self, _: &HashSet<SourceRef>) {
@@ -284,7 +279,7 @@ struct Triggers<F> {
     shown: F,
 }
 
-impl<K: Resource, F: Fn(K) -> Option<(TriggerRef, Shown)>> EventHandler<K> for Triggers<F> {
+impl<K: Resource, F: Fn(K) -> Option<(TriggerRef, WatchedTrigger)>> EventHandler<K> for Triggers<F> {
     type Key = TriggerRef;
 
     fn key(&self, metadata: &ObjectMeta) -> Option<TriggerRef> {

@@ -1,12 +1,13 @@
 //! The order of workloads that use the same: those of a smaller wave are rolled and ready before the next. Pure.
 //!
 //! Of a thousand that wait for a thousand others, each looking after each would be a million looks, and as many again whenever one has moved. So
-//! those of earlier waves are kept in a [`Line`] for all that wait for them, and only who has stirred is looked at again.
+//! those of earlier waves are kept in a [`WaveQueue`] for all that wait for them, and only who has stirred is looked at again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use konverge_workload::Progress;
+
+use crate::time::Time;
 
 /// Another workload, of an earlier wave, that uses what changed.
 #[derive(Debug, Clone, Copy)]
@@ -15,15 +16,15 @@ pub struct Peer {
     pub in_step: bool,
     /// How its pods stand.
     pub progress: Progress,
-    /// Whether it has had its time to become ready; one that is not in step, to be read and written.
+    /// Whether its time to become ready is over, or its time to be read and written if it is out of sync.
     pub overdue: bool,
     /// When all of this may be otherwise though nothing happens.
-    pub until: Option<Timestamp>,
+    pub until: Option<Time>,
 }
 
 /// Whether it is a wave's turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Turn<K> {
+pub enum WaveGate<K> {
     /// It is.
     Now,
     /// One of an earlier wave is still to be rolled or to become ready: the last one of those, so that who waits need not look after each.
@@ -33,8 +34,8 @@ pub enum Turn<K> {
     Halted(K),
 }
 
-impl<K: Ord> Turn<K> {
-    /// Who has to move before it can be.
+impl<K: Ord> WaveGate<K> {
+    /// Returns the workload that must move first.
     pub fn after(&self) -> Option<&K> {
         match self {
             Self::Now => None,
@@ -77,69 +78,111 @@ impl Peer {
     }
 }
 
-/// Those of waves before one, as far as they stand in the way.
+/// The workloads of waves before one, as far as they stand in its way.
 #[derive(Debug)]
-pub struct Line<K> {
-    /// Those that are first.
+pub struct WaveQueue<K> {
+    /// Workloads that go first.
     first: BTreeSet<K>,
-    /// Those of them that do not come to an end.
+    /// Workloads that go first and do not come to an end.
     halting: BTreeSet<K>,
-    /// When who is to be looked at again though nothing happens.
-    due: BTreeSet<(Timestamp, K)>,
-    /// The same by who.
-    until: BTreeMap<K, Timestamp>,
-    /// Who is to be looked at.
-    stirred: BTreeSet<K>,
-    /// How many there were in the beginning.
+    /// When a workload is looked at again though nothing happens.
+    due: BTreeSet<(Time, K)>,
+    /// The same by workload.
+    until: BTreeMap<K, Time>,
+    /// Workloads to look at, with the number of the change that calls for it.
+    invalidated: BTreeMap<K, u64>,
+    /// The number of the last change.
+    change: u64,
+    /// The number of workloads at the beginning.
     size: usize,
 }
 
-impl<K: Ord + Clone> Line<K> {
-    /// All that may be in it, of which nothing is known yet.
+/// The result of looking at a workload.
+#[derive(Debug)]
+pub struct Looked<K> {
+    /// The workload.
+    pub key: K,
+    /// The number of the change that called for it.
+    pub change: u64,
+    /// How it stands. `None` if it is not of an earlier wave, or not any more.
+    pub peer: Option<Peer>,
+}
+
+impl<K: Ord + Clone> WaveQueue<K> {
+    /// Makes a line of all workloads that may be in it, of which nothing is known yet.
     pub fn of(all: impl IntoIterator<Item = K>) -> Self {
-        let stirred: BTreeSet<_> = all.into_iter().collect();
-        let size = stirred.len();
+        let invalidated: BTreeMap<_, _> = all.into_iter().map(|key| (key, 0)).collect();
+        let size = invalidated.len();
         let (first, halting, due, until) = Default::default();
-        Self { first, halting, due, until, stirred, size }
+        Self { first, halting, due, until, invalidated, change: 0, size }
     }
 
-    /// Something is otherwise about one that may be in it. Returns whether it is worth keeping: where as many have stirred as there were, a new one
-    /// takes no more looks.
+    /// Notes that a workload has changed. Returns whether the line is worth keeping: if as many have changed as there were, a new line takes no more looks.
     #[must_use]
-    pub fn stir(&mut self, key: &K) -> bool {
-        if !self.stirred.contains(key) {
-            self.stirred.insert(key.clone());
+    pub fn invalidate(&mut self, key: &K) -> bool {
+        self.change += 1;
+        match self.invalidated.get_mut(key) {
+            Some(change) => *change = self.change,
+            None => drop(self.invalidated.insert(key.clone(), self.change)),
         }
-        self.stirred.len() <= self.size
+        self.invalidated.len() <= self.size
     }
 
-    /// Whose turn it is by now. `look` tells how one stands; nothing if it is not of an earlier wave, or not any more.
-    pub fn turn(&mut self, now: Timestamp, mut look: impl FnMut(&K) -> Option<Peer>) -> Turn<K> {
+    /// Returns the workloads to look at, each with the number of the change that calls for it.
+    pub fn due(&mut self, now: Time) -> Vec<(K, u64)> {
         while self.due.first().is_some_and(|(due, _)| *due <= now) {
-            self.stirred.extend(self.due.pop_first().map(|(_, key)| key));
+            self.change += 1;
+            let change = self.change;
+            self.invalidated.extend(self.due.pop_first().map(|(_, key)| (key, change)));
         }
-        for key in std::mem::take(&mut self.stirred) {
-            if let Some(until) = self.until.remove(&key) {
-                self.due.remove(&(until, key.clone()));
+        self.invalidated.iter().map(|(key, change)| (key.clone(), *change)).collect()
+    }
+
+    /// Notes what was found. A workload that has changed since the look will be looked at once more, and one that somebody else has looked at since stays as it is.
+    pub fn settle(&mut self, looked: impl IntoIterator<Item = Looked<K>>, now: Time) {
+        for Looked { key, change, peer } in looked {
+            match self.invalidated.get(&key) {
+                None => continue,
+                Some(known) if *known == change => drop(self.invalidated.remove(&key)),
+                Some(_) => {}
             }
-            self.first.remove(&key);
-            self.halting.remove(&key);
-            let Some(peer) = look(&key) else { continue };
-            if let Some(until) = peer.until.filter(|until| *until > now) {
-                self.until.insert(key.clone(), until);
-                self.due.insert((until, key.clone()));
-            }
-            match peer.stand() {
-                Stand::Aside => {}
-                Stand::First => drop(self.first.insert(key)),
-                Stand::Halting => drop(self.halting.insert(key)),
-            }
+            self.set(key, peer, now);
         }
+    }
+
+    fn set(&mut self, key: K, peer: Option<Peer>, now: Time) {
+        if let Some(until) = self.until.remove(&key) {
+            self.due.remove(&(until, key.clone()));
+        }
+        self.first.remove(&key);
+        self.halting.remove(&key);
+        let Some(peer) = peer else { return };
+        if let Some(until) = peer.until.filter(|until| *until > now) {
+            self.until.insert(key.clone(), until);
+            self.due.insert((until, key.clone()));
+        }
+        match peer.stand() {
+            Stand::Aside => {}
+            Stand::First => drop(self.first.insert(key)),
+            Stand::Halting => drop(self.halting.insert(key)),
+        }
+    }
+
+    /// Returns whose turn it is, as far as the workloads were looked at.
+    pub fn gate(&self) -> WaveGate<K> {
         match (self.halting.first(), self.first.last()) {
-            (Some(key), _) => Turn::Halted(key.clone()),
-            (None, Some(key)) => Turn::After(key.clone()),
-            (None, None) => Turn::Now,
+            (Some(key), _) => WaveGate::Halted(key.clone()),
+            (None, Some(key)) => WaveGate::After(key.clone()),
+            (None, None) => WaveGate::Now,
         }
+    }
+
+    /// Looks at all workloads that are due, and returns whose turn it is.
+    pub fn evaluate(&mut self, now: Time, mut look: impl FnMut(&K) -> Option<Peer>) -> WaveGate<K> {
+        let due = self.due(now);
+        let looked = due.into_iter().map(|(key, change)| Looked { peer: look(&key), key, change }).collect::<Vec<_>>();
+        self.settle(looked, now);
+        self.gate()
     }
 }
 
@@ -154,46 +197,46 @@ mod tests {
         Peer { in_step, progress, overdue: false, until: None }
     }
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
+    fn at(second: i64) -> Time {
+        Time::at(second)
     }
 
     #[test]
     fn a_wave_comes_after_all_smaller_ones() {
         let late = Peer { overdue: true, ..peer(true, Unready) };
         for (what, peers, expected) in [
-            ("alone", vec![], Turn::Now),
-            ("one to be rolled", vec![("a", peer(false, Ready))], Turn::After("a")),
-            ("one that failed before and is to be rolled", vec![("a", peer(false, Failed))], Turn::After("a")),
-            ("one under way", vec![("b", peer(true, Ready)), ("a", peer(true, Running))], Turn::After("a")),
+            ("alone", vec![], WaveGate::Now),
+            ("one to be rolled", vec![("a", peer(false, Ready))], WaveGate::After("a")),
+            ("one that failed before and is to be rolled", vec![("a", peer(false, Failed))], WaveGate::After("a")),
+            ("one under way", vec![("b", peer(true, Ready)), ("a", peer(true, Running))], WaveGate::After("a")),
             (
                 "several",
                 vec![("a", peer(false, Ready)), ("b", peer(true, Running)), ("c", peer(true, Ready))],
-                Turn::After("b"),
+                WaveGate::After("b"),
             ),
-            ("one not ready", vec![("a", peer(true, Unready))], Turn::After("a")),
-            ("all done", vec![("a", peer(true, Ready)), ("b", peer(true, Unknown))], Turn::Now),
-            ("one failed", vec![("a", peer(false, Ready)), ("b", peer(true, Failed))], Turn::Halted("b")),
+            ("one not ready", vec![("a", peer(true, Unready))], WaveGate::After("a")),
+            ("all done", vec![("a", peer(true, Ready)), ("b", peer(true, Unknown))], WaveGate::Now),
+            ("one failed", vec![("a", peer(false, Ready)), ("b", peer(true, Failed))], WaveGate::Halted("b")),
             (
                 "one cannot be rolled",
                 vec![("a", Peer { overdue: true, ..peer(false, Ready) }), ("b", peer(true, Running))],
-                Turn::Halted("a"),
+                WaveGate::Halted("a"),
             ),
-            ("one takes too long", vec![("a", peer(true, Running)), ("late", late)], Turn::Halted("late")),
-            ("several do", vec![("a", late), ("b", peer(true, Failed)), ("c", late)], Turn::Halted("a")),
+            ("one takes too long", vec![("a", peer(true, Running)), ("late", late)], WaveGate::Halted("late")),
+            ("several do", vec![("a", late), ("b", peer(true, Failed)), ("c", late)], WaveGate::Halted("a")),
         ] {
             let peers = BTreeMap::from_iter(peers);
-            let mut line = Line::of(peers.keys().copied());
-            assert_eq!(line.turn(at(0), |key| peers.get(key).copied()), expected, "{what}");
+            let mut line = WaveQueue::of(peers.keys().copied());
+            assert_eq!(line.evaluate(at(0), |key| peers.get(key).copied()), expected, "{what}");
         }
     }
 
     #[test]
     fn who_is_in_two_lines_waits_for_both() {
-        let (after, halted) = (Turn::After, Turn::Halted);
+        let (after, halted) = (WaveGate::After, WaveGate::Halted);
         for (one, another, expected) in [
-            (Turn::Now, Turn::Now, Turn::Now),
-            (Turn::Now, after("a"), after("a")),
+            (WaveGate::Now, WaveGate::Now, WaveGate::Now),
+            (WaveGate::Now, after("a"), after("a")),
             (after("a"), after("b"), after("b")),
             (after("b"), halted("a"), halted("a")),
             (halted("a"), halted("b"), halted("a")),
@@ -208,68 +251,85 @@ mod tests {
     fn only_who_has_stirred_is_looked_at_however_many_wait() {
         const MANY: usize = 1000;
         let mut rolled = vec![false; MANY];
-        let mut line = Line::of(0..MANY);
+        let mut line = WaveQueue::of(0..MANY);
         let mut looks = 0;
-        let mut turn = |line: &mut Line<usize>, rolled: &[bool]| {
-            line.turn(at(0), |key| {
+        let mut turn = |line: &mut WaveQueue<usize>, rolled: &[bool]| {
+            line.evaluate(at(0), |key| {
                 looks += 1;
                 Some(peer(rolled[*key], Ready))
             })
         };
         for next in 0..MANY {
             for _ in 0..MANY {
-                assert_eq!(turn(&mut line, &rolled), Turn::After(MANY - 1));
+                assert_eq!(turn(&mut line, &rolled), WaveGate::After(MANY - 1));
             }
             rolled[next] = true;
-            assert!(line.stir(&next));
+            assert!(line.invalidate(&next));
         }
-        assert!((0..MANY).all(|_| turn(&mut line, &rolled) == Turn::Now));
+        assert!((0..MANY).all(|_| turn(&mut line, &rolled) == WaveGate::Now));
         assert_eq!(looks, 2 * MANY, "once in the beginning, and once when it was rolled");
     }
 
     #[test]
     fn one_is_looked_at_again_when_its_time_comes_and_not_before() {
-        let mut line = Line::of(["a"]);
+        let mut line = WaveQueue::of(["a"]);
         let runs_until = |overdue, until| Peer { overdue, until: Some(at(until)), ..peer(true, Running) };
-        assert_eq!(line.turn(at(0), |_| Some(runs_until(false, 10))), Turn::After("a"));
-        assert_eq!(line.turn(at(9), |_| panic!("its time has not come")), Turn::After("a"));
-        assert_eq!(line.turn(at(10), |_| Some(runs_until(true, 10))), Turn::Halted("a"));
-        assert_eq!(line.turn(at(11), |_| panic!("its time is over")), Turn::Halted("a"));
-        assert!(line.stir(&"a"));
-        assert_eq!(line.turn(at(12), |_| Some(peer(true, Ready))), Turn::Now);
+        assert_eq!(line.evaluate(at(0), |_| Some(runs_until(false, 10))), WaveGate::After("a"));
+        assert_eq!(line.evaluate(at(9), |_| panic!("its time has not come")), WaveGate::After("a"));
+        assert_eq!(line.evaluate(at(10), |_| Some(runs_until(true, 10))), WaveGate::Halted("a"));
+        assert_eq!(line.evaluate(at(11), |_| panic!("its time is over")), WaveGate::Halted("a"));
+        assert!(line.invalidate(&"a"));
+        assert_eq!(line.evaluate(at(12), |_| Some(peer(true, Ready))), WaveGate::Now);
+    }
+
+    /// Two workers look at the same line at the same time.
+    #[test]
+    fn a_look_counts_unless_another_one_was_later_and_a_change_meanwhile_calls_for_one_more() {
+        let mut line = WaveQueue::of(["a"]);
+        let looked = |(key, change), in_step| vec![Looked { key, change, peer: Some(peer(in_step, Ready)) }];
+        let early = line.due(at(0))[0];
+        assert!(line.invalidate(&"a"));
+        let late = line.due(at(0))[0];
+        line.settle(looked(early, false), at(0));
+        assert_eq!((line.gate(), line.due(at(0))), (WaveGate::After("a"), vec![late]), "it has changed since");
+        line.settle(looked(late, true), at(0));
+        line.settle(looked(early, false), at(0));
+        assert_eq!((line.gate(), line.due(at(0))), (WaveGate::Now, vec![]), "the first look was earlier");
+        line.settle(looked(late, false), at(0));
+        assert_eq!(line.gate(), WaveGate::Now, "and the same look counts once");
     }
 
     #[test]
     fn a_line_in_which_all_has_stirred_is_not_worth_keeping() {
-        let mut line = Line::of(["a", "b"]);
-        assert_eq!(line.turn(at(0), |_| None), Turn::Now);
-        assert!(line.stir(&"a") && line.stir(&"a") && line.stir(&"x") && !line.stir(&"b"));
+        let mut line = WaveQueue::of(["a", "b"]);
+        assert_eq!(line.evaluate(at(0), |_| None), WaveGate::Now);
+        assert!(line.invalidate(&"a") && line.invalidate(&"a") && line.invalidate(&"x") && !line.invalidate(&"b"));
     }
 
     proptest! {
-        /// Whatever happens in whatever order, one that is kept tells what a new one would.
+        /// After any events in any order, a kept queue says what a new one says.
         #[test]
         fn one_that_is_kept_tells_what_a_new_one_would(
             steps in proptest::collection::vec((0..5_usize, 0..6_usize, any::<bool>(), 0..20_i64), 1..60),
         ) {
             let mut peers: BTreeMap<usize, (Peer, i64)> = BTreeMap::new();
-            // Who is known to run is overdue from its time on.
+            // A running workload is overdue from its time on.
             let look = |peers: &BTreeMap<usize, (Peer, i64)>, now: i64, key: &usize| {
                 let (peer, end) = peers.get(key)?;
                 Some(Peer { overdue: now >= *end, until: Some(at(*end)), ..*peer })
             };
-            let (mut line, mut now) = (Line::of(0..5), 0);
+            let (mut line, mut now) = (WaveQueue::of(0..5), 0);
             for (key, progress, in_step, time) in steps {
                 match [Ready, Running, Unready, Failed, Unknown].get(progress) {
                     Some(progress) => drop(peers.insert(key, (peer(in_step, *progress), now + time))),
                     None => drop(peers.remove(&key)),
                 }
-                if !line.stir(&key) {
-                    line = Line::of(0..5);
+                if !line.invalidate(&key) {
+                    line = WaveQueue::of(0..5);
                 }
                 now += time / 4;
-                let kept = line.turn(at(now), |key| look(&peers, now, key));
-                prop_assert_eq!(kept, Line::of(0..5).turn(at(now), |key| look(&peers, now, key)));
+                let kept = line.evaluate(at(now), |key| look(&peers, now, key));
+                prop_assert_eq!(kept, WaveQueue::of(0..5).evaluate(at(now), |key| look(&peers, now, key)));
             }
         }
     }

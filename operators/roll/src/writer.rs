@@ -18,7 +18,7 @@ use crate::{
 /// The field manager of every write.
 pub const FIELD_MANAGER: &str = "vault-rollout-operator";
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Written {
     /// It was done; the workload is of this version now.
@@ -63,7 +63,7 @@ pub struct Decided<'a> {
     pub uid: &'a str,
     /// Its version.
     pub version: &'a str,
-    /// What its record is to say.
+    /// Its next record.
     pub record: &'a str,
 }
 

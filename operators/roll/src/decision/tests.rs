@@ -23,7 +23,7 @@ fn record(sources: &[(&str, &str, Option<&str>)]) -> Record {
 }
 
 fn decided(record: Option<&Record>, is_stamped: bool, now: &BTreeMap<String, Now>) -> Verdict {
-    decide(Standing { record, is_noted: true, is_stamped }, now)
+    decide(RecordedState { record, is_noted: true, is_stamped }, now)
 }
 
 /// `nothing`, `note`, or what changed.
@@ -77,7 +77,7 @@ fn a_record_that_was_taken_away_counts_and_is_written_again() {
     for (digest, is_noted, expected) in
         [("1", true, "nothing"), ("1", false, "note"), ("2", true, "roll db"), ("2", false, "roll db")]
     {
-        let standing = Standing { record: Some(&before), is_noted, is_stamped: true };
+        let standing = RecordedState { record: Some(&before), is_noted, is_stamped: true };
         let db = now(&[("db", "all", Some(digest), Need::Required)]);
         assert_eq!(word(&decide(standing, &db)), expected, "{digest} {is_noted}");
     }
@@ -103,7 +103,7 @@ fn one_that_goes_and_comes_back_rolls_only_if_it_is_another() {
     }
 }
 
-/// What a world can do to a workload that uses two sources.
+/// A step of a random test of a workload with two sources.
 #[derive(Debug, Clone, Copy)]
 enum Event {
     Write {
@@ -155,7 +155,7 @@ proptest! {
                 Event::SetBack => {
                     if std::mem::take(&mut is_stamped) {
                         restarted = true;
-                        // What is not there keeps pods from starting; those that run go on.
+                        // A missing source keeps new pods from starting; running pods go on.
                         for source in 0..2 { pods[source] = there[source].or(pods[source]); }
                     }
                     0
@@ -178,7 +178,7 @@ proptest! {
                     (NAMES[source].to_owned(), Now { entry, need: Need::Required, is_news: false, counts: true })
                 }).collect();
                 let differs = (0..2).any(|source| there[source].is_some_and(|content| pods[source] != Some(content)));
-                match decide(Standing { record: kept.as_ref(), is_noted, is_stamped }, &seen) {
+                match decide(RecordedState { record: kept.as_ref(), is_noted, is_stamped }, &seen) {
                     Verdict::Nothing => prop_assert!(!differs || restarted),
                     Verdict::Note(content) => {
                         prop_assert!((!differs || restarted) && look == 0);

@@ -1,6 +1,6 @@
 //! The annotations of Stakater Reloader and of wave, as far as they say what ours can say. Sources are those of their documentation.
 
-use super::{Annotations, Invalid, Named, Rule, WorkloadAsks, values};
+use super::{Annotations, Invalid, Named, Rule, WorkloadSpec, values};
 use crate::object::{SourceKind, SourceName};
 
 /// For all that the pods use.
@@ -29,43 +29,43 @@ const WAVE_CONFIG_MAPS: &str = "wave.pusher.com/extra-configmaps";
 const WAVE_SECRETS: &str = "wave.pusher.com/extra-secrets";
 
 /// Adds what Reloader would do, which reads words in ways of its own: what is neither yes nor no is no, and a name may be missing in a list.
-pub(super) fn reloader(asks: &mut WorkloadAsks, own: &Annotations, of_pods: &Annotations) -> Result<(), Invalid> {
+pub(super) fn reloader(spec: &mut WorkloadSpec, own: &Annotations, of_pods: &Annotations) -> Result<(), Invalid> {
     for (kind, auto, named, except) in [
         (SourceKind::Secret, RELOADER_AUTO_SECRET, RELOADER_SECRETS, RELOADER_EXCEPT_SECRETS),
         (SourceKind::ConfigMap, RELOADER_AUTO_CONFIG_MAP, RELOADER_CONFIG_MAPS, RELOADER_EXCEPT_CONFIG_MAPS),
     ] {
-        // The pods' count for a kind of which the workload says nothing at all. What is left out is said by the workload alone.
+        // The pods' count for a kind of which the workload says nothing at all. Only the workload says which sources are left out.
         let says = [RELOADER_AUTO, auto, named, RELOADER_SEARCH].iter().any(|annotation| own.contains_key(*annotation));
         let words = if says { own } else { of_pods };
-        asks.except.extend(names(own, except)?.into_iter().map(|name| SourceName { kind, name }));
+        spec.except.extend(names(own, except)?.into_iter().map(|name| SourceName { kind, name }));
         if let Some(rule) =
             [RELOADER_AUTO, auto].into_iter().find(|rule| words.get(*rule).is_some_and(|word| is_yes(word)))
         {
-            asks.all.entry(kind).or_insert(rule);
+            spec.all.entry(kind).or_insert(rule);
         }
         for name in names(words, named)? {
             let source = SourceName { kind, name };
-            if !asks.except.contains(&source) {
-                add(asks, source, named);
+            if !spec.except.contains(&source) {
+                add(spec, source, named);
             }
         }
         if values::is_true(words, RELOADER_SEARCH) {
-            asks.matching.insert(kind, RELOADER_SEARCH);
+            spec.matching.insert(kind, RELOADER_SEARCH);
         }
     }
     let period =
         own.get(RELOADER_PAUSE_PERIOD).map(|text| values::duration(RELOADER_PAUSE_PERIOD, text)).transpose()?;
-    asks.min_interval = asks.min_interval.or(period);
+    spec.min_interval = spec.min_interval.or(period);
     Ok(())
 }
 
 /// Adds what wave would do.
-pub(super) fn wave(asks: &mut WorkloadAsks, own: &Annotations, namespace: &str) -> Result<(), Invalid> {
+pub(super) fn wave(spec: &mut WorkloadSpec, own: &Annotations, namespace: &str) -> Result<(), Invalid> {
     if !values::is_true(own, WAVE_UPDATE) {
         return Ok(());
     }
     for kind in [SourceKind::Secret, SourceKind::ConfigMap] {
-        asks.all.entry(kind).or_insert(WAVE_UPDATE);
+        spec.all.entry(kind).or_insert(WAVE_UPDATE);
     }
     for (annotation, kind) in [(WAVE_SECRETS, SourceKind::Secret), (WAVE_CONFIG_MAPS, SourceKind::ConfigMap)] {
         let Some(text) = own.get(annotation) else { continue };
@@ -76,7 +76,7 @@ pub(super) fn wave(asks: &mut WorkloadAsks, own: &Annotations, namespace: &str) 
                 return Err(values::invalid(annotation, text, cause));
             }
             let name = values::object_name(name).map_err(|cause| values::invalid(annotation, text, cause))?;
-            add(asks, SourceName { kind, name }, annotation);
+            add(spec, SourceName { kind, name }, annotation);
         }
     }
     Ok(())
@@ -87,7 +87,7 @@ fn is_yes(word: &str) -> bool {
     ["1", "t", "T", "TRUE", "true", "True"].contains(&word)
 }
 
-/// What stands in a list.
+/// The entries of a list.
 fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
@@ -99,6 +99,6 @@ fn names(annotations: &Annotations, annotation: &'static str) -> Result<Vec<Stri
     items(text).map(name).collect()
 }
 
-fn add(asks: &mut WorkloadAsks, source: SourceName, rule: Rule) {
-    asks.named.entry(source).or_insert(Named { keys: None, rule });
+fn add(spec: &mut WorkloadSpec, source: SourceName, rule: Rule) {
+    spec.named.entry(source).or_insert(Named { keys: None, rule });
 }

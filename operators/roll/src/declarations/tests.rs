@@ -9,8 +9,8 @@ fn annotations(pairs: &[(&str, &str)]) -> Annotations {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-fn workload(pairs: &[(&str, &str)], others: Others) -> Result<WorkloadAsks, Invalid> {
-    WorkloadAsks::read(&annotations(pairs), &Annotations::new(), "shop", others)
+fn workload(pairs: &[(&str, &str)], others: Others) -> Result<WorkloadSpec, Invalid> {
+    WorkloadSpec::read(&annotations(pairs), &Annotations::new(), "shop", others)
 }
 
 fn named(keys: Option<&[&str]>, rule: Rule) -> Named {
@@ -19,7 +19,7 @@ fn named(keys: Option<&[&str]>, rule: Rule) -> Named {
 
 #[test]
 fn our_words() {
-    assert_eq!(workload(&[], EVERYBODY), Ok(WorkloadAsks::default()));
+    assert_eq!(workload(&[], EVERYBODY), Ok(WorkloadSpec::default()));
     let all = workload(&[(ON_CHANGE, "true")], NONE).unwrap();
     assert_eq!(all.all.len(), 2);
     assert!(workload(&[(ON_CHANGE, "false")], NONE).unwrap().never);
@@ -36,9 +36,9 @@ fn our_words() {
 
 #[test]
 fn zopps_word_is_for_secrets_and_says_nothing_unless_it_is_true() {
-    let asks = workload(&[("zopp.dev/reload", "true")], NONE).unwrap();
-    assert_eq!((asks.zopp, asks.all), (true, BTreeMap::from([(SourceKind::Secret, ZOPP_RELOAD)])));
-    assert_eq!(workload(&[("zopp.dev/reload", "yes")], NONE), Ok(WorkloadAsks::default()));
+    let spec = workload(&[("zopp.dev/reload", "true")], NONE).unwrap();
+    assert_eq!((spec.zopp, spec.all), (true, BTreeMap::from([(SourceKind::Secret, ZOPP_RELOAD)])));
+    assert_eq!(workload(&[("zopp.dev/reload", "yes")], NONE), Ok(WorkloadSpec::default()));
 }
 
 #[test]
@@ -51,14 +51,14 @@ fn the_words_of_others_count_when_the_platform_says_so() {
         ("reloader.stakater.com/search", "true"),
         ("deployment.reloader.stakater.com/pause-period", "5m"),
     ];
-    assert_eq!(workload(&reloader, NONE), Ok(WorkloadAsks::default()));
-    let asks = workload(&reloader, EVERYBODY).unwrap();
-    assert_eq!(asks.all.len(), 2);
-    let names: Vec<_> = asks.named.keys().map(ToString::to_string).collect();
+    assert_eq!(workload(&reloader, NONE), Ok(WorkloadSpec::default()));
+    let spec = workload(&reloader, EVERYBODY).unwrap();
+    assert_eq!(spec.all.len(), 2);
+    let names: Vec<_> = spec.named.keys().map(ToString::to_string).collect();
     assert_eq!(names, ["Secret/a", "Secret/b", "ConfigMap/c"]);
-    assert_eq!(asks.except, BTreeSet::from([SourceName::config_map("d")]));
-    assert_eq!(asks.matching.len(), 2);
-    assert_eq!(asks.min_interval, Some(SignedDuration::from_mins(5)));
+    assert_eq!(spec.except, BTreeSet::from([SourceName::config_map("d")]));
+    assert_eq!(spec.matching.len(), 2);
+    assert_eq!(spec.min_interval, Some(SignedDuration::from_mins(5)));
 
     let only = |annotation| workload(&[(annotation, "true")], EVERYBODY).unwrap().all.into_keys().collect::<Vec<_>>();
     assert_eq!(only("secret.reloader.stakater.com/auto"), [SourceKind::Secret]);
@@ -66,9 +66,9 @@ fn the_words_of_others_count_when_the_platform_says_so() {
     assert_eq!(only("wave.pusher.com/update-on-config-change").len(), 2);
 
     let pods = annotations(&[("reloader.stakater.com/auto", "true")]);
-    assert_eq!(WorkloadAsks::read(&Annotations::new(), &pods, "shop", EVERYBODY).unwrap().all.len(), 2);
+    assert_eq!(WorkloadSpec::read(&Annotations::new(), &pods, "shop", EVERYBODY).unwrap().all.len(), 2);
     let own = annotations(&[("reloader.stakater.com/auto", "false")]);
-    assert!(WorkloadAsks::read(&own, &pods, "shop", EVERYBODY).unwrap().all.is_empty(), "the workload's word is first");
+    assert!(WorkloadSpec::read(&own, &pods, "shop", EVERYBODY).unwrap().all.is_empty(), "the workload's word is first");
 
     let wave = [
         ("wave.pusher.com/update-on-config-change", "true"),
@@ -79,10 +79,10 @@ fn the_words_of_others_count_when_the_platform_says_so() {
     assert_eq!(names, ["Secret/a", "Secret/b", "ConfigMap/c"]);
 }
 
-/// What is written here, and what Reloader or wave makes of it.
+/// An annotation of ours, and the one of Reloader or wave that means the same.
 #[test]
 fn the_words_of_others_are_read_as_they_read_them() {
-    let all = |annotation, word| workload(&[(annotation, word)], EVERYBODY).map(|asks| asks.all.len());
+    let all = |annotation, word| workload(&[(annotation, word)], EVERYBODY).map(|spec| spec.all.len());
     for (words, expected) in [
         (["1", "t", "T", "TRUE", "true", "True"].as_slice(), 2),
         (&["0", "f", "F", "FALSE", "false", "False", "", "yes", "tRUE", " true"], 0),
@@ -95,17 +95,17 @@ fn the_words_of_others_are_read_as_they_read_them() {
         let found = all("wave.pusher.com/update-on-config-change", word);
         assert_eq!(found, Ok(if expected { 2 } else { 0 }), "wave: {word:?}");
         let search = workload(&[("reloader.stakater.com/search", word)], EVERYBODY).unwrap();
-        assert_eq!(search.asks(), expected, "search: {word:?}");
+        assert_eq!(search.requests_rollouts(), expected, "search: {word:?}");
         for annotation in ["reloader.stakater.com/match", "reloader.stakater.com/ignore"] {
-            let source = SourceAsks::read(&annotations(&[(annotation, word)]), EVERYBODY).unwrap();
+            let source = SourceSpec::read(&annotations(&[(annotation, word)]), EVERYBODY).unwrap();
             assert_eq!(source.matches || source.ignored, expected, "{annotation}: {word:?}");
         }
     }
 
     let (reload, except) = ("secret.reloader.stakater.com/reload", "secrets.exclude.reloader.stakater.com/reload");
     let named = |pairs: &[(&str, &str)]| {
-        let asks = workload(pairs, EVERYBODY).unwrap();
-        asks.named.keys().map(|source| source.name.clone()).collect::<Vec<_>>().join(" ")
+        let spec = workload(pairs, EVERYBODY).unwrap();
+        spec.named.keys().map(|source| source.name.clone()).collect::<Vec<_>>().join(" ")
     };
     for (pairs, expected) in [
         ([(reload, "a,"), (except, "")], "a"),
@@ -134,16 +134,16 @@ fn reloaders_words_on_the_pods_count_for_a_kind_of_which_the_workload_says_nothi
         (&[("reloader.stakater.com/search", "no")], &[]),
         (&[("configmaps.exclude.reloader.stakater.com/reload", "a")], &[Secret, ConfigMap]),
     ] {
-        let asks = WorkloadAsks::read(&annotations(own), &pods, "shop", EVERYBODY).unwrap();
-        assert_eq!(asks.all.keys().copied().collect::<Vec<_>>(), expected, "auto beside {own:?}");
-        assert_eq!(asks.matching.keys().copied().collect::<Vec<_>>(), expected, "search beside {own:?}");
-        assert!(!asks.except.contains(&SourceName::secret("never")), "only the workload leaves out");
+        let spec = WorkloadSpec::read(&annotations(own), &pods, "shop", EVERYBODY).unwrap();
+        assert_eq!(spec.all.keys().copied().collect::<Vec<_>>(), expected, "auto beside {own:?}");
+        assert_eq!(spec.matching.keys().copied().collect::<Vec<_>>(), expected, "search beside {own:?}");
+        assert!(!spec.except.contains(&SourceName::secret("never")), "only the workload leaves out");
     }
 }
 
 #[test]
 fn what_a_source_asks_for() {
-    let source = |pairs: &[(&str, &str)], others| SourceAsks::read(&annotations(pairs), others);
+    let source = |pairs: &[(&str, &str)], others| SourceSpec::read(&annotations(pairs), others);
     assert!(source(&[("example.com/x", "y")], EVERYBODY).unwrap().is_silent());
     assert!(source(&[(ROLL_USERS, "true")], NONE).unwrap().users);
     assert!(source(&[(IGNORE, "true")], NONE).unwrap().ignored);
@@ -152,8 +152,8 @@ fn what_a_source_asks_for() {
     assert!(!selector.choose(&annotations(&[("app", "web")])));
     let reloader = [("reloader.stakater.com/match", "true"), ("reloader.stakater.com/ignore", "true")];
     assert!(source(&reloader, NONE).unwrap().is_silent());
-    let asks = source(&reloader, EVERYBODY).unwrap();
-    assert!(asks.matches && asks.ignored);
+    let spec = source(&reloader, EVERYBODY).unwrap();
+    assert!(spec.matches && spec.ignored);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn bad_input_is_named() {
         (ROLL_SELECTOR, "app", "app=web"),
         (ROLL_SELECTOR, "app!=web", "app=web"),
     ] {
-        let told = SourceAsks::read(&annotations(&[(annotation, value)]), NONE).unwrap_err().to_string();
+        let told = SourceSpec::read(&annotations(&[(annotation, value)]), NONE).unwrap_err().to_string();
         assert!(told.contains(annotation) && told.contains(part), "{annotation}={value}: {told}");
     }
 }
@@ -195,12 +195,12 @@ fn an_error_shows_only_the_beginning() {
 }
 
 proptest! {
-    /// Whatever stands there: an answer, and never a source of another namespace or one that is no name.
+    /// Any text gives an answer, and never a source of another namespace or an invalid name.
     #[test]
     fn any_text_is_read_or_named(text in "[a-z/:,.=! *-]{0,24}") {
         for annotation in [ON_CHANGE, MIN_INTERVAL, WAVE, "secret.reloader.stakater.com/reload"] {
             match workload(&[(annotation, &text)], EVERYBODY) {
-                Ok(asks) => prop_assert!(asks.named.keys().all(|source| !source.name.contains(['/', ':', ',', ' ']))),
+                Ok(spec) => prop_assert!(spec.named.keys().all(|source| !source.name.contains(['/', ':', ',', ' ']))),
                 Err(error) => prop_assert_eq!(error.annotation, annotation),
             }
         }

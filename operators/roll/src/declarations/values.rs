@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use super::{Annotations, EVERY_NAMESPACE, Invalid};
 use crate::object::SourceName;
 
-/// What is shown of a value that is not understood.
+/// The number of characters of an invalid value that a message shows.
 const SHOWN: usize = 64;
 
 /// Labels that an object must have.

@@ -1,80 +1,75 @@
-//! What pods use by classes of the Secrets Store CSI driver: the Secrets in which it puts what it mounts for them.
+//! The classes of the Secrets Store CSI driver: the Secrets in which the driver stores what it mounts for pods.
 
 use std::{
     borrow::Cow,
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
 };
 
-use konverge_workload::{SecretProviderClass, Usage};
+use konverge_core::reverse_index::ReverseIndex;
+use konverge_workload::Usage;
 use litemap::LiteMap;
 
-use super::{Index, Inner, Known, Work};
 use crate::{
     object::{SourceName, WorkloadRef},
+    state::workload::Observed,
     uses::MADE,
 };
 
 /// A class: its namespace and its name.
 pub type ClassRef = (String, String);
 
-impl Index {
-    /// A watch shows a class. Returns which one; nothing if it has no name.
-    pub fn show_class(&self, class: SecretProviderClass) -> (Option<ClassRef>, Work) {
-        let Some(key) = class.metadata.namespace.zip(class.metadata.name) else { return (None, Work::default()) };
-        let secrets = class.secrets.into_iter().map(SourceName::secret).collect();
-        let work = self.lock().class_makes(&key, secrets);
-        (Some(key), work)
-    }
-
-    /// A class is gone.
-    pub fn forget_class(&self, key: &ClassRef) -> Work {
-        self.lock().class_makes(key, BTreeSet::new())
-    }
-
-    /// A complete list of classes was seen: what is not in it is gone.
-    pub fn retain_classes(&self, shown: &HashSet<ClassRef>) -> Work {
-        let mut inner = self.lock();
-        let gone: Vec<_> = inner.classes.keys().filter(|key| !shown.contains(*key)).cloned().collect();
-        let mut work = Work::default();
-        for key in gone {
-            work.add(inner.class_makes(&key, BTreeSet::new()));
-        }
-        work
-    }
-
-    /// All that the pods of a workload use.
-    pub fn referenced(&self, key: &WorkloadRef) -> Vec<SourceName> {
-        let inner = self.lock();
-        let known = inner.workloads.get(key);
-        known.map(|known| inner.referenced(&key.namespace, known).keys().cloned().collect()).unwrap_or_default()
-    }
+/// The classes, and the workloads that mount them.
+#[derive(Default)]
+pub(super) struct Classes {
+    /// The Secrets of each class that has any.
+    secrets: BTreeMap<ClassRef, BTreeSet<SourceName>>,
+    /// The classes that a workload mounts. A class need not exist.
+    mounted: ReverseIndex<WorkloadRef, ClassRef>,
 }
 
-impl Inner {
-    /// The driver makes these Secrets for pods that mount a class, and no others.
-    fn class_makes(&mut self, key: &ClassRef, secrets: BTreeSet<SourceName>) -> Work {
-        let mut work = Work::default();
-        if self.classes.get(key).map_or(secrets.is_empty(), |known| *known == secrets) {
-            return work;
-        }
-        let users: Vec<_> = self.mounted.referrers(key).cloned().collect();
-        if secrets.is_empty() {
-            self.classes.remove(key);
-        } else {
-            self.classes.insert(key.clone(), secrets);
-        }
-        for user in &users {
-            self.set_named(user);
-            self.index(user, &mut work);
-        }
-        work
+impl Classes {
+    /// Sets the classes that a workload mounts.
+    pub(super) fn set_mounted(&mut self, key: &WorkloadRef, classes: &BTreeSet<String>) {
+        self.mounted.set(key, classes.iter().map(|class| ((key.namespace.clone(), class.clone()), ())));
     }
 
-    /// All that the pods of a workload use: what they name, and what the driver makes for them.
-    pub(super) fn referenced<'a>(&self, namespace: &str, known: &'a Known) -> Cow<'a, LiteMap<SourceName, Usage>> {
-        let of_class = |class: &String| self.classes.get(&(namespace.to_owned(), class.clone()));
-        let mut all = Cow::Borrowed(&known.referenced);
-        for secret in known.classes.iter().filter_map(of_class).flatten() {
+    /// Forgets a workload.
+    pub(super) fn remove_workload(&mut self, key: &WorkloadRef) {
+        self.mounted.remove(key);
+    }
+
+    /// Sets the Secrets of a class. Returns the workloads that mount it, or none if nothing has changed.
+    pub(super) fn set_secrets(&mut self, class: &ClassRef, secrets: BTreeSet<SourceName>) -> Vec<WorkloadRef> {
+        if self.secrets.get(class).map_or(secrets.is_empty(), |known| *known == secrets) {
+            return Vec::new();
+        }
+        if secrets.is_empty() {
+            self.secrets.remove(class);
+        } else {
+            self.secrets.insert(class.clone(), secrets);
+        }
+        self.mounted.referrers(class).cloned().collect()
+    }
+
+    /// Returns the classes that a complete list does not contain.
+    pub(super) fn missing_in(&self, listed: &HashSet<ClassRef>) -> Vec<ClassRef> {
+        self.secrets.keys().filter(|class| !listed.contains(*class)).cloned().collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.secrets.is_empty() && self.mounted.is_empty()
+    }
+
+    /// Returns all sources that the pods of a workload use: those that they name, and those that the driver makes for them.
+    pub(super) fn referenced<'a>(
+        &self,
+        namespace: &str,
+        workload: &'a Observed,
+    ) -> Cow<'a, LiteMap<SourceName, Usage>> {
+        let of_class = |class: &String| self.secrets.get(&(namespace.to_owned(), class.clone()));
+        let mut all = Cow::Borrowed(&workload.referenced);
+        for secret in workload.classes.iter().filter_map(of_class).flatten() {
             all.to_mut().insert(secret.clone(), MADE);
         }
         all

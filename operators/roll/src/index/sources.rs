@@ -1,274 +1,158 @@
-//! Secrets and `ConfigMaps` in the index.
+//! Secrets and `ConfigMaps`, in the cluster and in Vault.
 
-use std::collections::{BTreeSet, HashSet};
-
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-use super::{Index, Inner, Work};
-use crate::{
-    breaker::{self, Breaker},
-    declarations::{Invalid, SourceAsks},
-    digest::KeyDigests,
-    messages::Message,
-    object::{SourceKind, SourceName, SourceRef, WorkloadRef},
-    vault::{Standing, Version},
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
 };
 
-/// What is known of a Secret or a `ConfigMap`.
-#[derive(Debug, Default)]
-pub(super) struct Source {
-    pub(super) uid: String,
-    pub(super) asks: SourceAsks,
-    pub(super) invalid: Option<Invalid>,
-    /// What was read of it; nothing if it was not read yet.
-    pub(super) read: Option<Read>,
-    /// Whether what was read of it may be older than what somebody runs with who uses it.
-    pub(super) doubt: Doubt,
-    pub(super) breaker: Breaker,
-    /// When its content changed, as far as that was seen.
-    pub(super) changed: Option<Timestamp>,
-    /// Since when it has had its content, or has been known to.
-    pub(super) since: Option<Timestamp>,
-    /// How it stands in Vault, if it is there.
-    pub(super) standing: Standing,
-    /// Why it may not be read, if the last attempt was refused.
-    pub(super) refused: Option<Message>,
+use konverge_core::reverse_index::{Changes, ReverseIndex};
+
+use crate::{
+    breaker,
+    declarations::Labels,
+    object::{SourceKind, SourceName, SourceRef, WorkloadRef},
+    state::source::{Doubt, Read, SourceChange, SourceState},
+    time::Time,
+};
+
+/// The sources that somebody uses, or that have a spec of their own.
+#[derive(Default)]
+pub(super) struct Sources {
+    known: HashMap<SourceRef, Arc<SourceState>>,
+    /// The sources whose annotations may concern a workload: those that it names, and those that its pods use.
+    named: ReverseIndex<WorkloadRef, SourceRef>,
+    /// The sources that a workload is rolled for.
+    users: ReverseIndex<WorkloadRef, SourceRef>,
+    /// The sources that select workloads of their namespace by labels.
+    selectors: ReverseIndex<SourceRef, String, Labels>,
 }
 
-/// Whether what was read of a source may be older than what is known otherwise: somebody uses it who was not known when it was read, and
-/// whose pods may have read what came after; or another has rolled somebody for what we have not seen yet.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doubt {
-    /// It is not.
-    #[default]
-    None,
-    /// It may be, and so may what is being read at the moment.
-    Open,
-    /// What is being read since will tell.
-    Reading,
-}
-
-/// What was read of a source.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Read {
-    /// In which version; nothing if it was not there.
-    pub(super) version: Option<String>,
-    /// What it holds.
-    pub(super) content: Option<KeyDigests>,
-    /// In which version that was in Vault, if it is from there and has versions.
-    pub(super) in_vault: Option<Version>,
-}
-
-/// What reading a source has brought.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Learned {
-    /// Whom it concerns.
-    pub users: BTreeSet<WorkloadRef>,
-    /// Whether its content is another than before.
-    pub changed: bool,
-    /// Whether it has run away by that; then its uid.
-    pub ran_away: Option<String>,
-}
-
-impl Index {
-    /// A watch shows a source. One that nobody is rolled for and that asks for nothing leaves no trace.
-    pub fn show_source(&self, kind: SourceKind, metadata: ObjectMeta) -> (Option<SourceRef>, Work) {
-        let mut work = Work::default();
-        let (Some(namespace), Some(name)) = (metadata.namespace, metadata.name) else { return (None, work) };
-        let name = SourceName { kind, name };
-        let source = name.of(&namespace);
-        let (asks, invalid) = match metadata.annotations.map(|own| SourceAsks::read(&own, self.others)) {
-            None => (SourceAsks::default(), None),
-            Some(Ok(asks)) => (asks, None),
-            // It may have asked to be let alone.
-            Some(Err(invalid)) => (SourceAsks { ignored: true, ..SourceAsks::default() }, Some(invalid)),
-        };
-        let mut inner = self.lock();
-        let is_used = inner.users.is_referenced(&source);
-        let silent = asks.is_silent();
-        if silent && !inner.sources.contains_key(&source) {
-            return (None, work);
-        }
-        let known = inner.sources.entry(source.clone()).or_default();
-        known.uid = metadata.uid.unwrap_or_default();
-        if known.invalid != invalid {
-            work.invalid = invalid.clone().map(|invalid| (source.clone(), known.uid.clone(), invalid));
-            known.invalid = invalid;
-        }
-        // Also before the answer to the first read is there: it may be from before this.
-        if is_used && known.read.as_ref().is_none_or(|read| read.version != metadata.resource_version) {
-            work.sources.insert(source.clone());
-        }
-        let before = std::mem::replace(&mut known.asks, asks);
-        if before != known.asks {
-            inner.asks_otherwise(&source, &mut work);
-        }
-        inner.drop_unused(&source);
-        (Some(source), work)
+impl Sources {
+    /// Returns one source.
+    pub(super) fn get(&self, source: &SourceRef) -> Option<&Arc<SourceState>> {
+        self.known.get(source)
     }
 
-    /// A source is about to be read: what that brings is newer than all that was shown before.
-    pub fn reading(&self, source: &SourceRef) {
-        if let Some(known) = self.lock().sources.get_mut(source).filter(|known| known.doubt == Doubt::Open) {
-            known.doubt = Doubt::Reading;
-        }
+    /// Returns one source to change it. Snapshots keep what they have.
+    pub(super) fn get_mut(&mut self, source: &SourceRef) -> Option<&mut SourceState> {
+        self.known.get_mut(source).map(Arc::make_mut)
     }
 
-    /// A source was read in this version; nothing if it is not there.
-    pub fn learn(
-        &self,
-        source: &SourceRef,
-        version: Option<String>,
-        content: Option<KeyDigests>,
-        now: Timestamp,
-    ) -> Learned {
-        self.lock().learn(source, Read { version, content, in_vault: None }, &self.breaker, now)
+    /// Returns one source to change it. A source that is not known yet is added.
+    pub(super) fn entry(&mut self, source: &SourceRef) -> &mut SourceState {
+        Arc::make_mut(self.known.entry(source.clone()).or_default())
     }
 
-    /// A source may not be read. What is known of it stays. Returns whom it concerns, if they do not know that yet.
-    pub fn refuse(&self, source: &SourceRef, why: Message) -> BTreeSet<WorkloadRef> {
-        let mut inner = self.lock();
-        match inner.sources.get_mut(source) {
-            Some(known) if known.refused.as_ref() != Some(&why) => known.refused = Some(why),
-            _ => return BTreeSet::new(),
-        }
-        inner.users_stirred(source);
-        inner.users_of(source)
+    /// Returns all sources.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&SourceRef, &Arc<SourceState>)> {
+        self.known.iter()
     }
 
-    /// A source is gone.
-    pub fn forget_source(&self, source: &SourceRef, now: Timestamp) -> Work {
-        let learned = self.learn(source, None, None, now);
-        let mut work = self.lock().asks_no_more(source);
-        work.workloads.extend(learned.users);
-        work
+    /// Returns the workloads that are rolled for a source, in order.
+    pub(super) fn users<'a>(&'a self, source: &SourceRef) -> impl Iterator<Item = &'a WorkloadRef> + use<'a> {
+        self.users.referrers(source)
     }
 
-    /// Those of a kind that are there for all that is known: they have been read, or ask for something.
-    pub fn sources_there(&self, kind: SourceKind) -> HashSet<SourceRef> {
-        let is_there =
-            |known: &Source| known.read.as_ref().is_some_and(|read| read.content.is_some()) || !known.asks.is_silent();
-        let inner = self.lock();
-        let there = inner.sources.iter().filter(|(source, known)| source.name.kind == kind && is_there(known));
-        there.map(|(source, _)| source.clone()).collect()
+    /// Returns whether any workload is rolled for a source.
+    pub(super) fn is_used(&self, source: &SourceRef) -> bool {
+        self.users.is_referenced(source)
     }
 
-    /// A complete list was seen, and these that were [there](Self::sources_there) when it began are not in it. They ask for nothing any more; whether
-    /// they are gone is told by who reads them, since one that nobody used when the list passed it by may be used by now.
-    pub fn retain_sources(&self, missing: impl IntoIterator<Item = SourceRef>) -> Work {
-        let mut work = Work::default();
-        for source in missing {
-            work.add(self.lock().asks_no_more(&source));
-            work.sources.extend(Some(source).filter(|source| self.is_used(source)));
-        }
-        work
+    /// Returns the number of sources that a workload is rolled for.
+    pub(super) fn used_count(&self) -> usize {
+        self.users.target_count()
     }
 
-    /// Its uid, as far as it was seen.
-    pub fn source_uid(&self, source: &SourceRef) -> Option<String> {
-        self.lock().sources.get(source).map(|known| known.uid.clone()).filter(|uid| !uid.is_empty())
+    /// Sets which sources a workload is rolled for.
+    pub(super) fn set_used(&mut self, key: &WorkloadRef, sources: &[SourceRef]) -> Changes<SourceRef> {
+        self.users.set(key, sources.iter().map(|source| (source.clone(), ())))
     }
 
-    /// Whether anybody is rolled for it.
-    pub fn is_used(&self, source: &SourceRef) -> bool {
-        self.lock().users.is_referenced(source)
+    /// Sets which sources may concern a workload by their annotations.
+    pub(super) fn set_named(&mut self, key: &WorkloadRef, sources: impl IntoIterator<Item = SourceRef>) {
+        self.named.set(key, sources.into_iter().map(|source| (source, ())));
     }
 
-    /// How many sources are not followed until they are quiet.
-    pub fn ran_away(&self, now: Timestamp) -> usize {
-        let inner = self.lock();
-        let used = inner.sources.iter().filter(|(source, _)| inner.users.is_referenced(source));
-        used.filter(|(_, known)| known.breaker.open_until(now).is_some()).count()
+    /// Returns the sources that select a workload of this namespace by these labels.
+    pub(super) fn selecting<'a>(
+        &'a self,
+        namespace: &String,
+        labels: &'a std::collections::BTreeMap<String, String>,
+    ) -> impl Iterator<Item = &'a SourceName> {
+        self.selectors.matching(namespace, |_, selector: &Labels| selector.choose(labels)).map(|source| &source.name)
     }
 
-    /// How many workloads take part, and how many sources they are rolled for.
-    pub fn counts(&self) -> (usize, usize) {
-        let inner = self.lock();
-        (inner.workloads.values().filter(|known| !known.uses.is_empty()).count(), inner.users.target_count())
-    }
-}
-
-impl Source {
-    /// What was read of it, or is being read, may be outdated.
-    pub(super) fn doubt(&mut self) {
-        self.doubt = Doubt::Open;
-    }
-}
-
-impl Inner {
-    pub(super) fn users_of(&self, source: &SourceRef) -> BTreeSet<WorkloadRef> {
-        self.users.referrers(source).cloned().collect()
+    /// Updates the selector of a source after its annotations have changed. Returns the workloads that name or use it, and whether it selects workloads by labels,
+    /// before or now.
+    pub(super) fn update_selector(&mut self, source: &SourceRef) -> (BTreeSet<WorkloadRef>, bool) {
+        let selector = self.known.get(source).and_then(|known| known.spec.selector.clone());
+        let selects = selector.is_some();
+        let changes = self.selectors.set(source, selector.map(|selector| (source.namespace.clone(), selector)));
+        (self.named.referrers(source).cloned().collect(), selects || !changes.removed.is_empty())
     }
 
-    /// A source holds this.
+    /// Notes the content of a source. Without users, nothing is noted.
     pub(super) fn learn(
         &mut self,
         source: &SourceRef,
         read: Read,
         breaker: &breaker::Settings,
-        now: Timestamp,
-    ) -> Learned {
-        let users = self.users_of(source);
-        self.users_stirred(source);
-        let Some(known) = self.sources.get_mut(source).filter(|_| !users.is_empty()) else {
-            return Learned::default();
-        };
-        let was_waited_for = known.doubt == Doubt::Reading;
-        if was_waited_for {
+        now: Time,
+    ) -> SourceChange {
+        let users: BTreeSet<_> = self.users(source).cloned().collect();
+        let Some(known) = self.get_mut(source).filter(|_| !users.is_empty()) else { return SourceChange::default() };
+        known.learn(read, breaker, now).map_or_else(SourceChange::default, |learned| SourceChange { users, ..learned })
+    }
+
+    /// Notes that a source is about to be read: the answer is newer than everything that was shown before.
+    pub(super) fn reading(&mut self, source: &SourceRef) {
+        if self.known.get(source).is_some_and(|known| known.doubt == Doubt::Open)
+            && let Some(known) = self.get_mut(source)
+        {
+            known.doubt = Doubt::Reading;
+        }
+    }
+
+    /// Marks the content of a source as possibly older than what a user runs with.
+    pub(super) fn doubt(&mut self, source: &SourceRef) {
+        if let Some(known) = self.get_mut(source) {
+            known.doubt = Doubt::Open;
+        }
+    }
+
+    /// Forgets the parts of a source that nobody needs any more.
+    pub(super) fn drop_unused(&mut self, source: &SourceRef) {
+        if self.is_used(source) {
+            return;
+        }
+        if self.known.get(source).is_some_and(|known| known.spec.is_silent()) {
+            self.known.remove(source);
+        } else if let Some(known) = self.get_mut(source) {
+            // The next user has it read anew.
+            known.read = None;
             known.doubt = Doubt::None;
+            known.refused = None;
         }
-        let was_waited_for = was_waited_for | known.refused.take().is_some();
-        let before = known.read.replace(read);
-        let is_new = before.is_none();
-        let now_it_is = known.read.as_ref();
-        let changed = before.as_ref().is_some_and(|before| now_it_is.is_some_and(|now| now.content != before.content));
-        let versions = before
-            .as_ref()
-            .and_then(|before| before.in_vault.as_ref())
-            .zip(now_it_is.and_then(|now| now.in_vault.as_ref()));
-        let times = versions.map_or(1, |(before, now)| now.times_since(before, breaker.within));
-        if is_new || changed {
-            known.since = Some(now);
-        }
-        if !is_new && !changed && !was_waited_for {
-            return Learned::default();
-        }
-        let mut learned = Learned { users, changed, ran_away: None };
-        if changed {
-            known.changed = Some(now);
-            learned.ran_away = known.breaker.changed(times, now, breaker).then(|| known.uid.clone());
-        }
-        learned
     }
 
-    /// A source is not there to ask for anything.
-    fn asks_no_more(&mut self, source: &SourceRef) -> Work {
-        let mut work = Work::default();
-        if let Some(known) = self.sources.get_mut(source) {
-            let before = std::mem::take(&mut known.asks);
-            known.invalid = None;
-            if !before.is_silent() {
-                self.asks_otherwise(source, &mut work);
-            }
-        }
-        self.drop_unused(source);
-        work
+    /// Forgets a workload.
+    pub(super) fn remove_workload(&mut self, key: &WorkloadRef) {
+        self.named.remove(key);
     }
 
-    /// Updates every workload that the annotations of a source may concern.
-    fn asks_otherwise(&mut self, source: &SourceRef, work: &mut Work) {
-        let namespace = &source.namespace;
-        let selector = self.sources.get(source).and_then(|known| known.asks.selector.clone());
-        let selects = selector.is_some();
-        let changes = self.source_selectors.set(source, selector.map(|selector| (namespace.clone(), selector)));
-        let mut concerned: BTreeSet<_> = self.named.referrers(source).cloned().collect();
-        if selects || !changes.removed.is_empty() {
-            let all = self.workloads.keys().filter(|key| key.namespace == *namespace);
-            concerned.extend(all.cloned());
-        }
-        for key in concerned {
-            self.index(&key, work);
-        }
+    /// Returns the sources of a kind that exist as far as is known.
+    pub(super) fn existing(&self, kind: SourceKind) -> HashSet<SourceRef> {
+        let existing = self.known.iter().filter(|(source, known)| source.name.kind == kind && known.exists());
+        existing.map(|(source, _)| source.clone()).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.known.is_empty() && self.users.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_named(&self) -> bool {
+        !self.named.is_empty()
     }
 }

@@ -1,13 +1,15 @@
 mod bad_sources;
 mod classes;
-mod lent;
 mod records;
+mod reverted_records;
 mod sources;
-mod taken;
+mod template_refs;
 mod triggers;
-mod turns;
-mod unheard;
+mod unacknowledged;
 mod waiting;
+mod waves;
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,11 +18,14 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     decision::Verdict,
-    declarations::{IGNORE, ON_CHANGE, ROLL_SELECTOR, ROLL_USERS},
+    declarations::{IGNORE, ON_CHANGE, RECORD, ROLL_SELECTOR, ROLL_USERS},
     digest::Digester,
     object::SourceKind,
-    wait::Back,
-    waves::Turn,
+    plan::View,
+    record::Record,
+    trigger_status::state::TargetState,
+    wait::Deferral,
+    waves::WaveGate,
 };
 
 const BREAKER: breaker::Settings =
@@ -35,8 +40,8 @@ fn wary() -> Index {
     Index::new(Others::default(), BREAKER)
 }
 
-fn now() -> Timestamp {
-    Timestamp::from_second(1000).unwrap()
+fn now() -> Time {
+    Time::at(1000)
 }
 
 fn digester() -> Digester {
@@ -104,7 +109,7 @@ fn who_takes_no_part_leaves_no_trace() {
     assert_eq!(show_secret(&index, "db", "1", &json!({ "example.com/x": "y" })), (vec![], vec![]));
     assert!(index.view(&key("web"), &digester(), now()).is_none());
     let inner = index.lock();
-    assert!(inner.sources.is_empty() && inner.users.is_empty());
+    assert!(inner.sources.is_empty());
 }
 
 #[test]
@@ -112,12 +117,16 @@ fn a_workload_is_read_for_once_and_woken_by_other_content_alone() {
     let index = index();
     let all = json!({ ON_CHANGE: "true" });
     assert_eq!(show(&index, "web", &all, &["db"]), (strings(&["web"]), strings(&["db"])));
-    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().verdict, None, "not read yet");
+    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict, None, "not read yet");
     assert_eq!(show(&index, "web", &all, &["db"]).1, ["db"], "asked for until it was read");
     assert_eq!(learn(&index, "db", "5", "x"), (strings(&["web"]), false));
     assert_eq!(show(&index, "web", &all, &["db"]).1, [""; 0]);
     assert_eq!(show(&index, "cart", &all, &["db"]), (strings(&["cart"]), strings(&["db"])), "it came after the read");
-    assert_eq!(index.view(&key("cart"), &digester(), now()).unwrap().verdict, None, "what was read may be outdated");
+    assert_eq!(
+        index.view(&key("cart"), &digester(), now()).unwrap().plan.verdict,
+        None,
+        "what was read may be outdated"
+    );
     assert_eq!(answered(&index, "db", "5", "x"), (vec![], false), "it may have come after that, too");
     assert_eq!(learn(&index, "db", "5", "x"), (strings(&["cart", "web"]), false));
     assert_eq!(show(&index, "cart", &all, &["db"]).1, [""; 0]);
@@ -125,23 +134,23 @@ fn a_workload_is_read_for_once_and_woken_by_other_content_alone() {
     assert_eq!(show_secret(&index, "db", "6", &json!({})), (vec![], strings(&["db"])));
     assert_eq!(learn(&index, "db", "6", "x"), (vec![], false), "only its metadata changed");
     assert_eq!(learn(&index, "db", "7", "y"), (strings(&["cart", "web"]), false));
-    assert!(matches!(index.view(&key("web"), &digester(), now()).unwrap().verdict, Some(Verdict::Note(_))));
+    assert!(matches!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict, Some(Verdict::Note(_))));
 }
 
 #[test]
 fn a_source_asks_for_its_users_and_for_labels_whichever_comes_first() {
     for first in [true, false] {
         let index = index();
-        let asks = json!({ ROLL_USERS: "true", ROLL_SELECTOR: "app=chosen" });
+        let spec = json!({ ROLL_USERS: "true", ROLL_SELECTOR: "app=chosen" });
         if first {
-            show_secret(&index, "db", "1", &asks);
+            show_secret(&index, "db", "1", &spec);
         }
         show(&index, "web", &json!({}), &["db"]);
         show(&index, "chosen", &json!({}), &[]);
         show(&index, "left-alone", &json!({ ON_CHANGE: "false" }), &["db"]);
         show(&index, "other", &json!({}), &["api"]);
         if !first {
-            assert_eq!(show_secret(&index, "db", "1", &asks), (strings(&["chosen", "web"]), strings(&["db"])));
+            assert_eq!(show_secret(&index, "db", "1", &spec), (strings(&["chosen", "web"]), strings(&["db"])));
         }
         assert_eq!(index.counts(), (2, 1));
         // It asks no more.
@@ -160,11 +169,11 @@ fn what_is_gone_is_forgotten_and_another_of_its_name_is_another() {
     let mut other = workload("web", 2, &all, &["db"]);
     other.metadata.uid = Some("other".to_owned());
     index.show(WorkloadKind::Deployment, other, now());
-    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().uid, "other");
+    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().uid(), "other");
     let (gone, _) = index.retain(WorkloadKind::Deployment, &HashSet::new());
     assert_eq!(gone, [key("web")]);
     let inner = index.lock();
-    assert!(inner.workloads.is_empty() && inner.sources.is_empty() && inner.users.is_empty() && inner.named.is_empty());
+    assert!(inner.workloads.is_empty() && inner.sources.is_empty() && !inner.sources.has_named());
 }
 
 /// The text of a record that says that the pods run with this value of `db`.
@@ -173,8 +182,8 @@ fn record_of(value: &str) -> String {
     show(&elsewhere, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
     learn(&elsewhere, "db", "1", value);
     let view = elsewhere.view(&key("web"), &digester(), now()).unwrap();
-    let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
-    Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() }.text()
+    let Some(Verdict::Note(content)) = view.plan.verdict.clone() else { panic!("{:?}", view.plan.verdict) };
+    Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() }.text()
 }
 
 #[test]
@@ -196,6 +205,6 @@ fn one_that_left_waits_no_more() {
     index.pending(&key("web"), "uid of web", Some((now(), None)));
     assert_eq!(index.waiting(), (Some(now()), 1));
     index.show(WorkloadKind::Deployment, workload("web", 2, &json!({}), &["db"]), now());
-    index.leave(&key("web"));
+    index.opt_out(&key("web"));
     assert_eq!(index.waiting(), (None, 0));
 }

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     decision::Verdict,
-    index::View,
     messages::Message,
     object::{SourceName, WorkloadRef},
+    plan::View,
     record::{Content, Entry},
     uses::Use,
 };
@@ -22,7 +22,7 @@ use crate::{
 pub(super) async fn differences(cluster: &Cluster, key: &WorkloadRef) -> Result<Vec<Difference>, Failure> {
     let look = look(cluster, key).await?;
     let Some(view) = &look.view else { return Ok(Vec::new()) };
-    if let Err(invalid) = &view.asks {
+    if let Err(invalid) = view.spec() {
         return Err(Failure::Failed(Message::invalid(invalid).text));
     }
     if let Some(failure) = look.incomparable {
@@ -30,19 +30,19 @@ pub(super) async fn differences(cluster: &Cluster, key: &WorkloadRef) -> Result<
             "what its pods run with is recorded by digests, and to compare them takes their key and the content: {failure}"
         )));
     }
-    Ok(view.uses.iter().map(|(source, used)| difference(&look, view, source, used)).collect())
+    Ok(view.uses().iter().map(|(source, used)| difference(&look, view, source, used)).collect())
 }
 
 fn difference(look: &Look, view: &View, source: &SourceName, used: &Use) -> Difference {
     let name = source.to_string();
-    let recorded = view.record.as_ref().and_then(|record| record.content.get(&name));
-    let now = match &view.verdict {
+    let recorded = view.plan.record.as_ref().and_then(|record| record.content.get(&name));
+    let now = match &view.plan.verdict {
         Some(Verdict::Note(content) | Verdict::Roll { content, .. }) => content.get(&name),
         // Then they are the same.
         Some(Verdict::Nothing) => recorded,
         None => None,
     };
-    let is_changed = matches!(&view.verdict, Some(Verdict::Roll { changed, .. }) if changed.contains(&name));
+    let is_changed = matches!(&view.plan.verdict, Some(Verdict::Roll { changed, .. }) if changed.contains(&name));
     let keys = match &used.keys {
         Keys::All => "all its keys count".to_owned(),
         Keys::Some(keys) => {
@@ -51,7 +51,7 @@ fn difference(look: &Look, view: &View, source: &SourceName, used: &Use) -> Diff
         }
     };
     let (fate, note) = match (recorded, now) {
-        _ if is_changed && view.rollout.empty => {
+        _ if is_changed && view.snapshot.pods.rollout.empty => {
             (Fate::Noted, "there are no pods that would have to be rolled".to_owned())
         }
         _ if is_changed => (Fate::Differs, format!("recorded {}, now {}", shown(recorded), shown(now))),

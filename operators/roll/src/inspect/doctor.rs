@@ -86,7 +86,7 @@ async fn of_operator(cluster: &Cluster, installation: &Installation) -> Vec<Find
     findings
 }
 
-/// What it was started with, as far as it decides who is rolled and when.
+/// The flags of the operator that decide which workloads are rolled, and when.
 fn settings(config: &Config) -> String {
     let budget = match (config.in_a_minute, config.at_once) {
         (0, 0) => "no budget over all workloads".to_owned(),

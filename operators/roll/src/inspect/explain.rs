@@ -1,4 +1,4 @@
-//! What an object is rolled for, or who is rolled for it, in words.
+//! The sources that a workload is rolled for, or the workloads that are rolled for a source, in words.
 
 use konverge_apply::conditions::READY;
 use konverge_kubectl::{Cluster, Fact, Failure, when};
@@ -17,12 +17,12 @@ use super::{
 use crate::{
     config::KINDS,
     decision::Verdict,
-    declarations::{Others, Rule, SourceAsks, WorkloadAsks},
-    hold::{Candidate, Hold},
-    index::View,
+    declarations::{Others, Rule, SourceSpec, WorkloadSpec},
+    hold::{BlockedBy, Candidate},
     messages::{Message, because, second, template_elsewhere},
     object::{SourceKind, SourceName, WorkloadRef},
-    trigger::{Shown, TriggerRef},
+    plan::View,
+    trigger::{TriggerRef, WatchedTrigger},
     uses::{self, Use},
 };
 
@@ -41,7 +41,7 @@ pub(super) async fn of_workload(cluster: &Cluster, key: &WorkloadRef) -> Vec<Fac
         facts.push(Fact::new("rolled for", "nothing: nobody asks for anything that its pods use"));
         return facts;
     };
-    if let Some(other) = &view.template_of {
+    if let Some(other) = &view.observed().template_of {
         facts.push(Fact::new("rolled for", format!("nothing: {}", template_elsewhere(other))));
         return facts;
     }
@@ -52,20 +52,20 @@ pub(super) async fn of_workload(cluster: &Cluster, key: &WorkloadRef) -> Vec<Fac
     if let Some(held) = held(view, &look) {
         facts.push(Fact::new("held back", held));
     }
-    facts.push(Fact::new("its pods", pods(view.rollout)));
-    if let Ok(asks) = &view.asks {
-        facts.push(Fact::new("at most", limits(asks, &look)));
+    facts.push(Fact::new("its pods", pods(view.snapshot.pods.rollout)));
+    if let Ok(spec) = view.spec() {
+        facts.push(Fact::new("at most", limits(spec, &look)));
     }
     facts
 }
 
 fn rolled_for(look: &Look, view: &View) -> Vec<Fact> {
     let mut facts: Vec<_> =
-        view.uses.iter().map(|(source, used)| Fact::new("rolled for", wish(source, used))).collect();
+        view.uses().iter().map(|(source, used)| Fact::new("rolled for", wish(source, used))).collect();
     if facts.is_empty() {
         facts.push(Fact::new("rolled for", "nothing"));
     }
-    let others = look.referenced.iter().filter(|source| !view.uses.contains_key(*source));
+    let others = look.referenced.iter().filter(|source| !view.uses().contains_key(*source));
     let others: Vec<_> = others.map(ToString::to_string).collect();
     if !others.is_empty() {
         facts.push(Fact::new("not for", format!("{}, which its pods use, too", others.join(", "))));
@@ -74,7 +74,7 @@ fn rolled_for(look: &Look, view: &View) -> Vec<Fact> {
 }
 
 /// An object that asks for rollouts of others, and what it says of itself.
-fn word_of(trigger: &TriggerRef, shown: &Shown) -> String {
+fn word_of(trigger: &TriggerRef, shown: &WatchedTrigger) -> String {
     let said = match shown.status.conditions.get(READY) {
         Some(ready) => format!("{}: {}", ready.reason, ready.message),
         None => "the operator has not taken note of it".to_owned(),
@@ -82,7 +82,7 @@ fn word_of(trigger: &TriggerRef, shown: &Shown) -> String {
     format!("{trigger}, which says {said}")
 }
 
-fn is_ready(shown: &Shown) -> bool {
+fn is_ready(shown: &WatchedTrigger) -> bool {
     shown.status.conditions.get(READY).is_some_and(|ready| ready.status == "True")
 }
 
@@ -100,13 +100,13 @@ fn wish(source: &SourceName, used: &Use) -> String {
 }
 
 fn last(view: &View, look: &Look) -> String {
-    match &view.record {
+    match &view.plan.record {
         None if look.incomparable.is_some() => "not known: it cannot be told whether the record is its own".to_owned(),
         None => "never: no record is its own, so what there is now will be noted, and rolls nothing".to_owned(),
         Some(record) => match (record.rolled, &record.because) {
             (Some(rolled), because) => {
                 let because = because.as_deref().unwrap_or("why is not recorded");
-                format!("{}: {because}", when(rolled, look.now))
+                format!("{}: {because}", when(rolled, look.now.wall()))
             }
             (None, _) => "never, since it is looked after".to_owned(),
         },
@@ -115,23 +115,23 @@ fn last(view: &View, look: &Look) -> String {
 
 /// Whether what there is is what its pods run with.
 fn now(view: &View, look: &Look) -> String {
-    if let Err(invalid) = &view.asks {
+    if let Err(invalid) = view.spec() {
         return Message::invalid(invalid).text;
     }
     if let Some(failure) = &look.incomparable {
         return format!("not compared with what is recorded: {failure}");
     }
-    match &view.verdict {
+    match &view.plan.verdict {
         None => "not compared with what is recorded".to_owned(),
         Some(Verdict::Nothing) => match look.asking.iter().find(|(_, shown)| !is_ready(shown)) {
-            // What is in Vault is known from those who ask, and not read here.
+            // The content of Vault is known from triggers, and not read here.
             Some((trigger, _)) => format!(
                 "its pods run with what is known; {trigger} does not know what it asks for, or waits: see above"
             ),
             None => "its pods run with what there is".to_owned(),
         },
         Some(Verdict::Note(_)) => "what there is is still to be noted, and rolls nothing".to_owned(),
-        Some(Verdict::Roll { .. }) if view.rollout.empty => {
+        Some(Verdict::Roll { .. }) if view.snapshot.pods.rollout.empty => {
             "there are no pods: what changed is still to be noted, and those that start read what there is".to_owned()
         }
         Some(Verdict::Roll { changed, .. }) => format!("{}: to be rolled", reason(view, changed)),
@@ -139,34 +139,36 @@ fn now(view: &View, look: &Look) -> String {
 }
 
 fn reason(view: &View, changed: &[String]) -> String {
-    because(view.uses.iter().filter(|(name, _)| changed.contains(&name.to_string())))
+    because(view.uses().iter().filter(|(name, _)| changed.contains(&name.to_string())))
 }
 
-/// What keeps it from being rolled, as far as that can be told without the operator.
+/// Returns why it is not rolled, as far as that is known without the operator.
 fn held(view: &View, look: &Look) -> Option<String> {
-    let (Ok(asks), Some(Verdict::Roll { .. }), false) = (&view.asks, &view.verdict, view.rollout.empty) else {
+    let (Ok(spec), Some(Verdict::Roll { .. }), false) =
+        (view.spec(), &view.plan.verdict, view.snapshot.pods.rollout.empty)
+    else {
         return None;
     };
     let config = &look.config;
     let candidate = Candidate {
-        rollout: view.rollout,
-        paused: asks.paused,
-        rolled: view.record.as_ref().and_then(|record| record.rolled),
-        min_interval: asks.min_interval.unwrap_or(config.min_interval),
+        rollout: view.snapshot.pods.rollout,
+        paused: spec.paused,
+        rolled: view.plan.record.as_ref().and_then(|record| Some(look.now.recorded_or_now(record.rolled?))),
+        min_interval: spec.min_interval.unwrap_or(config.min_interval),
         changed: None,
         debounce: config.debounce,
         // Only the operator knows.
         pending: None,
     };
-    Some(match candidate.hold(look.now) {
-        Some(Hold::Asked) => {
+    Some(match candidate.blocked_by(look.now) {
+        Some(BlockedBy::Asked) => {
             "until its annotation that says to pause goes; kubectl konverge resume takes it away".to_owned()
         }
-        Some(Hold::Paused) => "until its rollout, which somebody has paused, is resumed".to_owned(),
-        Some(Hold::Interval(until)) => {
-            format!("until {}: it was rolled a short while ago", second(until))
+        Some(BlockedBy::Paused) => "until its rollout, which somebody has paused, is resumed".to_owned(),
+        Some(BlockedBy::Interval(until)) => {
+            format!("until {}: it was rolled a short while ago", second(until.wall()))
         }
-        Some(Hold::Debounce(_)) | None => {
+        Some(BlockedBy::Debounce(_)) | None => {
             "by nothing that stands on it; whether it waits for others, or for quiet, the events tell".to_owned()
         }
     })
@@ -187,26 +189,26 @@ fn pods(rollout: Rollout) -> String {
     format!("{progress}{paused}")
 }
 
-fn limits(asks: &WorkloadAsks, look: &Look) -> String {
-    let (least, whose) = match asks.min_interval {
+fn limits(spec: &WorkloadSpec, look: &Look) -> String {
+    let (least, whose) = match spec.min_interval {
         Some(least) => (least, "its own annotation"),
         None => (look.config.min_interval, "--min-interval"),
     };
-    let wave = match asks.wave {
+    let wave = match spec.wave {
         0 => String::new(),
         wave => format!("; wave {wave}, after those of a smaller one that use the same"),
     };
     format!("once in {least:#}, by {whose}{wave}")
 }
 
-/// Who is rolled for a source that asks for others.
+/// Returns the workloads that a source with a spec has rolled.
 pub(super) async fn of_source(cluster: &Cluster, kind: SourceKind, metadata: &ObjectMeta) -> Vec<Fact> {
     let (Some(name), Some(namespace)) = (&metadata.name, &metadata.namespace) else { return Vec::new() };
     let source = SourceName { kind, name: name.clone() };
-    let Ok(asks) = metadata
+    let Ok(spec) = metadata
         .annotations
         .as_ref()
-        .map_or_else(|| Ok(SourceAsks::default()), |annotations| SourceAsks::read(annotations, Others::default()))
+        .map_or_else(|| Ok(SourceSpec::default()), |annotations| SourceSpec::read(annotations, Others::default()))
     else {
         return Vec::new();
     };
@@ -230,7 +232,7 @@ pub(super) async fn of_source(cluster: &Cluster, kind: SourceKind, metadata: &Ob
         };
         users.extend(found.items.into_iter().filter_map(|workload| {
             let shown = format!("{}/{}", kind.name().to_ascii_lowercase(), workload.name_any());
-            is_rolled(workload, &classes, &source, &asks).map(|rule| format!("{shown} by {rule}"))
+            is_rolled(workload, &classes, &source, &spec).map(|rule| format!("{shown} by {rule}"))
         }));
     }
     let rolls = if users.is_empty() { "nobody, so far".to_owned() } else { users.join(", ") };
@@ -243,13 +245,13 @@ fn is_rolled(
     workload: Workload,
     classes: &[SecretProviderClass],
     source: &SourceName,
-    of_source: &SourceAsks,
+    of_source: &SourceSpec,
 ) -> Option<Rule> {
     let metadata = workload.metadata;
     let (annotations, labels) = (metadata.annotations.unwrap_or_default(), metadata.labels.unwrap_or_default());
     let namespace = metadata.namespace.unwrap_or_default();
     let others = Others { reloader: true, wave: true };
-    let asks = WorkloadAsks::read(&annotations, &workload.template_annotations, &namespace, others).ok()?;
+    let spec = WorkloadSpec::read(&annotations, &workload.template_annotations, &namespace, others).ok()?;
     let chosen = of_source.selector.as_ref().filter(|selector| selector.choose(&labels)).map(|_| source);
     let mut referenced = uses::referenced(&workload.references);
     let mounted = |class: &&SecretProviderClass| {
@@ -257,6 +259,6 @@ fn is_rolled(
     };
     let made = classes.iter().filter(mounted).flat_map(|class| &class.secrets);
     referenced.extend(made.map(|name| (SourceName::secret(name), uses::MADE)));
-    let used = uses::uses(&asks, &referenced, chosen, |name| (name == source).then_some(of_source));
+    let used = uses::uses(&spec, &referenced, chosen, |name| (name == source).then_some(of_source));
     used.get(source).map(|used| used.rule)
 }

@@ -1,10 +1,13 @@
-//! What the operator would see of a workload, seen by a person.
+//! The state of a workload as the operator would see it, seen by a person.
 //!
 //! The objects around it are put into an index like the operator's. Values are read to be digested, and forgotten at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::stored_key;
 use konverge_core::digest::DIGEST_KEY_LENGTH;
@@ -23,32 +26,34 @@ use crate::{
     config::Config,
     declarations::Others,
     digest::{Digester, KeyDigests},
-    index::{Index, View},
+    index::Index,
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
+    plan::View,
     reader::Reader,
-    trigger::{Shown, TriggerRef},
+    time::Time,
+    trigger::{TriggerRef, WatchedTrigger},
 };
 
-/// What was seen.
+/// The result of a look.
 pub(super) struct Look {
     /// The settings of the operator, or those that it has by itself.
     pub(super) config: Config,
     /// The operator, if one is installed.
     pub(super) operator: Result<Option<Operator>, Failure>,
-    /// What is known of the workload; nothing if it takes no part.
+    /// The workload and the plan for it. `None` if it has not opted in.
     pub(super) view: Option<View>,
-    /// What its pods use.
+    /// The sources that its pods use.
     pub(super) referenced: Vec<SourceName>,
-    /// What it is rolled for and what is not there.
+    /// The sources that it is rolled for and that do not exist.
     pub(super) gone: BTreeSet<SourceName>,
     /// Why its content could not be compared with what is recorded.
     pub(super) incomparable: Option<Failure>,
     /// Why it is not known which sources ask for their users, or which objects for others.
     pub(super) unseen: Vec<String>,
     /// The objects that ask for rollouts of it, and how they stand by their own word.
-    pub(super) asking: Vec<(TriggerRef, Shown)>,
+    pub(super) asking: Vec<(TriggerRef, Arc<WatchedTrigger>)>,
     /// When this was.
-    pub(super) now: Timestamp,
+    pub(super) now: Time,
 }
 
 /// Looks at a workload and all that concerns it.
@@ -59,7 +64,7 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
         Some(operator) => operator.config.clone(),
         None => Config::of_container(&[], &BTreeMap::new()).map_err(|error| Failure::Failed(error.to_string()))?,
     };
-    let now = Timestamp::now();
+    let now = Time::now();
     let settings = breaker::Settings { changes: 0, within: SignedDuration::from_mins(1), quiet: config.runaway_quiet };
     // Where the operator cannot be seen, all words count that it may have been told to understand.
     let others = known.map_or(Others { reloader: true, wave: true }, |operator| operator.config.others());
@@ -91,7 +96,7 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     };
     let mut gone = BTreeSet::new();
     if incomparable.is_none() {
-        // What is in Vault, only the operator knows.
+        // Only the operator reads Vault.
         for source in work.sources.iter().filter(|source| !source.name.kind.is_in_vault()) {
             index.reading(source);
             match read(cluster, source, &digester).await {

@@ -11,7 +11,7 @@ pub(super) async fn finding(cluster: &Cluster, installation: &Installation, conf
     cluster.permissions_finding(installation, needed(config, &installation.namespace), next).await
 }
 
-/// What an operator with these settings asks of the API server, as `deploy/rbac` allows it.
+/// The requests of an operator with these settings, as `deploy/rbac` allows them.
 fn needed(config: &Config, home: &str) -> Vec<Permission> {
     let mut needed = of_objects(config);
     needed.extend(at_home(config, home));
@@ -32,7 +32,7 @@ fn of_objects(config: &Config) -> Vec<Permission> {
         let of_kind = |verb| Permission::new(group, kind.plural(), verb);
         needed.extend(["list", "watch"].map(of_kind));
         if kind == TriggerKind::VaultSyncStatus {
-            // What the original has left on them is taken off.
+            // The operator removes the finalizer and annotations of the original.
             needed.extend(["get", "patch"].map(of_kind));
         }
         needed.push(of_kind("patch").part("status"));
@@ -40,7 +40,7 @@ fn of_objects(config: &Config) -> Vec<Permission> {
     needed.into_iter().map(|permission| permission.within(config.namespace.as_deref())).collect()
 }
 
-/// In its own namespace: the lease, and the key of digests. Who makes that Secret by hand need not let the operator make it.
+/// In its own namespace: the lease, and the key of digests. If you create that Secret by hand, the operator needs no permission to create it.
 fn at_home(config: &Config, home: &str) -> Vec<Permission> {
     let mut needed = vec![Permission::new("", "secrets", "get").on(&config.digest_key)];
     if config.leader_elect {

@@ -1,12 +1,12 @@
 //! How an object stands, by what is on it. Pure.
 //!
-//! What is there now is not looked at: `why` and `diff` do that.
+//! The current content is not read: `why` and `diff` do that.
 
 use konverge_kubectl::{Grade, Place, Standing};
 use kube::{ResourceExt, core::DynamicObject};
 
 use crate::{
-    declarations::{Annotations, Invalid, ON_CHANGE, Others, PAUSE, RECORD, SourceAsks, WorkloadAsks},
+    declarations::{Annotations, Invalid, ON_CHANGE, Others, PAUSE, RECORD, SourceSpec, WorkloadSpec},
     messages::Message,
     record::{Content, Record},
 };
@@ -14,20 +14,20 @@ use crate::{
 /// All words that are ever understood.
 const ALL: Others = Others { reloader: true, wave: true };
 
-/// What is recorded on an object, whoever wrote it there. Only the key of digests tells whether it is its own.
+/// Returns the record on an object, even if another object owns it. Only the key of digests tells whether it is its own.
 pub(super) fn recorded(annotations: &Annotations) -> Option<Record> {
     Record::of_any(annotations.get(RECORD)?)
 }
 
 /// Whether a workload asks in others' words alone, which the operator may have been told to understand.
 pub(super) fn asks_otherwise(object: &DynamicObject) -> bool {
-    let ask = |others| read(object, others).is_ok_and(|asks| asks.asks());
+    let ask = |others| read(object, others).is_ok_and(|asks| asks.requests_rollouts());
     !ask(Others::default()) && ask(ALL)
 }
 
-fn read(object: &DynamicObject, others: Others) -> Result<WorkloadAsks, Invalid> {
+fn read(object: &DynamicObject, others: Others) -> Result<WorkloadSpec, Invalid> {
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-    WorkloadAsks::read(object.annotations(), &Annotations::new(), namespace, others)
+    WorkloadSpec::read(object.annotations(), &Annotations::new(), namespace, others)
 }
 
 /// How a workload stands; nothing if it does not ask and nothing is recorded of it.
@@ -63,7 +63,7 @@ pub(super) fn of_workload(object: &DynamicObject) -> Option<Standing> {
             "it asks in the words of Stakater Reloader or wave, and the operator has not taken note of it; it listens to them with \
              --reloader-annotations and --wave-annotations",
         ),
-        None if !asks.asks() => return None,
+        None if !asks.requests_rollouts() => return None,
         None => standing("Pending", Grade::Waiting, "the operator has not taken note of it yet"),
         Some(_) if asks.paused => {
             let text = format!("{PAUSE} says so; what changes meanwhile is rolled once when that goes");
@@ -77,9 +77,9 @@ pub(super) fn of_workload(object: &DynamicObject) -> Option<Standing> {
     })
 }
 
-/// How a source stands; nothing if it asks for nothing.
+/// Returns the state of a source. Returns `None` if it has no spec.
 pub(super) fn of_source(object: &DynamicObject) -> Option<Standing> {
-    let asks = match SourceAsks::read(object.annotations(), Others::default()) {
+    let asks = match SourceSpec::read(object.annotations(), Others::default()) {
         Ok(asks) => asks,
         Err(invalid) => {
             let Message { reason, text, .. } = Message::invalid(&invalid);

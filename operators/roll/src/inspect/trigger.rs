@@ -13,7 +13,7 @@ use crate::{
     reasons,
     spelling::Settings,
     status::{HELD, ROLLED_OUT},
-    trigger::{self, Asks, TriggerKind, TriggerRef},
+    trigger::{self, TriggerKind, TriggerRef, TriggerSpec},
     vault_rollout, vault_sync_status,
 };
 
@@ -31,8 +31,12 @@ pub(super) fn shown_kind(kind: TriggerKind) -> Kind {
     Kind { resource: kind.resource(), short, shown: Shown::Whole }
 }
 
-/// What an object is to the operator.
-fn read(kind: TriggerKind, object: &DynamicObject, settings: Settings) -> Option<(TriggerRef, trigger::Shown)> {
+/// Returns a trigger as the operator sees it.
+fn read(
+    kind: TriggerKind,
+    object: &DynamicObject,
+    settings: Settings,
+) -> Option<(TriggerRef, trigger::WatchedTrigger)> {
     match kind {
         TriggerKind::VaultSyncStatus => vault_sync_status::shown(decoded(object)?, settings),
         TriggerKind::VaultRollout => vault_rollout::shown(decoded(object)?, settings),
@@ -51,7 +55,7 @@ pub(super) async fn all(
     cluster: &Cluster,
     namespace: &str,
     config: &Config,
-) -> (Vec<(TriggerRef, trigger::Shown)>, Vec<Failure>) {
+) -> (Vec<(TriggerRef, trigger::WatchedTrigger)>, Vec<Failure>) {
     let (mut all, mut unseen) = (Vec::new(), Vec::new());
     for kind in TriggerKind::ALL {
         let shown = shown_kind(kind);
@@ -90,14 +94,14 @@ pub(super) fn standing(kind: TriggerKind, object: &DynamicObject) -> Option<Stan
     Some(Standing { since, ..Standing::new(&*ready.reason, grade, ready.message.clone()) })
 }
 
-/// What the plugin counts where no operator tells: what is asked for does not depend on it.
+/// The settings of a plugin without an operator. The spec does not depend on them.
 const DEFAULTS: Settings = Settings { every: std::time::Duration::from_mins(1), restart_on_first_seen: false };
 
-/// What it asks for, whom that concerns, and what came of it last.
+/// Returns the spec of a trigger, its workloads, and the last result.
 pub(super) fn facts(kind: TriggerKind, object: &DynamicObject) -> Vec<Fact> {
     let Some((_, shown)) = read(kind, object, DEFAULTS) else { return Vec::new() };
-    let mut facts = match &shown.asks {
-        Ok(asks) => asked(asks),
+    let mut facts = match &shown.spec {
+        Ok(spec) => asked(spec),
         Err(refusal) => vec![Fact::new("rolls", format!("nobody: {}", refusal.text))],
     };
     if let Some(in_step) = &shown.status.in_step {
@@ -109,8 +113,8 @@ pub(super) fn facts(kind: TriggerKind, object: &DynamicObject) -> Vec<Fact> {
     facts
 }
 
-fn asked(asks: &Asks) -> Vec<Fact> {
-    let mut facts: Vec<_> = asks
+fn asked(spec: &TriggerSpec) -> Vec<Fact> {
+    let mut facts: Vec<_> = spec
         .sources
         .iter()
         .map(|(source, keys)| match keys {
@@ -121,11 +125,11 @@ fn asked(asks: &Asks) -> Vec<Fact> {
             }
         })
         .collect();
-    let named: Vec<_> = asks.targets.iter().map(ToString::to_string).collect();
+    let named: Vec<_> = spec.targets.iter().map(ToString::to_string).collect();
     if !named.is_empty() {
         facts.push(Fact::new("rolls", few(&named)));
     }
-    for choice in &asks.choices {
+    for choice in &spec.choices {
         let kind = choice.kind.map_or("whatever", |kind| kind.name());
         facts.push(Fact::new("rolls", format!("{kind} in namespace {} with {}", choice.namespace, choice.labels)));
     }

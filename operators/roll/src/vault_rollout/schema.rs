@@ -1,4 +1,4 @@
-//! What the API server checks before it takes a `VaultRollout`, where a type does not say it.
+//! The validation of a `VaultRollout`, beyond its types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -15,7 +15,7 @@ pub fn definition() -> CustomResourceDefinition {
     definition
 }
 
-/// What could lead elsewhere than it reads is refused, as by the operator itself.
+/// A path that could lead elsewhere than it reads is refused, as by the operator itself.
 pub(super) fn mount(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",

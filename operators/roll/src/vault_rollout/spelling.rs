@@ -1,4 +1,4 @@
-//! What a `VaultRollout` asks for.
+//! The spec of a `VaultRollout`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +9,17 @@ use crate::{
     declarations::object_name,
     object::{SourceName, WorkloadRef},
     spelling::{self, Settings},
-    trigger::{Asks, Before, Choice, Shown, TriggerKind, TriggerRef},
+    trigger::{Before, Choice, TriggerKind, TriggerRef, TriggerSpec, WatchedTrigger},
     vault,
     wait::WaitFor,
 };
 
-/// What an object is to us; nothing if it has no name.
-pub fn shown(object: Guarded<VaultRollout>, settings: Settings) -> Option<(TriggerRef, Shown)> {
-    spelling::shown(TriggerKind::VaultRollout, object, |home, spec| asks(home, spec, settings))
+/// Returns a trigger. Returns `None` if it has no name.
+pub fn shown(object: Guarded<VaultRollout>, settings: Settings) -> Option<(TriggerRef, WatchedTrigger)> {
+    spelling::shown(TriggerKind::VaultRollout, object, |home, spec| trigger_spec(home, spec, settings))
 }
 
-fn asks(home: &str, spec: &VaultRolloutSpec, settings: Settings) -> Result<Asks, String> {
+fn trigger_spec(home: &str, spec: &VaultRolloutSpec, settings: Settings) -> Result<TriggerSpec, String> {
     let mut sources = BTreeMap::new();
     for (number, secret) in spec.secrets.iter().enumerate() {
         let field = format!("spec.secrets[{number}]");
@@ -58,7 +58,7 @@ fn asks(home: &str, spec: &VaultRolloutSpec, settings: Settings) -> Result<Asks,
     if targets.is_empty() && choices.is_empty() {
         return Err("spec.targets is empty".to_owned());
     }
-    Ok(Asks {
+    Ok(TriggerSpec {
         targets,
         choices,
         sources,

@@ -1,4 +1,4 @@
-//! What the API server knows of a `VaultSyncStatus`: what the original's definition says, and no more than that of the original's fields.
+//! The definition of a `VaultSyncStatus`. For the fields of the original, it says what the definition of the original says, and no more.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSONSchemaProps};
 use kube::CustomResourceExt;

@@ -1,4 +1,4 @@
-//! What a `VaultSyncStatus` asks for.
+//! The spec of a `VaultSyncStatus`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,27 +15,27 @@ use crate::{
     declarations::object_name,
     object::WorkloadRef,
     spelling::{self, Settings},
-    trigger::{Asks, Before, Leftovers, Shown, TriggerKind, TriggerRef},
+    trigger::{Before, Leftovers, TriggerKind, TriggerRef, TriggerSpec, WatchedTrigger},
     vault,
     wait::WaitFor,
 };
 
-/// What kopf, which the original is made with, puts on each object that it works on.
+/// The finalizer of kopf, the framework of the original.
 pub const KOPF_FINALIZER: &str = "kopf.zalando.org/KopfFinalizerMarker";
-/// What its annotations begin with.
+/// The prefix of its annotations.
 pub const KOPF_PREFIX: &str = "kopf.zalando.org/";
 
-/// What the original's samples have for a time before any.
+/// The time before all others in the samples of the original.
 const DUMMY: &str = "0000-00-00T00:00:00";
 
-/// What an object is to us; nothing if it has no name.
-pub fn shown(object: Guarded<VaultSyncStatus>, settings: Settings) -> Option<(TriggerRef, Shown)> {
+/// Returns a trigger. Returns `None` if it has no name.
+pub fn shown(object: Guarded<VaultSyncStatus>, settings: Settings) -> Option<(TriggerRef, WatchedTrigger)> {
     let leftovers = leftovers(object.meta());
-    let (key, shown) = spelling::shown(TriggerKind::VaultSyncStatus, object, |_, spec| asks(spec, settings))?;
-    Some((key, Shown { leftovers, ..shown }))
+    let (key, shown) = spelling::shown(TriggerKind::VaultSyncStatus, object, |_, spec| trigger_spec(spec, settings))?;
+    Some((key, WatchedTrigger { leftovers, ..shown }))
 }
 
-/// What kopf has left on it.
+/// The finalizers and annotations that kopf has left on it.
 fn leftovers(metadata: &ObjectMeta) -> Leftovers {
     let annotations = metadata.annotations.iter().flat_map(BTreeMap::keys);
     Leftovers {
@@ -44,7 +44,7 @@ fn leftovers(metadata: &ObjectMeta) -> Leftovers {
     }
 }
 
-fn asks(spec: &VaultSyncStatusSpec, settings: Settings) -> Result<Asks, String> {
+fn trigger_spec(spec: &VaultSyncStatusSpec, settings: Settings) -> Result<TriggerSpec, String> {
     let name = required("deployName", spec.deploy_name.as_deref())?;
     let namespace = required("deployNamespace", spec.deploy_namespace.as_deref())?;
     let engine = required("secretEngine", spec.secret_engine.as_deref())?;
@@ -61,7 +61,7 @@ fn asks(spec: &VaultSyncStatusSpec, settings: Settings) -> Result<Asks, String> 
     let source =
         vault::source(kind, engine, path).map_err(|cause| format!("spec.secretEngine and spec.secretPath: {cause}"))?;
     let (before, notes) = before(spec.time_stamp.as_deref(), settings);
-    Ok(Asks {
+    Ok(TriggerSpec {
         targets: BTreeSet::from([target]),
         choices: Vec::new(),
         sources: BTreeMap::from([(source, spelling::keys("spec", spec.keys.as_deref(), kind)?)]),

@@ -15,7 +15,7 @@ use crate::{
     budget::Limits,
     declarations::{ON_CHANGE, Others},
     status::Status,
-    trigger::{Asks, Before, Leftovers},
+    trigger::{Before, Leftovers, TriggerSpec},
     vault,
 };
 
@@ -64,9 +64,9 @@ async fn deployments(feed: &Feed, events: Vec<Event<Guarded<Workload>>>) {
 }
 
 /// An object that asks for rollouts of the Deployment of its name for a path of its own.
-fn trigger(name: &str) -> (TriggerRef, Shown) {
+fn trigger(name: &str) -> (TriggerRef, WatchedTrigger) {
     let target = WorkloadRef { namespace: "shop".to_owned(), kind: WorkloadKind::Deployment, name: name.to_owned() };
-    let asks = Asks {
+    let spec = TriggerSpec {
         targets: [target].into(),
         choices: Vec::new(),
         sources: BTreeMap::from([(vault::source(SourceKind::Vault, "secret", name).unwrap(), Keys::All)]),
@@ -76,11 +76,11 @@ fn trigger(name: &str) -> (TriggerRef, Shown) {
         wait_for: None,
         notes: Vec::new(),
     };
-    let shown = Shown {
+    let shown = WatchedTrigger {
         uid: "t".to_owned(),
         version: "1".to_owned(),
         generation: Some(1),
-        asks: Ok(Arc::new(asks)),
+        spec: Ok(Arc::new(spec)),
         deleting: false,
         leftovers: Leftovers::default(),
         status: Arc::new(Status::default()),

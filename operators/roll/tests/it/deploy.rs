@@ -23,7 +23,7 @@ fn pod() -> Value {
 fn deployment_with_vault() -> String {
     let lines = DEPLOYMENT.lines().map(|line| {
         let text = line.trim_start();
-        // What is for readers begins with a capital letter, or is less indented than any field.
+        // A line for readers begins with a capital letter, or is less indented than any field.
         match text.strip_prefix("# ").filter(|text| line.starts_with("  ") && !text.starts_with(char::is_uppercase)) {
             Some(field) if field.contains(':') => format!("{}{field}\n", &line[..line.len() - text.len()]),
             _ => format!("{line}\n"),

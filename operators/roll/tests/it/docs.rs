@@ -7,13 +7,14 @@ use std::{
 };
 
 use clap::{Arg, CommandFactory};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use konverge_roll::{
     breaker,
     config::Config,
     declarations::{self, Others},
     index::Index,
     metrics::Metrics,
+    time::Time,
 };
 use konverge_workload::WorkloadKind;
 use prometheus_client::{encoding::text::encode, registry::Registry};
@@ -25,7 +26,7 @@ fn words(text: &str, is_letter: impl Fn(char) -> bool, is_it: impl Fn(&str) -> b
     text.split(move |letter| !is_letter(letter)).filter(move |word| is_it(word))
 }
 
-/// What stands between backticks in a text without blocks of code.
+/// Returns the words between backticks in a text without blocks of code.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -66,7 +67,7 @@ fn reasons() -> BTreeSet<&'static str> {
     reasons.insert(konverge_core::reasons::EVENTS_LIMITED);
     let errors = [
         include_str!("../../src/reconcile.rs"),
-        include_str!("../../src/teller.rs"),
+        include_str!("../../src/status_controller.rs"),
         include_str!("../../src/writer.rs"),
     ];
     for source in errors {
@@ -98,7 +99,7 @@ fn metrics_are_those_of_the_page() {
     let mut registry = Registry::default();
     let metrics = Metrics::new(&mut registry);
     let settings = breaker::Settings { changes: 0, within: SignedDuration::ZERO, quiet: SignedDuration::ZERO };
-    metrics.measure(&Arc::new(Index::new(Others::default(), settings)), Timestamp::UNIX_EPOCH);
+    metrics.measure(&Arc::new(Index::new(Others::default(), settings)), Time::now());
     metrics.rolled(WorkloadKind::Deployment, "rolled");
     metrics.held("x");
     metrics.unread("x");

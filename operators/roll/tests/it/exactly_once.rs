@@ -1,4 +1,4 @@
-//! What changed is rolled exactly once, and what did not change is not.
+//! Changed content rolls exactly once, and unchanged content never.
 
 use k8s_openapi::api::{apps::v1::ControllerRevision, batch::v1::Job};
 use konverge_workload::WorkloadKind::{self, Deployment};
@@ -119,7 +119,7 @@ async fn every_kind_is_rolled_and_a_cron_job_with_its_next_run() {
         let now = world.api(kind).get_metadata("app").await.unwrap().metadata.generation.unwrap();
         assert_eq!(now, before + 1, "{kind:?}");
     }
-    // What the controllers have made of it: a revision for each template, and the next Job.
+    // The results of the controllers: a revision for each template, and the next Job.
     let revisions = Api::<ControllerRevision>::namespaced(world.client.clone(), &world.namespace);
     for kind in ["StatefulSet", "DaemonSet"] {
         let all = revisions.list(&ListParams::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is put off is done in the end, once.
+//! A rollout that is put off is done in the end, once.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ async fn paused_is_remembered_and_without_pods_nothing_needs_to_be() {
     for name in ["paused", "asked"] {
         world.event(name, "RolloutPaused").await;
     }
-    // What its pods will run with is noted instead.
+    // The content that its pods will run with is recorded instead.
     until("it is noted", async || {
         let now = world.noted(Deployment, "empty").await;
         if now == before { Err(now.to_string()) } else { Ok(()) }
@@ -146,7 +146,7 @@ async fn how_long_the_oldest_one_waits_is_measured() {
     becomes("konverge_roll_pending", &|now| now > 0.5).await;
     let first = becomes("konverge_roll_oldest_pending_seconds", &|now| now >= 1.0).await;
     becomes("konverge_roll_oldest_pending_seconds", &|now| now > first).await;
-    // It takes no part for a while.
+    // It opts out for a while.
     let asks = async |word: serde_json::Value| {
         world.merge(Deployment, "web", json!({ "metadata": { "annotations": { ALL: word } } })).await;
     };

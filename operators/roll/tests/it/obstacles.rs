@@ -1,4 +1,4 @@
-//! What might keep pods from being replaced (F27): a strategy that leaves it to people, a budget of disruptions, and a pod template that stands
+//! Obstacles to the replacement of pods (F27): a strategy that leaves it to people, a budget of disruptions, and a pod template that stands
 //! somewhere else.
 
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};

@@ -1,4 +1,4 @@
-//! `VaultRollout`: what it has beside a `VaultSyncStatus`. What both do by the same code is shown of the latter. Tests are named after the rows
+//! `VaultRollout`: what it has beside a `VaultSyncStatus`. The tests of `VaultSyncStatus` cover the code that both share. Tests are named after the rows
 //! of what the original does wrong (r).
 
 mod asking;

@@ -1,4 +1,4 @@
-//! Whom a change concerns.
+//! The workloads that a change concerns.
 
 use konverge_testkit::eventually;
 use konverge_workload::{SecretProviderClass, WorkloadKind::Deployment};

@@ -31,7 +31,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Far longer than anything here takes, on a machine that does other things, too.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
 
-/// What is at rest for so long does not oscillate.
+/// An operator that is at rest for so long does not oscillate.
 pub(crate) const QUIET: Duration = Duration::from_secs(4);
 
 pub(crate) const ACCOUNT: &str = "vault-rollout-operator";
@@ -42,7 +42,7 @@ pub(crate) const ROLE: &str = include_str!("../../../../deploy/rbac/vault-rollou
 pub(crate) const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultsyncstatus.yaml");
 pub(crate) const OWN_DEFINITION: &str = include_str!("../../../../deploy/crds/vaultrollouts.yaml");
 
-/// What asks for all that the pods use.
+/// The annotation for all sources that the pods use.
 pub(crate) const ALL: &str = "roll.konverge.dev/on-change";
 
 /// The annotation with the record.
@@ -62,7 +62,7 @@ pub(crate) async fn new_control_plane() -> ControlPlane {
     control_plane
 }
 
-/// One that does not know our kinds.
+/// A control plane that does not know our kinds.
 pub(crate) async fn bare_control_plane() -> ControlPlane {
     ControlPlane::start(Options::ours().with(|options| options.controller_manager = true)).await.unwrap()
 }
@@ -260,7 +260,7 @@ impl World {
         until(&format!("{name} has a record"), async || self.record(kind, name).await.ok_or_else(String::new)).await
     }
 
-    /// What is recorded of a workload.
+    /// Returns the record of a workload.
     pub(crate) async fn record(&self, kind: WorkloadKind, name: &str) -> Option<Value> {
         let object = self.api(kind).get_metadata(name).await.unwrap();
         serde_json::from_str(object.metadata.annotations?.get(RECORD)?).ok()
@@ -328,8 +328,7 @@ impl World {
         about.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect()
     }
 
-    /// Waits until the operator has nothing more to read. What is shown while a Secret is read for the first time may have it read once more, half a
-    /// second later at the earliest.
+    /// Waits until the operator has nothing more to read. An event during the first read of a Secret may have it read once more, half a second later at the earliest.
     pub(crate) async fn at_rest(&self, operator: &Operator) {
         let reads = async || operator.metric("konverge_roll_checks_total", "").await;
         until("it reads nothing more", async || {
@@ -341,10 +340,10 @@ impl World {
         .await;
     }
 
-    /// What the operator asks of the API server while `during` is done, events and watches apart.
+    /// Returns the requests of the operator while `during` is done, except events and watches.
     pub(crate) async fn requests_during(&self, during: impl Future<Output = ()>) -> Vec<AuditEntry> {
         let log = control_plane().await.audit_log().unwrap();
-        // What was done before may not be in the log yet.
+        // Earlier requests may not be in the log yet.
         log.catch_up(&self.client).await.unwrap();
         let log = log.from_now().unwrap();
         during.await;
@@ -380,7 +379,7 @@ async fn start_pods(client: Client, namespace: String, mut may_go: watch::Receiv
                 { "type": "Ready", "status": "True", "lastTransitionTime": now },
             ] } });
             let name = pod.metadata.name.unwrap_or_default();
-            // One that is gone by now needs nothing.
+            // A pod that is gone by now needs nothing.
             let _ = pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await;
         }
         sleep(Duration::from_millis(200)).await;

@@ -16,15 +16,15 @@ fn with_two_sources(record: bool) -> Index {
     if record {
         learn(&index, "bad", "1", "0");
         let view = index.view(&key("web"), &digester(), now()).unwrap();
-        let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
-        let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() };
-        index.wrote(&key("web"), &view.uid, "2", record.text(), None);
+        let Some(Verdict::Note(content)) = view.plan.verdict.clone() else { panic!("{:?}", view.plan.verdict) };
+        let record = Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() };
+        index.wrote(&key("web"), view.uid(), "2", record.text(), None);
     }
     index
 }
 
 fn changed(view: &View) -> Vec<String> {
-    match &view.verdict {
+    match &view.plan.verdict {
         Some(Verdict::Roll { changed, .. }) => changed.clone(),
         Some(Verdict::Nothing | Verdict::Note(_)) => Vec::new(),
         None => panic!("it is not known what to do"),
@@ -36,23 +36,27 @@ fn a_source_that_runs_away_keeps_no_other_back() {
     let index = with_two_sources(true);
     let view = |now| index.view(&key("web"), &digester(), now).unwrap();
     for turn in 1..=3 {
-        assert_eq!(view(now()).back, BTreeMap::new(), "{turn}");
+        assert_eq!(view(now()).plan.deferral, BTreeMap::new(), "{turn}");
         learn(&index, "bad", &turn.to_string(), &turn.to_string());
     }
-    let until = Timestamp::from_second(1060).unwrap();
-    let back = BTreeMap::from([(SourceName::secret("bad"), Back::RanAway(until))]);
-    assert_eq!((changed(&view(now())), &view(now()).back), (vec![], &back));
-    assert_eq!(view(now()).changed, None, "nor does it put others off by its own time");
+    let until = Time::at(1060);
+    let deferral = BTreeMap::from([(SourceName::secret("bad"), Deferral::RanAway(until))]);
+    assert_eq!((changed(&view(now())), &view(now()).plan.deferral), (vec![], &deferral));
+    assert_eq!(view(now()).plan.changed, None, "nor does it put others off by its own time");
     learn(&index, "good", "2", "y");
-    assert_eq!((changed(&view(now())), &view(now()).back), (strings(&["Secret/good"]), &back));
-    // What it is rolled with says nothing of a change of the other.
-    let Some(Verdict::Roll { content, .. }) = view(now()).verdict else { panic!() };
+    assert_eq!((changed(&view(now())), &view(now()).plan.deferral), (strings(&["Secret/good"]), &deferral));
+    // Its new record says nothing of a change of the other source.
+    let Some(Verdict::Roll { content, .. }) = view(now()).plan.verdict else { panic!() };
     let record = Record { tag: digester().tag("uid of web"), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), "uid of web", "3", record.text(), None);
-    assert_eq!((changed(&view(now())), &view(now()).back), (vec![], &back));
+    assert_eq!((changed(&view(now())), &view(now()).plan.deferral), (vec![], &deferral));
     assert_eq!(changed(&view(until)), ["Secret/bad"], "it is quiet");
     learn(&index, "bad", "9", "0");
-    assert_eq!((changed(&view(now())), view(now()).back), (vec![], BTreeMap::new()), "it came back to what it was");
+    assert_eq!(
+        (changed(&view(now())), view(now()).plan.deferral),
+        (vec![], BTreeMap::new()),
+        "it came back to what it was"
+    );
 }
 
 #[test]
@@ -60,13 +64,13 @@ fn a_source_that_may_not_be_read_keeps_no_other_back() {
     for is_recorded in [true, false] {
         let index = with_two_sources(is_recorded);
         let view = || index.view(&key("web"), &digester(), now()).unwrap();
-        assert_eq!(view().verdict.is_some(), is_recorded, "it is being read");
+        assert_eq!(view().plan.verdict.is_some(), is_recorded, "it is being read");
         let why = Message::refused(&SourceName::secret("bad"), &std::io::Error::other("no"));
         index.refuse(&secret("bad"), why.clone());
         // Somebody else begins to use it, so that what was read of it is in doubt.
         show(&index, "other", &json!({ ON_CHANGE: "true" }), &["bad"]);
         if !is_recorded {
-            let Some(Verdict::Note(content)) = view().verdict else { panic!("{:?}", view().verdict) };
+            let Some(Verdict::Note(content)) = view().plan.verdict else { panic!("{:?}", view().plan.verdict) };
             assert_eq!(content.keys().collect::<Vec<_>>(), ["Secret/good"]);
             let record =
                 Record { tag: digester().tag("uid of web"), content, rolled: None, because: None, also: Vec::new() };
@@ -74,7 +78,7 @@ fn a_source_that_may_not_be_read_keeps_no_other_back() {
         }
         assert_eq!(changed(&view()), [""; 0]);
         learn(&index, "good", "2", "y");
-        assert_eq!((changed(&view()), view().refused), (strings(&["Secret/good"]), vec![why]));
+        assert_eq!((changed(&view()), view().plan.refused), (strings(&["Secret/good"]), vec![why]));
         learn(&index, "bad", "2", "1");
         let expected: &[&str] = if is_recorded { &["Secret/bad", "Secret/good"] } else { &["Secret/good"] };
         assert_eq!(changed(&view()), expected, "what is seen for the first time rolls nothing");

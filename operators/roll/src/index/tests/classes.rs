@@ -15,7 +15,7 @@ fn mounting(name: &str, annotations: &Value) -> Workload {
 
 fn used(index: &Index, name: &str) -> Vec<String> {
     let view = index.view(&key(name), &digester(), now());
-    view.iter().flat_map(|view| view.uses.keys()).map(ToString::to_string).collect()
+    view.iter().flat_map(|view| view.uses().keys()).map(ToString::to_string).collect()
 }
 
 #[test]
@@ -59,6 +59,5 @@ fn what_the_driver_makes_may_ask_for_its_users_and_leaves_no_trace_when_it_goes(
     assert_eq!(used(&index, "web"), [""; 0]);
     index.forget(&key("web"));
     let inner = index.lock();
-    assert!(inner.named.is_empty() && inner.users.is_empty(), "{:?}", inner.named);
-    assert!(inner.classes.is_empty() && inner.mounted.is_empty(), "{:?}", inner.mounted);
+    assert!(inner.sources.used_count() == 0 && !inner.sources.has_named() && inner.classes.is_empty());
 }

@@ -7,16 +7,16 @@ fn what_we_wrote_is_not_undone_by_an_older_event() {
     show(&index, "web", &all, &["db"]);
     learn(&index, "db", "1", "x");
     let view = index.view(&key("web"), &digester(), now()).unwrap();
-    let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
-    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() };
-    index.wrote(&key("web"), &view.uid, "3", record.text(), None);
-    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().verdict, Some(Verdict::Nothing));
+    let Some(Verdict::Note(content)) = view.plan.verdict.clone() else { panic!("{:?}", view.plan.verdict) };
+    let record = Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() };
+    index.wrote(&key("web"), view.uid(), "3", record.text(), None);
+    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict, Some(Verdict::Nothing));
     index.show(WorkloadKind::Deployment, workload("web", 2, &all, &["db"]), now());
-    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().verdict, Some(Verdict::Nothing));
+    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict, Some(Verdict::Nothing));
     // Somebody took it away.
     index.show(WorkloadKind::Deployment, workload("web", 4, &all, &["db"]), now());
     let taken = index.view(&key("web"), &digester(), now()).unwrap();
-    assert!(matches!(taken.verdict, Some(Verdict::Note(_))));
+    assert!(matches!(taken.plan.verdict, Some(Verdict::Note(_))));
 }
 
 #[test]
@@ -26,9 +26,9 @@ fn what_another_has_rolled_for_is_read_again_before_it_is_rolled_back() {
         let annotations = json!({ ON_CHANGE: "true", RECORD: record_of(value) });
         index.show(WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now());
         let view = index.view(&key("web"), &digester(), now()).unwrap();
-        (view.verdict, view.doubted)
+        (view.plan.verdict, view.plan.doubted)
     };
-    let verdict = || index.view(&key("web"), &digester(), now()).unwrap().verdict;
+    let verdict = || index.view(&key("web"), &digester(), now()).unwrap().plan.verdict;
     recorded(1, "x");
     learn(&index, "db", "1", "x");
     assert_eq!(verdict(), Some(Verdict::Nothing));
@@ -38,7 +38,7 @@ fn what_another_has_rolled_for_is_read_again_before_it_is_rolled_back() {
     assert_eq!(learn(&index, "db", "2", "y").0, ["web"]);
     assert_eq!(verdict(), Some(Verdict::Nothing));
 
-    // It is what is there after all that counts, and the record of ours is none of another's.
+    // The content that exists counts, and our own record is not taken for that of another leader.
     assert_eq!(recorded(3, "x"), (None, vec![secret("db")]));
     assert_eq!(learn(&index, "db", "2", "y").0, ["web"]);
     assert!(matches!(verdict(), Some(Verdict::Roll { .. })));
@@ -55,7 +55,7 @@ fn what_a_list_or_an_answer_shows_is_so_also_if_it_is_older() {
     let shown = |shows, version, secret| {
         let workload = workload("web", version, &all, &[secret]);
         index.show_by(shows, WorkloadKind::Deployment, workload, now());
-        index.view(&key("web"), &digester(), now()).unwrap().version
+        index.view(&key("web"), &digester(), now()).unwrap().observed().version.clone()
     };
     assert_eq!(shown(Shows::List, 1000, "db"), "1000");
     assert_eq!(shown(Shows::Event, 500, "db"), "1000", "it comes late");
@@ -63,7 +63,7 @@ fn what_a_list_or_an_answer_shows_is_so_also_if_it_is_older() {
     // The storage was restored from a backup.
     assert_eq!(shown(Shows::Answer("1000"), 500, "api"), "500");
     assert_eq!(
-        index.view(&key("web"), &digester(), now()).unwrap().uses.keys().cloned().collect::<Vec<_>>(),
+        index.view(&key("web"), &digester(), now()).unwrap().uses().keys().cloned().collect::<Vec<_>>(),
         [SourceName::secret("api")]
     );
     assert_eq!(shown(Shows::Event, 501, "db"), "501", "it goes on from there");
@@ -72,9 +72,9 @@ fn what_a_list_or_an_answer_shows_is_so_also_if_it_is_older() {
 
 #[test]
 fn a_change_that_waits_is_not_settled_by_another_choice_of_keys() {
-    let verdict = |index: &Index| index.view(&key("web"), &digester(), now()).unwrap().verdict.unwrap();
+    let verdict = |index: &Index| index.view(&key("web"), &digester(), now()).unwrap().plan.verdict.unwrap();
     let is_roll = |index: &Index| matches!(verdict(index), Verdict::Roll { changed, .. } if changed == ["Secret/db"]);
-    let asks = |index: &Index, version, what: &str, record: &str| {
+    let spec = |index: &Index, version, what: &str, record: &str| {
         let annotations = json!({ ON_CHANGE: what, RECORD: record });
         index.show(WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now());
     };
@@ -82,14 +82,14 @@ fn a_change_that_waits_is_not_settled_by_another_choice_of_keys() {
         [("secret/db:k", "secret/db:k,secret/db:l"), ("true", "secret/db:k"), ("secret/db:l", "true")]
     {
         let index = index();
-        asks(&index, 1, before, "");
+        spec(&index, 1, before, "");
         learn_pair(&index, "1", "x");
         let Verdict::Note(content) = verdict(&index) else { panic!("{before}") };
         let record =
             Record { tag: digester().tag("uid of web"), content, rolled: None, because: None, also: Vec::new() }.text();
-        asks(&index, 2, before, &record);
+        spec(&index, 2, before, &record);
         learn_pair(&index, "1", "x");
-        asks(&index, 3, after, &record);
+        spec(&index, 3, after, &record);
         assert!(matches!(verdict(&index), Verdict::Note(_)), "nothing has changed: {before} {after}");
         learn_pair(&index, "2", "y");
         assert!(is_roll(&index), "{before} {after}");
@@ -97,13 +97,13 @@ fn a_change_that_waits_is_not_settled_by_another_choice_of_keys() {
         assert!(matches!(verdict(&index), Verdict::Note(_)), "it is what it was: {before} {after}");
         learn_pair(&index, "4", "y");
         // And over others that nobody noted.
-        asks(&index, 4, "secret/db:other", &record);
-        asks(&index, 5, after, &record);
+        spec(&index, 4, "secret/db:other", &record);
+        spec(&index, 5, after, &record);
         assert!(is_roll(&index), "{before} {after}");
 
         // After a restart only what is chosen most often is known.
         let anew = crate::index::tests::index();
-        asks(&anew, 5, after, &record);
+        spec(&anew, 5, after, &record);
         learn_pair(&anew, "4", "y");
         assert_eq!(is_roll(&anew), before == "true", "{before} {after}");
     }

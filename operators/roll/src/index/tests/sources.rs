@@ -16,10 +16,10 @@ fn a_deleted_source_changes_nothing_until_it_is_back() {
     show(&index, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
     learn(&index, "db", "1", "x");
     let view = index.view(&key("web"), &digester(), now()).unwrap();
-    let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
-    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() };
-    index.wrote(&key("web"), &view.uid, "2", record.text(), None);
-    let verdict = || index.view(&key("web"), &digester(), now()).unwrap().verdict.unwrap();
+    let Some(Verdict::Note(content)) = view.plan.verdict.clone() else { panic!("{:?}", view.plan.verdict) };
+    let record = Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() };
+    index.wrote(&key("web"), view.uid(), "2", record.text(), None);
+    let verdict = || index.view(&key("web"), &digester(), now()).unwrap().plan.verdict.unwrap();
     index.forget_source(&secret("db"), now());
     assert_eq!(verdict(), Verdict::Nothing);
     assert_eq!(show_secret(&index, "db", "9", &json!({})).1, ["db"]);
@@ -37,7 +37,7 @@ fn who_uses_what_may_not_be_read_is_told_once_and_again_when_it_is_read() {
     learn(&index, "db", "1", "x");
     let why = |text: &'static str| Message::refused(&SourceName::secret("db"), &std::io::Error::other(text));
     let refuse = |text| index.refuse(&secret("db"), why(text)).into_iter().map(|key| key.name).collect::<Vec<_>>();
-    let refused = |name| index.view(&key(name), &digester(), now()).unwrap().refused;
+    let refused = |name| index.view(&key(name), &digester(), now()).unwrap().plan.refused;
     assert_eq!((refuse("no"), refuse("no")), (strings(&["web"]), vec![]));
     assert_eq!(refuse("never"), ["web"]);
     show(&index, "cart", &all, &["db"]);
@@ -61,7 +61,7 @@ fn bad_annotations_are_told_once_and_end_nothing_else() {
     assert!(index.show_source(SourceKind::Secret, metadata("1")).1.invalid.is_some());
     assert!(index.show_source(SourceKind::Secret, metadata("2")).1.invalid.is_none());
     assert_eq!(show(&index, "web", &json!({ ON_CHANGE: "maybe" }), &["db"]), (strings(&["web"]), vec![]));
-    assert!(index.view(&key("web"), &digester(), now()).unwrap().asks.is_err());
+    assert!(index.view(&key("web"), &digester(), now()).unwrap().spec().is_err());
     let all = json!({ ON_CHANGE: "true" });
     let read = |secrets: &[&str]| (strings(&["cart"]), strings(secrets));
     assert_eq!(show(&index, "cart", &all, &["db", "good"]), read(&["good"]), "it may ask to be let alone");
@@ -81,11 +81,12 @@ fn what_was_read_while_a_list_was_on_its_way_is_not_taken_for_gone() {
     learn(&index, "db", "1", "x");
     assert_eq!(there.len(), 0);
     assert_eq!(index.retain_sources(there), Work::default());
-    let is_noted = |name| matches!(index.view(&key(name), &digester(), now()).unwrap().verdict, Some(Verdict::Note(_)));
+    let is_noted =
+        |name| matches!(index.view(&key(name), &digester(), now()).unwrap().plan.verdict, Some(Verdict::Note(_)));
     assert!(is_noted("web"));
     assert_eq!(show_secret(&index, "db", "2", &json!({})).1, ["db"], "it is followed");
 
-    // One that was used, used by nobody while its page passed, and used again.
+    // A source that was used, was unused while its page of the list passed, and is used again.
     let there = index.sources_there(SourceKind::Secret);
     assert_eq!(there.iter().collect::<Vec<_>>(), [&secret("db")]);
     let work = index.retain_sources(there);

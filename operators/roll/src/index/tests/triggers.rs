@@ -7,8 +7,8 @@ use konverge_workload::Keys;
 use super::*;
 use crate::{
     status::Status,
-    trigger::{Asks, Before, Choice, Leftovers, Shown, TriggerKind, TriggerRef},
-    vault::{self, Standing, Version},
+    trigger::{Before, Choice, Leftovers, TriggerKind, TriggerRef, TriggerSpec, WatchedTrigger},
+    vault::{self, SecretState, Version},
 };
 
 pub(super) const VAULT: &str = "Vault/secret:app";
@@ -21,8 +21,8 @@ pub(super) fn source() -> SourceName {
     vault::source(SourceKind::Vault, "secret", "app").unwrap()
 }
 
-pub(super) fn asking(version: u64, every: u64) -> Shown {
-    let asks = Asks {
+pub(super) fn asking(version: u64, every: u64) -> WatchedTrigger {
+    let spec = TriggerSpec {
         targets: BTreeSet::from([key("web")]),
         choices: Vec::new(),
         sources: [(source(), Keys::All)].into(),
@@ -32,11 +32,11 @@ pub(super) fn asking(version: u64, every: u64) -> Shown {
         wait_for: None,
         notes: Vec::new(),
     };
-    Shown {
+    WatchedTrigger {
         uid: "t".to_owned(),
         version: version.to_string(),
         generation: Some(1),
-        asks: Ok(Arc::new(asks)),
+        spec: Ok(Arc::new(spec)),
         deleting: false,
         leftovers: Leftovers::default(),
         status: Arc::new(Status::default()),
@@ -46,27 +46,27 @@ pub(super) fn asking(version: u64, every: u64) -> Shown {
 pub(super) fn learn_vault(index: &Index, number: u64) -> usize {
     let version = Version { number, created: format!("2026-01-0{number}T00:00:00Z") };
     let content = digester().of_version(&version);
-    index.learn_vault(&source().of("shop"), Standing::Live(version), Some(content), now()).0.users.len()
+    index.learn_vault(&source().of("shop"), SecretState::Live(version), Some(content), now()).0.users.len()
 }
 
 fn verdict(index: &Index) -> Option<Verdict> {
-    index.view(&key("web"), &digester(), now())?.verdict
+    index.view(&key("web"), &digester(), now())?.plan.verdict
 }
 
 /// Writes down what the verdict says.
 pub(super) fn note(index: &Index) -> Vec<String> {
     let view = index.view(&key("web"), &digester(), now()).unwrap();
-    let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.verdict else {
-        panic!("{:?}", view.verdict)
+    let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.plan.verdict.clone() else {
+        panic!("{:?}", view.plan.verdict)
     };
     let sources = content.keys().cloned().collect();
-    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() };
-    index.wrote(&key("web"), &view.uid, "9", record.text(), None);
+    let record = Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() };
+    index.wrote(&key("web"), view.uid(), "9", record.text(), None);
     sources
 }
 
-pub(super) fn state(index: &Index, trigger: &TriggerRef) -> State {
-    index.outlook(trigger, &digester(), now()).remove(0).state
+pub(super) fn state(index: &Index, trigger: &TriggerRef) -> TargetState {
+    index.target_statuses(trigger, &digester(), now()).remove(0).state
 }
 
 #[test]
@@ -84,17 +84,20 @@ fn what_is_in_vault_holds_up_nothing_else() {
     assert_eq!(note(&index), ["Secret/db", VAULT], "first sight");
     assert_eq!(verdict(&index), Some(Verdict::Nothing));
 
-    let failing = Standing::Failing { reason: "x", text: "y".into() };
+    let failing = SecretState::Failing { reason: "x", text: "y".into() };
     let (learned, telling) = index.learn_vault(&source().of(""), failing.clone(), None, now());
     assert_eq!((learned.users.len(), telling.len()), (0, 1));
     assert_eq!(index.learn_vault(&source().of(""), failing.clone(), None, now()).1.len(), 0, "told once");
-    assert_eq!((verdict(&index), state(&index, &trigger("shop"))), (Some(Verdict::Nothing), State::Vault(failing)));
+    assert_eq!(
+        (verdict(&index), state(&index, &trigger("shop"))),
+        (Some(Verdict::Nothing), TargetState::Vault(failing))
+    );
     learn_vault(&index, 2);
     assert!(matches!(verdict(&index), Some(Verdict::Roll { changed, .. }) if changed == [VAULT]));
     note(&index);
     learn_vault(&index, 1);
     assert_eq!(verdict(&index), Some(Verdict::Nothing), "a server that lags behind");
-    assert!(matches!(state(&index, &trigger("shop")), State::Older { .. }));
+    assert!(matches!(state(&index, &trigger("shop")), TargetState::Older { .. }));
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn before_all_that_ask_are_seen_what_is_recorded_for_them_stays() {
     index.retain_triggers(TriggerKind::VaultSyncStatus, &HashSet::new());
     assert_eq!(note(&index), ["Secret/db"]);
     let inner = index.lock();
-    assert!(inner.targets.is_empty() && inner.followed.is_empty() && !inner.users.is_referenced(&source().of("")));
+    assert!(!inner.triggers.has_references() && !inner.sources.is_used(&source().of("")));
 }
 
 #[test]
@@ -127,20 +130,20 @@ fn another_namespace_needs_leave_and_no_takes_it_from_all() {
     let index = index();
     let foreign = trigger("elsewhere");
     index.show_trigger(foreign.clone(), asking(1, 60));
-    assert_eq!(state(&index, &foreign), State::NoWorkload);
+    assert_eq!(state(&index, &foreign), TargetState::NoWorkload);
     for (annotations, expected) in [
-        (json!({}), State::NotAllowed),
-        (json!({ "roll.konverge.dev/allow-from": "other" }), State::NotAllowed),
-        (json!({ "roll.konverge.dev/allow-from": "other, elsewhere" }), State::NotYet),
-        (json!({ "roll.konverge.dev/allow-from": "*" }), State::NotYet),
-        (json!({ "roll.konverge.dev/allow-from": "*", ON_CHANGE: "false" }), State::OptedOut),
+        (json!({}), TargetState::NotAllowed),
+        (json!({ "roll.konverge.dev/allow-from": "other" }), TargetState::NotAllowed),
+        (json!({ "roll.konverge.dev/allow-from": "other, elsewhere" }), TargetState::NotYet),
+        (json!({ "roll.konverge.dev/allow-from": "*" }), TargetState::NotYet),
+        (json!({ "roll.konverge.dev/allow-from": "*", ON_CHANGE: "false" }), TargetState::OptedOut),
     ] {
         show(&index, "web", &annotations, &[]);
         assert_eq!(state(&index, &foreign), expected, "{annotations}");
-        assert_eq!(index.is_used(&source().of("")), expected == State::NotYet, "{annotations}");
+        assert_eq!(index.is_used(&source().of("")), expected == TargetState::NotYet, "{annotations}");
     }
     show(&index, "web", &json!({ "roll.konverge.dev/allow-from": "a/b" }), &[]);
-    assert!(matches!(state(&index, &foreign), State::Invalid(_)));
+    assert!(matches!(state(&index, &foreign), TargetState::Invalid(_)));
 }
 
 #[test]
@@ -155,17 +158,17 @@ fn the_shortest_interval_counts_for_all() {
     assert_eq!(index.interval(&source().of("")), Some(Duration::from_mins(1)));
     index.show_trigger(trigger("shop"), asking(0, 5));
     assert_eq!(index.interval(&source().of("")), Some(Duration::from_mins(1)), "an older event");
-    index.show_trigger(trigger("shop"), Shown { deleting: true, ..asking(2, 60) });
+    index.show_trigger(trigger("shop"), WatchedTrigger { deleting: true, ..asking(2, 60) });
     assert!(!index.is_used(&source().of("")), "it is going");
 }
 
 /// By the label `app=web`, in the namespace of the workloads.
-fn choosing(version: u64, suspended: bool) -> Shown {
-    let asks = asking(version, 60).asks.unwrap();
+fn choosing(version: u64, suspended: bool) -> WatchedTrigger {
+    let spec = asking(version, 60).spec.unwrap();
     let labels = [("app".to_owned(), "web".to_owned())].into_iter().collect();
     let choice = Choice { namespace: "shop".to_owned(), kind: None, labels };
-    let asks = Asks { targets: BTreeSet::new(), choices: vec![choice], suspended, ..(*asks).clone() };
-    Shown { asks: Ok(Arc::new(asks)), ..asking(version, 60) }
+    let spec = TriggerSpec { targets: BTreeSet::new(), choices: vec![choice], suspended, ..(*spec).clone() };
+    WatchedTrigger { spec: Ok(Arc::new(spec)), ..asking(version, 60) }
 }
 
 fn ours(namespace: &str) -> TriggerRef {
@@ -191,18 +194,18 @@ fn r14_labels_choose_whichever_comes_first_and_only_with_leave() {
         } else {
             ask();
         }
-        assert_eq!(index.outlook(&own, &digester(), now()).len(), 1, "the other has another label");
-        assert_eq!((state(&index, &own), state(&index, &foreign)), (State::NotYet, State::NotAllowed));
+        assert_eq!(index.target_statuses(&own, &digester(), now()).len(), 1, "the other has another label");
+        assert_eq!((state(&index, &own), state(&index, &foreign)), (TargetState::NotYet, TargetState::NotAllowed));
         assert_eq!(index.counts(), (1, 1));
         // It loses the label: it is rolled for nothing, and who chose it is told.
         let mut without = workload("web", 2, &json!({}), &[]);
         without.metadata.labels = None;
         let work = index.show(WorkloadKind::Deployment, without, now()).1;
-        assert!(work.triggers.contains(&own) && index.outlook(&own, &digester(), now()).is_empty());
+        assert!(work.triggers.contains(&own) && index.target_statuses(&own, &digester(), now()).is_empty());
         assert_eq!(index.counts(), (0, 0));
         index.forget_trigger(&own);
         index.forget_trigger(&foreign);
-        assert!(index.lock().trigger_selectors.is_empty());
+        assert!(!index.lock().triggers.has_references());
     }
 }
 
@@ -211,7 +214,7 @@ fn who_says_no_is_not_chosen_by_labels() {
     let index = index();
     index.show_trigger(ours("shop"), choosing(1, false));
     show(&index, "web", &json!({ ON_CHANGE: "false" }), &[]);
-    assert!(index.outlook(&ours("shop"), &digester(), now()).is_empty());
+    assert!(index.target_statuses(&ours("shop"), &digester(), now()).is_empty());
     assert_eq!(index.counts(), (0, 0));
 }
 
@@ -223,7 +226,7 @@ fn what_changes_while_all_are_suspended_is_rolled_afterwards() {
     learn_vault(&index, 1);
     assert_eq!(note(&index), [VAULT], "first sight");
     learn_vault(&index, 2);
-    assert_eq!((verdict(&index), state(&index, &ours("shop"))), (Some(Verdict::Nothing), State::Suspended));
+    assert_eq!((verdict(&index), state(&index, &ours("shop"))), (Some(Verdict::Nothing), TargetState::Suspended));
     index.show_trigger(trigger("shop"), asking(1, 60));
     assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })), "another asks, too");
     index.forget_trigger(&trigger("shop"));
@@ -245,10 +248,10 @@ fn however_many_aim_at_a_workload_those_look_for_whom_something_may_be_new() {
 
     let version = Version { number: 1, created: "2026-01-01T00:00:00Z".to_owned() };
     let content = digester().of_version(&version);
-    let telling = index.learn_vault(&source().of(""), Standing::Live(version), Some(content), now()).1;
+    let telling = index.learn_vault(&source().of(""), SecretState::Live(version), Some(content), now()).1;
     assert_eq!(telling.len(), ALL, "Vault has told");
     note(&index);
-    let record = index.lock().workloads[&key("web")].record.clone();
+    let record = index.lock().workloads.get(&key("web")).unwrap().record.shown.clone();
     let shown = |version, more: &Value| {
         let mut annotations = json!({ RECORD: record });
         annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -261,7 +264,7 @@ fn however_many_aim_at_a_workload_those_look_for_whom_something_may_be_new() {
 
     let mut other = asking(3, 60);
     let sources = [(vault::source(SourceKind::Vault, "secret", "other").unwrap(), Keys::All)].into();
-    other.asks = other.asks.map(|asks| Arc::new(Asks { sources, ..Asks::clone(&asks) }));
+    other.spec = other.spec.map(|spec| Arc::new(TriggerSpec { sources, ..TriggerSpec::clone(&spec) }));
     assert_eq!(looks(index.show_trigger(named(1), other)), 1, "one more reason");
     assert_eq!(
         looks(index.forget_trigger(&named(1))),
@@ -287,7 +290,7 @@ fn f07_one_that_was_replaced_unseen_by_another_of_its_name_is_that_other_one() {
     for replaced in [trigger("shop"), ours("shop")] {
         let index = index();
         let every = || index.interval(&source().of("")).unwrap().as_secs();
-        let of = |uid: &str, version, every| Shown { uid: uid.to_owned(), ..asking(version, every) };
+        let of = |uid: &str, version, every| WatchedTrigger { uid: uid.to_owned(), ..asking(version, every) };
         show(&index, "web", &json!({}), &[]);
         index.show_trigger(replaced.clone(), of("one", 1000, 60));
         learn_vault(&index, 1);
@@ -302,7 +305,7 @@ fn f07_one_that_was_replaced_unseen_by_another_of_its_name_is_that_other_one() {
         index.show_trigger(replaced.clone(), of("three", 300, 60));
         assert_eq!(every(), 5, "{replaced}: a late event of its own");
         for (uid, expected) in [("two", "400"), ("three", "401")] {
-            index.told(&replaced, uid, |shown| "401".clone_into(&mut shown.version));
+            index.update_trigger(&replaced, uid, |shown| "401".clone_into(&mut shown.version));
             assert_eq!(index.trigger(&replaced).unwrap().version, expected, "{replaced}: an answer to {uid}");
         }
         learn_vault(&index, 2);
@@ -320,14 +323,14 @@ fn a_change_that_waits_is_not_settled_by_another_mode() {
         let asks_for = |version, kind| {
             let sources = [(vault::source(kind, "secret", "app").unwrap(), Keys::All)].into();
             let mut shown = asking(version, 60);
-            shown.asks = shown.asks.map(|asks| Arc::new(Asks { sources, ..Asks::clone(&asks) }));
+            shown.spec = shown.spec.map(|spec| Arc::new(TriggerSpec { sources, ..TriggerSpec::clone(&spec) }));
             index.show_trigger(trigger("shop"), shown);
         };
         let learn = |kind, number: u64| {
             let version = Version { number, created: format!("2026-01-0{number}T00:00:00Z") };
             let content = digester().of_version(&version);
             let of = vault::source(kind, "secret", "app").unwrap().of("");
-            index.learn_vault(&of, Standing::Live(version), Some(content), now());
+            index.learn_vault(&of, SecretState::Live(version), Some(content), now());
         };
         for kind in TriggerKind::ALL {
             index.retain_triggers(kind, &HashSet::new());
@@ -364,13 +367,13 @@ fn those_that_aim_at_a_workload_are_looked_at_once_each_at_a_start_in_whatever_o
             // Half of them are of the other kind, which another rule stands for.
             let kind = TriggerKind::ALL[number % 2];
             let named = TriggerRef { kind, name: format!("ask{number:03}"), ..trigger("shop") };
-            let mut asks = asking(1, 60);
+            let mut spec = asking(1, 60);
             if is_other_each {
                 let sources =
                     [(vault::source(SourceKind::Vault, "secret", &number.to_string()).unwrap(), Keys::All)].into();
-                asks.asks = asks.asks.map(|asks| Arc::new(Asks { sources, ..Asks::clone(&asks) }));
+                spec.spec = spec.spec.map(|spec| Arc::new(TriggerSpec { sources, ..TriggerSpec::clone(&spec) }));
             }
-            looks += index.show_trigger_by(Shows::List, named, asks).triggers.len();
+            looks += index.show_trigger_by(Shows::List, named, spec).triggers.len();
             if number == ALL / 2 {
                 let web = workload("web", 1, &json!({}), &[]);
                 looks += index.show_by(Shows::List, WorkloadKind::Deployment, web, now()).1.triggers.len();

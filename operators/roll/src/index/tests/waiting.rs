@@ -7,27 +7,27 @@ use super::{
     *,
 };
 use crate::{
-    trigger::{Asks, Shown, TriggerRef},
-    vault::Standing,
-    wait::{Back, WaitFor},
+    trigger::{TriggerRef, TriggerSpec, WatchedTrigger},
+    vault::SecretState,
+    wait::{Deferral, WaitFor},
 };
 
 const TIMEOUT: i64 = 300;
 
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
+fn at(second: i64) -> Time {
+    Time::at(second)
 }
 
 /// For `web`, each version of the secret, when the Secret `db` has followed.
-fn waiting(holds: bool) -> Shown {
-    let asks = asking(1, 60).asks.unwrap();
+fn waiting(holds: bool) -> WatchedTrigger {
+    let spec = asking(1, 60).spec.unwrap();
     let timeout = SignedDuration::from_secs(TIMEOUT);
     let wait_for = Some(WaitFor { secret: SourceName::secret("db"), keys: Keys::All, timeout, holds });
-    Shown { asks: Ok(Arc::new(Asks { wait_for, ..(*asks).clone() })), ..asking(1, 60) }
+    WatchedTrigger { spec: Ok(Arc::new(TriggerSpec { wait_for, ..(*spec).clone() })), ..asking(1, 60) }
 }
 
 /// The first version and the first content are noted.
-fn settled(annotations: &Value, shown: Shown) -> Index {
+fn settled(annotations: &Value, shown: WatchedTrigger) -> Index {
     let index = index();
     show(&index, "web", annotations, &["db"]);
     index.show_trigger(trigger("shop"), shown);
@@ -37,17 +37,17 @@ fn settled(annotations: &Value, shown: Shown) -> Index {
     index
 }
 
-/// What is to be done at a time, and what is held back.
-fn seen(index: &Index, second: i64) -> (Option<Verdict>, Option<Back>) {
+/// Returns the verdict at a time, and why the source is held back.
+fn seen(index: &Index, second: i64) -> (Option<Verdict>, Option<Deferral>) {
     let view = index.view(&key("web"), &digester(), at(second)).unwrap();
-    (view.verdict, view.back.get(&source()).cloned())
+    (view.plan.verdict, view.plan.deferral.get(&source()).cloned())
 }
 
-fn awaited(until: i64) -> Back {
-    Back::Awaited(SourceName::secret("db"), Some(at(until)))
+fn awaited(until: i64) -> Deferral {
+    Deferral::Awaited(SourceName::secret("db"), Some(at(until)))
 }
 
-/// What is rolled for.
+/// Returns the sources that a verdict rolls for.
 fn changed(verdict: Option<Verdict>) -> Vec<String> {
     match verdict {
         Some(Verdict::Roll { changed, .. }) => changed,
@@ -61,7 +61,7 @@ fn r17_it_waits_until_the_secret_has_followed() {
     assert_eq!(seen(&index, 1000), (Some(Verdict::Nothing), None));
     learn_vault(&index, 2);
     assert_eq!(seen(&index, 1000), (Some(Verdict::Nothing), Some(awaited(1000 + TIMEOUT))));
-    assert!(matches!(state(&index, &trigger("shop")), State::Pending(_)), "it is not in step");
+    assert!(matches!(state(&index, &trigger("shop")), TargetState::PendingRollout(_)), "it is not in step");
     learn(&index, "db", "2", "one");
     assert_eq!(seen(&index, 1010).1, Some(awaited(1000 + TIMEOUT)), "the same content");
     index.forget_source(&secret("db"), at(1010));
@@ -85,17 +85,17 @@ fn r17_a_secret_that_was_quicker_is_not_waited_for() {
 fn r17_a_change_of_the_secret_that_nothing_in_vault_goes_with_counts_no_more() {
     let index = settled(&json!({}), waiting(false));
     learn(&index, "db", "2", "somebody's");
-    let again = index.view(&key("web"), &digester(), at(1119)).unwrap().again;
+    let again = index.view(&key("web"), &digester(), at(1119)).unwrap().plan.again;
     assert_eq!((seen(&index, 1119).0, again), (Some(Verdict::Nothing), Some(at(1120))));
-    let failing = Standing::Failing { reason: "x", text: "y".into() };
+    let failing = SecretState::Failing { reason: "x", text: "y".into() };
     index.learn_vault(&source().of(""), failing, None, at(1119));
     assert_eq!(seen(&index, 1120).0, Some(Verdict::Nothing), "Vault has not answered since");
     learn_vault(&index, 1);
     assert!(matches!(seen(&index, 1120).0, Some(Verdict::Note(_))));
     let view = index.view(&key("web"), &digester(), at(1120)).unwrap();
-    let Some(Verdict::Note(content)) = view.verdict else { panic!("{:?}", view.verdict) };
-    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() };
-    index.wrote(&key("web"), &view.uid, "9", record.text(), None);
+    let Some(Verdict::Note(content)) = view.plan.verdict.clone() else { panic!("{:?}", view.plan.verdict) };
+    let record = Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() };
+    index.wrote(&key("web"), view.uid(), "9", record.text(), None);
     learn_vault(&index, 2);
     assert_eq!(seen(&index, 1120).1, Some(awaited(1000 + TIMEOUT)));
 }
@@ -107,11 +107,13 @@ fn r17_after_the_deadline_it_rolls_and_once_more_when_the_secret_follows() {
     let end = 1000 + TIMEOUT;
     assert_eq!(seen(&index, end - 1).0, Some(Verdict::Nothing));
     let view = index.view(&key("web"), &digester(), at(end)).unwrap();
-    let Some(Verdict::Roll { changed: for_what, content }) = view.verdict else { panic!("{:?}", view.verdict) };
+    let Some(Verdict::Roll { changed: for_what, content }) = view.plan.verdict.clone() else {
+        panic!("{:?}", view.plan.verdict)
+    };
     assert_eq!(for_what, [VAULT]);
     assert_eq!(content.keys().collect::<Vec<_>>(), ["Late/db", VAULT]);
-    let record = Record { tag: digester().tag(&view.uid), content, rolled: None, because: None, also: Vec::new() };
-    index.wrote(&key("web"), &view.uid, "9", record.text(), None);
+    let record = Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() };
+    index.wrote(&key("web"), view.uid(), "9", record.text(), None);
     assert_eq!(seen(&index, end), (Some(Verdict::Nothing), None));
     learn(&index, "db", "2", "two");
     assert_eq!(changed(seen(&index, end).0), ["Secret/db"], "the pods have read the old one");
@@ -124,7 +126,7 @@ fn r17_with_hold_nothing_is_rolled_without_the_secret() {
     let index = settled(&json!({}), waiting(true));
     learn_vault(&index, 2);
     let end = 1000 + TIMEOUT;
-    let overdue = Back::Overdue(SourceName::secret("db"), at(end));
+    let overdue = Deferral::Overdue(SourceName::secret("db"), at(end));
     assert_eq!(seen(&index, end + 1000), (Some(Verdict::Nothing), Some(overdue)));
     learn(&index, "db", "2", "two");
     assert_eq!(changed(seen(&index, end + 1000).0), [VAULT]);
@@ -134,7 +136,7 @@ fn r17_with_hold_nothing_is_rolled_without_the_secret() {
 #[test]
 fn r17_who_is_rolled_for_the_secret_too_is_rolled_for_both() {
     let index = settled(&json!({ ON_CHANGE: "true" }), waiting(false));
-    let record = index.lock().workloads[&key("web")].record.clone().unwrap();
+    let record = index.lock().workloads.get(&key("web")).unwrap().record.shown.clone().unwrap();
     assert!(record.contains("\"Awaited/db\"") && record.contains("\"Secret/db\""), "{record}");
     learn_vault(&index, 2);
     assert_eq!(seen(&index, 1000).1, Some(awaited(1000 + TIMEOUT)));
@@ -159,7 +161,7 @@ fn r17_what_was_not_read_is_neither_the_old_nor_the_new() {
     let index = settled(&json!({}), waiting(false));
     learn_vault(&index, 2);
     index.lock().sources.get_mut(&secret("db")).unwrap().read = None;
-    let unread = Back::Awaited(SourceName::secret("db"), None);
+    let unread = Deferral::Awaited(SourceName::secret("db"), None);
     assert_eq!(seen(&index, 1000 + 10 * TIMEOUT), (Some(Verdict::Nothing), Some(unread)));
     learn(&index, "db", "2", "two");
     assert_eq!(changed(seen(&index, 1000 + 10 * TIMEOUT).0), [VAULT]);

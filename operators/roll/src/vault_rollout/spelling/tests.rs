@@ -20,9 +20,9 @@ fn object(spec: &Value) -> Value {
     })
 }
 
-fn asked(spec: &Value) -> Result<Arc<Asks>, Arc<str>> {
+fn asked(spec: &Value) -> Result<Arc<TriggerSpec>, Arc<str>> {
     let object: Guarded<VaultRollout> = serde_json::from_value(object(spec)).unwrap();
-    shown(object, SETTINGS).unwrap().1.asks.map_err(|refusal| refusal.text)
+    shown(object, SETTINGS).unwrap().1.spec.map_err(|refusal| refusal.text)
 }
 
 fn sample() -> Value {
@@ -46,7 +46,7 @@ fn with(pointer: &str, value: Value) -> Value {
 fn r14_several_secrets_and_targets_and_labels() {
     use WorkloadKind::{CronJob, Deployment, StatefulSet};
 
-    let asks = asked(&json!({
+    let spec = asked(&json!({
         "secrets": [
             { "mount": "secret", "path": "shop/web" },
             { "mount": "secret", "path": "shop/db", "mode": "content", "keys": ["a"] },
@@ -63,17 +63,17 @@ fn r14_several_secrets_and_targets_and_labels() {
         "suspend": true,
     }))
     .unwrap();
-    let sources: Vec<_> = asks.sources.keys().map(ToString::to_string).collect();
+    let sources: Vec<_> = spec.sources.keys().map(ToString::to_string).collect();
     assert_eq!(sources, ["Vault/secret:shop/web", "VaultContent/secret:shop/db", "VaultV1/old:app"]);
-    let keys = asks.sources.values().nth(1).unwrap();
+    let keys = spec.sources.values().nth(1).unwrap();
     assert!(keys.contains("a") && keys.contains("b") && !keys.contains("c"));
-    let targets: Vec<_> = asks.targets.iter().map(ToString::to_string).collect();
+    let targets: Vec<_> = spec.targets.iter().map(ToString::to_string).collect();
     assert_eq!(targets, ["Rollout other/api", "Deployment shop/web"]);
-    assert_eq!((asks.every, asks.suspended, asks.before), (Duration::from_secs(90), true, Before::Adopted));
+    assert_eq!((spec.every, spec.suspended, spec.before), (Duration::from_secs(90), true, Before::Adopted));
     let chooses = |kind, namespace: &str, labels: &[&str]| {
         let key = WorkloadRef { namespace: namespace.to_owned(), kind, name: "x".to_owned() };
         let labels = labels.iter().map(|label| label.split_once('=').unwrap());
-        asks.chooses(&key, &labels.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        spec.chooses(&key, &labels.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     };
     assert!(chooses(StatefulSet, "shop", &["app=web", "tier=x"]) && chooses(CronJob, "shop", &["app=job"]));
     assert!(!chooses(StatefulSet, "shop", &["app=web"]), "one of two conditions");
@@ -128,9 +128,9 @@ fn the_examples_are_understood() {
     for document in documents {
         let object: Guarded<VaultRollout> = serde_saphyr::from_str(document).unwrap();
         let (key, mut shown) = shown(with_uid(object), SETTINGS).unwrap();
-        assert!(shown.asks.is_ok() && !shown.deleting, "{key}: {:?}", shown.asks);
+        assert!(shown.spec.is_ok() && !shown.deleting, "{key}: {:?}", shown.spec);
         shown.deleting = true;
-        assert_eq!(shown.asks(), None, "it is going");
+        assert_eq!(shown.spec(), None, "it is going");
     }
 }
 
@@ -152,7 +152,7 @@ fn the_conversion_of_the_page_asks_for_the_same() {
     let before = vault_sync_status::shown(Guarded(Ok(before)), SETTINGS).unwrap().1;
     let after: Guarded<VaultRollout> = serde_saphyr::from_str(after).unwrap();
     let after = shown(with_uid(after), SETTINGS).unwrap().1;
-    let (before, after) = (before.asks.unwrap(), after.asks.unwrap());
+    let (before, after) = (before.spec.unwrap(), after.spec.unwrap());
     // The first sight of the original's is up to the operator's settings, that of ours rolls nothing.
-    assert_eq!(Asks { before: Before::Adopted, ..(*before).clone() }, *after);
+    assert_eq!(TriggerSpec { before: Before::Adopted, ..(*before).clone() }, *after);
 }

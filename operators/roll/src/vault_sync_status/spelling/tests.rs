@@ -7,13 +7,13 @@ use crate::{
     object::SourceKind,
     reasons,
     status::Status,
-    trigger::Shown,
+    trigger::WatchedTrigger,
     vault::{Version, location},
 };
 
 const SETTINGS: Settings = Settings { every: Duration::from_mins(1), restart_on_first_seen: false };
 
-fn read(object: &Value, settings: Settings) -> (TriggerRef, Shown) {
+fn read(object: &Value, settings: Settings) -> (TriggerRef, WatchedTrigger) {
     let object: Guarded<VaultSyncStatus> = serde_json::from_value(object.clone()).unwrap();
     shown(object, settings).unwrap()
 }
@@ -33,8 +33,8 @@ fn sample() -> Value {
     })
 }
 
-fn asked(spec: &Value) -> Result<Arc<Asks>, Arc<str>> {
-    read(&object(spec), SETTINGS).1.asks.map_err(|refusal| refusal.text)
+fn asked(spec: &Value) -> Result<Arc<TriggerSpec>, Arc<str>> {
+    read(&object(spec), SETTINGS).1.spec.map_err(|refusal| refusal.text)
 }
 
 fn with(field: &str, value: Value) -> Value {
@@ -45,13 +45,13 @@ fn with(field: &str, value: Value) -> Value {
 
 #[test]
 fn the_originals_sample_is_understood() {
-    let asks = asked(&sample()).unwrap();
-    let targets: Vec<_> = asks.targets.iter().map(ToString::to_string).collect();
+    let spec = asked(&sample()).unwrap();
+    let targets: Vec<_> = spec.targets.iter().map(ToString::to_string).collect();
     assert_eq!(targets, ["Deployment shop/web"]);
-    let sources: Vec<_> = asks.sources.keys().map(|source| location(source).unwrap().to_string()).collect();
+    let sources: Vec<_> = spec.sources.keys().map(|source| location(source).unwrap().to_string()).collect();
     assert_eq!(sources, ["secret/data/app/db"]);
-    assert_eq!((asks.before, asks.every), (Before::Adopted, SETTINGS.every));
-    assert!(asks.notes.is_empty());
+    assert_eq!((spec.before, spec.every), (Before::Adopted, SETTINGS.every));
+    assert!(spec.notes.is_empty());
 }
 
 #[test]
@@ -80,23 +80,23 @@ fn a18_what_is_missing_or_wrong_is_named() {
     }
     let mut bare = object(&sample());
     bare.as_object_mut().unwrap().remove("spec");
-    assert!(read(&bare, SETTINGS).1.asks.is_err(), "no spec at all");
+    assert!(read(&bare, SETTINGS).1.spec.is_err(), "no spec at all");
     assert!(asked(&with("deployName", json!(5))).is_err(), "not decodable, and there all the same");
 }
 
 #[test]
 fn the_extension_fields() {
-    let kind = |asks: &Asks| asks.sources.keys().map(|source| source.kind).collect::<Vec<_>>();
+    let kind = |spec: &TriggerSpec| spec.sources.keys().map(|source| source.kind).collect::<Vec<_>>();
     assert_eq!(kind(&asked(&with("mode", json!("content"))).unwrap()), [SourceKind::VaultContent]);
     assert_eq!(kind(&asked(&with("mode", json!("version"))).unwrap()), [SourceKind::Vault]);
     assert_eq!(kind(&asked(&with("engineVersion", json!(1))).unwrap()), [SourceKind::VaultV1]);
     let mut spec = with("mode", json!("content"));
     spec["keys"] = json!(["a", "b"]);
-    let asks = asked(&spec).unwrap();
-    assert!(asks.sources.values().all(|keys| keys.contains("a") && !keys.contains("c")));
+    let spec = asked(&spec).unwrap();
+    assert!(spec.sources.values().all(|keys| keys.contains("a") && !keys.contains("c")));
     assert_eq!(asked(&with("interval", json!("90s"))).unwrap().every, Duration::from_secs(90));
-    let asks = asked(&with("deployKind", json!("StatefulSet"))).unwrap();
-    assert_eq!(asks.targets.first().unwrap().kind, WorkloadKind::StatefulSet);
+    let spec = asked(&with("deployKind", json!("StatefulSet"))).unwrap();
+    assert_eq!(spec.targets.first().unwrap().kind, WorkloadKind::StatefulSet);
 }
 
 #[test]
@@ -153,10 +153,10 @@ fn a17_what_pods_are_taken_to_run_with() {
             object["status"] = json!({ "uid": "u", "baseline": baseline });
         }
         let (_, shown) = read(&object, settings);
-        let asks = shown.asks.clone().unwrap();
-        let (target, source) = (asks.targets.first().unwrap(), asks.sources.keys().next().unwrap());
+        let spec = shown.spec.clone().unwrap();
+        let (target, source) = (spec.targets.first().unwrap(), spec.sources.keys().next().unwrap());
         assert_eq!(shown.is_news(target, "w", source, &now), expected, "{what}");
-        assert_eq!(asks.notes.is_empty(), time != "yesterday", "{what}");
+        assert_eq!(spec.notes.is_empty(), time != "yesterday", "{what}");
     }
 }
 
@@ -175,14 +175,14 @@ fn which_secrets_may_be_named_is_up_to_the_platform() {
         let mut spec = with("secretPath", json!(path));
         spec["engineVersion"] = version.into();
         let (key, shown) = read(&object(&spec), SETTINGS);
-        let asks = shown.within(&rules, &key).asks;
-        assert_eq!(asks.is_ok(), is_allowed, "{what}");
-        if let Err(refusal) = asks {
+        let spec = shown.within(&rules, &key).spec;
+        assert_eq!(spec.is_ok(), is_allowed, "{what}");
+        if let Err(refusal) = spec {
             assert_eq!(refusal.reason, reasons::PATH_NOT_ALLOWED, "{what}");
             assert!(refusal.text.contains("shop=secret/data/app/db would"), "{}", refusal.text);
         }
     }
-    // What cannot be understood stays so.
+    // An invalid spec stays invalid.
     let (key, shown) = read(&object(&with("deployName", Value::Null)), SETTINGS);
-    assert_eq!(shown.within(&rule("a=b"), &key).asks.unwrap_err().reason, reasons::INVALID_SPEC);
+    assert_eq!(shown.within(&rule("a=b"), &key).spec.unwrap_err().reason, reasons::INVALID_SPEC);
 }

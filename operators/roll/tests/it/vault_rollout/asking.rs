@@ -1,4 +1,4 @@
-//! What the API server lets in, and when an object is found.
+//! The validation of the API server, and objects that come later.
 
 use http::Request;
 use konverge_roll::trigger::TriggerKind::{VaultRollout, VaultSyncStatus};

@@ -1,4 +1,4 @@
-//! Who is rolled for what, and what is told of it.
+//! The workloads that are rolled for a secret, and the status about that.
 
 use konverge_roll::trigger::TriggerKind::{self, VaultRollout};
 use konverge_workload::WorkloadKind::{Deployment, StatefulSet};
@@ -69,7 +69,7 @@ async fn r14_r7_several_secrets_and_workloads_are_rolled_once_each() {
     world.world.event("all", "RolloutTriggered").await;
     assert!(world.world.event("web", "RolledOut").await.contains("(VaultRollout)"));
 
-    // Who asks twice, and who asks in the other spelling, too, is rolled for once.
+    // Two requests for the same secret, also of two kinds, are one rollout.
     world.vss("vss", &world.sample()).await;
     world.says("vss", "InSync").await;
     operator.stop().await;

@@ -1,4 +1,4 @@
-//! Who may ask for what, and how it is told what cannot be had.
+//! Permissions of triggers, and the status of a refused request.
 
 use http::Request;
 use k8s_openapi::api::apps::v1::ReplicaSet;
@@ -90,7 +90,7 @@ async fn a18_r22_what_cannot_be_followed_is_told_and_asks_vault_for_nothing() {
     world.says("nobody", "WorkloadMissing").await;
     assert!((operator.metric("konverge_roll_vault_questions_total", "").await - 0.0).abs() < 0.5, "Vault was asked");
 
-    // What is mended goes on, and what comes later is found.
+    // A corrected trigger goes on, and a later object is found.
     world.write("app", "1").await;
     world.vss("traversal", &world.sample()).await;
     world.says("traversal", "InSync").await;
@@ -117,7 +117,7 @@ async fn a19_the_columns_are_those_of_the_original() {
     assert_eq!(shown.collect::<Vec<_>>(), expected);
 }
 
-/// What is not known is kept: a definition that dropped it would take away what the original has written.
+/// Unknown fields are kept: a definition without them would remove what the original has written.
 #[tokio::test]
 async fn whatever_the_originals_definition_let_in_stays() {
     let world = VaultWorld::new().await;

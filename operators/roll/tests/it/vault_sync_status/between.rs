@@ -52,7 +52,7 @@ async fn serve(mut client: TcpStream, vault: String, mut answers: watch::Receive
         }
         return;
     };
-    // What is asked has no body.
+    // The questions have no body.
     let (mut head, mut part) = (Vec::new(), [0; 4096]);
     while !head.ends_with(b"\r\n\r\n") {
         match client.read(&mut part).await {

@@ -123,7 +123,7 @@ async fn a8_r13_a_thousand_objects_on_one_path_cost_one_read_and_are_rolled_at_t
         .await;
     };
     so_many(IN_A_MINUTE).await;
-    // Those that wait say so.
+    // Workloads that wait say so.
     until("the others wait", async || {
         let mut waiting = 0;
         for number in 0..DEPLOYMENTS {

@@ -19,7 +19,7 @@ use crate::world::{ALL, QUIET};
 
 /// The time that Vault is away: long enough for pauses that grow to exceed [`BACK_WITHIN`].
 const AWAY: Duration = Duration::from_secs(21);
-/// The time in which all is in step once Vault answers again.
+/// The time until everything is in sync once Vault answers.
 const BACK_WITHIN: Duration = Duration::from_secs(10);
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn r1_a3_no_error_of_vault_rolls_anything_and_all_goes_on_by_itself() {
     assert!(told.contains("policy"), "{told}");
     world.world.event("vss", "AccessDenied").await;
     assert_eq!(world.version("vss").await, 1, "what the pods run with is not forgotten");
-    // What changes meanwhile is not lost, and not seen either.
+    // A change in the meantime is not lost, and not seen either.
     world.write("app", "2").await;
     sleep(QUIET).await;
     assert_eq!(world.world.templates("web").await, 1);
@@ -73,7 +73,7 @@ async fn a9_r8_a_vault_that_hangs_holds_up_nobody() {
     assert_eq!(code, 200);
 }
 
-/// What a proxy, a portal or a broken server says in the place of Vault.
+/// The answers of a proxy, a portal or a broken server in the place of Vault.
 #[tokio::test]
 async fn a3_what_is_no_answer_of_vault_rolls_nothing_and_all_goes_on_by_itself() {
     let world = VaultWorld::new().await;

@@ -1,4 +1,4 @@
-//! What is rolled, and what is not.
+//! Changes that roll, and changes that do not.
 
 use jiff::Timestamp;
 use konverge_roll::trigger::TriggerKind::{self, VaultSyncStatus};
@@ -58,7 +58,7 @@ async fn ten_looks_at_what_does_not_change_roll_nothing_and_write_nothing() {
     assert_eq!(world.world.templates("web").await, 1);
 }
 
-/// On the pods, where the original wrote a local time in words of its own. Whoever is rolled for what is in the cluster has it not.
+/// On the pods, where the original wrote a local time in words of its own. A workload that is rolled for sources in the cluster does not have it.
 #[tokio::test]
 async fn r19_the_time_is_left_as_kubectl_writes_it() {
     for kind in TriggerKind::ALL {

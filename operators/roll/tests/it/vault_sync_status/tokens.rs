@@ -100,7 +100,7 @@ async fn trust_service_accounts(world: &VaultWorld) {
     }
 }
 
-/// What Vault has answered, by its own log.
+/// The answers of Vault, by its own log.
 fn answers(log: &std::path::Path) -> Vec<Value> {
     let text = std::fs::read_to_string(log).unwrap();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -111,7 +111,7 @@ impl VaultWorld {
         self.vault.request(method, &format!("secret/{route}/{}", self.path(name)), &body).await.unwrap();
     }
 
-    /// What the original's sample says, for the Deployment `web` and the secret `app`.
+    /// The sample of the original, for the Deployment `web` and the secret `app`.
     pub(crate) fn sample(&self) -> Value {
         json!({
             "deployName": "web", "deployNamespace": self.world.namespace, "secretEngine": "secret",

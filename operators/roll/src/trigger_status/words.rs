@@ -3,16 +3,16 @@
 use konverge_core::names::few;
 use konverge_workload::Progress;
 
+use super::state::{InSync, PendingRollout, TargetState, TargetStatus};
 use crate::{
-    index::{InStep, Outlook, Pending, State},
     messages::template_elsewhere,
     object::SourceName,
     reasons,
     trigger::TriggerRef,
-    vault::{Standing, Version},
+    vault::{SecretState, Version},
 };
 
-/// Who can do something about it.
+/// The party that can do something about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum How {
     Ready,
@@ -33,18 +33,18 @@ pub(super) struct Word {
 }
 
 /// How each workload stands, which is how the worst of its sources does; nothing while that is not known.
-pub(super) fn words(key: &TriggerRef, outlook: &[Outlook]) -> Vec<Option<Word>> {
-    let groups = outlook.chunk_by(|one, next| one.workload == next.workload);
+pub(super) fn words(key: &TriggerRef, target_statuses: &[TargetStatus]) -> Vec<Option<Word>> {
+    let groups = target_statuses.chunk_by(|one, next| one.workload == next.workload);
     groups
         .map(|group| {
-            let words: Vec<_> = group.iter().map(|outlook| word(key, outlook)).collect();
+            let words: Vec<_> = group.iter().map(|target| word(key, target)).collect();
             let is_known = words.iter().all(Option::is_some);
             let known = words.into_iter().flatten().filter(|word| is_known || word.how >= How::Waiting);
             let worst = known.reduce(|worst, word| if word.how > worst.how { word } else { worst })?;
             if worst.how > How::Ready {
                 return Some(worst);
             }
-            let versions = group.iter().filter_map(|outlook| Some(what(&outlook.source, &outlook.in_step()?.version)));
+            let versions = group.iter().filter_map(|target| Some(what(&target.source, &target.in_step()?.version)));
             let text = format!("the pods of {} run with {}", group[0].workload, few(versions));
             Some(Word { text, ..worst })
         })
@@ -60,11 +60,11 @@ pub(super) fn what(source: &SourceName, version: &Version) -> String {
 }
 
 /// How one workload and one source stand; nothing while it is not known.
-fn word(key: &TriggerRef, outlook: &Outlook) -> Option<Word> {
-    let Outlook { workload, source, state } = outlook;
+fn word(key: &TriggerRef, target_statuses: &TargetStatus) -> Option<Word> {
+    let TargetStatus { workload, source, state } = target_statuses;
     Some(match state {
-        State::NotYet => return None,
-        State::NoWorkload => Word::new(
+        TargetState::NotYet => return None,
+        TargetState::NoWorkload => Word::new(
             How::Waiting,
             reasons::WORKLOAD_MISSING,
             format!(
@@ -72,7 +72,7 @@ fn word(key: &TriggerRef, outlook: &Outlook) -> Option<Word> {
                  is in Vault when it comes rolls nothing"
             ),
         ),
-        State::NotAllowed => Word::new(
+        TargetState::NotAllowed => Word::new(
             How::Stalled,
             reasons::NOT_ALLOWED,
             format!(
@@ -80,35 +80,35 @@ fn word(key: &TriggerRef, outlook: &Outlook) -> Option<Word> {
                 key.namespace
             ),
         ),
-        State::OptedOut => Word::new(
+        TargetState::OptedOut => Word::new(
             How::Stalled,
             reasons::OPTED_OUT,
             format!("{workload} says roll.konverge.dev/on-change=false, and so it is never rolled"),
         ),
-        State::Elsewhere(other) => {
+        TargetState::Elsewhere(other) => {
             Word::new(How::Stalled, reasons::TEMPLATE_ELSEWHERE, format!("{workload}: {}", template_elsewhere(other)))
         }
-        State::Invalid(cause) => Word::new(
+        TargetState::Invalid(cause) => Word::new(
             How::Stalled,
             reasons::INVALID_ANNOTATION,
             format!("on {workload} {cause}. It is not rolled before that is mended"),
         ),
-        State::Vault(Standing::Failing { reason, text }) => {
+        TargetState::Vault(SecretState::Failing { reason, text }) => {
             Word::new(How::Waiting, reason, format!("{text}. Nothing is rolled, and it is asked again"))
         }
-        State::Vault(Standing::Deleted) => Word::new(
+        TargetState::Vault(SecretState::Deleted) => Word::new(
             How::Waiting,
             reasons::SECRET_DELETED,
             format!(
                 "the newest version of {source} is deleted or destroyed. Nothing is rolled before there is another one, or it is undeleted and changes"
             ),
         ),
-        State::Vault(_) => Word::new(
+        TargetState::Vault(_) => Word::new(
             How::Waiting,
             reasons::SECRET_MISSING,
             format!("there is no {source}; write it, or mend the path. Nothing is rolled"),
         ),
-        State::Older { told, noted } => Word::new(
+        TargetState::Older { told, noted } => Word::new(
             How::Going,
             reasons::OLDER_VERSION,
             format!(
@@ -117,17 +117,19 @@ fn word(key: &TriggerRef, outlook: &Outlook) -> Option<Word> {
                 told.number, noted.number
             ),
         ),
-        State::Suspended => Word::new(How::Stalled, reasons::SUSPENDED, String::new()),
-        State::Pending(Pending { said: None, .. }) => {
+        TargetState::Suspended => Word::new(How::Stalled, reasons::SUSPENDED, String::new()),
+        TargetState::PendingRollout(PendingRollout { said: None, .. }) => {
             Word::new(How::Going, reasons::ROLLOUT_PENDING, format!("{source} changed, and {workload} is rolled"))
         }
-        State::Pending(Pending { said: Some(said), .. }) if said.reason == reasons::NOT_FOLLOWED => {
+        TargetState::PendingRollout(PendingRollout { said: Some(said), .. })
+            if said.reason == reasons::NOT_FOLLOWED =>
+        {
             Word::new(How::Waiting, reasons::NOT_FOLLOWED, format!("{workload}: {}", said.text))
         }
-        State::Pending(Pending { said: Some(said), .. }) => {
+        TargetState::PendingRollout(PendingRollout { said: Some(said), .. }) => {
             Word::new(How::Going, reasons::ROLLOUT_PENDING, format!("{workload}: {}", said.text))
         }
-        State::InStep(InStep { version, rolled, since, progress, .. }) => {
+        TargetState::InSync(InSync { version, rolled, since, progress, .. }) => {
             let what = what(source, version);
             match (rolled, since, progress) {
                 (Some(_), _, Progress::Running | Progress::Unready) => Word::new(
@@ -140,7 +142,7 @@ fn word(key: &TriggerRef, outlook: &Outlook) -> Option<Word> {
                     reasons::ROLLOUT_FAILED,
                     format!("{workload} was rolled for {what}, and its new pods do not become ready"),
                 ),
-                // A rollout for something else that goes on is told by that. One that failed keeps this version from the pods, too.
+                // A rollout for something else that goes on is told by that. A failed rollout keeps this version from the pods, too.
                 (None, Some(since), Progress::Failed) => Word::new(
                     How::Going,
                     reasons::ROLLOUT_FAILED,

@@ -24,7 +24,7 @@ fn the_deployment_whose_template_it_is_stands_as_the_rollout_does() {
     for rollout_first in [true, false] {
         let index = index();
         let show = |kind, workload| shown(index.show(kind, workload, now()).1).0;
-        let is_empty = || index.view(&key("web"), &digester(), now()).unwrap().rollout.empty;
+        let is_empty = || index.view(&key("web"), &digester(), now()).unwrap().snapshot.pods.rollout.empty;
         if rollout_first {
             show(ROLLOUT, rollout("web", 1, &json!({})));
             show(WorkloadKind::Deployment, lender("web"));
@@ -41,7 +41,7 @@ fn the_deployment_whose_template_it_is_stands_as_the_rollout_does() {
         show(ROLLOUT, rollout("web", 1, &json!({})));
         let canary = WorkloadRef { namespace: "shop".to_owned(), kind: ROLLOUT, name: "canary".to_owned() };
         assert!(index.forget(&canary).workloads.contains(&key("web")));
-        assert!(is_empty() && index.lock().template_refs.is_empty(), "it is gone");
+        assert!(is_empty() && !index.lock().workloads.has_template_refs(), "it is gone");
     }
 }
 
@@ -52,10 +52,14 @@ fn a_rollout_without_a_template_is_rolled_for_nothing_and_says_so_if_it_asks() {
     let view = || index.view(&canary, &digester(), now());
     drop(index.show(ROLLOUT, rollout("web", 1, &json!({})), now()));
     assert!(view().is_none(), "it asks for nothing");
-    for asks in ["true", "secret/db"] {
-        let work = index.show(ROLLOUT, rollout("web", 1, &json!({ ON_CHANGE: asks })), now()).1;
-        assert!(work.workloads.contains(&canary), "{asks}");
+    for spec in ["true", "secret/db"] {
+        let work = index.show(ROLLOUT, rollout("web", 1, &json!({ ON_CHANGE: spec })), now()).1;
+        assert!(work.workloads.contains(&canary), "{spec}");
         let view = view().unwrap();
-        assert_eq!((view.uses.len(), view.template_of.unwrap().name), (0, "web".to_owned()), "{asks}");
+        assert_eq!(
+            (view.uses().len(), view.observed().template_of.clone().unwrap().name),
+            (0, "web".to_owned()),
+            "{spec}"
+        );
     }
 }

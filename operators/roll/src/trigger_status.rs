@@ -1,6 +1,7 @@
-//! What an object that asks for rollouts is told of how it stands: its status, and an event where there is something new. Pure; the time is
+//! The status of a trigger, and an event where there is news. Pure; the time is
 //! handed in.
 
+pub mod state;
 mod words;
 
 use std::time::Duration;
@@ -8,14 +9,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use konverge_apply::conditions::{ConditionStatus, Conditions, Moment, READY, Reason};
 
-use self::words::{How, Word, what, words};
+use self::{
+    state::{InSync, PendingRollout, TargetState, TargetStatus},
+    words::{How, Word, what, words},
+};
 use crate::{
-    index::{InStep, Outlook, Pending, State},
     messages::{Message, second},
     object::WorkloadRef,
     reasons,
     status::{Baseline, HELD, ROLLED_OUT, Status, VaultSync},
-    trigger::{Refusal, Shown, TriggerKind, TriggerRef},
+    time::Time,
+    trigger::{Refusal, TriggerKind, TriggerRef, WatchedTrigger},
 };
 
 /// The original's words.
@@ -23,39 +27,44 @@ const IN_SYNC: &str = "Already in Sync";
 const SYNCED: &str = "Synced";
 const ERROR: &str = "Error";
 
-/// What a condition says that has nothing to say.
+/// The reason of a condition without one.
 const UNKNOWN: Reason = Reason::new("Unknown");
 
 /// A time that is told is looked at again no sooner than this, should it lie in the past.
 const SHORTEST_REST: Duration = Duration::from_secs(1);
 
-/// What is to be said of an object.
+/// An update of the status of a trigger.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct StatusUpdate {
     /// Its status.
     pub status: Status,
-    /// What was not said before.
+    /// The messages that were not reported before.
     pub news: Vec<Message>,
     /// When to look again though nothing happens.
     pub again: Option<Duration>,
 }
 
-/// What is to be said; nothing while it is not known.
-pub fn tell(key: &TriggerRef, shown: &Shown, outlook: &[Outlook], now: Timestamp) -> Option<Told> {
-    let words = words(key, outlook);
+/// Returns the next status. Returns `None` while too little is known.
+pub fn status_update(
+    key: &TriggerRef,
+    shown: &WatchedTrigger,
+    target_statuses: &[TargetStatus],
+    now: Time,
+) -> Option<StatusUpdate> {
+    let words = words(key, target_statuses);
     let mut word = worst(shown, &words)?;
-    let asks = shown.asks();
-    if let Some(note) = asks.and_then(|asks| asks.notes.first()).filter(|_| word.how <= How::Going) {
+    let spec = shown.spec();
+    if let Some(note) = spec.and_then(|spec| spec.notes.first()).filter(|_| word.how <= How::Going) {
         word = Word::new(word.how, reasons::INVALID_TIMESTAMP, format!("{}; but {note}", word.text));
     }
     let before = &shown.status;
-    let last_rollout = outlook.iter().filter_map(Outlook::rolled).max().max(before.last_rollout);
-    let every = asks.map(|asks| asks.every).unwrap_or_default();
+    let last_rollout = target_statuses.iter().filter_map(TargetStatus::rolled).max().max(before.last_rollout);
+    let every = spec.map(|spec| spec.every).unwrap_or_default();
     let recent = last_rollout.filter(|_| word.how <= How::Going).and_then(|rolled| {
-        let rest = every.checked_sub(now.duration_since(rolled).unsigned_abs())?;
+        let rest = every.checked_sub(now.wall().duration_since(rolled).unsigned_abs())?;
         (!rest.is_zero()).then_some(rest)
     });
-    let is_known = outlook.iter().all(|outlook| matches!(outlook.state, State::InStep(_)));
+    let is_known = target_statuses.iter().all(|target| matches!(target.state, TargetState::InSync(_)));
     let sync_status = match (word.how, recent) {
         (How::Waiting | How::Stalled, _) => Some(ERROR.to_owned()),
         // The original says nothing while it works.
@@ -64,15 +73,15 @@ pub fn tell(key: &TriggerRef, shown: &Shown, outlook: &[Outlook], now: Timestamp
         (_, None) => Some(IN_SYNC.to_owned()),
     };
     let is_of_original = key.kind == TriggerKind::VaultSyncStatus;
-    let moment = Moment { generation: shown.generation, now };
-    let waiting = Waiting::of(outlook);
+    let moment = Moment { generation: shown.generation, now: now.wall() };
+    let waiting = Waiting::of(target_statuses);
     let status = Status {
         vault_sync: sync_status.filter(|_| is_of_original).map(|sync_status| VaultSync { sync_status }),
         observed_generation: shown.generation,
         uid: shown.uid.clone(),
         // Of many it would be large, and is recorded on each.
         baseline: if is_of_original {
-            outlook.iter().filter_map(|outlook| outlook.baseline(before)).collect()
+            target_statuses.iter().filter_map(|target| target.baseline(before)).collect()
         } else {
             Vec::new()
         },
@@ -82,14 +91,14 @@ pub fn tell(key: &TriggerRef, shown: &Shown, outlook: &[Outlook], now: Timestamp
         }),
         pending: Some(waiting.workloads).filter(|count| !is_of_original && *count > 0),
         last_rollout,
-        conditions: conditions(&word, before, outlook, &waiting, moment),
+        conditions: conditions(&word, before, target_statuses, &waiting, moment),
     };
-    let news = news(&word, before, outlook);
+    let news = news(&word, before, target_statuses);
     let again = [recent, waiting.rest(now)].into_iter().flatten().min();
-    Some(Told { status, news, again })
+    Some(StatusUpdate { status, news, again })
 }
 
-/// What is held back.
+/// The rollouts that are held back.
 #[derive(Default)]
 struct Waiting<'a> {
     /// How many workloads.
@@ -97,15 +106,15 @@ struct Waiting<'a> {
     /// The first of them, and why.
     first: Option<(&'a WorkloadRef, &'a Message)>,
     /// When the first of them may go on.
-    until: Option<Timestamp>,
+    until: Option<Time>,
 }
 
 impl<'a> Waiting<'a> {
-    fn of(outlook: &'a [Outlook]) -> Self {
+    fn of(target_statuses: &'a [TargetStatus]) -> Self {
         let mut waiting = Self::default();
         let mut last = None;
-        for Outlook { workload, state, .. } in outlook {
-            let State::Pending(Pending { said: Some(said), until }) = state else { continue };
+        for TargetStatus { workload, state, .. } in target_statuses {
+            let TargetState::PendingRollout(PendingRollout { said: Some(said), until }) = state else { continue };
             if last != Some(workload) {
                 waiting.workloads += 1;
                 last = Some(workload);
@@ -117,14 +126,20 @@ impl<'a> Waiting<'a> {
     }
 
     /// How long until that is worth another look, since then another time may be told.
-    fn rest(&self, now: Timestamp) -> Option<Duration> {
-        let rest = Duration::try_from(self.until?.duration_since(now)).unwrap_or_default();
+    fn rest(&self, now: Time) -> Option<Duration> {
+        let rest = Duration::try_from(self.until?.since(now)).unwrap_or_default();
         Some(rest.max(SHORTEST_REST))
     }
 }
 
-/// Those that tools read, the last rollout, and what is held back.
-fn conditions(word: &Word, before: &Status, outlook: &[Outlook], waiting: &Waiting<'_>, moment: Moment) -> Conditions {
+/// Returns the conditions that tools read, the last rollout, and the rollouts that are held back.
+fn conditions(
+    word: &Word,
+    before: &Status,
+    target_statuses: &[TargetStatus],
+    waiting: &Waiting<'_>,
+    moment: Moment,
+) -> Conditions {
     let mut conditions = before.conditions.clone();
     let reason = |reason: &str| Reason::parse(reason).unwrap_or(UNKNOWN);
     match word.how {
@@ -132,10 +147,10 @@ fn conditions(word: &Word, before: &Status, outlook: &[Outlook], waiting: &Waiti
         How::Going | How::Waiting => conditions.reconciling(&reason(word.reason), &word.text, moment),
         How::Stalled => conditions.stalled(&reason(word.reason), &word.text, moment),
     }
-    let last = outlook.iter().filter_map(|outlook| Some((outlook.in_step()?, outlook)));
+    let last = target_statuses.iter().filter_map(|target| Some((target.in_step()?, target)));
     let last = last.filter(|(in_step, _)| in_step.rolled.is_some()).max_by_key(|(in_step, _)| in_step.rolled);
     // Rolled for something else since, the workload tells of that, and what was said before stays.
-    if let Some((in_step, Outlook { workload, source, .. })) =
+    if let Some((in_step, TargetStatus { workload, source, .. })) =
         last.filter(|(in_step, _)| in_step.rolled >= before.last_rollout)
     {
         let time = in_step.rolled.map(second).unwrap_or_default();
@@ -150,7 +165,7 @@ fn conditions(word: &Word, before: &Status, outlook: &[Outlook], waiting: &Waiti
                 1 => String::new(),
                 count => format!("; {} more wait", count - 1),
             };
-            let until = waiting.until.map(|until| format!("; not before {}", second(until))).unwrap_or_default();
+            let until = waiting.until.map(|until| format!("; not before {}", second(until.wall()))).unwrap_or_default();
             let text = format!("{workload}: {}{until}{others}", said.text);
             conditions.set(HELD, ConditionStatus::True, &reason(said.reason), &text, moment);
         }
@@ -158,15 +173,15 @@ fn conditions(word: &Word, before: &Status, outlook: &[Outlook], waiting: &Waiti
     conditions
 }
 
-/// What is worst of all that it asks for, and of how many that holds; nothing while that is not known.
-fn worst(shown: &Shown, words: &[Option<Word>]) -> Option<Word> {
-    let asks = match &shown.asks {
-        Ok(asks) => asks,
+/// Returns the worst state of all workloads and sources, and how many have it. Returns `None` while too little is known.
+fn worst(shown: &WatchedTrigger, words: &[Option<Word>]) -> Option<Word> {
+    let spec = match &shown.spec {
+        Ok(spec) => spec,
         Err(Refusal { reason, text }) => {
             return Some(Word::new(How::Stalled, reason, format!("{text}. Nothing is rolled for its sake")));
         }
     };
-    if asks.suspended {
+    if spec.suspended {
         let text =
             "spec.suspend is true: nothing is rolled for its sake, and what changes is rolled once when that goes";
         return Some(Word::new(How::Stalled, reasons::SUSPENDED, text.to_owned()));
@@ -176,7 +191,7 @@ fn worst(shown: &Shown, words: &[Option<Word>]) -> Option<Word> {
         return Some(Word::new(How::Waiting, reasons::NO_TARGETS, text.to_owned()));
     }
     let is_known = words.iter().all(Option::is_some);
-    // What is wrong already is said before all is known.
+    // A known problem is reported before everything is known.
     let known = || words.iter().flatten().filter(|word| is_known || word.how >= How::Waiting);
     let mut worst = known().reduce(|worst, word| if word.how > worst.how { word } else { worst })?.clone();
     let alike = known().filter(|word| word.reason == worst.reason).count() - 1;
@@ -186,11 +201,11 @@ fn worst(shown: &Shown, words: &[Option<Word>]) -> Option<Word> {
     Some(worst)
 }
 
-fn news(word: &Word, before: &Status, outlook: &[Outlook]) -> Vec<Message> {
+fn news(word: &Word, before: &Status, target_statuses: &[TargetStatus]) -> Vec<Message> {
     let mut news = Vec::new();
-    let rolled = outlook.iter().filter(|outlook| outlook.rolled() > before.last_rollout);
+    let rolled = target_statuses.iter().filter(|target| target.rolled() > before.last_rollout);
     let mut rolled: Vec<_> = rolled.collect();
-    rolled.dedup_by_key(|outlook| &outlook.workload);
+    rolled.dedup_by_key(|target| &target.workload);
     if let Some(first) = rolled.first() {
         news.push(Message::trigger_rolled(&first.workload, rolled.len() - 1, &first.source));
     }
@@ -207,10 +222,10 @@ fn news(word: &Word, before: &Status, outlook: &[Outlook]) -> Vec<Message> {
     news
 }
 
-impl Outlook {
-    fn in_step(&self) -> Option<&InStep> {
+impl TargetStatus {
+    fn in_step(&self) -> Option<&InSync> {
         match &self.state {
-            State::InStep(in_step) => Some(in_step),
+            TargetState::InSync(in_step) => Some(in_step),
             _ => None,
         }
     }
@@ -223,7 +238,7 @@ impl Outlook {
     fn baseline(&self, before: &Status) -> Option<Baseline> {
         let (workload, source) = (self.workload.to_string(), self.source.to_string());
         match &self.state {
-            State::InStep(InStep { uid, version, .. }) => Some(Baseline {
+            TargetState::InSync(InSync { uid, version, .. }) => Some(Baseline {
                 workload,
                 uid: uid.clone(),
                 source,

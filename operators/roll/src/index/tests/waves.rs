@@ -1,4 +1,4 @@
-use konverge_workload::Keys;
+use konverge_workload::{Keys, Progress};
 use proptest::prelude::*;
 
 use super::{
@@ -6,9 +6,11 @@ use super::{
     *,
 };
 use crate::{
+    index::wave_queues::QueueRef,
+    plan,
     status::{Baseline, Status},
     trigger::Before,
-    vault::Standing,
+    vault::SecretState,
     wait::WaitFor,
 };
 
@@ -16,7 +18,8 @@ use crate::{
 fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
     let index = index();
     let shown = |version: u64, progress: &str| {
-        let record = index.lock().workloads.get(&key("web")).and_then(|known| known.record.clone()).unwrap_or_default();
+        let record =
+            index.lock().workloads.get(&key("web")).and_then(|known| known.record.shown.clone()).unwrap_or_default();
         let annotations = json!({ ON_CHANGE: "true", RECORD: record });
         let mut object = json!({
             "metadata": {
@@ -34,23 +37,24 @@ fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
     learn(&index, "db", "1", "x");
     let standing = || {
         let longest = SignedDuration::from_mins(10);
-        let line = (&SourceName::secret("db"), 1);
-        let peer = index.lock().peer(&key("web"), line, &digester(), (now(), longest)).unwrap();
+        let at = QueueRef { namespace: "shop", source: &SourceName::secret("db"), wave: 1 };
+        let snapshot = index.lock().peer(&key("web"), at).unwrap();
+        let peer = plan::peer::peer(&snapshot, &digester(), now(), longest);
         (peer.in_step, peer.progress)
     };
     let write = |version: &str, stamped: bool| {
         let view = index.view(&key("web"), &digester(), now()).unwrap();
-        let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.verdict else {
-            panic!("{:?}", view.verdict)
+        let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.plan.verdict.clone() else {
+            panic!("{:?}", view.plan.verdict)
         };
         let record = Record {
-            tag: digester().tag(&view.uid),
+            tag: digester().tag(view.uid()),
             content,
-            rolled: stamped.then(now),
+            rolled: stamped.then(|| now().wall()),
             because: None,
             also: Vec::new(),
         };
-        index.wrote(&key("web"), &view.uid, version, record.text(), stamped.then(|| ("stamp".to_owned(), now())));
+        index.wrote(&key("web"), view.uid(), version, record.text(), stamped.then(|| ("stamp".to_owned(), now())));
     };
     write("2", false);
     assert_eq!(standing(), (true, Progress::Ready), "only noted");
@@ -82,25 +86,25 @@ fn who_waits_for_its_turn_is_woken_by_whom_it_waits_for_when_that_stands_otherwi
     }
     let turn = |name: &str| {
         let longest = SignedDuration::from_mins(10);
-        index.turn(&key(name), 1, &[SourceName::secret("db")], &digester(), (now(), longest))
+        index.wave_gate(&key(name), 1, &[SourceName::secret("db")], &digester(), (now(), longest))
     };
     for name in ["late", "later"] {
-        assert_eq!(turn(name), Turn::After(key("other")), "nothing was read yet");
+        assert_eq!(turn(name), WaveGate::After(key("other")), "nothing was read yet");
     }
     assert_eq!(shown_as("first", 2, "0", "x"), [""; 0], "nobody waits for it");
     assert_eq!(shown_as("other", 2, "0", "x"), [""; 0], "it stands as it did");
     assert_eq!(shown_as("other", 3, "2", ""), ["late", "later"], "it is of a later wave by now");
-    assert_eq!(turn("late"), Turn::After(key("first")));
+    assert_eq!(turn("late"), WaveGate::After(key("first")));
     index.needs_no_turn(&key("later"));
     assert_eq!(shown(index.forget(&key("first"))).0, ["late"]);
-    assert_eq!(turn("late"), Turn::Now);
+    assert_eq!(turn("late"), WaveGate::Now);
     assert_eq!(shown(index.forget(&key("other"))).0, [""; 0]);
 }
 
 #[test]
 fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
     let longest = SignedDuration::from_mins(10);
-    let at = |minutes: i64| now() + SignedDuration::from_mins(minutes);
+    let at = |minutes: i64| now().later(SignedDuration::from_mins(minutes));
     let shown = |index: &Index, version: u64, available: u64, record: &str, minutes| {
         let annotations = json!({ ON_CHANGE: "true", RECORD: record });
         let object = json!({
@@ -115,9 +119,9 @@ fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
         index.view(&key("web"), &digester(), at(minutes)).unwrap()
     };
     let turn = |index: &Index, minutes| {
-        index.turn(&key("late"), 1, &[SourceName::secret("db")], &digester(), (at(minutes), longest))
+        index.wave_gate(&key("late"), 1, &[SourceName::secret("db")], &digester(), (at(minutes), longest))
     };
-    let (after, halted) = (|| Turn::After(key("web")), || Turn::Halted(key("web")));
+    let (after, halted) = (|| WaveGate::After(key("web")), || WaveGate::Halted(key("web")));
 
     // It was never rolled by us, and its pods are not there.
     let index = index();
@@ -125,13 +129,13 @@ fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
     learn(&index, "db", "1", "x");
     assert_eq!(turn(&index, 9), after());
     shown(&index, 2, 1, &record_of("x"), 9);
-    assert_eq!(turn(&index, 11), Turn::Now, "they came");
+    assert_eq!(turn(&index, 11), WaveGate::Now, "they came");
     shown(&index, 3, 0, &record_of("x"), 12);
     assert_eq!((turn(&index, 21), turn(&index, 23)), (after(), halted()));
 
     // It was rolled long ago, and its pods went by themselves.
     let mut rolled = Record::of_any(&record_of("x")).unwrap();
-    rolled.rolled = Some(at(0));
+    rolled.rolled = Some(at(0).wall());
     shown(&index, 4, 1, &rolled.text(), 24);
     shown(&index, 5, 0, &rolled.text(), 25);
     assert_eq!((turn(&index, 26), turn(&index, 34), turn(&index, 36)), (after(), after(), halted()));
@@ -150,7 +154,7 @@ fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
 
     // It cannot be read.
     let index = crate::index::tests::index();
-    assert_eq!(shown(&index, 1, 1, "", 0).verdict, None);
+    assert_eq!(shown(&index, 1, 1, "", 0).plan.verdict, None);
     index.view(&key("web"), &digester(), at(5));
     assert_eq!((turn(&index, 9), turn(&index, 11)), (after(), halted()));
 }
@@ -171,26 +175,28 @@ fn noted(name: &str, version: u64) -> Status {
 fn what_an_object_notes_counts_for_who_waits() {
     let index = index();
     show(&index, "web", &json!({}), &[]);
-    let mut asks = asking(1, 60);
-    Arc::make_mut(asks.asks.as_mut().unwrap()).before = Before::Other;
-    index.show_trigger(trigger("shop"), asks);
+    let mut spec = asking(1, 60);
+    Arc::make_mut(spec.spec.as_mut().unwrap()).before = Before::Other;
+    index.show_trigger(trigger("shop"), spec);
     learn_vault(&index, 1);
-    let turn = || index.turn(&key("late"), 1, &[source()], &digester(), (now(), SignedDuration::from_mins(10)));
-    assert_eq!(turn(), Turn::After(key("web")), "it is to be rolled");
-    index.told(&trigger("shop"), "t", |shown| shown.status = Arc::new(noted("web", 1)));
-    assert_eq!(turn(), Turn::Now, "it runs with that");
+    let turn = || index.wave_gate(&key("late"), 1, &[source()], &digester(), (now(), SignedDuration::from_mins(10)));
+    assert_eq!(turn(), WaveGate::After(key("web")), "it is to be rolled");
+    index.update_trigger(&trigger("shop"), "t", |shown| shown.status = Arc::new(noted("web", 1)));
+    assert_eq!(turn(), WaveGate::Now, "it runs with that");
 }
 
-/// What can happen to a workload, or to what it uses, at a time.
-fn happens(index: &Index, what: usize, name: &str, number: u64, at: Timestamp) {
+/// A random event of a workload or of a source that it uses.
+fn happens(index: &Index, what: usize, name: &str, number: u64, at: Time) {
     let lot = usize::try_from(number % 8).unwrap();
-    let known = |of: &dyn Fn(&Known) -> Option<String>| index.lock().workloads.get(&key(name)).and_then(of);
+    let known = |of: &dyn Fn(&WorkloadState) -> Option<String>| {
+        index.lock().workloads.get(&key(name)).and_then(|known| of(known))
+    };
     let version =
-        || known(&|known| Some(known.version.clone())).and_then(|text| text.parse().ok()).unwrap_or(0_u64) + 1;
+        || known(&|known| Some(known.observed.version.clone())).and_then(|text| text.parse().ok()).unwrap_or(0_u64) + 1;
     let secret_name = ["db", "api"][lot % 2];
     match what {
         0 => {
-            let record = known(&|known| known.record.clone()).filter(|_| lot != 7);
+            let record = known(&|known| known.record.shown.clone()).filter(|_| lot != 7);
             let wave = (lot % 3).to_string();
             let annotations =
                 json!({ ON_CHANGE: "true", "roll.konverge.dev/wave": wave, RECORD: record.unwrap_or_default() });
@@ -216,37 +222,39 @@ fn happens(index: &Index, what: usize, name: &str, number: u64, at: Timestamp) {
         )),
         4 => {
             let Some(view) = index.view(&key(name), &digester(), at) else { return };
-            let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.verdict else { return };
+            let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.plan.verdict.clone() else {
+                return;
+            };
             let is_rolled = lot < 4;
             let record = Record {
-                tag: digester().tag(&view.uid),
+                tag: digester().tag(view.uid()),
                 content,
-                rolled: is_rolled.then_some(at),
+                rolled: is_rolled.then_some(at.wall()),
                 because: None,
                 also: Vec::new(),
             };
             let stamp = is_rolled.then(|| (number.to_string(), at));
-            index.wrote(&key(name), &view.uid, &version().to_string(), record.text(), stamp);
+            index.wrote(&key(name), view.uid(), &version().to_string(), record.text(), stamp);
         }
         5 if lot == 0 => drop(index.forget(&key(name))),
         5 => drop(index.forget_source(&secret(secret_name), at)),
         6 if lot == 0 => drop(index.forget_trigger(&trigger("shop"))),
         6 => {
             let mut shown = asking(number, 60);
-            let asks = Arc::make_mut(shown.asks.as_mut().unwrap());
-            asks.suspended = lot < 2;
-            asks.targets.insert(key(name));
-            asks.before = if lot % 2 == 0 { Before::Other } else { Before::Adopted };
+            let spec = Arc::make_mut(shown.spec.as_mut().unwrap());
+            spec.suspended = lot < 2;
+            spec.targets.insert(key(name));
+            spec.before = if lot % 2 == 0 { Before::Other } else { Before::Adopted };
             let wait_for = WaitFor {
                 secret: SourceName::secret("db"),
                 keys: Keys::All,
                 timeout: SignedDuration::from_mins(3),
                 holds: lot % 4 == 3,
             };
-            asks.wait_for = (lot > 5).then_some(wait_for);
+            spec.wait_for = (lot > 5).then_some(wait_for);
             drop(index.show_trigger(trigger("shop"), shown));
         }
-        7 if lot == 0 => drop(index.learn_vault(&source().of("shop"), Standing::Missing, None, at)),
+        7 if lot == 0 => drop(index.learn_vault(&source().of("shop"), SecretState::Missing, None, at)),
         7 => drop(learn_vault(index, number % 5 + 1)),
         8 => drop(show_secret(
             index,
@@ -256,15 +264,14 @@ fn happens(index: &Index, what: usize, name: &str, number: u64, at: Timestamp) {
         )),
         9 => {
             let status = if lot < 6 { noted(name, number % 5 + 1) } else { Status::default() };
-            index.told(&trigger("shop"), "t", |shown| shown.status = Arc::new(status));
+            index.update_trigger(&trigger("shop"), "t", |shown| shown.status = Arc::new(status));
         }
         _ => drop(index.retain_triggers(crate::trigger::TriggerKind::ALL[lot % 2], &HashSet::from([trigger("shop")]))),
     }
 }
 
 proptest! {
-    /// Whatever happens in whatever order, who asks whether it is its turn is told what a look at all others would tell: `turn` itself sees to that in
-    /// tests.
+    /// After any events in any order, the gate says what a look at all workloads says. In tests, `turn` itself asserts that.
     #[test]
     fn a_line_that_is_kept_tells_what_is_so(
         steps in proptest::collection::vec((0..11_usize, 0..4_usize, any::<u64>(), 0..7_i64), 1..80),
@@ -272,11 +279,11 @@ proptest! {
         let index = wary();
         let mut at = now();
         for (what, name, number, minutes) in steps {
-            at += SignedDuration::from_mins(minutes / 4);
+            at = at.later(SignedDuration::from_mins(minutes / 4));
             happens(&index, what, ["a", "b", "c", "web"][name], number, at);
             let sources = [SourceName::secret("db"), SourceName::secret("api"), source()];
             for wave in 0..3 {
-                index.turn(&key("late"), wave, &sources, &digester(), (at, SignedDuration::from_mins(2)));
+                index.wave_gate(&key("late"), wave, &sources, &digester(), (at, SignedDuration::from_mins(2)));
             }
         }
     }

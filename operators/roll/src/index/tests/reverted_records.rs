@@ -1,3 +1,6 @@
+use jiff::Timestamp;
+use konverge_workload::Keys;
+
 use super::*;
 
 /// The Deployment `web` as a watch shows it in this version, with this record.
@@ -24,7 +27,7 @@ fn record_of(value: &str, rolled: Option<i64>) -> String {
 }
 
 fn word(index: &Index) -> &'static str {
-    match index.view(&key("web"), &digester(), now()).unwrap().verdict {
+    match index.view(&key("web"), &digester(), now()).unwrap().plan.verdict {
         None => "unknown",
         Some(Verdict::Nothing) => "nothing",
         Some(Verdict::Note(_)) => "note",
@@ -54,7 +57,7 @@ fn a_record_that_is_taken_away_or_set_back_rolls_nothing_and_is_written_again() 
         assert_eq!(word(&index), "note", "{what}");
         let view = index.view(&key("web"), &digester(), now()).unwrap();
         assert_eq!(
-            view.record.unwrap().rolled.map(Timestamp::as_second),
+            view.plan.record.unwrap().rolled.map(Timestamp::as_second),
             Some(500),
             "{what}: the least interval holds"
         );
@@ -62,7 +65,7 @@ fn a_record_that_is_taken_away_or_set_back_rolls_nothing_and_is_written_again() 
         assert_eq!(word(&index), "nothing", "{what}");
         show_with(&index, 4, shown.as_deref(), Shows::Event);
         learn(&index, "db", "2", "z");
-        // Who has put it there may have seen what came after, so it is read again.
+        // The writer of the old record may have seen newer content, so the source is read again.
         assert!(["unknown", "roll"].contains(&word(&index)), "{what}");
         learn(&index, "db", "2", "z");
         assert_eq!(word(&index), "roll", "{what}, and a change");
@@ -88,10 +91,10 @@ fn who_takes_it_again_and_again_is_contradicted_later_and_later() {
     let view = || index.view(&key("web"), &digester(), now()).unwrap();
     for (turn, expected) in (1..).zip([None, None, None, Some(1), Some(2), Some(4)]) {
         show_with(&index, 2 * turn, None, Shows::Event);
-        let pause = view().fought.map(|until| until.as_second() - now().as_second());
+        let pause = view().plan.contested_until.map(|until| until.since(now()).as_secs());
         assert_eq!(pause, expected, "{turn}");
-        assert!(!view().is_noted);
+        assert!(!view().plan.is_noted);
         index.wrote(&key("web"), "uid of web", &(2 * turn + 1).to_string(), record_of("y", Some(500)), None);
-        assert!(view().is_noted);
+        assert!(view().plan.is_noted);
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use konverge_apply::{
     Applier, ApplyError, MetadataChange,
     error::class_of,
@@ -25,11 +25,11 @@ use serde_json::json;
 use crate::{
     digest_key::Key,
     index::Index,
-    messages::Message,
-    outlook::{self, Told},
-    reconcile::ACTION,
+    messages::{ACTION, Message},
     status::Status,
-    trigger::{Shown, TriggerKind, TriggerRef},
+    time::Time,
+    trigger::{TriggerKind, TriggerRef, WatchedTrigger},
+    trigger_status::{self, StatusUpdate},
     writer::FIELD_MANAGER,
 };
 
@@ -40,7 +40,7 @@ const FREE_AGAIN: SignedDuration = SignedDuration::from_mins(10);
 const DEFINITION_AGAIN: Duration = Duration::from_mins(5);
 
 /// Tells objects how they stand.
-pub struct Teller {
+pub struct StatusController {
     client: Client,
     applier: Applier,
     index: Arc<Index>,
@@ -49,18 +49,18 @@ pub struct Teller {
     /// Whether the time of the version is written in `spec.timeStamp`, as the original does.
     write_spec_timestamp: bool,
     /// Which objects were freed of what the original leaves: their uids, and when.
-    freed: Mutex<HashMap<TriggerRef, (String, Timestamp)>>,
+    freed: Mutex<HashMap<TriggerRef, (String, Time)>>,
 }
 
 /// An object could not be told.
 #[derive(Debug, thiserror::Error)]
-pub enum TellError {
+pub enum StatusError {
     /// The API server did not take it.
     #[error("cannot write on {object}: {source}")]
     Request {
         /// The object.
         object: TriggerRef,
-        /// What the client said.
+        /// The error of the client.
         source: Box<kube::Error>,
     },
     /// The same for the small writes.
@@ -77,7 +77,7 @@ pub enum TellError {
     },
 }
 
-impl Classify for TellError {
+impl Classify for StatusError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Request { source, .. } => class_of(source),
@@ -95,11 +95,11 @@ impl Classify for TellError {
     }
 }
 
-impl Reconciler for Teller {
+impl Reconciler for StatusController {
     type Key = TriggerRef;
-    type Error = TellError;
+    type Error = StatusError;
 
-    async fn reconcile(&self, request: Request<TriggerRef>) -> Result<Action, TellError> {
+    async fn reconcile(&self, request: Request<TriggerRef>) -> Result<Action, StatusError> {
         let key = &request.key;
         let Some(shown) = self.index.trigger(key) else {
             self.freed().remove(key);
@@ -111,10 +111,12 @@ impl Reconciler for Teller {
         }
         let free_again = free_again.map_or(Action::Done, Action::After);
         let digester = self.key.digester().await;
-        let now = Timestamp::now();
-        let outlook = self.index.outlook(key, &digester, now);
-        let Some(told) = outlook::tell(key, &shown, &outlook, now) else { return Ok(free_again) };
-        let Told { status, news, again } = told;
+        let now = Time::now();
+        let target_statuses = self.index.target_statuses(key, &digester, now);
+        let Some(told) = trigger_status::status_update(key, &shown, &target_statuses, now) else {
+            return Ok(free_again);
+        };
+        let StatusUpdate { status, news, again } = told;
         if status != *shown.status {
             self.write(key, &shown, status).await?;
         }
@@ -123,7 +125,7 @@ impl Reconciler for Teller {
     }
 }
 
-impl Teller {
+impl StatusController {
     /// Tells through this client.
     pub fn new(client: Client, index: Arc<Index>, key: Key, events: EventSink, write_spec_timestamp: bool) -> Self {
         let applier = Applier::new(client.clone(), FIELD_MANAGER);
@@ -132,11 +134,11 @@ impl Teller {
 
     /// Takes off what the original has left. While that still runs it puts it on again, and is left to it for some time, or until the object is
     /// to go. Returns after what time it is to be tried again.
-    async fn free(&self, key: &TriggerRef, shown: &Shown) -> Result<Option<Duration>, TellError> {
+    async fn free(&self, key: &TriggerRef, shown: &WatchedTrigger) -> Result<Option<Duration>, StatusError> {
         if shown.leftovers.is_empty() {
             return Ok(None);
         }
-        let rest = rest(self.freed().get(key), &shown.uid, Timestamp::now()).filter(|_| !shown.deleting);
+        let rest = rest(self.freed().get(key), &shown.uid, Time::now()).filter(|_| !shown.deleting);
         if rest.is_some() {
             self.say(key, shown, vec![Message::original_runs()]);
             return Ok(rest);
@@ -158,16 +160,16 @@ impl Teller {
             object = removed.await?.unwrap_or(object);
         }
         // Not before: what was done by half and not answered is no sign of the original.
-        self.freed().insert(key.clone(), (shown.uid.clone(), Timestamp::now()));
+        self.freed().insert(key.clone(), (shown.uid.clone(), Time::now()));
         let version = object.metadata.resource_version.unwrap_or_default();
-        self.index.told(key, &shown.uid, |shown| {
+        self.index.update_trigger(key, &shown.uid, |shown| {
             shown.leftovers = crate::trigger::Leftovers::default();
             shown.version = version;
         });
         Ok(None)
     }
 
-    async fn write(&self, key: &TriggerRef, shown: &Shown, status: Status) -> Result<(), TellError> {
+    async fn write(&self, key: &TriggerRef, shown: &WatchedTrigger, status: Status) -> Result<(), StatusError> {
         // Before the status, which tells afterwards that it was done.
         if status.baseline != shown.status.baseline {
             self.write_time(key, shown, &status).await?;
@@ -185,14 +187,14 @@ impl Teller {
             Err(kube::Error::Api(error)) if error.code == 404 => {
                 let there = api.get_metadata_opt(&key.name).await.map_err(|source| failed(key, source))?;
                 return match there {
-                    Some(_) => Err(TellError::OldDefinition { object: key.clone() }),
+                    Some(_) => Err(StatusError::OldDefinition { object: key.clone() }),
                     None => Ok(()),
                 };
             }
             Err(source) => return Err(failed(key, source)),
         };
         let version = written.metadata.resource_version.unwrap_or_default();
-        self.index.told(key, &shown.uid, |shown| {
+        self.index.update_trigger(key, &shown.uid, |shown| {
             shown.status = Arc::new(status);
             shown.version = version;
         });
@@ -200,7 +202,7 @@ impl Teller {
     }
 
     /// As the original does, if it is wanted: when the version was written that the pods run with.
-    async fn write_time(&self, key: &TriggerRef, shown: &Shown, status: &Status) -> Result<(), TellError> {
+    async fn write_time(&self, key: &TriggerRef, shown: &WatchedTrigger, status: &Status) -> Result<(), StatusError> {
         let Some(noted) = status.baseline.first().filter(|_| self.write_spec_timestamp) else { return Ok(()) };
         let time = json!({ "metadata": { "uid": shown.uid }, "spec": { "timeStamp": noted.created } });
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
@@ -212,7 +214,7 @@ impl Teller {
         }
     }
 
-    fn say(&self, key: &TriggerRef, shown: &Shown, news: Vec<Message>) {
+    fn say(&self, key: &TriggerRef, shown: &WatchedTrigger, news: Vec<Message>) {
         for Message { reason, text, is_problem } in news {
             if is_problem {
                 tracing::warn!(object = %key, reason, "{text}");
@@ -224,7 +226,7 @@ impl Teller {
         }
     }
 
-    fn freed(&self) -> MutexGuard<'_, HashMap<TriggerRef, (String, Timestamp)>> {
+    fn freed(&self) -> MutexGuard<'_, HashMap<TriggerRef, (String, Time)>> {
         self.freed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -234,14 +236,14 @@ impl Teller {
 }
 
 /// How long what is on an object again is left to the original; nothing if it is to be taken off now.
-fn rest(freed: Option<&(String, Timestamp)>, uid: &str, now: Timestamp) -> Option<Duration> {
+fn rest(freed: Option<&(String, Time)>, uid: &str, now: Time) -> Option<Duration> {
     let (_, before) = freed.filter(|(of, _)| of == uid)?;
     // Less than nothing is no duration.
-    Duration::try_from(FREE_AGAIN - now.duration_since(*before)).ok().filter(|rest| !rest.is_zero())
+    Duration::try_from(FREE_AGAIN - now.since(*before)).ok().filter(|rest| !rest.is_zero())
 }
 
-fn failed(key: &TriggerRef, source: kube::Error) -> TellError {
-    TellError::Request { object: key.clone(), source: Box::new(source) }
+fn failed(key: &TriggerRef, source: kube::Error) -> StatusError {
+    StatusError::Request { object: key.clone(), source: Box::new(source) }
 }
 
 #[cfg(test)]
@@ -250,7 +252,7 @@ mod tests {
 
     #[test]
     fn what_is_put_on_again_is_left_for_a_while_and_then_taken_off() {
-        let at = |second| Timestamp::from_second(second).unwrap();
+        let at = |second| Time::at(second);
         let freed = ("u".to_owned(), at(1000));
         let minutes = |minutes| Some(Duration::from_mins(minutes));
         for (what, freed, uid, now, expected) in [

@@ -11,11 +11,11 @@ fn a_rollout_whose_answer_was_lost_is_told_once_when_it_is_shown() {
             .extend(stamp.map(|stamp| (crate::declarations::STAMP.to_owned(), stamp.to_owned())));
         index.show(WorkloadKind::Deployment, object, now());
     };
-    let heard = || index.heard(&key("web"), "uid of web").map(|unheard| unheard.why);
+    let heard = || index.take_acknowledged(&key("web"), "uid of web").map(|unacknowledged| unacknowledged.why);
     let lost = |version: &str, why: &str| {
         let (version, stamp, why) = (version.to_owned(), "stamp".to_owned(), why.to_owned());
-        let unheard = Unheard { version, stamp, why, changed: Vec::new(), seen: None };
-        index.unheard(&key("web"), "uid of web", unheard);
+        let unacknowledged = UnacknowledgedRollout { version, stamp, why, changed: Vec::new(), seen: None };
+        index.set_unacknowledged(&key("web"), "uid of web", unacknowledged);
     };
     shown(1, None);
     lost("1", "lost");

@@ -1,12 +1,10 @@
 //! A rollout that was asked for and of which the answer was lost: it may have been done, and nothing else than this process knows why. Pure.
 
-use jiff::Timestamp;
+use crate::{object::SourceName, time::Time};
 
-use crate::object::SourceName;
-
-/// What was asked for.
+/// The rollout.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unheard {
+pub struct UnacknowledgedRollout {
     /// The version of the workload that it was to be done upon, and no other.
     pub version: String,
     /// The stamp that the pod template was to get. It is none that stood there.
@@ -16,22 +14,22 @@ pub struct Unheard {
     /// For which sources.
     pub changed: Vec<SourceName>,
     /// When the last of those changed, as far as that was seen.
-    pub seen: Option<Timestamp>,
+    pub seen: Option<Time>,
 }
 
-/// What became of it.
+/// The result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It was done.
     Done,
     /// It was not, or somebody has set the pod template back since.
     Undone,
-    /// What is shown is from before.
+    /// The event is from before the rollout.
     Unknown,
 }
 
-impl Unheard {
-    /// What became of it, by what is shown of the workload.
+impl UnacknowledgedRollout {
+    /// Returns the result, by the workload as it is shown.
     pub fn outcome(&self, version: &str, stamp: Option<&str>) -> Outcome {
         if stamp == Some(&self.stamp) {
             Outcome::Done
@@ -49,7 +47,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_tells_whether_it_was_done() {
-        let asked = Unheard {
+        let asked = UnacknowledgedRollout {
             version: "5".to_owned(),
             stamp: "new".to_owned(),
             why: String::new(),

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
 use konverge_apply::events::{EventSink, Notice};
 use konverge_core::{backoff::Backoff, digest::DigestKey, outage::PROBES};
 use konverge_runtime::{Priority, Queue};
@@ -18,28 +17,28 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Standing, Version, location, standing, whole};
 use crate::{
     digest::{Digester, KeyDigests},
     digest_key::Key,
     index::Index,
-    messages::Message,
+    messages::{ACTION, Message},
     metrics::Metrics,
     object::{SourceKind, SourceRef, WorkloadRef},
-    reader::SOURCE,
-    reconcile::ACTION,
+    time::Time,
     trigger::TriggerRef,
+    vault::{SecretState, Version, location, standing, whole},
+    wakeups::SOURCE,
 };
 
 /// After reads of content that failed; questions for versions have pauses of their own.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), factor: 2.0, cap: Duration::from_mins(5) };
 
-/// What following needs. To be made within a tokio runtime.
+/// The parts of a follower. To be made within a tokio runtime.
 #[derive(Clone)]
 pub struct VaultSourceParts {
     /// The Vault.
     pub vault: Vault,
-    /// What is known.
+    /// The index.
     pub index: Arc<Index>,
     /// Makes digests.
     pub key: Key,
@@ -49,7 +48,7 @@ pub struct VaultSourceParts {
     pub triggers: Queue<TriggerRef>,
     /// Where those who ask for what runs away are told.
     pub events: EventSink,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
 }
 
@@ -76,7 +75,7 @@ struct Follower {
 impl VaultSource {
     /// Nothing is followed yet.
     pub fn new(parts: VaultSourceParts) -> Self {
-        // What this one makes is compared within this process only.
+        // Its digests are compared within this process only.
         let watches = Watches::new(parts.vault.clone(), DigestKey::new(rand::random()));
         let questions = watches.clone();
         parts.metrics.vault_questions(move || questions.questions());
@@ -89,7 +88,7 @@ impl VaultSource {
         let wanted = index.is_used(source).then(|| index.interval(source)).flatten();
         let mut followed = self.followed();
         match (wanted.zip(location(&source.name)), followed.get(source)) {
-            // Whoever used it may have been made anew since, and with it all that was known of it.
+            // Its users may have been recreated since, and the state of the source with them.
             (Some((every, _)), Some(known)) if known.every == every => known.again.notify_one(),
             (Some((every, location)), _) => {
                 let again = Arc::new(Notify::new());
@@ -123,7 +122,7 @@ impl Follower {
         let mut failures = 0;
         while let Err(error) = self.find_kv(location).await {
             failures += 1;
-            self.learn(source, Standing::failing(&error), None);
+            self.learn(source, SecretState::failing(&error), None);
             sleep(pause(&error, failures)).await;
         }
     }
@@ -148,7 +147,7 @@ impl Follower {
             let known = tokio::select! {
                 known = watch.changed() => known,
                 () = until(again) => watch.known(),
-                // What is not known after a failure has its pause.
+                // After a failure, the next question waits for its pause.
                 () = asked.notified(), if again.is_none() => {
                     if !self.parts.index.is_unknown(source) {
                         continue;
@@ -165,7 +164,7 @@ impl Follower {
                 Err(error) => {
                     failures += 1;
                     again = Some(Instant::now() + pause(&error, failures));
-                    self.learn(source, Standing::failing(&error), None);
+                    self.learn(source, SecretState::failing(&error), None);
                 }
             }
         }
@@ -178,33 +177,33 @@ impl Follower {
         location: &Location,
         known: &Known,
         digester: &Digester,
-    ) -> Result<(Standing, Option<KeyDigests>), VaultError> {
+    ) -> Result<(SecretState, Option<KeyDigests>), VaultError> {
         if let Some(failure) = &known.failure {
-            let standing = Standing::failing(failure);
-            // Who is away would not answer this either.
+            let standing = SecretState::failing(failure);
+            // A Vault that is away would not answer this either.
             let standing = if failure.is_outage() { standing } else { self.why_not(location, standing).await };
             return Ok((standing, None));
         }
         let standing = match &known.seen {
-            None => return Ok((Standing::Unknown, None)),
-            Some(Seen::Absent) => return Ok((self.why_not(location, Standing::Missing).await, None)),
+            None => return Ok((SecretState::Unknown, None)),
+            Some(Seen::Absent) => return Ok((self.why_not(location, SecretState::Missing).await, None)),
             Some(Seen::State(state)) => standing(state),
-            Some(Seen::Content(_)) => Standing::Live(Version::default()),
+            Some(Seen::Content(_)) => SecretState::Live(Version::default()),
         };
         match (&standing, source.name.kind) {
-            (Standing::Live(version), SourceKind::Vault) => {
+            (SecretState::Live(version), SourceKind::Vault) => {
                 let content = digester.of_version(version);
                 Ok((standing, Some(content)))
             }
-            (Standing::Live(_), _) => self.read(location, digester).await,
+            (SecretState::Live(_), _) => self.read(location, digester).await,
             _ => Ok((standing, None)),
         }
     }
 
-    /// The same, or that the engine is none of KV: its own words for that say nothing to who took it for one.
-    async fn why_not(&self, location: &Location, standing: Standing) -> Standing {
+    /// Returns the same, or that the engine is not KV, because the answer of such an engine explains nothing.
+    async fn why_not(&self, location: &Location, standing: SecretState) -> SecretState {
         match self.find_kv(location).await {
-            Err(error @ VaultError::NotKv { .. }) => Standing::failing(&error),
+            Err(error @ VaultError::NotKv { .. }) => SecretState::failing(&error),
             _ => standing,
         }
     }
@@ -213,26 +212,26 @@ impl Follower {
         &self,
         location: &Location,
         digester: &Digester,
-    ) -> Result<(Standing, Option<KeyDigests>), VaultError> {
+    ) -> Result<(SecretState, Option<KeyDigests>), VaultError> {
         if location.mount().version() == KvVersion::One {
             self.find_kv(location).await?;
         }
         Ok(match self.parts.vault.read(location).await? {
-            Found::Absent => (Standing::Missing, None),
-            Found::Deleted(_) => (Standing::Deleted, None),
+            Found::Absent => (SecretState::Missing, None),
+            Found::Deleted(_) => (SecretState::Deleted, None),
             Found::Live(secret) => {
                 let version =
                     secret.version.map(|version| Version { number: version.number, created: version.created });
                 let values = secret.content.iter().map(|(key, field)| (key, field.bytes()));
-                (Standing::Live(version.unwrap_or_default()), Some(digester.of_content(values)))
+                (SecretState::Live(version.unwrap_or_default()), Some(digester.of_content(values)))
             }
         })
     }
 
-    fn learn(&self, source: &SourceRef, standing: Standing, content: Option<KeyDigests>) {
+    fn learn(&self, source: &SourceRef, standing: SecretState, content: Option<KeyDigests>) {
         let parts = &self.parts;
         let is_read = content.is_some();
-        let (learned, triggers) = parts.index.learn_vault(source, standing, content, Timestamp::now());
+        let (learned, triggers) = parts.index.learn_vault(source, standing, content, Time::now());
         if is_read {
             parts.metrics.checked(learned.changed);
         }
@@ -255,7 +254,7 @@ impl Follower {
     }
 }
 
-/// The pause after so many failures. What every request runs into may be over at any moment, and while Vault is left alone no request is sent.
+/// The pause after so many failures. A failure of every request may be over at any moment, and no request is sent while Vault is left alone.
 fn pause(error: &VaultError, failures: u32) -> Duration {
     let backoff = if error.concerns_every_request() { PROBES } else { BACKOFF };
     backoff.delay(failures, rand::random())

@@ -1,0 +1,338 @@
+//! All tables of the index, and how a change of one reaches the others.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    classes::{ClassRef, Classes},
+    sources::Sources,
+    triggers::Triggers,
+    wave_queues::{QueueRef, WaveQueues},
+    work::{Shows, Work},
+    workloads::Workloads,
+};
+use crate::{
+    breaker,
+    object::{SourceName, SourceRef, WorkloadRef},
+    plan::Plan,
+    state::{Read, Snapshot, SourceChange, WorkloadState, snapshot::Pods, source::Doubt},
+    time::Time,
+    trigger::{TriggerRef, TriggerSpec, WatchedTrigger},
+    trigger_status::state::Targets,
+    uses,
+};
+
+/// The tables. Each one keeps its own entries; the functions here keep them equal.
+#[derive(Default)]
+pub(super) struct Tables {
+    pub(super) workloads: Workloads,
+    pub(super) sources: Sources,
+    pub(super) triggers: Triggers,
+    pub(super) classes: Classes,
+    pub(super) waves: WaveQueues,
+}
+
+impl Tables {
+    /// Inserts or replaces a workload, as it was shown.
+    pub(super) fn apply_workload(
+        &mut self,
+        shows: Shows<'_>,
+        key: &WorkloadRef,
+        mut state: WorkloadState,
+        now: Time,
+    ) -> Work {
+        let mut work = Work::default();
+        let stands_otherwise = self.workloads.get(key).is_none_or(|before| before.stands_otherwise(&state));
+        let before = self.workloads.get(key).filter(|before| before.observed.uid == state.observed.uid);
+        // The answer to a write of ours may come before the event of what was there before.
+        if before.is_some_and(|before| shows.is_outdated(&state.observed.version, &before.observed.version)) {
+            return work;
+        }
+        if before.is_none() {
+            self.remove_workload(key, &mut work);
+        }
+        let labels = self.workloads.get(key).map(|before| before.observed.labels.clone());
+        if let Some(labels) = labels.as_ref().filter(|labels| **labels != state.observed.labels) {
+            work.triggers.extend(self.triggers.of_workload(key, labels).cloned());
+        }
+        if stands_otherwise || labels.is_none_or(|labels| labels != state.observed.labels) {
+            work.triggers.extend(self.triggers.of_workload(key, &state.observed.labels).cloned());
+        }
+        if let Some(before) = self.workloads.get_mut(key) {
+            state.carry_over(before, now);
+        }
+        self.classes.set_mounted(key, &state.observed.classes);
+        let owners = self.workloads.insert(key, state);
+        self.set_named(key);
+        self.invalidate_owners(owners, &mut work);
+        self.update_uses(key, &mut work);
+        if stands_otherwise {
+            self.wake_later_waves(key, &mut work);
+        }
+        work
+    }
+
+    /// Removes a workload.
+    pub(super) fn remove_workload(&mut self, key: &WorkloadRef, work: &mut Work) {
+        self.set_uses(key, BTreeMap::new(), work);
+        self.waves.invalidate(key);
+        self.waves.set_waiting(key, None);
+        let Some((state, owners)) = self.workloads.remove(key) else { return };
+        work.triggers.extend(self.triggers.of_workload(key, &state.observed.labels).cloned());
+        self.classes.remove_workload(key);
+        self.sources.remove_workload(key);
+        self.invalidate_owners(owners, work);
+    }
+
+    /// Adds the workloads that wait for this one.
+    pub(super) fn wake_later_waves(&self, key: &WorkloadRef, work: &mut Work) {
+        work.workloads.extend(self.waves.waiting_for(key).cloned());
+    }
+
+    /// The pods of a template owner are those of another workload, so it is looked at again.
+    fn invalidate_owners(&mut self, owners: Vec<WorkloadRef>, work: &mut Work) {
+        for owner in owners {
+            self.waves.invalidate(&owner);
+            work.workloads.insert(owner);
+        }
+    }
+
+    /// Sets which sources may concern a workload by their annotations.
+    fn set_named(&mut self, key: &WorkloadRef) {
+        let Some(state) = self.workloads.get(key) else { return };
+        let referenced = self.classes.referenced(&key.namespace, &state.observed);
+        let named = state.observed.spec.iter().flat_map(|spec| spec.named.keys());
+        self.sources.set_named(key, named.chain(referenced.keys()).map(|name| name.of(&key.namespace)));
+    }
+
+    /// Updates what a workload is rolled for.
+    fn update_uses(&mut self, key: &WorkloadRef, work: &mut Work) {
+        self.waves.invalidate(key);
+        let Some(state) = self.workloads.get(key) else { return };
+        let workload = &state.observed;
+        let of_source = |name: &SourceName| self.sources.get(&name.of(&key.namespace)).map(|source| &source.spec);
+        let mut found = match &workload.spec {
+            Ok(spec) if workload.template_of.is_none() => {
+                let selecting = self.sources.selecting(&key.namespace, &workload.labels);
+                uses::uses(spec, &self.classes.referenced(&key.namespace, workload), selecting, of_source)
+            }
+            // It has no template that could be changed, or it is not known what it requests.
+            Ok(_) | Err(_) => BTreeMap::new(),
+        };
+        self.triggers.add_uses(key, workload, &mut found);
+        let before = &state.uses.current;
+        // A trigger with one more reason for the same source reports nothing new: that is recorded first, and the record wakes it.
+        if before.iter().any(|(name, used)| found.get(name) != Some(used)) {
+            work.triggers.extend(self.triggers.of_workload(key, &workload.labels).cloned());
+        }
+        // Also a workload that has just opted out: it may hold a slot that others wait for.
+        if !found.is_empty() || state.is_opted_in() {
+            work.workloads.insert(key.clone());
+        }
+        self.set_uses(key, found, work);
+    }
+
+    fn set_uses(&mut self, key: &WorkloadRef, found: BTreeMap<SourceName, uses::Use>, work: &mut Work) {
+        let Some(state) = self.workloads.get(key) else { return };
+        let is_same = state.uses.current.len() == found.len() && state.uses.current.iter().eq(found.iter());
+        let used: Vec<_> = found.keys().map(|name| name.of(&key.namespace)).collect();
+        if !is_same && let Some(state) = self.workloads.get_mut(key) {
+            state.uses.replace(found.into_iter().collect(), state.record.shown.as_deref());
+        }
+        let changes = self.sources.set_used(key, &used);
+        // The watch of a source may lag behind the watch of the workload, so older knowledge does not count for a new user. A version in Vault carries
+        // its own time.
+        for source in changes.added.iter().filter(|source| !source.name.kind.is_in_vault()) {
+            self.sources.doubt(source);
+            self.invalidate_users(source);
+        }
+        for source in used {
+            // Requested until it was read: an earlier request may have been interrupted.
+            let is_known =
+                self.sources.get(&source).is_some_and(|known| known.read.is_some() && known.doubt == Doubt::None);
+            if !is_known {
+                self.sources.entry(&source);
+                work.sources.insert(source);
+            }
+        }
+        for source in changes.removed {
+            if !self.sources.is_used(&source) {
+                work.unused.insert((*source).clone());
+            }
+            self.sources.drop_unused(&source);
+            if source.name.kind.is_in_vault() {
+                work.sources.insert((*source).clone());
+            }
+        }
+    }
+
+    /// Notes what was read of a source.
+    pub(super) fn learn(
+        &mut self,
+        source: &SourceRef,
+        read: Read,
+        breaker: &breaker::Settings,
+        now: Time,
+    ) -> SourceChange {
+        self.invalidate_users(source);
+        self.sources.learn(source, read, breaker, now)
+    }
+
+    /// Removes the spec of a source.
+    pub(super) fn remove_source_spec(&mut self, source: &SourceRef) -> Work {
+        let mut work = Work::default();
+        if let Some(known) = self.sources.get_mut(source) {
+            let before = std::mem::take(&mut known.spec);
+            known.invalid = None;
+            if !before.is_silent() {
+                self.update_source_spec(source, &mut work);
+            }
+        }
+        self.sources.drop_unused(source);
+        work
+    }
+
+    /// Updates every workload that the changed annotations of a source may concern.
+    pub(super) fn update_source_spec(&mut self, source: &SourceRef, work: &mut Work) {
+        let (mut concerned, selects) = self.sources.update_selector(source);
+        if selects {
+            let all = self.workloads.iter().map(|(key, _)| key).filter(|key| key.namespace == source.namespace);
+            concerned.extend(all.cloned());
+        }
+        for key in concerned {
+            self.update_uses(&key, work);
+        }
+    }
+
+    /// Notes that something has changed for all users of a source.
+    pub(super) fn invalidate_users(&mut self, source: &SourceRef) {
+        if self.waves.is_empty() {
+            return;
+        }
+        for user in self.sources.users(source) {
+            self.waves.invalidate(user);
+        }
+    }
+
+    /// Replaces a trigger, or removes it, and updates every workload that it concerns, before or now.
+    pub(super) fn put_trigger(&mut self, key: &TriggerRef, shown: Option<WatchedTrigger>, work: &mut Work) {
+        let mut concerned = self.concerned(key);
+        work.sources.extend(self.triggers.set(key, shown));
+        concerned.extend(self.concerned(key));
+        for workload in concerned {
+            self.update_uses(&workload, work);
+        }
+    }
+
+    /// Returns the workloads that a trigger names or selects.
+    fn concerned(&self, key: &TriggerRef) -> BTreeSet<WorkloadRef> {
+        let Some(spec) = self.triggers.spec(key) else { return BTreeSet::new() };
+        self.selected(spec).map(|(key, _)| key).chain(&spec.targets).cloned().collect()
+    }
+
+    /// Returns the workloads that a spec selects by labels.
+    pub(super) fn selected<'a>(
+        &'a self,
+        spec: &'a TriggerSpec,
+    ) -> impl Iterator<Item = (&'a WorkloadRef, &'a Arc<WorkloadState>)> {
+        let all = Some(&self.workloads).filter(|_| !spec.choices.is_empty()).into_iter().flat_map(Workloads::iter);
+        all.filter(|(key, state)| spec.chooses(key, &state.observed.labels))
+    }
+
+    /// Notes that the status of a trigger has changed, on which decisions about its workloads depend.
+    pub(super) fn invalidate_concerned(&mut self, key: &TriggerRef) {
+        if self.waves.is_empty() {
+            return;
+        }
+        for workload in self.concerned(key) {
+            self.waves.invalidate(&workload);
+        }
+    }
+
+    /// Sets the Secrets that the driver makes for pods that mount a class.
+    pub(super) fn set_class(&mut self, class: &ClassRef, secrets: BTreeSet<SourceName>) -> Work {
+        let mut work = Work::default();
+        for user in self.classes.set_secrets(class, secrets) {
+            self.set_named(&user);
+            self.update_uses(&user, &mut work);
+        }
+        work
+    }
+
+    /// Takes a snapshot of a workload.
+    pub(super) fn snapshot(&self, key: &WorkloadRef) -> Option<Snapshot> {
+        let workload = Arc::clone(self.workloads.get(key)?);
+        let owner = self.workloads.pod_owner(key, &workload);
+        let pods = Pods { rollout: owner.observed.rollout, unready: owner.health.unready };
+        let requests = self.triggers.requests(key, &workload.observed);
+        let triggers: Vec<_> =
+            requests.map(|(trigger, shown, spec)| (trigger.clone(), Arc::clone(shown), Arc::clone(spec))).collect();
+        let requested = triggers.iter().flat_map(|(_, _, spec)| spec.sources.keys());
+        let names = workload.uses.current.keys().chain(requested);
+        let source = |name: &SourceName| Some((name.clone(), Arc::clone(self.sources.get(&name.of(&key.namespace))?)));
+        let sources = names.filter_map(source).collect();
+        let all_triggers_listed = self.triggers.all_listed();
+        Some(Snapshot { key: key.clone(), workload, pods, sources, triggers, all_triggers_listed })
+    }
+
+    /// Takes a snapshot of every workload of a trigger.
+    pub(super) fn targets(&self, key: &TriggerRef) -> Option<Targets> {
+        let spec = Arc::clone(self.triggers.spec(key)?);
+        let mut workloads: BTreeSet<_> = spec.targets.iter().collect();
+        let selected = self.selected(&spec).filter(|(_, state)| !state.observed.says_never());
+        workloads.extend(selected.map(|(workload, _)| workload));
+        let workloads = workloads.into_iter().map(|workload| (workload.clone(), self.snapshot(workload))).collect();
+        let standing = |source: &SourceName| self.sources.get(&source.of("")).map(|known| known.standing.clone());
+        let standings = spec.sources.keys().map(|source| (source.clone(), standing(source).unwrap_or_default()));
+        let standings = standings.collect();
+        Some(Targets { spec, workloads, standings })
+    }
+
+    /// Notes what follows from a plan. Returns whether it was not known until now what is to be done, or `None` if the workload has changed since the snapshot.
+    pub(super) fn settle(&mut self, snapshot: &Snapshot, plan: &Plan, now: Time) -> Option<bool> {
+        let state = self.workloads.get(&snapshot.key)?;
+        if !Arc::ptr_eq(state, &snapshot.workload) {
+            return None;
+        }
+        for source in &plan.doubted {
+            self.sources.doubt(source);
+            self.invalidate_users(source);
+        }
+        let before = &snapshot.workload;
+        let doubted = before.record.doubted && plan.verdict.is_none() && plan.doubted.is_empty();
+        let undecided = plan.verdict.is_none().then(|| before.health.undecided.unwrap_or(now));
+        let is_decided_now = undecided.is_none() && before.health.undecided.is_some();
+        if (doubted, undecided) != (before.record.doubted, before.health.undecided)
+            && let Some(state) = self.workloads.get_mut(&snapshot.key)
+        {
+            state.record.doubted = doubted;
+            state.health.undecided = undecided;
+        }
+        if undecided != before.health.undecided {
+            self.waves.invalidate(&snapshot.key);
+        }
+        Some(is_decided_now)
+    }
+
+    /// Returns the workloads of a queue that are to be looked at, each with a snapshot if it is of an earlier wave.
+    pub(super) fn look(&mut self, at: QueueRef<'_>, now: Time) -> Vec<(WorkloadRef, u64, Option<Snapshot>)> {
+        let users = self.users_in(at);
+        let due = self.waves.queue(at, || users).due(now);
+        due.into_iter().map(|(key, seen)| (key.clone(), seen, self.peer(&key, at))).collect()
+    }
+
+    /// Returns the workloads of a namespace that use a source.
+    pub(super) fn users_in(&self, at: QueueRef<'_>) -> Vec<WorkloadRef> {
+        let users = self.sources.users(&at.source.of(at.namespace));
+        users.filter(|user| user.namespace == at.namespace).cloned().collect()
+    }
+
+    /// Takes a snapshot of a workload, if it uses the source of a queue and is of an earlier wave.
+    pub(super) fn peer(&self, key: &WorkloadRef, at: QueueRef<'_>) -> Option<Snapshot> {
+        let state = self.workloads.get(key)?;
+        let is_earlier = state.observed.wave() < at.wave && !state.observed.deleting;
+        if is_earlier && state.uses.current.contains_key(at.source) { self.snapshot(key) } else { None }
+    }
+}
