@@ -1,4 +1,4 @@
-//! What the annotations of an object ask for. Pure.
+//! Parsing the annotations of an object into its spec. Pure.
 //!
 //! The original's annotations mean what they mean there. Ours, beside them, add what it has no word for. A word that is not
 //! understood never does harm: where it says what becomes of data it is an error, elsewhere it is as if it were not there, with a note.
@@ -12,9 +12,9 @@ use clap::ValueEnum;
 use konverge_vault::{KvVersion, Mount, SecretPath};
 
 pub use self::choices::Choice;
-use crate::asked::{Asked, DeletionPolicy, Invalid, Selection, UpdatePolicy};
+use crate::spec::{DeletionPolicy, Invalid, PushSpec, Selection, UpdatePolicy};
 
-/// Where in Vault. Whatever is not empty makes an object ours.
+/// The path in Vault. An object with a non-empty path has opted in.
 pub const PATH: &str = "vault-sync.io/path";
 /// Which keys of which Secrets, in JSON; without it all that the object uses or holds.
 pub const SECRETS: &str = "vault-sync.io/secrets";
@@ -28,9 +28,9 @@ pub const ROTATION_CHECK: &str = "vault-sync.io/rotation-check";
 pub const SECRET_VERSIONS: &str = "vault-sync.io/secret-versions";
 /// The original's finalizer, and ours.
 pub const FINALIZER: &str = "vault-sync.io/finalizer";
-/// What becomes of what is in Vault when it is no longer asked for: `soft`, `destroy`, `metadata` or `keep`.
+/// How the operator deletes content in Vault that the object no longer requests: `soft`, `destroy`, `metadata` or `keep`.
 pub const DELETION_POLICY: &str = "vault-sync.io/deletion-policy";
-/// What becomes of a path that holds something and is nobody's: `adopt` or `refuse`.
+/// How the operator treats existing content without an owner: `adopt` or `refuse`.
 pub const EXISTING: &str = "vault-sync.io/existing";
 /// How a value that is no text reaches Vault: `base64` or `refuse`.
 pub const BINARY: &str = "vault-sync.io/binary";
@@ -48,16 +48,16 @@ pub const STATUS: &str = "vault-sync.io/status";
 /// The shortest interval: that of the original.
 pub(crate) const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What is shown of a value that is not understood.
+/// The characters of an invalid value that messages show.
 const SHOWN: usize = 64;
 
 /// Reads the annotations; nothing if they do not ask for a path.
-pub fn asked(annotations: &BTreeMap<String, String>) -> Option<Result<Asked, Invalid>> {
+pub fn parse_spec(annotations: &BTreeMap<String, String>) -> Option<Result<PushSpec, Invalid>> {
     let value = |key: &str| annotations.get(key).map(String::as_str).filter(|value| !value.is_empty());
     value(PATH).map(|path| read(path, value))
 }
 
-/// What is to become of what was written for an object, if it says so. Nobody else's annotation has to be understood for it, not even a path be there:
+/// The deletion policy of an object, if it names one. It needs neither a path nor any other valid annotation:
 /// who writes `preserve-on-delete` and takes the path away in one go is heard.
 pub(crate) fn deletion_policy(annotations: &BTreeMap<String, String>) -> Option<DeletionPolicy> {
     let value = |key: &str| annotations.get(key).map(String::as_str).filter(|value| !value.is_empty());
@@ -67,7 +67,7 @@ pub(crate) fn deletion_policy(annotations: &BTreeMap<String, String>) -> Option<
     }
 }
 
-fn read<'a>(path: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<Asked, Invalid> {
+fn read<'a>(path: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<PushSpec, Invalid> {
     let mut notes = Vec::new();
     let selection = match value(SECRETS) {
         None => Selection::All,
@@ -81,7 +81,7 @@ fn read<'a>(path: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<Asked
     if let Some(word) = always.filter(|word| !matches!(*word, "disabled" | "enabled")) {
         notes.push(format!("{ROTATION_CHECK} is {:?} and has no effect; only \"disabled\" has one", shown(word)));
     }
-    Ok(Asked {
+    Ok(PushSpec {
         path: path.to_owned(),
         selection,
         every: value(RECONCILE).and_then(|text| interval(text, &mut notes)),
@@ -104,13 +104,13 @@ fn interval(text: &str, notes: &mut Vec<String>) -> Option<Duration> {
     }
     match duration::parse(text) {
         Ok(span) => {
-            let asked = span.duration().unwrap_or_default();
-            if asked < SHORTEST_INTERVAL {
+            let spec = span.duration().unwrap_or_default();
+            if spec < SHORTEST_INTERVAL {
                 let shortest = SHORTEST_INTERVAL.as_secs();
                 notes
                     .push(format!("{RECONCILE} is {:?} and counts as {shortest}s, the shortest interval", shown(text)));
             }
-            Some(asked.max(SHORTEST_INTERVAL))
+            Some(spec.max(SHORTEST_INTERVAL))
         }
         Err(error) => {
             notes.push(format!("{RECONCILE} is {:?} and counts as off: {error}", shown(text)));

@@ -4,9 +4,10 @@
 mod binding;
 mod claims;
 mod looks;
+mod revert_guard;
 mod selections;
 mod shares;
-mod undone;
+mod tracked_record;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -22,11 +23,11 @@ use crate::{
     object::{Kind, ObjectRef, SecretRef},
     record::Record,
 };
-pub use binding::{Asking, Binding, Push, Shown, Verified};
+pub use binding::{Binding, FailureCount, ParsedSpec, Push, Shown, Verified};
 use claims::Claims;
 pub use claims::{Share, key_of};
 pub use looks::{Looking, Sharer};
-use selections::{Selections, Told};
+use selections::{SelectionChange, Selections};
 use shares::Shares;
 
 /// All bindings. Nothing is done under the lock but looking up and noting down.
@@ -54,8 +55,8 @@ struct Inner {
 }
 
 impl Bindings {
-    /// Nothing is known yet. What is recorded of a path counts only where these rules allow it: whoever may annotate an object may have
-    /// written its record.
+    /// No object is known yet. The record of a path counts only where these rules allow the path, because a user who may annotate an object may
+    /// have written its record.
     pub fn within(rules: Vec<Rule>, cluster: Option<String>) -> Self {
         Self(Mutex::new(Inner { rules, cluster, ..Inner::default() }))
     }
@@ -75,8 +76,8 @@ impl Bindings {
         work
     }
 
-    /// An object is gone, or asks for nothing and has nothing to be cleared. Returns who may have waited for its paths; nothing if it was not
-    /// known.
+    /// An object is gone, or requests nothing and has nothing to clear. Returns the objects that may have waited for its paths, or `None` if the
+    /// object was not known.
     pub fn remove(&self, key: &ObjectRef) -> Option<Vec<ObjectRef>> {
         let mut inner = self.lock();
         inner.bindings.remove(key)?;
@@ -116,10 +117,10 @@ impl Bindings {
         }
         for user in &users {
             let Some(binding) = inner.bindings.get_mut(user) else { continue };
-            binding.refusals = 0;
+            binding.failures.refusals = 0;
             if before.is_some() {
                 // The first change that is not in Vault yet counts.
-                binding.changed.get_or_insert_with(Instant::now);
+                binding.pending.changed.get_or_insert_with(Instant::now);
             }
         }
         selecting.extend(users);
@@ -131,7 +132,7 @@ impl Bindings {
         self.lock().selections.ask(key);
     }
 
-    /// These fit. What a watch has shown since it was asked counts more.
+    /// These Secrets match. Events of the watch since the request count more.
     pub fn selected(&self, key: &ObjectRef, names: BTreeSet<String>) {
         let mut inner = self.lock();
         let names = inner.selections.answered(key, names).into_iter();
@@ -146,7 +147,7 @@ impl Bindings {
         used.eq(sources.keys())
     }
 
-    /// A Secret was read in this version. What a watch has shown stays, since it may be newer.
+    /// A Secret was read in this version. A version from the watch stays, because it may be newer.
     pub fn secret_was(&self, secret: &SecretRef, version: Option<&str>) {
         let mut inner = self.lock();
         if inner.users.contains_key(secret) {
@@ -180,7 +181,7 @@ impl Bindings {
         gone.iter().flat_map(|secret| self.secret_is(secret, None, &BTreeMap::new())).collect()
     }
 
-    /// We changed a Secret's metadata and nothing else: whoever knew its content by the one version knows it by the other.
+    /// A write of this operator changed only a Secret's metadata: the new version has the content of the old one.
     pub fn renamed_version(&self, secret: &SecretRef, from: &str, to: &str) {
         let mut inner = self.lock();
         if let Some(version) = inner.versions.get_mut(secret).filter(|version| version.as_deref() == Some(from)) {
@@ -205,12 +206,12 @@ impl Bindings {
         })
     }
 
-    /// Whether anything is known of an object.
+    /// Whether an object is known.
     pub fn has(&self, key: &ObjectRef) -> bool {
         self.lock().bindings.contains_key(key)
     }
 
-    /// What is known of an object.
+    /// The binding of an object.
     pub fn get(&self, key: &ObjectRef) -> Option<Binding> {
         self.lock().bindings.get(key).cloned()
     }
@@ -220,7 +221,7 @@ impl Bindings {
         let mut inner = self.lock();
         if let Some(now) = inner.bindings.get_mut(key)
             && now.uid == before.uid
-            && now.asking == before.asking
+            && now.spec == before.spec
         {
             note(now);
         }
@@ -237,7 +238,7 @@ impl Bindings {
     pub fn is_current(&self, key: &ObjectRef, before: &Binding) -> bool {
         let inner = self.lock();
         inner.bindings.get(key).is_some_and(|now| {
-            now.uid == before.uid && now.asking == before.asking && now.deleting.is_some() == before.deleting.is_some()
+            now.uid == before.uid && now.spec == before.spec && now.deleting.is_some() == before.deleting.is_some()
         })
     }
 
@@ -261,13 +262,13 @@ impl Bindings {
         self.lock().claims.release(key, location)
     }
 
-    /// The objects that could not be brought in step because Vault or the API server did not do their part.
+    /// The objects whose last run failed.
     pub fn failing(&self) -> Vec<ObjectRef> {
         let inner = self.lock();
-        inner.bindings.iter().filter(|(_, binding)| binding.failures > 0).map(|(key, _)| key.clone()).collect()
+        inner.bindings.iter().filter(|(_, binding)| binding.failures.in_a_row > 0).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Of those that are looked at from time to time: how long ago the one that waits longest was last found in step.
+    /// The time since the oldest verification of all objects with an interval.
     pub fn oldest_look(&self) -> Duration {
         let now = Timestamp::now();
         self.lock().bindings.values().filter_map(|binding| binding.unseen(now)).max().unwrap_or_default()
@@ -286,13 +287,13 @@ impl Inner {
             return self.use_only(key, BTreeSet::new());
         };
         let secret = |name: &str| SecretRef { namespace: key.namespace.clone(), name: name.to_owned() };
-        let used = match &binding.asking {
-            Asking::Push(push) => push.wanted.names().into_iter().map(secret).collect(),
-            Asking::Nothing(_) | Asking::Invalid(..) => BTreeSet::new(),
+        let used = match &binding.spec {
+            ParsedSpec::Push(push) => push.wanted.names().into_iter().map(secret).collect(),
+            ParsedSpec::Nothing(_) | ParsedSpec::Invalid(..) => BTreeSet::new(),
         };
-        let selector = match &binding.asking {
-            Asking::Push(push) => push.wanted.selector(),
-            Asking::Nothing(_) | Asking::Invalid(..) => None,
+        let selector = match &binding.spec {
+            ParsedSpec::Push(push) => push.wanted.selector(),
+            ParsedSpec::Nothing(_) | ParsedSpec::Invalid(..) => None,
         };
         let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.cluster.as_deref() };
         let recorded = binding.record.iter().flat_map(Record::locations);
@@ -315,13 +316,13 @@ impl Inner {
     /// A Secret has these labels, or is gone. Returns whose selection that changes.
     fn select(&mut self, secret: &SecretRef, labels: Option<&BTreeMap<String, String>>) -> Vec<ObjectRef> {
         let mut changed = Vec::new();
-        for Told { by, fits, asking } in self.selections.told(secret, labels) {
+        for SelectionChange { by, fits, is_listing } in self.selections.told(secret, labels) {
             let mut used = self.uses.get(&by).cloned().unwrap_or_default();
             let is_new = if fits { used.insert(secret.clone()) } else { used.remove(secret) };
             if is_new {
                 self.use_only(&by, used);
             }
-            if is_new || asking {
+            if is_new || is_listing {
                 changed.push(by);
             }
         }

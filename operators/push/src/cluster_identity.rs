@@ -1,4 +1,4 @@
-//! What tells this cluster from all others in the marks of owners.
+//! The identity that distinguishes this cluster from others in the marks of owners.
 
 use std::{future::pending, sync::Arc, time::Duration};
 

@@ -1,12 +1,12 @@
-//! What a `VaultPush` makes of Secrets: chosen, renamed and written into templates. Pure.
+//! The content that a `VaultPush` makes of Secrets: selected keys, renamed keys and templates. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::Selector;
 
 use crate::{
-    asked::BinaryPolicy,
     desired::{Lack, Making, Sources, Target},
+    spec::BinaryPolicy,
     template::Template,
 };
 
@@ -19,7 +19,7 @@ pub struct Composition {
     pub apart: bool,
     /// Which keys; all if there are none and no templates either.
     pub keys: Vec<KeyChoice>,
-    /// What stands before keys that are not renamed.
+    /// The prefix of keys that are not renamed.
     pub prefix: String,
     /// Keys that are made of texts.
     pub templates: BTreeMap<String, Template>,
@@ -54,7 +54,7 @@ impl Composition {
         }
     }
 
-    /// What the labels of Secrets are held against, if they are.
+    /// The selector of Secrets, if there is one.
     pub fn selector(&self) -> Option<&Selector> {
         match &self.secrets {
             Secrets::Named(_) => None,
@@ -73,7 +73,7 @@ impl Composition {
         if self.apart { self.names() } else { BTreeSet::from([""]) }
     }
 
-    /// What should be at one of them.
+    /// The desired content of one target.
     pub fn compose(&self, beneath: &str, sources: &Sources, binary: BinaryPolicy) -> Target {
         let names = if self.apart { BTreeSet::from([beneath]) } else { self.names() };
         self.make(&names, sources, binary).unwrap_or_else(Target::Keep)

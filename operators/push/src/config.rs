@@ -23,8 +23,8 @@ pub use self::{
     values::{LogLevel, ZapEncoder},
 };
 use crate::{
-    asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
     object::Kind,
+    spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
 };
 
 /// Keeps Vault and OpenBao equal to Kubernetes Secrets, as annotations on workloads and Secrets ask for.

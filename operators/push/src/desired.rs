@@ -1,4 +1,4 @@
-//! What should be in Vault: from what an object asks for and the Secrets it names to paths and their content. Pure.
+//! The desired content in Vault: from the spec of an object and the Secrets it names to paths and their content. Pure.
 
 use std::{
     borrow::Borrow,
@@ -14,15 +14,15 @@ use zeroize::Zeroizing;
 
 use crate::{
     annotations::Choice,
-    asked::{BinaryPolicy, Selection},
     composition::Composition,
     secrets::Data,
+    spec::{BinaryPolicy, Selection},
     template::{Placeholder, Template},
 };
 
 /// So many bytes of keys and values are written to a path at most. Vault keeps a secret in one entry of its storage, of 1 MiB unless that is
 /// set otherwise and half of it with Consul, and says so itself where it is less than this. All that a Secret of Kubernetes can hold fits in
-/// also in base64. What would be larger is not made: a template of some thousand characters can ask for gigabytes.
+/// also in base64. The operator never renders more, because a template of some thousand characters can request gigabytes.
 pub const LARGEST: usize = 2 << 20;
 
 /// The data of the Secrets that were read; nothing where there is no such Secret.
@@ -42,7 +42,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// What a workload wants.
+    /// The Secrets that a workload requests.
     pub fn of_workload(selection: &Selection, references: &References, image_pull_secrets: bool) -> Self {
         match selection {
             Selection::Chosen(choices) => Self::Chosen(choices.clone()),
@@ -57,7 +57,7 @@ impl Wanted {
         }
     }
 
-    /// What a Secret wants.
+    /// The Secrets that a Secret requests.
     pub fn of_secret(selection: &Selection, name: &str) -> Self {
         match selection {
             Selection::Chosen(choices) => Self::Chosen(choices.clone()),
@@ -93,17 +93,17 @@ impl Wanted {
         }
     }
 
-    /// What tells its Secrets by their labels.
+    /// The selector of its Secrets.
     pub fn selector(&self) -> Option<&Selector> {
         if let Self::Composed(composition) = self { composition.selector() } else { None }
     }
 }
 
-/// What should be at one path.
+/// The desired state of one path.
 pub enum Target {
     /// This.
     Content(Made),
-    /// What is there: what it is made of is not complete, and a part is not taken for the whole.
+    /// The current content: the sources are not complete, and a part is not taken for the whole.
     Keep(Lack),
 }
 
@@ -142,7 +142,7 @@ pub enum Lack {
         secret: String,
         /// The key.
         key: String,
-        /// What it has instead.
+        /// The keys of the Secret.
         available: Vec<String>,
     },
     /// There is no value at all, which is more often a slip than meant.
@@ -166,13 +166,13 @@ pub enum Lack {
     },
 }
 
-/// What should be at each of the paths beneath the object's, "" for its own.
+/// The desired state of each path by target, with "" for the path of the object.
 pub fn desired(wanted: &Wanted, sources: &Sources, binary: BinaryPolicy) -> BTreeMap<String, Target> {
     let targets = wanted.targets().into_iter();
     targets.map(|beneath| (beneath.to_owned(), desired_at(beneath, wanted, sources, binary))).collect()
 }
 
-/// What should be at one of them.
+/// The desired state of one target.
 pub fn desired_at(beneath: &str, wanted: &Wanted, sources: &Sources, binary: BinaryPolicy) -> Target {
     match wanted {
         Wanted::Whole(name) => whole(name, false, sources, binary),

@@ -15,12 +15,12 @@ use crate::{
     object::{Kind, ObjectRef},
 };
 
-/// An uninstall that is not complete. What was released stays released; it can be repeated.
+/// An incomplete uninstall. Released objects stay released, and the uninstall can be repeated.
 #[derive(Debug, thiserror::Error)]
 #[error("{}; run it again", listed(.0))]
 pub struct DrainError(Vec<Left>);
 
-/// What an uninstall could not take away.
+/// A thing that an uninstall could not remove.
 #[derive(Debug, thiserror::Error)]
 enum Left {
     /// The objects of a kind are not known; those of the others are released.
@@ -28,7 +28,7 @@ enum Left {
     List {
         /// The kind.
         kind: &'static str,
-        /// What the client said.
+        /// The error of the client.
         source: Box<kube::Error>,
     },
     /// An object keeps its finalizer.
@@ -36,19 +36,19 @@ enum Left {
     Release {
         /// The object.
         object: ObjectRef,
-        /// What went wrong.
+        /// The cause.
         source: LedgerError,
     },
-    /// What is noted of objects that bear no record stays.
+    /// The journal could not be deleted.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
 /// Releases all objects of the kinds. The operator has to be stopped before, or it would put the finalizers back.
 ///
-/// What cannot be released, and a kind whose objects cannot be listed, keep no other from being released, and make an error at the end. A kind that
-/// the original does not know and that may not be listed is only told of, because the operator leaves such a kind out, too, and so has
-/// written on none of its objects under the role that it has.
+/// An object that cannot be released, and a kind that cannot be listed, make an error at the end and keep no other object from being released.
+/// A kind that the original does not know and that may not be listed makes only a warning: under this role the operator leaves such a kind out,
+/// too, and has written on none of its objects.
 pub(crate) async fn drain(client: &Client, namespace: Option<&str>, kinds: &[Kind]) -> Result<(), DrainError> {
     let ledger = Ledger::new(client.clone());
     let (mut left_out, mut left) = (Vec::new(), Vec::new());
@@ -65,7 +65,7 @@ pub(crate) async fn drain(client: &Client, namespace: Option<&str>, kinds: &[Kin
         let mut released = 0;
         let found = match ours(&api).await {
             Ok(found) => found,
-            // What the cluster does not know has no objects.
+            // A kind that the cluster does not know has no objects.
             Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
             Err(kube::Error::Api(status)) if status.code == 403 && !kind.is_original() => {
                 left_out.push(kind.plural());

@@ -1,6 +1,6 @@
-//! What the plugin of kubectl tells about objects that ask for a push.
+//! The verbs of the plugin of kubectl for objects of push.
 //!
-//! It works with a person's own access to the cluster and to Vault, not with the operator's. What only the operator knows is read from
+//! It works with a person's own access to the cluster and to Vault, not with the operator's. Knowledge of the operator itself comes from
 //! the record on the object (`standing`) and from what its Deployment is started with (`operator`).
 
 mod difference;
@@ -24,12 +24,13 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    annotations::{PATH, PAUSE, SYNC_NOW, asked},
-    asked::{Asked, Invalid},
+    annotations::{PATH, PAUSE, SYNC_NOW, parse_spec},
     desired::Wanted,
     object::{Kind, ObjectRef},
     record::Record,
-    secrets, vault_push,
+    secrets,
+    spec::{Invalid, PushSpec},
+    vault_push,
 };
 
 /// Push, for the plugin.
@@ -84,7 +85,7 @@ impl Job for Push {
 
     fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
         let is_vault_push = object.types.as_ref().is_some_and(|types| types.kind == Kind::VaultPush.name());
-        if !is_vault_push && asked(object.annotations()).is_none() {
+        if !is_vault_push && parse_spec(object.annotations()).is_none() {
             return Err(Failure::Failed(format!("it does not ask for a push any more; set {PATH} first")));
         }
         let (annotation, value) = match wish {
@@ -122,18 +123,23 @@ fn key(kind: &konverge_kubectl::Kind, metadata: &ObjectMeta) -> Option<ObjectRef
     Some(ObjectRef { kind, namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
 }
 
-/// What it asks for, if it does, be it in words that cannot be followed.
-fn asking(key: &ObjectRef, object: &DynamicObject) -> Option<Result<Asked, Invalid>> {
+/// The request of the object, if it has one, even if it is invalid.
+fn spec_of(key: &ObjectRef, object: &DynamicObject) -> Option<Result<PushSpec, Invalid>> {
     match key.kind {
-        Kind::VaultPush => Some(vault_push::understood(key, object).map(|push| push.asked.clone())),
-        _ => asked(object.annotations()),
+        Kind::VaultPush => Some(vault_push::understood(key, object).map(|push| push.spec.clone())),
+        _ => parse_spec(object.annotations()),
     }
 }
 
 /// Which Secrets it is made of. Of a workload the names are read that its pods use, and nothing else of it is decoded.
-async fn wanted(cluster: &Cluster, key: &ObjectRef, object: &DynamicObject, asked: &Asked) -> Result<Wanted, Failure> {
+async fn wanted(
+    cluster: &Cluster,
+    key: &ObjectRef,
+    object: &DynamicObject,
+    spec: &PushSpec,
+) -> Result<Wanted, Failure> {
     match key.kind {
-        Kind::Secret => Ok(Wanted::of_secret(&asked.selection, &key.name)),
+        Kind::Secret => Ok(Wanted::of_secret(&spec.selection, &key.name)),
         Kind::VaultPush => composed(cluster, key, object).await,
         kind => {
             let Some(workload) = kind.workload() else { return Err(Failure::Failed(format!("{key} has no pods"))) };
@@ -143,7 +149,7 @@ async fn wanted(cluster: &Cluster, key: &ObjectRef, object: &DynamicObject, aske
                 .get(&key.name, &GetParams::default())
                 .map_err(|error| failed(kube::Error::BuildRequest(error)))?;
             let workload: Workload = cluster.client.request(request).await.map_err(failed)?;
-            Ok(Wanted::of_workload(&asked.selection, &workload.references, asked.image_pull_secrets))
+            Ok(Wanted::of_workload(&spec.selection, &workload.references, spec.image_pull_secrets))
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What is about to be written for many objects that bear no record yet, in a few Secrets of the operator's namespace.
+//! The journal of intentions: the paths that the operator is about to write for many objects without a record, in a few Secrets of its
+//! namespace.
 //!
 //! A path is recorded on its object before it is written for the first time, so that no crash leaves one in Vault that nobody knows of. With
 //! many new objects at once, as at the first start in a cluster, that is one request for each before anything is in Vault. Here those
@@ -65,13 +66,13 @@ struct Shared {
     state: Mutex<State>,
     orders: mpsc::UnboundedSender<Order>,
     recalled: OnceCell<()>,
-    /// What the digests are made with, in this process.
+    /// The key of this process for digests.
     digest_key: Arc<DigestKey>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What is noted, by object; the batch that it stands in beside it.
+    /// The intentions by object, each with its batch.
     noted: HashMap<ObjectRef, Vec<(String, Intention)>>,
     /// How many of a batch's objects are left.
     left: HashMap<String, usize>,
@@ -114,7 +115,7 @@ impl Journal {
         Ok(batches.into_iter().flat_map(|batch| state.take(batch)).collect())
     }
 
-    /// What is noted of the object, and of those that had its name before. Nothing before it was [recalled](Self::recall).
+    /// The intentions of the object, and of earlier objects with its name. Empty before [`recall`](Self::recall).
     pub fn about(&self, key: &ObjectRef) -> Vec<Intention> {
         let state = self.state();
         state.noted.get(key).into_iter().flatten().map(|(_, intention)| intention.clone()).collect()
@@ -158,7 +159,7 @@ impl Journal {
         }
     }
 
-    /// What was begun for others that had the object's name before, and has left nothing in its record, is done with.
+    /// The intentions of earlier objects with the name are over, unless the record still has one of their paths.
     pub fn resolve_others(&self, key: &ObjectRef, record: &Record) {
         for batch in self.state().resolve_others(key, record) {
             drop(self.0.orders.send(Order::Remove(batch)));

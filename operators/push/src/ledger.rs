@@ -28,7 +28,7 @@ pub enum LedgerError {
     Request {
         /// The object.
         object: ObjectRef,
-        /// What the client said.
+        /// The error of the client.
         source: Box<kube::Error>,
     },
     /// The same for the small writes.
@@ -87,13 +87,13 @@ impl Ledger {
             metadata["finalizers"] = json!([FINALIZER]);
         }
         if key.kind == Kind::Secret {
-            metadata["resourceVersion"] = json!(binding.version);
+            metadata["resourceVersion"] = json!(binding.version());
         }
         let body = json!({ "apiVersion": key.kind.api_version(), "kind": key.kind.name(), "metadata": metadata });
         self.apply(key, &body).await
     }
 
-    /// The finalizer first: what is recorded is to be cleared. One that is not needed any more stays until the object goes.
+    /// Sets the finalizer first, because the paths in the record must be cleared. A finalizer without need stays until the object is deleted.
     async fn write_status(
         &self,
         key: &ObjectRef,
@@ -140,7 +140,7 @@ impl Ledger {
         let kind = key.kind.resource();
         let is_going = object.metadata.deletion_timestamp.is_some();
         if key.kind == Kind::VaultPush && !is_going {
-            // What we apply no more is ours no more, and goes.
+            // The API server removes the fields that this field manager no longer applies.
             let body = json!({
                 "apiVersion": key.kind.api_version(), "kind": key.kind.name(), "metadata": { "name": key.name }, "status": {},
             });

@@ -1,6 +1,6 @@
 //! Keys of ours among keys of others at one path: from what should be there and what is there to one write. Pure.
 //!
-//! Whose a key is stands in the custom metadata of the path, a mark for each key. What carries no mark is ours if it is recorded on the
+//! The custom metadata of the path tells the owner of each key by a mark. A key without a mark is ours if it is recorded on the
 //! object that it was written, and nobody's otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use konverge_core::SecretValue;
 use konverge_vault::{Content, Expected, Field, Found, Owner, Standing};
 
-use crate::{asked::ExistingPolicy, plan::Refusal, record::Written};
+use crate::{plan::Refusal, record::Written, spec::ExistingPolicy};
 
-/// What is to be noted in the custom metadata; nothing where a note goes.
+/// Changes of the custom metadata. `None` removes a mark.
 pub type Marks = BTreeMap<String, Option<String>>;
 
-/// What Vault allows for the name of a note. A key whose mark has a longer one is not marked.
+/// The longest name of a mark in Vault. A key whose mark has a longer one is not marked.
 const LONGEST_NAME: usize = 128;
 
-/// Whose a key is.
+/// The owner of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Keeper {
     Nobody,
@@ -26,19 +26,19 @@ enum Keeper {
     Another(String),
 }
 
-/// What to do about a path.
+/// The plan for a path with merged keys.
 pub struct Merge {
-    /// What is to be written, if anything is.
+    /// The content to write, if it differs.
     pub content: Option<Content>,
-    /// What has to be there then.
+    /// The precondition of the write.
     pub expected: Expected,
-    /// What is to be noted after it.
+    /// The marks to set after it.
     pub marks: Marks,
     /// Keys of nobody's whose values go.
     pub adopted: Vec<String>,
 }
 
-/// What to do so that the path has `own` among other keys.
+/// Plans the write that puts `own` among the other keys of the path.
 pub fn merge(
     own: &Content,
     found: Found,
@@ -90,23 +90,23 @@ pub fn merge(
     Ok(Merge { content: changed.then_some(content), expected, marks, adopted })
 }
 
-/// What to do about a path that none of our keys is wanted at any more.
-pub struct Parting {
-    /// What is to be there; nothing if it is there already. If that is empty, the path is to be deleted.
+/// The plan for a path at which none of our keys is desired any more.
+pub struct KeyRemoval {
+    /// The content to write. `None` if the path has it already. If that is empty, the path is to be deleted.
     pub content: Option<Content>,
-    /// What has to be there then.
+    /// The precondition of the write.
     pub expected: Expected,
     /// Which marks go.
     pub marks: Marks,
 }
 
-/// What to do so that none of our keys is at the path. `own` is what an unfinished write would have made, if that can be told. Where the
+/// Plans the removal of our keys from the path. `own` is what an unfinished write would have made, if that can be told. Where the
 /// object's `heir` may be, keys of one that came after it under its name stay.
-pub fn part(found: Found, owner: &Owner, recorded: &Written, own: Option<&Content>, heir: bool) -> Parting {
+pub fn part(found: Found, owner: &Owner, recorded: &Written, own: Option<&Content>, heir: bool) -> KeyRemoval {
     let notes = found.custom_metadata().cloned().unwrap_or_default();
     let expected = found.expected();
     let mut content = contained(found);
-    let mut parting = Parting { content: None, expected, marks: Marks::new() };
+    let mut parting = KeyRemoval { content: None, expected, marks: Marks::new() };
     if matches!(owner.standing(&notes), Standing::Foreign(_)) {
         return parting;
     }
@@ -138,7 +138,7 @@ pub fn unmark(found: &Found, owner: &Owner) -> Marks {
         .collect()
 }
 
-/// Who else keeps a key there.
+/// The other owners of keys there.
 pub fn other_keeper(notes: &BTreeMap<String, String>, owner: &Owner) -> Option<String> {
     marked(notes, owner).find_map(|key| match keeper(notes, owner, &key) {
         Keeper::Another(name) => Some(name),

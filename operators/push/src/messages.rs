@@ -1,19 +1,15 @@
-//! What the owner of an object is told: the cause and the next step; never a value.
+//! The messages for the owner of an object: the cause and the next step, never a value.
 
-use konverge_core::{
-    error::{Classify, in_one_line},
-    names::few,
-};
+use konverge_core::{error::in_one_line, names::few};
 use konverge_vault::{KvVersion, Mount, PathError, VaultError};
 
 use crate::{
     annotations,
-    asked::Invalid,
     desired::{LARGEST, Lack},
     object::{Kind, ObjectRef},
     plan::Refusal,
     reasons,
-    reconcile::PushError,
+    spec::Invalid,
 };
 
 /// A message about an object.
@@ -34,9 +30,9 @@ pub struct Message {
 pub enum Weight {
     /// As it should be.
     Good,
-    /// Worth knowing; it keeps nothing from being in step.
+    /// Worth knowing. The object is in sync.
     Notice,
-    /// Somebody may miss what is gone by it; it keeps nothing from being in step.
+    /// Somebody may miss deleted content. The object is in sync.
     Loud,
     /// Something is not as it was asked for.
     Problem,
@@ -47,7 +43,7 @@ impl Message {
         Self { reason, text, weight, is_refusal: false }
     }
 
-    fn problem(reason: &'static str, text: String) -> Self {
+    pub(crate) fn problem(reason: &'static str, text: String) -> Self {
         Self::new(Weight::Problem, reason, text)
     }
 
@@ -142,7 +138,7 @@ impl Message {
         )
     }
 
-    /// What is there stays, as it is wanted.
+    /// The content stays, as the object requests.
     pub fn left_alone(location: &str, is_ours: bool) -> Self {
         let what = if is_ours { "holds what was written first" } else { "was there before" };
         Self::notice(reasons::LEFT_ALONE, format!("{location} {what} and stays as it is: updatePolicy is IfNotExists"))
@@ -264,7 +260,7 @@ impl Message {
         )
     }
 
-    /// Somebody takes its record away, again and again.
+    /// Another actor keeps removing the record.
     pub fn record_taken(kind: Kind) -> Self {
         let what = if kind == Kind::VaultPush { "the status" } else { annotations::STATUS };
         Self::new(
@@ -297,29 +293,24 @@ impl Message {
         Self::notice(reasons::PAUSED, format!("paused by {setting}; Vault stays as it is. Remove that to go on"))
     }
 
-    /// Vault or the API server did not do their part.
-    pub fn failed(error: &PushError) -> Self {
-        Self { is_refusal: error.is_refusal(), ..Self::problem(error.reason(), in_one_line(error)) }
-    }
-
     /// Some paths are not asked for any more.
     pub fn dropped(locations: &[String]) -> Self {
         Self::notice(reasons::CLEARED, format!("not asked for any more and deleted in Vault: {}", few(locations)))
     }
 
-    /// What is not asked for any more may be ours and is not known to be.
+    /// Content at a dropped path may be ours and is not known to be.
     pub fn unknown(locations: &[String]) -> Self {
         Self::notice(
             reasons::NOT_CLEARED,
             format!(
-                "not asked for any more, and still in Vault: {}. It carries no mark and is not what is recorded, so somebody else may have \
+                "not spec for any more, and still in Vault: {}. It carries no mark and is not what is recorded, so somebody else may have \
                  written it; delete it there if nobody needs it",
                 few(locations)
             ),
         )
     }
 
-    /// What was written is gone.
+    /// The written content was deleted.
     pub fn cleared(locations: &[String]) -> Self {
         Self::new(Weight::Good, reasons::CLEARED, format!("deleted in Vault: {}", few(locations)))
     }

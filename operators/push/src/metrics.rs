@@ -1,4 +1,4 @@
-//! What the operator counts: the original's metrics under its names, labels and buckets, and ours.
+//! The metrics of the operator: the original's under its names, labels and buckets, and ours.
 //!
 //! The original's name objects, Secrets, keys and paths in their labels, and dashboards show them so. Here each has a bound, beyond which
 //! the value is `other`, and an object takes its series along when it goes. Ours name nothing.
@@ -27,9 +27,9 @@ use self::{
     labels::{Attempt, Missing, MissingKey, Parsing, Resource, WriteError, category, parse_error},
 };
 use crate::{
-    asked::Invalid,
     object::{Kind, ObjectRef},
     runtime_info::RuntimeInfo,
+    spec::Invalid,
 };
 
 /// Those of the original, in seconds.
@@ -184,12 +184,12 @@ impl Metrics {
         self.conflicts.inc();
     }
 
-    /// What is ours had been changed in Vault.
+    /// Content of ours had been changed in Vault.
     pub fn drifted(&self) {
         self.drift.inc();
     }
 
-    /// What was nobody's was replaced.
+    /// Content without an owner was replaced.
     pub fn adopted(&self) {
         self.adoptions.inc();
     }
@@ -211,7 +211,7 @@ impl Metrics {
         self.secrets_missing.series(Missing { namespace: namespace.to_owned(), secret_name: secret.to_owned() }).inc();
     }
 
-    /// What the object asks for cannot be followed.
+    /// The request of the object is invalid.
     pub fn parse_failed(&self, object: &ObjectRef, invalid: &Invalid) {
         let Resource { namespace, resource } = resource(object);
         self.parse_errors.series(Parsing { namespace, resource, error_type: parse_error(invalid) }).inc();
@@ -242,7 +242,7 @@ impl Metrics {
         self.orphans.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Of those that have an interval, the one that waits longest was found in step this long ago; to be told before each scrape.
+    /// The time since the oldest verification of all objects with an interval. Set before each scrape.
     pub fn oldest_look(&self, age: Duration) {
         self.oldest_look.set(age.as_secs_f64());
     }

@@ -9,7 +9,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 
 use crate::annotations;
 
-/// A kind of object that takes part.
+/// A kind of object that can opt in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// `apps/v1`.
@@ -108,7 +108,7 @@ impl Kind {
         }
     }
 
-    /// What a dynamic client needs to know.
+    /// The resource for a dynamic client.
     pub fn resource(self) -> ApiResource {
         ApiResource::from_gvk_with_plural(&self.gvk(), self.plural())
     }

@@ -1,4 +1,4 @@
-//! What had to be left behind in Vault, in a `ConfigMap` of the operator's namespace, until it can be cleared.
+//! Orphans: the paths that had to be left behind in Vault, in a `ConfigMap` of the operator's namespace, until it can clear them.
 
 mod clearing;
 
@@ -33,7 +33,7 @@ pub struct Orphan {
     record: Record,
 }
 
-/// What is left behind cannot be remembered.
+/// The list of orphans cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot note down in the ConfigMap {CONFIG_MAP} what is left in Vault: {0}")]
 pub struct OrphansError(#[from] pub(crate) kube::Error);
@@ -58,12 +58,12 @@ pub struct Orphans {
 }
 
 impl Orphan {
-    /// What is recorded of the object.
+    /// Makes an orphan of the record of an object.
     pub fn new(key: &ObjectRef, record: Record) -> Self {
         Self { kind: key.kind.name().to_owned(), namespace: key.namespace.clone(), name: key.name.clone(), record }
     }
 
-    /// What is recorded of it.
+    /// The record of the object.
     pub fn record(&self) -> &Record {
         &self.record
     }
@@ -106,7 +106,7 @@ impl Orphans {
         }
     }
 
-    /// What is remembered, by the uids of the objects, and the version of the list.
+    /// The orphans by the uids of the objects, and the version of the list.
     async fn list(&self) -> Result<(BTreeMap<String, String>, Option<String>), OrphansError> {
         let list = self.api.get_opt(CONFIG_MAP).await?.unwrap_or_default();
         Ok((list.data.unwrap_or_default(), list.metadata.resource_version))

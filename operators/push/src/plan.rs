@@ -1,4 +1,4 @@
-//! What to do about one path: from what should be there and what is there to one step. Pure.
+//! The plan for one path: from the desired and the current content to one step. Pure.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use konverge_vault::{Content, Deletion, Expected, Found, Owner, Standing, VersionState};
 
 use crate::{
-    asked::{ExistingPolicy, UpdatePolicy},
     merge::other_keeper,
     record::Written,
+    spec::{ExistingPolicy, UpdatePolicy},
 };
 
-/// What carries no mark is taken over when it is older than this. Of several who write at the same time one has his version accepted, and he
+/// Content without a mark is taken over when it is older than this. Of several who write at the same time one has his version accepted, and he
 /// marks it long before ([`MARKED_WITHIN`]) or looks whether another one has.
 pub const UNDISTURBED: Duration = Duration::from_secs(5);
 
@@ -21,7 +21,7 @@ pub const MARKED_WITHIN: Duration = Duration::from_secs(1);
 /// Vault's clock may be behind ours by this much.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(-5);
 
-/// What is known of a path from before.
+/// The earlier knowledge about a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     /// Nothing: it is wanted for the first time.
@@ -35,7 +35,7 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// What is recorded of a path counts for this, where the record counts.
+    /// How much the record of a path proves.
     pub fn recorded(recorded: &Written) -> Self {
         match recorded {
             Written { written: true, version, .. } => Self::Written(*version),
@@ -44,7 +44,7 @@ impl Claim {
         }
     }
 
-    /// What was recorded of a path that is written like this, before it was looked at.
+    /// The claim of a path with this update policy, from its record before the run.
     pub fn of(update: UpdatePolicy, recorded: Option<&Written>) -> Self {
         match recorded {
             Some(written) if written.keys.is_none() && (written.written || written.begun.is_some()) => {
@@ -76,14 +76,14 @@ impl Claim {
     }
 }
 
-/// What to do.
+/// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// It is as it should be.
     Nothing,
     /// It holds what it should and lacks the mark of its owner.
     Mark,
-    /// What is there stays, and that is wanted.
+    /// The content stays, as the object requests.
     Leave {
         /// Whether it was written for this object.
         ours: bool,
@@ -94,7 +94,7 @@ pub enum Step {
     Wait(Duration),
     /// It is to be written, if this is still there then, and marked if it is not.
     Write {
-        /// What was there.
+        /// The content that was there.
         expected: Expected,
         /// Whether the mark is missing.
         mark: bool,
@@ -116,14 +116,14 @@ pub enum Refusal {
     ForeignKey {
         /// The key.
         key: String,
-        /// Who that is.
+        /// The owner.
         owner: String,
     },
     /// Somebody wrote one of the keys who left no mark, and taking it over is not wanted.
     ExistingKey(String),
 }
 
-/// What to do so that `content` is at the path, `known` is whether the content is what was written last.
+/// Plans the write of `content` to the path. `known` tells whether the content is the one that was written last.
 pub fn plan(
     content: &Content,
     found: &Found,
@@ -139,7 +139,7 @@ pub fn plan(
     let equal = matches!(found, Found::Live(secret) if secret.content == *content);
     // A path whose newest version is deleted holds nothing, and clearing leaves one of ours like that, without its mark.
     let ours = standing != Standing::Unowned || claim.is_of(found) || !matches!(found, Found::Live(_));
-    // What equals what an unfinished write would have made was made by it, or might as well have been.
+    // Content that equals the content of an unfinished write counts as made by that write.
     let ours = ours || (claim != Claim::New && equal);
     if !ours && existing == ExistingPolicy::Refuse {
         return Err(Refusal::Existing);
@@ -160,7 +160,7 @@ pub fn plan(
     })
 }
 
-/// What to do so that something is at the path, which then stays as it is.
+/// Plans a write that happens once, after which the content stays.
 pub fn plan_once(content: &Content, found: &Found, owner: &Owner, claim: Claim) -> Result<Step, Refusal> {
     let standing = standing(found, owner);
     if let Standing::Foreign(name) = standing {
@@ -192,9 +192,9 @@ pub enum Known {
     Changed,
 }
 
-/// What to do about a path that is not wanted any more.
+/// The plan for a path that is no longer desired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Farewell {
+pub enum DeletionPlan {
     /// It is not there, or it is not ours: it is forgotten.
     Forget,
     /// Something is there without a mark, and it is not what is recorded: it stays, and that is told.
@@ -205,12 +205,18 @@ pub enum Farewell {
     Delete,
 }
 
-/// What to do about a path that is not wanted any more. `content` is what an unfinished write would have made, if that can be told.
+/// The plan for a path that is no longer desired. `content` is what an unfinished write would have made, if that can be told.
 ///
 /// Beneath the newest version there may be older ones, which every way of deleting but the soft one is for.
-pub fn farewell(found: &Found, owner: &Owner, claim: Claim, content: Option<&Content>, deletion: Deletion) -> Farewell {
+pub fn plan_deletion(
+    found: &Found,
+    owner: &Owner,
+    claim: Claim,
+    content: Option<&Content>,
+    deletion: Deletion,
+) -> DeletionPlan {
     let ours = match standing(found, owner) {
-        Standing::Foreign(_) => return Farewell::Forget,
+        Standing::Foreign(_) => return DeletionPlan::Forget,
         Standing::Ours | Standing::Predecessor => true,
         Standing::Unowned => {
             let equal = matches!((found, content), (Found::Live(secret), Some(content)) if secret.content == *content);
@@ -219,24 +225,24 @@ pub fn farewell(found: &Found, owner: &Owner, claim: Claim, content: Option<&Con
     };
     match found {
         // Nobody would look for what is recorded as ours and is not known to be.
-        Found::Live(_) if !ours && !matches!(claim, Claim::New | Claim::Intended) => Farewell::Tell,
-        _ if !ours => Farewell::Forget,
-        Found::Absent => Farewell::Forget,
-        Found::Deleted(_) if deletion == Deletion::Soft => Farewell::Unmark,
-        Found::Deleted(_) | Found::Live(_) => Farewell::Delete,
+        Found::Live(_) if !ours && !matches!(claim, Claim::New | Claim::Intended) => DeletionPlan::Tell,
+        _ if !ours => DeletionPlan::Forget,
+        Found::Absent => DeletionPlan::Forget,
+        Found::Deleted(_) if deletion == Deletion::Soft => DeletionPlan::Unmark,
+        Found::Deleted(_) | Found::Live(_) => DeletionPlan::Delete,
     }
 }
 
 fn standing(found: &Found, owner: &Owner) -> Standing {
     let Some(metadata) = found.custom_metadata() else { return Standing::Unowned };
     match (owner.standing(metadata), other_keeper(metadata, owner)) {
-        // Whoever keeps one key there would lose it.
+        // The owner of a single key there would lose it.
         (Standing::Unowned, Some(name)) => Standing::Foreign(name),
         (standing, _) => standing,
     }
 }
 
-/// How long to wait for the mark of whoever wrote what is there; nothing if that was not just now, or is known to be us.
+/// How long to wait for the mark of the content's writer. `None` if the content is older than that, or known to be ours.
 fn undisturbed(found: &Found, standing: &Standing, claim: Claim) -> Option<Duration> {
     let Found::Live(secret) = found else { return None };
     let is_recorded = matches!(claim, Claim::Written(_)) && claim.is_of(found);

@@ -35,7 +35,7 @@ impl Reachability {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for ever. What failed before is queued as soon as Vault can be worked with again.
+    /// Looks for ever. When Vault works again, all objects that failed are queued.
     pub(crate) async fn run(self, vault: Vault, bindings: Arc<Bindings>, queue: Queue<ObjectRef>) {
         loop {
             let now = look(&vault).await;

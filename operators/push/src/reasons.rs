@@ -1,13 +1,13 @@
 //! How things stand with an object, in one word: in its record, in events and in the metric of bindings.
 //!
-//! What Vault and the API server refuse has the words of [`VaultError`](konverge_vault::VaultError) and
+//! Refusals of Vault and of the API server have the reasons of [`VaultError`](konverge_vault::VaultError) and
 //! [`ApplyError`](konverge_apply::ApplyError).
 
 /// In Vault is what should be there.
 pub const SYNCED: &str = "Synced";
 /// It was written for the first time, or after it had been there already.
 pub const ADOPTED: &str = "Adopted";
-/// What was in Vault was changed or deleted by somebody else and was put right.
+/// Somebody else had changed or deleted content in Vault, and the operator corrected it.
 pub const DRIFT_CORRECTED: &str = "DriftCorrected";
 /// The rules of the platform do not allow the path.
 pub const NOT_ALLOWED: &str = "PathNotAllowed";
@@ -27,7 +27,7 @@ pub const KEY_NOT_FOUND: &str = "KeyNotFound";
 pub const SOURCE_EMPTY: &str = "SourceEmpty";
 /// A value is no text, and encoding it is not wanted.
 pub const BINARY_VALUE: &str = "BinaryValue";
-/// What should be at a path is too large for one, or what it is made of is.
+/// The desired content of a path is too large, or its sources are.
 pub const CONTENT_TOO_LARGE: &str = "ContentTooLarge";
 /// Values are no text and stand in Vault in base64.
 pub const ENCODED: &str = "ValuesEncoded";
@@ -35,7 +35,7 @@ pub const ENCODED: &str = "ValuesEncoded";
 pub const INVALID_TEMPLATE: &str = "InvalidTemplate";
 /// A `VaultPush` is not what its kind says.
 pub const INVALID_SPEC: &str = "InvalidSpec";
-/// What is at the path is left alone, though it is not what the cluster says: that is wanted.
+/// The content differs from the cluster and stays, as the object requests.
 pub const LEFT_ALONE: &str = "LeftAlone";
 /// Merging needs an engine with check-and-set.
 pub const NEEDS_VERSION_TWO: &str = "NeedsVersionTwo";
@@ -43,13 +43,13 @@ pub const NEEDS_VERSION_TWO: &str = "NeedsVersionTwo";
 pub const ADJUSTED: &str = "AnnotationAdjusted";
 /// The owner cannot be noted in Vault.
 pub const UNMARKED: &str = "OwnerNotMarked";
-/// Somebody takes the record away or sets it back, again and again.
+/// Another actor keeps removing the record or setting it back.
 pub const RECORD_TAKEN: &str = "RecordTakenAway";
 /// It is paused.
 pub const PAUSED: &str = "Paused";
-/// What was written was deleted.
+/// Written content was deleted.
 pub const CLEARED: &str = "Cleared";
-/// What is not asked for any more stays, because it is not what was written.
+/// Content at a dropped path stays, because the operator did not write it.
 pub const NOT_CLEARED: &str = "NotCleared";
 /// The object was let go although what was written for it is still there.
 pub const RELEASED: &str = "ReleasedWithOrphans";

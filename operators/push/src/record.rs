@@ -1,4 +1,4 @@
-//! What is remembered of an object, on the object: which paths were written for it, and how it stands.
+//! The record of an object, on the object: the paths that were written for it, and its state.
 //!
 //! It is one annotation in JSON, or the status of a `VaultPush`. A path is recorded before it is written for the first time, so that no crash leaves one behind that
 //! nobody knows of.
@@ -11,13 +11,13 @@ use konverge_vault::{KvVersion, Location, Mount, SecretPath};
 use kube::{ResourceExt, core::DynamicObject};
 use serde::{Deserialize, Serialize};
 
-use crate::{annotations::STATUS, asked::DeletionPolicy, object::Kind, vault_push::VaultPushStatus};
+use crate::{annotations::STATUS, object::Kind, spec::DeletionPolicy, vault_push::VaultPushStatus};
 
-/// What stands in `vault-sync.io/status`, or in the status of a `VaultPush`.
+/// The content of `vault-sync.io/status`, or of the status of a `VaultPush`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// The object's own uid. One that differs came along with a copy or a restored backup, and what is recorded there is another's.
+    /// The object's own uid. A record with another uid came with a copy or a restored backup, and is another object's.
     pub uid: String,
     /// `Synced`, or the reason why not.
     pub state: String,
@@ -26,7 +26,7 @@ pub struct Record {
     /// When all that it asks for was last found in Vault, as far as that was known at the last write. No write is made for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<Timestamp>,
-    /// What to do, where it is not `Synced`.
+    /// The problem and the next step, unless the state is `Synced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The request to look (`vault-sync.io/sync-now`) that this answers: a run that began after it was seen has said what stands here.
@@ -42,7 +42,7 @@ pub struct Record {
     pub paths: BTreeMap<String, Written>,
 }
 
-/// What is recorded of a path.
+/// The record of a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Written {
@@ -70,7 +70,7 @@ pub struct Written {
     pub pending: BTreeSet<String>,
 }
 
-/// The state of an object that is in step.
+/// The state of an object in sync.
 pub const SYNCED: &str = "Synced";
 
 /// The state of an object before anything is known.
@@ -92,7 +92,7 @@ impl Record {
         }
     }
 
-    /// What is recorded on an object of any kind, wherever that stands; nothing if there is none, or another object's.
+    /// The record on an object of any kind. `None` if there is none, or if it is another object's.
     pub fn of(object: &DynamicObject) -> Option<Self> {
         let uid = object.metadata.uid.as_deref()?;
         let is_vault_push = object.types.as_ref().is_some_and(|types| types.kind == Kind::VaultPush.name());
@@ -104,7 +104,7 @@ impl Record {
         Some(Self::from(status)).filter(|record| record.uid == uid)
     }
 
-    /// Reads the annotation of the object with this uid. What is no record, or another object's, is none.
+    /// Reads the annotation of the object with this uid. Returns `None` for invalid text and for the record of another object.
     pub fn read(text: &str, uid: &str) -> Option<Self> {
         serde_json::from_str::<Self>(text).ok().filter(|record| record.uid == uid)
     }

@@ -25,18 +25,18 @@ use kube::{Client, core::PartialObjectMeta};
 use tokio::runtime::Handle;
 
 use crate::{
-    ahead::ReadAhead,
     bindings::Bindings,
     cluster_identity::Identity,
     config::{Bind, Config, Task},
     drain::{self, DrainError},
     journal::Journal,
-    ledger::Ledger,
     metrics::Metrics,
     object::{Kind, ObjectRef},
     orphans::{Clearing, Orphans},
+    policy::Policy,
+    prefetch::Prefetch,
     reachability::Reachability,
-    reconcile::{Policy, Pusher, Room, run_limit},
+    reconcile::{Parts, Pusher, run_limit},
     runtime_info::RuntimeInfo,
     store::Store,
     vault_push::VaultPush,
@@ -81,7 +81,7 @@ pub enum StartError {
     Drain(#[from] DrainError),
 }
 
-/// Runs the operator until it is told to stop. What cannot work, whatever the servers do, ends it at once with status 1; a
+/// Runs the operator until it is told to stop. An error that no server can mend ends it at once with status 1; a
 /// server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
     telemetry::exit_code(PROGRAM, start(config).await)
@@ -152,63 +152,41 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let counts = metrics.register(Metrics::new);
     let (logins, gauge) = (vault.clone(), counts.clone());
     metrics.before_scrape(move || gauge.logins(logins.login_counts()));
-    let info = RuntimeInfo::detect();
-    let workers = Handle::current().metrics().num_workers();
-    tracing::info!(%info, workers, "what the process may use");
-    for note in &info.notes {
-        tracing::warn!("{note}");
-    }
-    counts.runtime(&info, workers);
+    report_limits(&counts);
     let (events, publish) = EventSink::new(of_each_replica, PROGRAM, manager.stop_tasks().cancelled_owned());
     metrics.register(|registry| events.register(registry));
     manager.stopping_task("events", publish);
 
-    let cluster = Some(config.cluster_name.clone()).filter(|name| !name.is_empty());
-    let bindings = Arc::new(Bindings::within(config.allow_path.clone(), cluster.clone()));
+    let policy = policy(&config);
+    let bindings = Arc::new(Bindings::within(policy.rules.clone(), policy.cluster.clone()));
     let (looks, gauge) = (Arc::clone(&bindings), counts.clone());
     metrics.before_scrape(move || gauge.oldest_look(looks.oldest_look()));
     let queue = Queue::new("push", metrics.queues()).with_namespaces(|key: &ObjectRef| &key.namespace);
-    let reachability = Reachability::default();
-    let reachable = reachability.clone();
-    manager.checks().readiness("vault", move || reachable.check());
-    manager.task("vault", reachability.run(vault.clone(), Arc::clone(&bindings), queue.clone()));
+    follow_vault(&mut manager, vault.clone(), &bindings, &queue);
 
     let feed = Feed { bindings: Arc::clone(&bindings), queue: queue.clone(), metrics: counts.clone() };
     let secrets = watch_all(&mut manager, &kubernetes, &config, &feed);
 
-    let identity = Identity::new(kubernetes.clone(), config.instance.clone(), move || secrets.is_synced());
-    let known = identity.clone();
-    manager.checks().readiness("cluster-identity", move || known.check());
-    manager.task("cluster-identity", identity.clone().run());
+    let identity = identify(&mut manager, &kubernetes, &config, secrets);
     let store = Store::new(vault, counts.clone(), identity, leadership);
     let (journal, write_journal) = Journal::new(kubernetes.clone(), kubernetes.default_namespace());
     manager.task("journal", write_journal);
-    let (ahead, keep_tidy) = ReadAhead::new(kubernetes.clone(), Arc::clone(&bindings), queue.clone());
+    let (prefetch, keep_tidy) = Prefetch::new(kubernetes.clone(), Arc::clone(&bindings), queue.clone());
     manager.task("read-ahead", keep_tidy);
     let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
-    let pusher = Pusher {
-        room: Room::default(),
-        client: kubernetes.clone(),
-        ahead,
+    let pusher = Pusher::new(Parts {
+        client: kubernetes,
+        prefetch,
         store: store.clone(),
-        ledger: Ledger::new(kubernetes),
         journal,
         orphans: orphans.clone(),
         events,
         bindings: Arc::clone(&bindings),
         queue: queue.clone(),
         metrics: counts.clone(),
-        digest_key: DigestKey::new(rand::random()),
-        policy: Policy {
-            cluster,
-            rules: config.allow_path,
-            deletion: config.default_deletion_policy,
-            existing: config.existing,
-            binary: config.binary,
-            deadline: config.finalizer_deadline,
-            namespace_deadline: config.terminating_namespace_deadline,
-        },
-    };
+        digest_key: Arc::new(DigestKey::new(rand::random())),
+        policy: Arc::new(policy),
+    });
     let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts);
     let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers())
         .workers(config.workers.into())
@@ -216,6 +194,47 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     manager.controller("push", controller);
     manager.leader_task("orphans", clearing.run(config.kinds));
     Ok(manager)
+}
+
+/// The decisions of the platform, from the flags.
+fn policy(config: &Config) -> Policy {
+    Policy {
+        cluster: Some(config.cluster_name.clone()).filter(|name| !name.is_empty()),
+        rules: config.allow_path.clone(),
+        deletion: config.default_deletion_policy,
+        existing: config.existing,
+        binary: config.binary,
+        deadline: config.finalizer_deadline,
+        namespace_deadline: config.terminating_namespace_deadline,
+    }
+}
+
+/// Reports the limits of the process in the log and as metrics.
+fn report_limits(metrics: &Metrics) {
+    let info = RuntimeInfo::detect();
+    let workers = Handle::current().metrics().num_workers();
+    tracing::info!(%info, workers, "what the process may use");
+    for note in &info.notes {
+        tracing::warn!("{note}");
+    }
+    metrics.runtime(&info, workers);
+}
+
+/// Follows whether Vault works, for readiness and for the objects that wait for it.
+fn follow_vault(manager: &mut Manager, vault: Vault, bindings: &Arc<Bindings>, queue: &Queue<ObjectRef>) {
+    let reachability = Reachability::default();
+    let reachable = reachability.clone();
+    manager.checks().readiness("vault", move || reachable.check());
+    manager.task("vault", reachability.run(vault, Arc::clone(bindings), queue.clone()));
+}
+
+/// Finds out which installation this is. Until `secrets` has shown a list, a refusal may come from an API server that has just started.
+fn identify(manager: &mut Manager, client: &Client, config: &Config, secrets: WatchHealth) -> Identity {
+    let identity = Identity::new(client.clone(), config.instance.clone(), move || secrets.is_synced());
+    let known = identity.clone();
+    manager.checks().readiness("cluster-identity", move || known.check());
+    manager.task("cluster-identity", identity.clone().run());
+    identity
 }
 
 /// Metrics on an address of their own, as with the original; over TLS if there is a certificate.

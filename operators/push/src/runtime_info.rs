@@ -1,4 +1,4 @@
-//! What the process may use of the machine: processors and memory, by its cgroup.
+//! The limits of the process: processors and memory, by its cgroup.
 //!
 //! The original is told by `GOMAXPROCS` and `GOMEMLIMIT`, which its manifests set. The first says how many threads the program starts, the second is
 //! reported and no more; the limits that hold are those of the cgroup.
@@ -14,7 +14,7 @@ const UNLIMITED: u64 = 1 << 60;
 /// More threads than that do nothing for a program that waits for answers.
 const MOST_WORKERS: usize = 16;
 
-/// What the process may use.
+/// The limits of the process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RuntimeInfo {
     /// Processors of the machine that it may run on.
@@ -27,12 +27,12 @@ pub struct RuntimeInfo {
     pub go_max_procs: Option<usize>,
     /// `GOMEMLIMIT` in bytes, if it is an amount.
     pub go_mem_limit: Option<u64>,
-    /// What was given and is not understood.
+    /// Notes about invalid settings.
     pub notes: Vec<String>,
 }
 
 impl RuntimeInfo {
-    /// What holds for this process.
+    /// Reads the limits of this process.
     pub fn detect() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let file = |name: &str| fs::read_to_string(Path::new(CGROUP).join(name)).ok();

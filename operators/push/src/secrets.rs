@@ -21,7 +21,7 @@ pub(crate) async fn fitting(
     Ok(names.into_iter().map(|secret| secret.name).collect())
 }
 
-/// What is in it. Each value moves from the decoder's buffer into one that is wiped.
+/// Takes the data out of a Secret. Each value moves from the decoder's buffer into one that is wiped.
 pub(crate) fn values(secret: Secret) -> Data {
     let data = secret.data.unwrap_or_default().into_iter();
     data.map(|(key, value)| (key, SecretValue::new(value.0))).collect()

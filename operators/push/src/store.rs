@@ -10,10 +10,10 @@ use konverge_vault::{
 use crate::{
     cluster_identity::Identity,
     digest::digest,
-    merge::{Marks, Parting, part, unmark},
+    merge::{KeyRemoval, Marks, part, unmark},
     metrics::Metrics,
     object::ObjectRef,
-    plan::{Claim, Farewell, farewell},
+    plan::{Claim, DeletionPlan, plan_deletion},
     record::Written,
 };
 
@@ -24,22 +24,22 @@ const MARK: &str = "vault-sync.io";
 pub(crate) const ATTEMPTS: u32 = 8;
 
 /// A path that is to be cleared, and what is known of it.
-pub struct Leaving<'a> {
+pub struct Cleanup<'a> {
     /// Where.
     pub location: &'a Location,
     /// As whom.
     pub owner: &'a Owner,
-    /// What is recorded of it.
+    /// Its record.
     pub written: &'a Written,
-    /// What that counts for.
+    /// How much the record proves.
     pub claim: Claim,
-    /// What is known of a write that was begun.
+    /// The knowledge about an unfinished write.
     pub unfinished: Unfinished<'a>,
     /// Whether the object is gone, so that another one may have come after it under its name, which keeps what it has.
     pub gone: bool,
 }
 
-/// What became of a path that is not wanted any more.
+/// The result for a path that is no longer desired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cleared {
     /// Something was deleted.
@@ -50,7 +50,7 @@ pub enum Cleared {
     Unknown,
 }
 
-/// What an unfinished write would have made.
+/// The content that an unfinished write would have made.
 #[derive(Clone, Copy)]
 pub enum Unfinished<'a> {
     /// That cannot be told.
@@ -71,7 +71,7 @@ impl<'a> Unfinished<'a> {
         }
     }
 
-    /// What it is, if it is known or was found.
+    /// The content, if it is known or was found.
     fn content(self, found: &'a Found) -> Option<&'a Content> {
         match (self, found) {
             (Self::Made(made), _) => Some(made),
@@ -86,7 +86,7 @@ impl<'a> Unfinished<'a> {
 pub enum ClearError {
     /// Another process may have cleared it by now, and somebody may have the path who came after.
     #[error("nothing more is deleted: this process leads no more")]
-    Deposed,
+    LeadershipLost,
     /// Vault did not do its part.
     #[error(transparent)]
     Vault(#[from] VaultError),
@@ -109,7 +109,7 @@ impl Store {
         Self { vault, metrics, identity, leadership }
     }
 
-    /// Whether this process leads. One that has slept finds here that it does not, before it finds anywhere else.
+    /// Whether this process leads. A process that was suspended notices here first that it does not.
     pub(crate) fn leads(&self) -> bool {
         self.leadership.as_ref().is_none_or(Leadership::is_leader)
     }
@@ -117,7 +117,7 @@ impl Store {
     /// Before a deletion, and before a mark is taken away: unlike a write these name no version, so nothing in Vault keeps one from
     /// being done that was decided upon too long ago.
     fn still_leads(&self) -> Result<(), ClearError> {
-        if self.leads() { Ok(()) } else { Err(ClearError::Deposed) }
+        if self.leads() { Ok(()) } else { Err(ClearError::LeadershipLost) }
     }
 
     /// Before each write, too: in an engine without versions, nothing in Vault keeps one from being done that was decided upon too long ago.
@@ -125,7 +125,7 @@ impl Store {
         if self.leads() { Ok(()) } else { Err(VaultError::NotLeading { what: format!("write {location}") }) }
     }
 
-    /// Who keeps what is written for the object. An error as long as it is not known which installation this is.
+    /// The owner in the marks of the object's paths. An error as long as it is not known which installation this is.
     pub async fn owner(&self, key: &ObjectRef, uid: &str) -> Result<Owner, kube::Error> {
         Ok(owner(key, uid, self.identity.name().await?))
     }
@@ -135,24 +135,24 @@ impl Store {
         self.identity.name().await.map(drop)
     }
 
-    /// Where a path leads. What the object says of the engine counts where Vault says nothing.
+    /// Where a path leads. The object's own statement about the engine counts where Vault says nothing.
     pub async fn locate(&self, path: &SecretPath, claimed: Option<&Mount>) -> Result<Location, VaultError> {
         self.vault.locate_in(path, claimed).await
     }
 
-    /// Where a location leads that is recorded: whoever may annotate an object may have written the record, and said what engine it is.
-    /// Nothing if it is no secret, and was never written.
+    /// Resolves a location of a record. A user who may annotate an object may have written the record, with any engine. `None` if the location
+    /// cannot hold a secret, so nobody ever wrote there.
     pub async fn recorded(&self, location: &Location) -> Result<Option<Location>, VaultError> {
         recorded(&self.vault, location).await
     }
 
-    /// What is there, at the beginning of a write. If that cannot be told, the write has failed: the original had no look before it, and whoever watches
-    /// for failing writes is to hear of it.
+    /// Reads the content at the beginning of a write. An error counts as a failed write: the original made no read before a write, and its users
+    /// watch the failed writes.
     pub async fn look(&self, location: &Location) -> Result<Found, VaultError> {
         self.read(location).await.inspect_err(|error| self.metrics.write_failed(error, &location.to_string()))
     }
 
-    /// What is there.
+    /// Reads the content of a location.
     pub async fn read(&self, location: &Location) -> Result<Found, VaultError> {
         self.metrics.read();
         self.vault.read(location).await
@@ -217,11 +217,11 @@ impl Store {
 
     /// Clears a path that is not wanted any more, or our keys of it, as far as that is ours; without a way to delete it loses our marks
     /// and stays.
-    pub async fn clear(&self, leaving: &Leaving<'_>, deletion: Option<Deletion>) -> Result<Cleared, ClearError> {
-        let Some(deletion) = deletion else { return self.leave(leaving).await.map(|()| Cleared::Nothing) };
-        let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
+    pub async fn clear(&self, cleanup: &Cleanup<'_>, deletion: Option<Deletion>) -> Result<Cleared, ClearError> {
+        let Some(deletion) = deletion else { return self.leave(cleanup).await.map(|()| Cleared::Nothing) };
+        let &Cleanup { location, owner, written, claim, unfinished, gone } = cleanup;
         if written.keys.is_some() {
-            return self.take_out(leaving).await;
+            return self.take_out(cleanup).await;
         }
         let found = self.read(location).await?;
         let has_heir = || found.custom_metadata().is_some_and(|noted| owner.standing(noted) == Standing::Predecessor);
@@ -229,14 +229,14 @@ impl Store {
             return Ok(Cleared::Nothing);
         }
         self.still_leads()?;
-        match farewell(&found, owner, claim, unfinished.content(&found), deletion) {
-            Farewell::Forget => Ok(Cleared::Nothing),
-            Farewell::Tell => Ok(Cleared::Unknown),
-            Farewell::Unmark => {
+        match plan_deletion(&found, owner, claim, unfinished.content(&found), deletion) {
+            DeletionPlan::Forget => Ok(Cleared::Nothing),
+            DeletionPlan::Tell => Ok(Cleared::Unknown),
+            DeletionPlan::Unmark => {
                 self.unmark(location, owner).await?;
                 Ok(Cleared::Nothing)
             }
-            Farewell::Delete => {
+            DeletionPlan::Delete => {
                 self.delete(location, found.expected(), deletion).await?;
                 self.metrics.deleted();
                 if found.custom_metadata().is_some() && deletion != Deletion::Metadata {
@@ -258,8 +258,8 @@ impl Store {
 
     /// Takes our keys out of a path that others have keys in. Its older versions are theirs, too, and stay; a path that is empty then is
     /// deleted so that it can be undeleted.
-    async fn take_out(&self, leaving: &Leaving<'_>) -> Result<Cleared, ClearError> {
-        let &Leaving { location, owner, written, claim, unfinished, gone } = leaving;
+    async fn take_out(&self, cleanup: &Cleanup<'_>) -> Result<Cleared, ClearError> {
+        let &Cleanup { location, owner, written, claim, unfinished, gone } = cleanup;
         let recorded = Written { written: matches!(claim, Claim::Written(_)), ..written.clone() };
         let mut attempt = 1;
         let (changed, marks) = loop {
@@ -268,7 +268,7 @@ impl Store {
                 Unfinished::Made(made) => Some(made),
                 Unfinished::Unknown | Unfinished::Digest(..) => None,
             };
-            let Parting { content: rest, expected, marks } = part(found, owner, &recorded, made, gone);
+            let KeyRemoval { content: rest, expected, marks } = part(found, owner, &recorded, made, gone);
             self.still_leads()?;
             let changed = match rest {
                 None => Ok(false),
@@ -292,8 +292,8 @@ impl Store {
     }
 
     /// Leaves what is there to others. A mark that is not this owner's stays, and where there is nothing nothing is made.
-    async fn leave(&self, leaving: &Leaving<'_>) -> Result<(), ClearError> {
-        let &Leaving { location, owner, gone, .. } = leaving;
+    async fn leave(&self, cleanup: &Cleanup<'_>) -> Result<(), ClearError> {
+        let &Cleanup { location, owner, gone, .. } = cleanup;
         let found = self.read(location).await?;
         self.still_leads()?;
         let left = match found.custom_metadata().map(|metadata| owner.standing(metadata)) {
@@ -324,7 +324,7 @@ pub(crate) async fn recorded(vault: &Vault, location: &Location) -> Result<Optio
     }
 }
 
-/// Who keeps what an installation writes for the object.
+/// The owner in the marks that an installation sets for the object.
 pub(crate) fn owner(key: &ObjectRef, uid: &str, instance: &str) -> Owner {
     Owner {
         prefix: MARK.to_owned(),

@@ -33,7 +33,7 @@ pub enum TemplateError {
     /// No end.
     #[error("a ${{ has no }} behind it")]
     Open,
-    /// What no key of a Secret is called.
+    /// A name that no key of a Secret has.
     #[error("between ${{ and }} there must be a key of a Secret, or its name, a slash and a key")]
     Key,
 }

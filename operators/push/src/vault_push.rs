@@ -20,7 +20,7 @@ pub use self::{
     schema::definition,
     status::{PathStatus, VaultPushStatus},
 };
-use crate::asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy};
+use crate::spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy};
 
 /// What stands in a path for the name of each Secret.
 pub const SECRET: &str = "{secret}";

@@ -17,13 +17,13 @@ use konverge_workload::Workload;
 use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
-    annotations::{FINALIZER, STATUS, asked, deletion_policy},
-    asked::Asked,
-    bindings::{Asking, Bindings, Push, Shown},
+    annotations::{FINALIZER, STATUS, deletion_policy, parse_spec},
+    bindings::{Bindings, ParsedSpec, Push, Shown},
     desired::Wanted,
     metrics::Metrics,
     object::{Kind, ObjectRef, SecretRef},
     record::Record,
+    spec::PushSpec,
     vault_push::{self, VaultPush},
 };
 
@@ -70,9 +70,7 @@ impl Feed {
 
     fn show_workload(&self, kind: Kind, object: Workload) -> Option<ObjectRef> {
         let Workload { metadata, references, .. } = object;
-        self.show(kind, metadata, |asked, _| {
-            Wanted::of_workload(&asked.selection, &references, asked.image_pull_secrets)
-        })
+        self.show(kind, metadata, |spec, _| Wanted::of_workload(&spec.selection, &references, spec.image_pull_secrets))
     }
 
     fn show_secret(&self, take_part: bool, object: PartialObjectMeta<Secret>) -> Option<ObjectRef> {
@@ -80,14 +78,19 @@ impl Feed {
         let version = object.metadata.resource_version.clone();
         let labels = object.metadata.labels.clone().unwrap_or_default();
         let key = take_part
-            .then(|| self.show(Kind::Secret, object.metadata, |asked, name| Wanted::of_secret(&asked.selection, name)))
+            .then(|| self.show(Kind::Secret, object.metadata, |spec, name| Wanted::of_secret(&spec.selection, name)))
             .flatten();
         self.wake(self.bindings.secret_is(&secret, version.as_deref(), &labels), SECRET);
         key
     }
 
     /// Returns which object it is if it concerns us.
-    fn show(&self, kind: Kind, metadata: ObjectMeta, wanted: impl FnOnce(&Asked, &str) -> Wanted) -> Option<ObjectRef> {
+    fn show(
+        &self,
+        kind: Kind,
+        metadata: ObjectMeta,
+        wanted: impl FnOnce(&PushSpec, &str) -> Wanted,
+    ) -> Option<ObjectRef> {
         let key = key(kind, &metadata)?;
         let shown = shown(&key, metadata, wanted);
         self.take(key, shown)
@@ -245,28 +248,28 @@ impl EventHandler<PartialObjectMeta<Secret>> for Secrets {
 }
 
 /// What an object is to us; nothing if it does not concern us.
-fn shown(key: &ObjectRef, metadata: ObjectMeta, wanted: impl FnOnce(&Asked, &str) -> Wanted) -> Option<Shown> {
+fn shown(key: &ObjectRef, metadata: ObjectMeta, wanted: impl FnOnce(&PushSpec, &str) -> Wanted) -> Option<Shown> {
     let annotations: BTreeMap<String, String> = metadata.annotations.unwrap_or_default();
     let uid = metadata.uid?;
-    let asking = match asked(&annotations) {
-        None => Asking::Nothing(deletion_policy(&annotations)),
-        Some(Err(invalid)) => Asking::Invalid(Arc::new(invalid), deletion_policy(&annotations)),
-        Some(Ok(asked)) => {
-            let wanted = wanted(&asked, &key.name);
-            Asking::Push(Arc::new(Push { asked, wanted }))
+    let spec = match parse_spec(&annotations) {
+        None => ParsedSpec::Nothing(deletion_policy(&annotations)),
+        Some(Err(invalid)) => ParsedSpec::Invalid(Arc::new(invalid), deletion_policy(&annotations)),
+        Some(Ok(spec)) => {
+            let wanted = wanted(&spec, &key.name);
+            ParsedSpec::Push(Arc::new(Push { spec, wanted }))
         }
     };
     let finalizer = metadata.finalizers.iter().flatten().any(|known| known == FINALIZER);
     // That of a copy is another object's.
     let record = annotations.get(STATUS).filter(|text| Record::read(text, &uid).is_some()).cloned();
-    if matches!(asking, Asking::Nothing(_)) && !finalizer && record.is_none() {
+    if matches!(spec, ParsedSpec::Nothing(_)) && !finalizer && record.is_none() {
         return None;
     }
     Some(Shown {
         key: key.clone(),
         uid,
         version: metadata.resource_version.unwrap_or_default(),
-        asking,
+        spec,
         deleting: metadata.deletion_timestamp.map(|time| time.0),
         finalizer,
         generation: None,

@@ -34,7 +34,7 @@ pub struct Choice {
     pub name: String,
     /// Which of its keys; none takes nothing of it.
     pub keys: Vec<String>,
-    /// What stands before each key in Vault; nothing is put between.
+    /// The prefix of each key in Vault, without a separator.
     pub prefix: String,
 }
 

@@ -95,7 +95,7 @@ fn whole(digits: &str) -> Result<u64, SpanError> {
     digits.parse().ok().filter(|whole| *whole <= BOUND).ok_or(SpanError::TooLong)
 }
 
-/// What the digits after the point are worth, cut to whole nanoseconds.
+/// The value of the digits after the point, cut to whole nanoseconds.
 ///
 /// In floating point, because Go does so: `0.3333333333333333333h` is twenty minutes there, and exact arithmetic stops short of it.
 /// Digits beyond the precision of 63 bits count for nothing.

@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::asked::{BinaryPolicy, ExistingPolicy};
+use crate::spec::{BinaryPolicy, ExistingPolicy};
 
-fn read(pairs: &[(&str, &str)]) -> Option<Result<Asked, Invalid>> {
-    asked(&pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect())
+fn read(pairs: &[(&str, &str)]) -> Option<Result<PushSpec, Invalid>> {
+    parse_spec(&pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect())
 }
 
 /// What comes of one annotation beside a path.
-fn with(annotation: &str, value: &str) -> Result<Asked, Invalid> {
+fn with(annotation: &str, value: &str) -> Result<PushSpec, Invalid> {
     read(&[(PATH, "secret/data/app"), (annotation, value)]).unwrap()
 }
 
@@ -19,7 +19,7 @@ fn a_path_makes_an_object_ours() {
     assert_eq!(read(&[]), None);
     assert_eq!(read(&[(PATH, "")]), None);
     assert_eq!(read(&[(SECRETS, "[]"), (RECONCILE, "5m")]), None);
-    let expected = Asked {
+    let expected = PushSpec {
         path: " /secret/../x".to_owned(),
         selection: Selection::All,
         every: None,
@@ -68,10 +68,10 @@ fn intervals() {
         ("5", None, "the unit is missing"),
         ("1d", None, "counts as off"),
     ] {
-        let asked = with(RECONCILE, text).unwrap();
-        assert_eq!(asked.every, seconds.map(Duration::from_secs), "{text}");
-        assert_eq!(asked.notes.len(), usize::from(!note.is_empty()), "{text}: {:?}", asked.notes);
-        assert!(asked.notes.iter().all(|told| told.contains(note) && told.contains(RECONCILE)), "{:?}", asked.notes);
+        let spec = with(RECONCILE, text).unwrap();
+        assert_eq!(spec.every, seconds.map(Duration::from_secs), "{text}");
+        assert_eq!(spec.notes.len(), usize::from(!note.is_empty()), "{text}: {:?}", spec.notes);
+        assert!(spec.notes.iter().all(|told| told.contains(note) && told.contains(RECONCILE)), "{:?}", spec.notes);
     }
 }
 
@@ -90,8 +90,8 @@ fn only_the_exact_word_has_an_effect() {
     for (text, always, notes) in
         [("disabled", true, 0), ("enabled", false, 0), ("", false, 0), ("5m", false, 1), ("Disabled", false, 1)]
     {
-        let asked = with(ROTATION_CHECK, text).unwrap();
-        assert_eq!((asked.always, asked.notes.len()), (always, notes), "{text}");
+        let spec = with(ROTATION_CHECK, text).unwrap();
+        assert_eq!((spec.always, spec.notes.len()), (always, notes), "{text}");
     }
     assert_eq!(with(SYNC_NOW, "").unwrap().sync_now, None);
     assert_eq!(with(SYNC_NOW, "2026").unwrap().sync_now.as_deref(), Some("2026"));
@@ -127,8 +127,8 @@ fn what_is_to_be_preserved_is_kept_whatever_else_is_said() {
         ("destroy", "false", Some(DeletionPolicy::Destroy), 0),
         ("destroy", "TRUE", Some(DeletionPolicy::Destroy), 1),
     ] {
-        let asked = read(&[(PATH, "a/b"), (DELETION_POLICY, policy), (PRESERVE, preserve)]).unwrap().unwrap();
-        assert_eq!((asked.deletion, asked.notes.len()), (expected, notes), "{policy} {preserve}");
+        let spec = read(&[(PATH, "a/b"), (DELETION_POLICY, policy), (PRESERVE, preserve)]).unwrap().unwrap();
+        assert_eq!((spec.deletion, spec.notes.len()), (expected, notes), "{policy} {preserve}");
     }
 }
 
@@ -145,16 +145,16 @@ fn engines() {
         ("a/../sys:1", None),
         ("sys:1", None),
     ] {
-        assert_eq!(with(KV, text).ok().and_then(|asked| asked.mount), expected, "{text}");
+        assert_eq!(with(KV, text).ok().and_then(|spec| spec.mount), expected, "{text}");
     }
     assert!(with(KV, "secret").unwrap_err().to_string().contains("secret:2"));
 }
 
 #[test]
 fn the_json_of_choices() {
-    let asked = with(SECRETS, r#"[{"name":"db","keys":["password"],"prefix":"db_"}]"#).unwrap();
+    let spec = with(SECRETS, r#"[{"name":"db","keys":["password"],"prefix":"db_"}]"#).unwrap();
     let choice = Choice { name: "db".to_owned(), keys: vec!["password".to_owned()], prefix: "db_".to_owned() };
-    assert_eq!((asked.selection, asked.notes.len()), (Selection::Chosen(vec![choice]), 0));
+    assert_eq!((spec.selection, spec.notes.len()), (Selection::Chosen(vec![choice]), 0));
     assert_eq!(with(SECRETS, "").unwrap().selection, Selection::All);
     let none = with(SECRETS, "null").unwrap();
     assert_eq!((none.selection, none.notes.len()), (Selection::Chosen(vec![]), 1));
@@ -173,9 +173,9 @@ proptest! {
         let mut pairs = vec![(PATH, "a/b")];
         pairs.extend(keys.into_iter().zip(values.iter().map(String::as_str)));
         match read(&pairs).unwrap() {
-            Ok(asked) => {
-                prop_assert!(asked.every.is_none_or(|every| every >= SHORTEST_INTERVAL));
-                prop_assert!(asked.notes.iter().all(|note| note.len() < 250), "{:?}", asked.notes);
+            Ok(spec) => {
+                prop_assert!(spec.every.is_none_or(|every| every >= SHORTEST_INTERVAL));
+                prop_assert!(spec.notes.iter().all(|note| note.len() < 250), "{:?}", spec.notes);
             }
             Err(error) => prop_assert!(error.to_string().len() < 300, "{error}"),
         }

@@ -1,10 +1,6 @@
 //! One object that asks: what it asks for, how a watch shows it, and what is known of it beside.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use konverge_apply::conditions::whole_second;
@@ -12,19 +8,19 @@ use konverge_core::digest::ContentDigest;
 use konverge_vault::{PathError, SecretPath};
 use tokio::time::Instant;
 
-use super::undone::Undone;
+use super::tracked_record::TrackedRecord;
 use crate::{
-    asked::{Asked, DeletionPolicy, Invalid},
     desired::Wanted,
     messages::Message,
     object::ObjectRef,
     record::Record,
+    spec::{DeletionPolicy, Invalid, PushSpec},
     vault_push::SECRET,
 };
 
-/// What an object asks for.
+/// The request of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asking {
+pub enum ParsedSpec {
     /// Nothing any more, but it has our finalizer: what was written for it is to be cleared, in this way if it says so.
     Nothing(Option<DeletionPolicy>),
     /// Something that cannot be understood, and what is to become of what was written for it, if it says that.
@@ -36,8 +32,8 @@ pub enum Asking {
 /// A push that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Push {
-    /// What the annotations say.
-    pub asked: Asked,
+    /// The spec of the object.
+    pub spec: PushSpec,
     /// Which Secrets it is made of.
     pub wanted: Wanted,
 }
@@ -45,7 +41,7 @@ pub struct Push {
 impl Push {
     /// Where one of the [targets](Wanted::targets) is to be, behind `prefix`.
     pub fn path(&self, prefix: &str, target: &str) -> Result<SecretPath, PathError> {
-        let base = format!("{prefix}{}", self.asked.path);
+        let base = format!("{prefix}{}", self.spec.path);
         match &self.wanted {
             Wanted::Composed(_) => SecretPath::parse(&base.replace(SECRET, target)),
             _ if target.is_empty() => SecretPath::parse(&base),
@@ -63,66 +59,85 @@ pub struct Shown {
     pub uid: String,
     /// Its resource version.
     pub version: String,
-    /// What it asks for.
-    pub asking: Asking,
+    /// Its request.
+    pub spec: ParsedSpec,
     /// Since when it is being deleted.
     pub deleting: Option<Timestamp>,
     /// Whether it has our finalizer.
     pub finalizer: bool,
-    /// Which generation of what it asks for this is, where that is to be told; see [`Record::generation`].
+    /// The generation of its spec, if the record names it; see [`Record::generation`].
     pub generation: Option<i64>,
     /// The text of its record.
     pub record: Option<String>,
 }
 
-/// What is known of an object that asks. All of it can be lost at any time: the cluster and Vault have the truth.
+/// The knowledge about one object with a request. The process can lose all of it: the cluster and Vault have the truth.
 #[derive(Debug, Clone)]
 pub struct Binding {
     /// The object's uid.
     pub uid: String,
-    /// What it asks for.
-    pub asking: Asking,
+    /// Its request.
+    pub spec: ParsedSpec,
     /// Since when it is being deleted.
     pub deleting: Option<Timestamp>,
     /// Whether it has our finalizer.
     pub finalizer: bool,
-    /// Which generation of what it asks for this is, where that is to be told.
+    /// The generation of its spec, if the record names it.
     pub generation: Option<i64>,
-    /// What is recorded on it.
+    /// Its record.
     pub record: Option<Record>,
-    /// The resource version that was seen or written last.
-    pub version: String,
-    /// When all of it was last found in step.
+    /// Its last verification.
     pub verified: Option<Verified>,
-    /// What each location held that was in step after the last run, also where others of the object's were not. What differs from that
-    /// later though nothing else is wanted is somebody else's doing.
+    /// The content of each location in sync after the last run, even if other locations were not in sync. If the content differs later and the
+    /// desired content does not, somebody else has changed it.
     pub held: BTreeMap<String, ContentDigest>,
-    /// What was last said of it.
-    pub said: Vec<Message>,
-    /// Whether it asks for the same as when this process first saw it.
-    pub asks_as_found: bool,
-    /// What is to be said of it when its record is noted.
-    pub unsaid: Vec<Message>,
-    /// How often in a row it could not be brought in step because Vault or the API server did not do their part.
-    pub failures: u32,
-    /// How often in a row something was refused to it that nobody tells us of when it is allowed, since it or a Secret of its changed.
-    pub refusals: u32,
-    /// Since when fewer Secrets fit its selector than are recorded.
-    pub fewer: Option<Instant>,
-    /// When a Secret of its changed, if that is not in Vault yet.
-    pub changed: Option<Instant>,
-    /// That somebody took the record away or set it back, since it was last let be.
-    undone: Option<Undone>,
-    /// How often somebody else changed the record.
-    edits: u64,
-    /// The resource version that was seen last.
-    shown: String,
-    /// The text of the record that was seen last, then those that were written since; anything else is somebody else's.
-    texts: VecDeque<Option<String>>,
+    /// The messages about it.
+    pub announced: Announced,
+    /// Its failed runs.
+    pub failures: FailureCount,
+    /// Changes that are not in Vault yet.
+    pub pending: Pending,
+    /// The record and the version as watches and writes show them.
+    tracked: TrackedRecord,
 }
 
-/// So many texts are remembered that were written and have not been seen; the oldest ones go, and count as somebody else's then.
-const UNSEEN_TEXTS: usize = 8;
+/// The messages about an object.
+#[derive(Debug, Clone)]
+pub struct Announced {
+    /// The messages that were announced last.
+    pub said: Vec<Message>,
+    /// The messages to announce when the record is written.
+    pub unsaid: Vec<Message>,
+    /// Whether the object requests the same as when this process first saw it.
+    pub asks_as_found: bool,
+}
+
+/// Changes that are not in Vault yet.
+#[derive(Debug, Clone, Default)]
+pub struct Pending {
+    /// Since when fewer Secrets match the object's selector than are recorded.
+    pub fewer: Option<Instant>,
+    /// When a Secret of the object changed.
+    pub changed: Option<Instant>,
+}
+
+/// The failed runs of an object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FailureCount {
+    /// Failed runs in a row.
+    pub in_a_row: u32,
+    /// The last failures in a row that were refusals, since the object or a Secret of it changed. Nothing tells when a refusal is over.
+    pub refusals: u32,
+}
+
+impl FailureCount {
+    /// The count after one more failure.
+    #[must_use]
+    pub fn after(self, is_refusal: bool) -> Self {
+        let refusals = if is_refusal { self.refusals.saturating_add(1) } else { 0 };
+        Self { in_a_row: self.in_a_row.saturating_add(1), refusals }
+    }
+}
 
 /// A moment at which all was as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,25 +159,17 @@ impl Binding {
         let record = shown.record.as_deref().and_then(|text| Record::read(text, &shown.uid));
         Self {
             uid: shown.uid,
-            asking: shown.asking,
+            spec: shown.spec,
             deleting: shown.deleting,
             finalizer: shown.finalizer,
             generation: shown.generation,
             record,
-            version: shown.version.clone(),
-            shown: shown.version,
             verified: None,
             held: BTreeMap::new(),
-            said: Vec::new(),
-            asks_as_found: true,
-            unsaid: Vec::new(),
-            failures: 0,
-            refusals: 0,
-            fewer: None,
-            changed: None,
-            undone: None,
-            edits: 0,
-            texts: VecDeque::from([shown.record]),
+            announced: Announced { said: Vec::new(), unsaid: Vec::new(), asks_as_found: true },
+            failures: FailureCount::default(),
+            pending: Pending::default(),
+            tracked: TrackedRecord::new(shown.record, shown.version),
         }
     }
 
@@ -176,10 +183,8 @@ impl Binding {
 
     /// Takes over what is shown. Returns whether there is something to do.
     pub(super) fn take(&mut self, shown: Shown) -> bool {
-        let asks_otherwise = self.asking != shown.asking;
-        // A watch may show what was written some time after the next was.
-        let seen = self.texts.iter().position(|text| *text == shown.record);
-        let recorded_otherwise = seen.is_none();
+        let asks_otherwise = self.spec != shown.spec;
+        let recorded_otherwise = !self.tracked.knows(shown.record.as_ref());
         let changed = asks_otherwise
             || recorded_otherwise
             || self.generation != shown.generation
@@ -187,102 +192,83 @@ impl Binding {
             || self.finalizer && !shown.finalizer;
         if asks_otherwise {
             self.verified = None;
-            self.said.clear();
-            self.asks_as_found = false;
-            self.refusals = 0;
-            self.undone = None;
+            self.announced.said.clear();
+            self.announced.asks_as_found = false;
+            self.failures.refusals = 0;
+            self.tracked.forgive();
         }
         if recorded_otherwise {
             let found = shown.record.as_deref().and_then(|text| Record::read(text, &self.uid));
             let known = self.record.as_ref();
             if !asks_otherwise && known.is_some_and(|known| known.tells_more_than(found.as_ref())) {
-                self.undone = Some(Undone::again(self.undone.take(), &self.asking));
+                self.tracked.undo(&self.spec);
             }
             let adds = found.as_ref().is_some_and(|found| known.is_none_or(|known| found.names_more_than(known)));
-            if adds || self.undone.as_ref().is_none_or(|undone| !undone.is_fought()) {
-                // What is known is not forgotten because somebody changed the annotation or took it away; it is written again.
+            if adds || !self.tracked.is_fought() {
+                // The known paths stay known though somebody changed or removed the annotation. The operator writes them again.
                 if let Some(found) = found {
                     self.record = Some(found.with_intended(self.record.take()));
                 }
                 self.verified = None;
                 self.held.clear();
             }
-            self.edits += 1;
         }
-        match seen {
-            Some(seen) => drop(self.texts.drain(..seen)),
-            None => self.texts = VecDeque::from([shown.record]),
-        }
-        self.asking = shown.asking;
+        self.spec = shown.spec;
         self.deleting = shown.deleting;
         self.finalizer = shown.finalizer;
         self.generation = shown.generation;
-        self.shown = shown.version;
-        self.settle_version();
+        self.tracked.see(shown.record, shown.version);
         changed
     }
 
-    /// The record is about to be written: a watch may show it before the answer comes.
+    /// The resource version that was seen or written last.
+    pub fn version(&self) -> &str {
+        self.tracked.version()
+    }
+
+    /// The record is about to be written: a watch may show it before the response arrives.
     pub fn expect(&mut self, record: &Record) {
-        let text = Some(record.text());
-        if self.texts.back() != Some(&text) {
-            self.texts.push_back(text);
-        }
-        if self.texts.len() > UNSEEN_TEXTS {
-            self.texts.pop_front();
-        }
+        self.tracked.expect(record.text());
     }
 
     /// The record was not written after all.
     pub fn expect_no_more(&mut self, record: &Record) {
-        if self.texts.len() > 1 && self.bears(record) {
-            self.texts.pop_back();
-        }
-        self.settle_version();
+        self.tracked.expect_no_more(&record.text());
     }
 
-    /// What was written and not seen yet has a newer version than what is shown, which its answer tells.
-    fn settle_version(&mut self) {
-        if self.texts.len() == 1 {
-            self.version.clone_from(&self.shown);
-        }
-    }
-
-    /// The expected record was written. If it was seen meanwhile, what was seen after it is newer than this answer.
+    /// The expected record was written. If a watch has shown it meanwhile, the versions after it are newer than this response.
     pub fn recorded(&mut self, record: Record, version: String) {
-        if self.texts.len() > 1 && self.bears(&record) {
-            self.version = version;
-        }
+        self.tracked.written(&record.text(), version);
         self.record = Some(record);
     }
 
-    /// Notes down what is in step, and whether all is, as a run found that began with this binding. Not if somebody else has changed the
-    /// record since: that wants a run of its own.
+    /// Notes the locations in sync, and the verification if all are, after a run that began with this binding. If another actor has changed
+    /// the record since, another run must verify.
     pub fn verify(&mut self, begun: &Self, held: BTreeMap<String, ContentDigest>, verified: Option<Verified>) {
-        let is_same = self.edits == begun.edits;
+        let is_same = self.tracked.is_edited_like(&begun.tracked);
         self.held = if is_same { held } else { BTreeMap::new() };
         self.verified = verified.filter(|_| is_same);
     }
 
-    /// Notes down how a run ended that began with this binding. What changed since begins anew.
-    pub fn refused(&mut self, begun: &Self, refusals: u32) {
-        if self.refusals == begun.refusals {
-            self.refusals = refusals;
+    /// Notes the failures after a run that began with this binding. After a change, the refusals are counted anew.
+    pub fn failed(&mut self, begun: &Self, after: FailureCount) {
+        self.failures.in_a_row = after.in_a_row;
+        if self.failures.refusals == begun.failures.refusals {
+            self.failures.refusals = after.refusals;
         }
     }
 
-    /// What is to be recorded on the object, as the same run made it, and said with it. The object bears it when it is
-    /// [noted](Self::unrecorded).
+    /// Keeps the record of a run that began with this binding, and its messages, until they are [written](Self::unrecorded).
     pub fn intend(&mut self, begun: &Self, record: Record, messages: Vec<Message>) {
-        if self.edits == begun.edits {
+        if self.tracked.is_edited_like(&begun.tracked) {
             self.record = Some(record);
             let said_later = |message: &Message| !messages.contains(message);
-            self.unsaid.retain(said_later);
-            self.unsaid.extend(messages);
+            self.announced.unsaid.retain(said_later);
+            self.announced.unsaid.extend(messages);
         }
     }
 
-    /// What was begun for the object, or for one before it, though it bears no word of it.
+    /// Adds an intention of an earlier process for the object, or for an earlier object with its name.
     pub fn recall(&mut self, begun: &Record) {
         let record = self.record.take().unwrap_or_else(|| {
             let record = self.new_record(begun.since);
@@ -301,8 +287,8 @@ impl Binding {
 
     /// How long ago all that it asks for was last found in Vault, where that is to be looked at again from time to time.
     pub fn unseen(&self, now: Timestamp) -> Option<Duration> {
-        let Asking::Push(push) = &self.asking else { return None };
-        if push.asked.every.is_none() || push.asked.paused || self.deleting.is_some() {
+        let ParsedSpec::Push(push) = &self.spec else { return None };
+        if push.spec.every.is_none() || push.spec.paused || self.deleting.is_some() {
             return None;
         }
         let recorded = || self.record.as_ref().and_then(|record| record.verified);
@@ -312,15 +298,15 @@ impl Binding {
         }
     }
 
-    /// Until when the object is left without its record, because somebody takes that away again and again.
+    /// Until when the operator leaves the object without its record, because another actor keeps removing it.
     pub fn left_until(&self) -> Option<Instant> {
-        let until = self.undone.as_ref()?.until().filter(|until| *until > Instant::now());
+        let until = self.tracked.left_until().filter(|until| *until > Instant::now());
         until.filter(|_| self.unrecorded().is_some())
     }
 
-    /// Whether it is to be told that somebody takes the record away again and again: once, until he has let it be.
+    /// Whether the operator must report now that another actor keeps removing the record. It does so once per contest.
     pub fn tell_of_undoing(&mut self) -> bool {
-        self.undone.as_mut().is_some_and(Undone::tell)
+        self.tracked.tell_of_undoing()
     }
 
     /// Whether there is a record and the object bears it.
@@ -335,6 +321,6 @@ impl Binding {
 
     /// Whether the object bears the record, as far as that is known.
     pub fn bears(&self, record: &Record) -> bool {
-        self.texts.back().and_then(Option::as_deref).is_some_and(|text| text == record.text())
+        self.tracked.bears(&record.text())
     }
 }

@@ -1,4 +1,4 @@
-//! Who of the objects of this cluster has which location. Pure.
+//! Which object of this cluster has which location. Pure.
 //!
 //! In engines with versions the mark in Vault decides; this says it sooner, and it is all there is where there are no marks.
 
@@ -17,7 +17,7 @@ pub(super) struct Claims {
 struct Claim {
     holders: BTreeSet<ObjectRef>,
     share: Share,
-    /// Who else wants it.
+    /// The objects that wait for it.
     waiting: BTreeSet<ObjectRef>,
 }
 
@@ -30,7 +30,7 @@ pub enum Share {
     Keys,
 }
 
-/// What stands for one key of a location among claims.
+/// The name of one key of a location among claims.
 pub fn key_of(location: &str, key: &str) -> String {
     // No path has a control character in it.
     format!("{location}\n{key}")
@@ -99,7 +99,7 @@ impl Claims {
         named.iter().flat_map(|location| self.release(key, location)).collect()
     }
 
-    /// Who else has keys at a location.
+    /// The other objects with keys at a location.
     pub(super) fn sharing<'a>(
         &'a self,
         key: &'a ObjectRef,

@@ -8,16 +8,16 @@ use tokio::time::Instant;
 use super::{Bindings, Verified};
 use crate::{object::ObjectRef, record::Written};
 
-/// Another object that has keys at a location, and what of it was in step there.
+/// Another object with keys at a location, and its content there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sharer {
     /// The object.
     pub key: ObjectRef,
     /// Its uid.
     pub uid: String,
-    /// What is recorded of the location.
+    /// Its record of the location.
     pub written: Written,
-    /// What of it was there.
+    /// The content of its keys.
     pub held: ContentDigest,
 }
 
@@ -39,7 +39,7 @@ impl Verified {
         self.seen.get(location).copied().unwrap_or(self.looked)
     }
 
-    /// Each location was found like that at its moment. What was not looked at for the longest time counts for all of it.
+    /// Notes when each location was verified. The oldest verification counts for the whole object.
     pub fn see(&mut self, mut seen: BTreeMap<String, Instant>, now: Instant) {
         self.looked = seen.values().min().copied().unwrap_or(now);
         seen.retain(|_, at| *at > self.looked);
@@ -54,7 +54,7 @@ impl Bindings {
         is_first.then_some(Looking { bindings: self, location })
     }
 
-    /// Who else has keys at the location that were all there.
+    /// The other objects whose keys were all at the location.
     pub fn sharers(&self, key: &ObjectRef, location: &str) -> Vec<Sharer> {
         let inner = self.lock();
         let found = inner.claims.sharing(key, location).filter_map(|other| {
@@ -65,7 +65,7 @@ impl Bindings {
         found.collect()
     }
 
-    /// All of a location was taken away in which others may have had keys. Returns those, who are not known to be in step any more.
+    /// All of a location was deleted while other objects may have had keys there. Returns these objects, which need a verification now.
     pub fn doubt_sharers(&self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
         let mut inner = self.lock();
         let sharers: Vec<_> = inner.claims.sharing(key, location).cloned().collect();
@@ -77,7 +77,7 @@ impl Bindings {
         sharers
     }
 
-    /// When the location was last found to hold what it should for this object, whoever has looked; nothing if the object was not in step since.
+    /// When any object last verified the location for this one. `None` if this one has not been in sync since.
     pub fn seen(&self, key: &ObjectRef, location: &str) -> Option<Instant> {
         let inner = self.lock();
         let verified = inner.bindings.get(key)?.verified.as_ref();

@@ -1,4 +1,4 @@
-//! Whose selectors Secrets fit. Pure.
+//! Which selectors match which Secrets. Pure.
 //!
 //! Which Secrets fit at first is asked of the API server, and the watch tells of changes. It may tell of one while the answer is under way,
 //! and then it counts, whichever is newer: should it be old news, the newer ones are still to come.
@@ -15,17 +15,17 @@ pub(super) struct Selections(HashMap<String, BTreeMap<ObjectRef, Selection>>);
 
 struct Selection {
     selector: Selector,
-    /// What the watch has told since it was asked which Secrets fit, if no answer has come yet.
+    /// The events of the watch since a list was requested, until its response arrives.
     told: Option<BTreeMap<String, bool>>,
 }
 
-/// What a change of a Secret means to a selection.
-pub(super) struct Told {
+/// The effect of a changed Secret on a selection.
+pub(super) struct SelectionChange {
     pub(super) by: ObjectRef,
     /// Whether the Secret fits.
     pub(super) fits: bool,
     /// Whether it is being asked which ones do, so that what is known by then may be wrong.
-    pub(super) asking: bool,
+    pub(super) is_listing: bool,
 }
 
 impl Selections {
@@ -48,12 +48,16 @@ impl Selections {
     }
 
     /// A Secret has these labels; it has none if it is gone.
-    pub(super) fn told(&mut self, secret: &SecretRef, labels: Option<&BTreeMap<String, String>>) -> Vec<Told> {
+    pub(super) fn told(
+        &mut self,
+        secret: &SecretRef,
+        labels: Option<&BTreeMap<String, String>>,
+    ) -> Vec<SelectionChange> {
         let selections = self.0.get_mut(&secret.namespace).into_iter().flatten();
         let tell = |(key, selection): (&ObjectRef, &mut Selection)| {
             let fits = labels.is_some_and(|labels| selection.selector.matches(labels));
-            let asking = selection.told.as_mut().map(|told| told.insert(secret.name.clone(), fits)).is_some();
-            Told { by: key.clone(), fits, asking }
+            let is_listing = selection.told.as_mut().map(|told| told.insert(secret.name.clone(), fits)).is_some();
+            SelectionChange { by: key.clone(), fits, is_listing }
         };
         selections.map(tell).collect()
     }

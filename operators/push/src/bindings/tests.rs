@@ -8,7 +8,7 @@ use konverge_vault::{KvVersion, Mount, SecretPath};
 
 use super::*;
 use crate::{
-    annotations::asked,
+    annotations::parse_spec,
     composition::{Composition, Secrets},
     desired::Wanted,
     record::{SYNCED, Written},
@@ -28,13 +28,13 @@ fn secret(name: &str) -> SecretRef {
 /// A workload that uses these Secrets.
 fn shown(name: &str, secrets: &[&str]) -> Shown {
     let annotations = BTreeMap::from([("vault-sync.io/path".to_owned(), format!("secret/data/{name}"))]);
-    let asked = asked(&annotations).unwrap().unwrap();
+    let spec = parse_spec(&annotations).unwrap().unwrap();
     let names = secrets.iter().map(|name| ((*name).to_owned(), Need::Required)).collect();
     Shown {
         key: key(name),
         uid: format!("uid-{name}"),
         version: "1".to_owned(),
-        asking: Asking::Push(Arc::new(Push { asked, wanted: Wanted::Each(names) })),
+        spec: ParsedSpec::Push(Arc::new(Push { spec, wanted: Wanted::Each(names) })),
         deleting: None,
         finalizer: false,
         generation: None,
@@ -161,10 +161,10 @@ fn when_it_was_looked_at_is_noted_with_what_is_written_anyway_and_asks_for_no_wr
 fn the_oldest_look_is_that_of_those_that_are_looked_at_again() {
     let looked_at = |name: &str, interval: Option<&str>, second: Option<i64>| {
         let mut shown = shown(name, &[]);
-        if let Asking::Push(push) = &mut shown.asking {
+        if let ParsedSpec::Push(push) = &mut shown.spec {
             let mut push = Push::clone(push);
-            push.asked.every = interval.map(|_| Duration::from_secs(30));
-            shown.asking = Asking::Push(Arc::new(push));
+            push.spec.every = interval.map(|_| Duration::from_secs(30));
+            shown.spec = ParsedSpec::Push(Arc::new(push));
         }
         let mut record = Record::new(&shown.uid, Timestamp::UNIX_EPOCH);
         record.verified = second.map(|second| Timestamp::now() - SignedDuration::from_secs(second));
@@ -196,17 +196,17 @@ fn what_is_refused_begins_anew_when_the_object_or_a_secret_of_it_changes() {
     let now = || bindings.get(&key("a")).unwrap();
     let refuse = || {
         let begun = now();
-        bindings.settle(&key("a"), &begun, |now| now.refused(&begun, begun.refusals + 1));
-        bindings.get(&key("a")).unwrap().refusals
+        bindings.settle(&key("a"), &begun, |now| now.failed(&begun, begun.failures.after(true)));
+        bindings.get(&key("a")).unwrap().failures.refusals
     };
     assert_eq!([refuse(), refuse()], [1, 2]);
     let begun = now();
     bindings.secret_is(&secret("db"), Some("2"), &BTreeMap::new());
-    bindings.settle(&key("a"), &begun, |now| now.refused(&begun, begun.refusals + 1));
-    assert_eq!(now().refusals, 0, "it changed while the run was under way");
+    bindings.settle(&key("a"), &begun, |now| now.failed(&begun, begun.failures.after(true)));
+    assert_eq!(now().failures.refusals, 0, "it changed while the run was under way");
     assert_eq!([refuse(), refuse()], [1, 2]);
     bindings.show(shown("a", &["db", "api"]));
-    assert_eq!(now().refusals, 0, "it asks for something else");
+    assert_eq!(now().failures.refusals, 0, "it asks for something else");
 }
 
 #[test]
@@ -248,22 +248,22 @@ fn records_that_a_watch_shows_late_or_before_their_answer_are_ours() {
     bindings.settle(&key("a"), &before, |binding| binding.recorded(record("one"), "2".to_owned()));
     bindings.settle(&key("a"), &before, |binding| write(binding, record("two"), "3".to_owned()));
     assert!(!show("2", "one"), "late");
-    assert_eq!(bindings.get(&key("a")).unwrap().version, "3", "the newer one is known");
+    assert_eq!(bindings.get(&key("a")).unwrap().version(), "3", "the newer one is known");
     assert!(!show("3", "two"));
     assert!(!show("4", "two"));
-    assert_eq!(bindings.get(&key("a")).unwrap().version, "4");
+    assert_eq!(bindings.get(&key("a")).unwrap().version(), "4");
     bindings.settle(&key("a"), &before, |binding| {
         binding.expect(&record("three"));
     });
     assert!(!show("5", "two"), "somebody changed something else");
     bindings.on_object(&key("a"), "uid-a", |binding| binding.expect_no_more(&record("three")));
-    assert_eq!(bindings.get(&key("a")).unwrap().version, "5", "what the next write has to name");
+    assert_eq!(bindings.get(&key("a")).unwrap().version(), "5", "what the next write has to name");
     bindings.settle(&key("a"), &before, |binding| binding.expect(&record("four")));
     assert!(!show("6", "four"));
     assert!(bindings.show(Shown { version: "7".to_owned(), ..shown("a", &["db"]) }), "taken away again");
     bindings.settle(&key("a"), &before, |binding| binding.recorded(record("four"), "6".to_owned()));
     let now = bindings.get(&key("a")).unwrap();
-    assert!(!now.bears(&record("four")) && now.version == "7", "an answer that is late changes nothing of that");
+    assert!(!now.bears(&record("four")) && now.version() == "7", "an answer that is late changes nothing of that");
     assert!(!bindings.get(&key("a")).unwrap().bears(&record("three")), "it was not written");
 }
 
@@ -376,8 +376,8 @@ fn a_note_for_another_object_is_dropped() {
     bindings.show(shown("a", &["db"]));
     let before = bindings.get(&key("a")).unwrap();
     bindings.show(Shown { uid: "another".to_owned(), ..shown("a", &["db"]) });
-    bindings.settle(&key("a"), &before, |binding| binding.failures = 7);
-    assert_eq!(bindings.get(&key("a")).unwrap().failures, 0);
+    bindings.settle(&key("a"), &before, |binding| binding.failures.in_a_row = 7);
+    assert_eq!(bindings.get(&key("a")).unwrap().failures.in_a_row, 0);
     assert!(!bindings.is_current(&key("a"), &before));
 }
 
@@ -392,9 +392,9 @@ fn who_selects_by_labels_hears_of_whoever_fits_or_stops_to() {
         templates: BTreeMap::new(),
     };
     let selecting = || {
-        let Asking::Push(push) = shown("a", &[]).asking else { panic!() };
+        let ParsedSpec::Push(push) = shown("a", &[]).spec else { panic!() };
         let wanted = Wanted::Composed(composition.clone());
-        Shown { asking: Asking::Push(Arc::new(Push { asked: push.asked.clone(), wanted })), ..shown("a", &[]) }
+        Shown { spec: ParsedSpec::Push(Arc::new(Push { spec: push.spec.clone(), wanted })), ..shown("a", &[]) }
     };
     let bindings = Bindings::default();
     bindings.show(selecting());

@@ -23,7 +23,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asked::BinaryPolicy;
+    use crate::spec::BinaryPolicy;
 
     #[test]
     fn flags_count_before_variables() {

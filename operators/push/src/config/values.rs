@@ -1,4 +1,4 @@
-//! What single flags take.
+//! The values of single flags.
 
 use std::{str::FromStr, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What would be written from the cluster now, against what Vault holds: by the names of keys.
+//! The difference between the desired content and the content of Vault, by the names of keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,19 +8,19 @@ use konverge_kubectl::{Change, Cluster, Difference, Failure, Fate};
 use konverge_vault::{Content, Deletion, Found, Location, Owner, Vault, VaultError};
 use kube::{Api, core::DynamicObject};
 
-use super::{asking, operator, vault, wanted};
+use super::{operator, spec_of, vault, wanted};
 use crate::{
-    asked::{Asked, BinaryPolicy, ExistingPolicy, UpdatePolicy},
     bindings::Push,
     config::Config,
     desired::{Lack, Made, Sources, Target, desired},
     merge::{merge, part},
     messages::Message,
     object::{Kind, ObjectRef},
-    plan::{Claim, Farewell, Known, Step, farewell, plan, plan_once},
-    reconcile::{cluster_prefix, vault_deletion},
+    plan::{Claim, DeletionPlan, Known, Step, plan, plan_deletion, plan_once},
+    policy::cluster_prefix,
     record::{Record, Written},
     secrets,
+    spec::{BinaryPolicy, ExistingPolicy, PushSpec, UpdatePolicy},
     store::{owner, recorded},
 };
 
@@ -30,9 +30,9 @@ pub(super) async fn differences(
     key: &ObjectRef,
     object: &DynamicObject,
 ) -> Result<Vec<Difference>, Failure> {
-    let asked = match asking(key, object) {
+    let spec = match spec_of(key, object) {
         Some(Err(invalid)) => return Err(Failure::Failed(Message::invalid(&invalid).text)),
-        Some(Ok(asked)) => Some(asked),
+        Some(Ok(spec)) => Some(spec),
         None => None,
     };
     let record = Record::of(object);
@@ -45,14 +45,14 @@ pub(super) async fn differences(
     let instance = operator::instance(cluster, operator.as_ref()).await?;
     let owner = owner(key, object.metadata.uid.as_deref().unwrap_or_default(), &instance);
     let side = Side { kind: key.kind, vault: &vault, owner };
-    let mut found = match asked {
-        Some(asked) => asked_for(cluster, key, object, asked, config, &side, record.as_ref()).await?,
+    let mut found = match spec {
+        Some(spec) => asked_for(cluster, key, object, spec, config, &side, record.as_ref()).await?,
         None => Vec::new(),
     };
     for (location, written) in record.iter().flat_map(Record::locations) {
         let Some(location) = recorded(&vault, &location).await.map_err(|error| refused(&error))? else { continue };
         if !found.iter().any(|known| known.path == location.to_string()) {
-            let deletion = record.as_ref().and_then(|record| vault_deletion(record.deletion));
+            let deletion = record.as_ref().and_then(|record| record.deletion.in_vault());
             found.push(side.dropped(&location, written, deletion).await?);
         }
     }
@@ -63,25 +63,25 @@ async fn asked_for(
     cluster: &Cluster,
     key: &ObjectRef,
     object: &DynamicObject,
-    asked: Asked,
+    spec: PushSpec,
     config: Option<&Config>,
     side: &Side<'_>,
     record: Option<&Record>,
 ) -> Result<Vec<Difference>, Failure> {
-    let wanted = wanted(cluster, key, object, &asked).await?;
-    let push = Push { asked, wanted };
+    let wanted = wanted(cluster, key, object, &spec).await?;
+    let push = Push { spec, wanted };
     let sources = sources(cluster, &key.namespace, &push.wanted.names()).await?;
-    let binary = push.asked.binary.or(config.map(|config| config.binary)).unwrap_or(BinaryPolicy::Base64);
-    let existing = push.asked.existing.or(config.map(|config| config.existing)).unwrap_or(ExistingPolicy::Adopt);
+    let binary = push.spec.binary.or(config.map(|config| config.binary)).unwrap_or(BinaryPolicy::Base64);
+    let existing = push.spec.existing.or(config.map(|config| config.existing)).unwrap_or(ExistingPolicy::Adopt);
     let prefix = cluster_prefix(config.and_then(Config::cluster));
     let mut found = Vec::new();
     for (beneath, target) in desired(&push.wanted, &sources, binary) {
         let path = push.path(&prefix, &beneath).map_err(|error| refused(&VaultError::Path(error)))?;
-        let located = side.vault.locate_in(&path, push.asked.mount.as_ref()).await;
+        let located = side.vault.locate_in(&path, push.spec.mount.as_ref()).await;
         let location = located.map_err(|error| refused(&error))?;
         let written = record.and_then(|record| record.paths.get(&location.to_string()));
         found.push(match target {
-            Target::Content(made) => side.one(&location, &made, push.asked.update, written, existing).await?,
+            Target::Content(made) => side.one(&location, &made, push.spec.update, written, existing).await?,
             Target::Keep(lack) => side.lacking(&location, &lack),
         });
     }
@@ -100,7 +100,7 @@ impl Side<'_> {
         self.vault.read(location).await.map_err(|error| refused(&error))
     }
 
-    /// What becomes of a path that is not asked for any more.
+    /// The planned change of a path that the object no longer requests.
     async fn dropped(
         &self,
         location: &Location,
@@ -120,15 +120,17 @@ impl Side<'_> {
                     Some(_) => (Fate::Changed, keys, "it is not asked for any more; keys of others stay"),
                 }
             }
-            (Some(deletion), None) => match farewell(&found, &self.owner, Claim::recorded(written), None, deletion) {
-                Farewell::Delete => {
-                    let keys = held.iter().flat_map(|held| held.keys()).map(str::to_owned).collect();
-                    (Fate::Cleared, keys, "it is not asked for any more")
+            (Some(deletion), None) => {
+                match plan_deletion(&found, &self.owner, Claim::recorded(written), None, deletion) {
+                    DeletionPlan::Delete => {
+                        let keys = held.iter().flat_map(|held| held.keys()).map(str::to_owned).collect();
+                        (Fate::Cleared, keys, "it is not asked for any more")
+                    }
+                    DeletionPlan::Forget | DeletionPlan::Tell | DeletionPlan::Unmark => {
+                        (Fate::Same, Vec::new(), "it is not asked for any more, and holds nothing of this object")
+                    }
                 }
-                Farewell::Forget | Farewell::Tell | Farewell::Unmark => {
-                    (Fate::Same, Vec::new(), "it is not asked for any more, and holds nothing of this object")
-                }
-            },
+            }
         };
         let keys = keys.into_iter().map(|key| (key, Change::Removed)).collect();
         Ok(Difference { path: location.to_string(), fate, note: Some(why.to_owned()), keys })
@@ -184,7 +186,7 @@ impl Side<'_> {
     }
 }
 
-/// What becomes of each key. Nothing of a value leaves this.
+/// The planned change of each key. It contains no value.
 fn changes(wanted: &Content, held: Option<&Content>) -> BTreeMap<String, Change> {
     let before = |key: &str| held.and_then(|held| held.get(key));
     let mut changes: BTreeMap<String, Change> = wanted

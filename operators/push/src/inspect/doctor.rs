@@ -15,11 +15,11 @@ use crate::{config::Config, object::Kind, orphans::CONFIG_MAP, run::LEASE};
 pub(super) async fn findings(push: &Push, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
     let installations = cluster.installations(push).await;
     let objects = objects(push, cluster, namespace).await;
-    let asking = objects.iter().flat_map(|(_, found)| found).flatten().count();
+    let spec = objects.iter().flat_map(|(_, found)| found).flatten().count();
     let mut findings = Vec::new();
     match &installations {
         Err(failure) => findings.push(Finding::unknown("operator", failure)),
-        Ok(found) if found.is_empty() && asking == 0 => {
+        Ok(found) if found.is_empty() && spec == 0 => {
             return vec![Finding::note("operator", "it is not installed, and nothing asks for it", None)];
         }
         Ok(found) if found.is_empty() => findings.push(Finding::note(
@@ -90,7 +90,7 @@ fn elects(installation: &Installation) -> bool {
     Config::of_container(&installation.arguments, &installation.variables).is_ok_and(|config| config.leader_elect)
 }
 
-/// How many objects are in step, and why the others are not.
+/// The number of objects in sync, and why the others are not.
 fn in_step(objects: &Objects) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut good = 0;
@@ -154,7 +154,7 @@ fn named(kind: Kind, object: &DynamicObject) -> String {
     format!("{}/{name} -n {namespace}", kind.name().to_ascii_lowercase())
 }
 
-/// What was left behind in Vault.
+/// The paths that were left behind in Vault.
 async fn orphans(cluster: &Cluster) -> Finding {
     let api = Api::<ConfigMap>::all(cluster.client.clone());
     let parameters = ListParams::default().fields(&format!("metadata.name={CONFIG_MAP}"));
@@ -194,7 +194,7 @@ async fn vault_serves() -> Finding {
     }
 }
 
-/// One that is not initialised says that it is sealed, too.
+/// A Vault that is not initialised also says that it is sealed.
 fn serves(health: &Health) -> Finding {
     match health {
         Health { initialized: false, .. } => Finding::wrong("vault", "it is not initialised", "vault operator init"),

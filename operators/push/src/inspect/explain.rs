@@ -1,4 +1,4 @@
-//! What an object asks for and whether it may, in words.
+//! The request of an object, and whether the rules allow it, in words.
 
 use konverge_core::names::few;
 use konverge_kubectl::{Cluster, Fact, Failure};
@@ -10,53 +10,52 @@ use konverge_workload::Need;
 use kube::core::DynamicObject;
 
 use super::{
-    asking,
     operator::{self, Operator},
-    wanted,
+    spec_of, wanted,
 };
 use crate::{
     annotations::{PAUSE, RECONCILE},
-    asked::{Asked, DeletionPolicy, UpdatePolicy},
     bindings::Push,
     desired::Wanted,
     object::{Kind, ObjectRef},
-    reconcile::cluster_prefix,
+    policy::cluster_prefix,
     record::{Record, SYNCED},
+    spec::{DeletionPolicy, PushSpec, UpdatePolicy},
 };
 
 /// Facts about an object.
 pub(super) async fn facts(cluster: &Cluster, key: &ObjectRef, object: &DynamicObject) -> Vec<Fact> {
-    let Some(Ok(asked)) = asking(key, object) else { return Vec::new() };
-    let wanted = wanted(cluster, key, object, &asked).await;
+    let Some(Ok(spec)) = spec_of(key, object) else { return Vec::new() };
+    let wanted = wanted(cluster, key, object, &spec).await;
     let operator = operator::of_namespace(cluster, &key.namespace).await;
     let mut facts = Vec::new();
-    let push = wanted.map(|wanted| Push { asked: asked.clone(), wanted });
+    let push = wanted.map(|wanted| Push { spec: spec.clone(), wanted });
     match &push {
         Ok(push) => facts.push(Fact::new("asks for", wish(push))),
-        Err(failure) => facts.push(Fact::new("asks for", format!("{}; {failure}", asked.path))),
+        Err(failure) => facts.push(Fact::new("asks for", format!("{}; {failure}", spec.path))),
     }
-    facts.extend(asked.notes.iter().map(|note| Fact::new("note", note.clone())));
+    facts.extend(spec.notes.iter().map(|note| Fact::new("note", note.clone())));
     facts.push(Fact::new("may", may(key, push.as_ref().ok(), operator.as_ref())));
-    match asked.update {
+    match spec.update {
         UpdatePolicy::Replace => {}
         UpdatePolicy::Merge => facts.push(Fact::new("written", "its own keys; those of others stay".to_owned())),
         UpdatePolicy::IfNotExists => facts.push(Fact::new("written", "where nothing is, and then no more".to_owned())),
     }
-    facts.push(Fact::new("compared", compared(key.kind, &asked)));
+    facts.push(Fact::new("compared", compared(key.kind, &spec)));
     if let Some(Record { state, verified: Some(verified), .. }) = Record::of(object) {
         let what = if state == SYNCED { "all of it" } else { "what is not wrong with it was looked at and there" };
         facts.push(Fact::new("in Vault", format!("{what} at {verified}, as was known at the last note on the object")));
     }
-    facts.push(Fact::new("in the end", farewell(&asked, operator.as_ref().ok().and_then(Option::as_ref))));
+    facts.push(Fact::new("in the end", deletion(&spec, operator.as_ref().ok().and_then(Option::as_ref))));
     facts.push(Fact::new(
         "paused",
-        if asked.paused { format!("yes, by {}", key.kind.setting(PAUSE)) } else { "no".to_owned() },
+        if spec.paused { format!("yes, by {}", key.kind.setting(PAUSE)) } else { "no".to_owned() },
     ));
     facts
 }
 
 fn wish(push: &Push) -> String {
-    let path = &push.asked.path;
+    let path = &push.spec.path;
     match &push.wanted {
         Wanted::Whole(_) => format!("all its keys, at {path}"),
         Wanted::Each(names) if names.is_empty() => "nothing: its pods use no Secret".to_owned(),
@@ -122,12 +121,12 @@ fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Operator>,
 /// Where a path leads, as far as that can be told without Vault: an engine `secret` or one with `data/` in the path is of version 2.
 fn location(push: &Push, cluster: Option<&str>, target: &str) -> Option<Location> {
     let path = push.path(&cluster_prefix(cluster), target).ok()?;
-    let mount = push.asked.mount.clone().unwrap_or_else(|| Mount::guess(&path));
+    let mount = push.spec.mount.clone().unwrap_or_else(|| Mount::guess(&path));
     mount.location(&path).ok()
 }
 
-fn compared(kind: Kind, asked: &Asked) -> String {
-    match (asked.always, asked.every) {
+fn compared(kind: Kind, spec: &PushSpec) -> String {
+    match (spec.always, spec.every) {
         (true, _) => "with Vault at each look".to_owned(),
         (false, Some(every)) => {
             format!("with Vault every {} seconds, besides each change in the cluster", every.as_secs())
@@ -139,11 +138,11 @@ fn compared(kind: Kind, asked: &Asked) -> String {
     }
 }
 
-fn farewell(asked: &Asked, operator: Option<&Operator>) -> String {
-    let policy = asked.deletion.or(operator.map(|operator| operator.config.default_deletion_policy));
+fn deletion(spec: &PushSpec, operator: Option<&Operator>) -> String {
+    let policy = spec.deletion.or(operator.map(|operator| operator.config.default_deletion_policy));
     let text = match policy {
         Some(DeletionPolicy::Soft | DeletionPolicy::Destroy | DeletionPolicy::Metadata)
-            if asked.update == UpdatePolicy::Merge =>
+            if spec.update == UpdatePolicy::Merge =>
         {
             "its own keys are taken out of the path; where they are all that is there, the path goes"
         }

@@ -11,7 +11,7 @@ pub(super) async fn finding(cluster: &Cluster, installation: &Installation, conf
     cluster.permissions_finding(installation, needed(config, &installation.namespace), next).await
 }
 
-/// What an operator with these settings asks of the API server, as `deploy/rbac` allows it.
+/// The permissions that an operator with these settings needs, as `deploy/rbac` grants them.
 fn needed(config: &Config, home: &str) -> Vec<Permission> {
     let mut needed = of_objects(config);
     needed.extend(of_namespaces(config));

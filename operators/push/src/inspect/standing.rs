@@ -3,7 +3,7 @@
 use konverge_kubectl::{Grade, Place, Standing};
 use kube::{ResourceExt, core::DynamicObject};
 
-use super::asking;
+use super::spec_of;
 use crate::{
     annotations::{FINALIZER, PATH, SYNC_NOW},
     messages::Message,
@@ -21,8 +21,8 @@ pub(super) fn has_finalizer(object: &DynamicObject) -> bool {
 pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standing> {
     let metadata = &object.metadata;
     let record = Record::of(object);
-    let asked = asking(key, object);
-    if asked.is_none() && record.is_none() && !has_finalizer(object) {
+    let spec = spec_of(key, object);
+    if spec.is_none() && record.is_none() && !has_finalizer(object) {
         return None;
     }
     let paths = record.iter().flat_map(|record| &record.paths).map(|(path, written)| place(path, written)).collect();
@@ -35,7 +35,7 @@ pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standi
         return Some(Standing { since: Some(deleted.0), ..standing("Deleting", Grade::Waiting, message) });
     }
     let says = |what: String| Some(what);
-    Some(match (asked, record) {
+    Some(match (spec, record) {
         (None, _) => {
             standing("Clearing", Grade::Waiting, says(format!("{PATH} has gone; what was written is to be cleared")))
         }
@@ -49,7 +49,7 @@ pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standi
         (Some(Ok(_)), Some(record)) if record.generation.is_some() && record.generation != metadata.generation => {
             standing(PENDING, Grade::Waiting, says("it was changed, and the operator has not answered yet".to_owned()))
         }
-        (Some(Ok(asked)), Some(record)) => match (&*record.state, asked.paused) {
+        (Some(Ok(spec)), Some(record)) => match (&*record.state, spec.paused) {
             (reasons::PAUSED, true) => standing(reasons::PAUSED, Grade::Paused, message),
             (reasons::PAUSED, false) => standing(
                 PENDING,
@@ -61,7 +61,7 @@ pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standi
                 Grade::Waiting,
                 says("it is to pause, and the operator has not answered yet".to_owned()),
             ),
-            (SYNCED, false) if record.answered != asked.sync_now && asked.sync_now.is_some() => standing(
+            (SYNCED, false) if record.answered != spec.sync_now && spec.sync_now.is_some() => standing(
                 PENDING,
                 Grade::Waiting,
                 says(format!("{SYNC_NOW} is set, and the operator has not answered yet")),

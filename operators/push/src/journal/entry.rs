@@ -1,4 +1,4 @@
-//! What stands in the journal, and how it is spelled in the data of its Secret. Pure.
+//! The entries of the journal, and their encoding in the data of a Secret. Pure.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -42,7 +42,7 @@ impl Entry {
     }
 }
 
-/// What the journal says of an object.
+/// The entry of an object in the journal.
 #[derive(Clone)]
 pub struct Intention {
     entry: Arc<Entry>,
@@ -72,7 +72,7 @@ impl Intention {
         noted.uid == meant.uid && noted.deletion == meant.deletion && meant.paths.keys().all(is_noted)
     }
 
-    /// What an unfinished write to the path would have made.
+    /// The content that an unfinished write to the path would have made.
     pub fn unfinished(&self, path: &str) -> Unfinished<'_> {
         self.entry.digests.get(path).map_or(Unfinished::Unknown, |text| Unfinished::Digest(&self.digest_key, text))
     }
@@ -101,7 +101,7 @@ mod tests {
     use konverge_vault::{KvVersion, Mount, SecretPath};
 
     use super::*;
-    use crate::{asked::DeletionPolicy, object::Kind, record::Written};
+    use crate::{object::Kind, record::Written, spec::DeletionPolicy};
 
     fn content(value: &str) -> Content {
         [("k".to_owned(), SecretValue::from(value.to_owned()))].into_iter().collect()

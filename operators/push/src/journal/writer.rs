@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// Does what is ordered, for ever. What somebody waits for comes first.
+    /// Carries out orders for ever. Orders with a waiting run come first.
     pub(super) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
         let mut waiting = VecDeque::new();
         loop {
@@ -128,7 +128,7 @@ impl Writer {
             Ok(false) => {}
         }
         for Waiting { answer, .. } in batch {
-            // Who waited may have been stopped.
+            // The run that waited may have been cancelled.
             drop(answer.send(outcome.clone()));
         }
     }

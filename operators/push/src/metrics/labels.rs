@@ -4,9 +4,9 @@ use konverge_vault::VaultError;
 use prometheus_client::encoding::EncodeLabelSet;
 
 use super::bounded::Named;
-use crate::asked::Invalid;
+use crate::spec::Invalid;
 
-/// What stands for everything beyond the bound.
+/// The label of everything beyond the bound.
 pub(super) const OTHER: &str = "other";
 
 macro_rules! labels {

@@ -1,4 +1,4 @@
-//! Clearing what was left behind, without harm to whoever has the path by now.
+//! Clearing orphans, without harm to an object that has the path by now.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -14,9 +14,8 @@ use crate::{
     metrics::Metrics,
     object::{Kind, ObjectRef},
     plan::Claim,
-    reconcile::vault_deletion,
     record::Written,
-    store::{ClearError, Cleared, Leaving, Store, Unfinished},
+    store::{Cleanup, ClearError, Cleared, Store, Unfinished},
     watch::WAITED,
 };
 
@@ -28,15 +27,15 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Clears what objects left behind that are gone.
 ///
-/// What carries such an object's own mark is its; what carries none is its only as long as no object has the path. What another program
-/// writes where there are no marks can't be told from it.
+/// Content with the mark of such an object is its own. Content without a mark is its own only as long as no object has the path. Where there
+/// are no marks, the content of another program looks the same.
 pub struct Clearing {
     orphans: Orphans,
     store: Store,
     bindings: Arc<Bindings>,
     queue: Queue<ObjectRef>,
     metrics: Metrics,
-    /// What was cleared, by uid and path, though the list has it still. It is not cleared again: somebody may have come after.
+    /// Cleared paths that the list still has, by uid and path. They are not cleared again, because another object may have them by now.
     cleared: BTreeSet<(String, String)>,
 }
 
@@ -107,7 +106,7 @@ impl Clearing {
                 return false;
             }
         };
-        let deletion = vault_deletion(orphan.record.deletion);
+        let deletion = orphan.record.deletion.in_vault();
         for (location, written) in orphan.record.locations() {
             let done = (uid.to_owned(), location.to_string());
             if self.cleared.contains(&done) {
@@ -157,8 +156,8 @@ impl Clearing {
         // Where somebody has it, the mark alone says what is not his.
         let claim = if heir.is_none() { Claim::recorded(&own) } else { Claim::Intended };
         let unfinished = Unfinished::Unknown;
-        let leaving = Leaving { location, owner, written: &own, claim, unfinished, gone: true };
-        let cleared = self.store.clear(&leaving, deletion).await;
+        let cleanup = Cleanup { location, owner, written: &own, claim, unfinished, gone: true };
+        let cleared = self.store.clear(&cleanup, deletion).await;
         let waiting = claimed.iter().flat_map(|claimed| self.bindings.release(&gone, claimed));
         // The mark may have been all that kept him from it.
         for key in waiting.chain(heir).collect::<BTreeSet<_>>() {

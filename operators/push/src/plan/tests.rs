@@ -95,7 +95,7 @@ fn w7_what_is_kept_for_another_is_left_alone_whatever_is_recorded() {
             let found = live(value, Some(owner("shop/Secret/other", "2")));
             let refused = step(&found, claim, ExistingPolicy::Adopt);
             assert_eq!(refused, Err(Refusal::Foreign("shop/Secret/other".to_owned())));
-            assert_eq!(farewell(&found, &us(), claim, None, Deletion::Metadata), Farewell::Forget);
+            assert_eq!(plan_deletion(&found, &us(), claim, None, Deletion::Metadata), DeletionPlan::Forget);
         }
     }
 }
@@ -148,18 +148,21 @@ fn a_first_version_that_came_after_it_was_begun_is_ours() {
     };
     let ours = Ok(Step::Write { expected: Expected::Version(1), mark: true, adopted: false, drifted: false });
     for (name, found, claim, expected, farewelled) in [
-        ("after", first(1), begun("2026-11-22T10:00:00Z"), ours.clone(), Farewell::Delete),
-        ("by a clock that is behind", first(1), begun("2026-11-22T10:00:03Z"), ours, Farewell::Delete),
-        ("before", first(1), begun("2026-11-22T10:01:00Z"), Err(Refusal::Existing), Farewell::Tell),
-        ("a later version", first(2), begun("2026-11-22T10:00:00Z"), Err(Refusal::Existing), Farewell::Tell),
-        ("at no time", live("old", None), begun("2026-11-22T10:00:00Z"), Err(Refusal::Existing), Farewell::Tell),
-        ("nobody has tried", first(1), Claim::Intended, Err(Refusal::Existing), Farewell::Forget),
+        ("after", first(1), begun("2026-11-22T10:00:00Z"), ours.clone(), DeletionPlan::Delete),
+        ("by a clock that is behind", first(1), begun("2026-11-22T10:00:03Z"), ours, DeletionPlan::Delete),
+        ("before", first(1), begun("2026-11-22T10:01:00Z"), Err(Refusal::Existing), DeletionPlan::Tell),
+        ("a later version", first(2), begun("2026-11-22T10:00:00Z"), Err(Refusal::Existing), DeletionPlan::Tell),
+        ("at no time", live("old", None), begun("2026-11-22T10:00:00Z"), Err(Refusal::Existing), DeletionPlan::Tell),
+        ("nobody has tried", first(1), Claim::Intended, Err(Refusal::Existing), DeletionPlan::Forget),
     ] {
         assert_eq!(step(&found, claim, ExistingPolicy::Refuse), expected, "{name}");
-        assert_eq!(farewell(&found, &us(), claim, None, Deletion::Soft), farewelled, "{name}");
+        assert_eq!(plan_deletion(&found, &us(), claim, None, Deletion::Soft), farewelled, "{name}");
     }
     let foreign = live("old", Some(owner("shop/Secret/other", "2")));
-    assert_eq!(farewell(&foreign, &us(), begun("2026-11-22T10:00:00Z"), None, Deletion::Soft), Farewell::Forget);
+    assert_eq!(
+        plan_deletion(&foreign, &us(), begun("2026-11-22T10:00:00Z"), None, Deletion::Soft),
+        DeletionPlan::Forget
+    );
 }
 
 #[test]
@@ -167,35 +170,41 @@ fn what_becomes_of_a_path_that_is_not_wanted() {
     use Claim::Intended;
     let made = content("made");
     for (name, found, claim, deletion, expected) in [
-        ("not there", Found::Absent, WRITTEN, Deletion::Soft, Farewell::Forget),
-        ("ours", live("x", Some(us())), WRITTEN, Deletion::Soft, Farewell::Delete),
-        ("ours, and the record lags behind", live("x", Some(us())), REPLACED, Deletion::Soft, Farewell::Delete),
-        ("ours, by its mark alone", live("x", Some(us())), Intended, Deletion::Soft, Farewell::Delete),
-        ("written, the mark is not allowed", live("x", None), WRITTEN, Deletion::Soft, Farewell::Delete),
-        ("written, and somebody wrote it instead", live("x", None), REPLACED, Deletion::Soft, Farewell::Tell),
+        ("not there", Found::Absent, WRITTEN, Deletion::Soft, DeletionPlan::Forget),
+        ("ours", live("x", Some(us())), WRITTEN, Deletion::Soft, DeletionPlan::Delete),
+        ("ours, and the record lags behind", live("x", Some(us())), REPLACED, Deletion::Soft, DeletionPlan::Delete),
+        ("ours, by its mark alone", live("x", Some(us())), Intended, Deletion::Soft, DeletionPlan::Delete),
+        ("written, the mark is not allowed", live("x", None), WRITTEN, Deletion::Soft, DeletionPlan::Delete),
+        ("written, and somebody wrote it instead", live("x", None), REPLACED, Deletion::Soft, DeletionPlan::Tell),
         (
             "the same, and deleted by them",
             Found::Deleted(version(3, None)),
             REPLACED,
             Deletion::Destroy,
-            Farewell::Forget,
+            DeletionPlan::Forget,
         ),
-        ("begun, and it is what we would have made", live("made", None), Intended, Deletion::Soft, Farewell::Delete),
-        ("begun, and somebody else's", live("x", None), Intended, Deletion::Soft, Farewell::Forget),
-        ("deleted", Found::Deleted(version(3, Some(us()))), WRITTEN, Deletion::Soft, Farewell::Unmark),
+        (
+            "begun, and it is what we would have made",
+            live("made", None),
+            Intended,
+            Deletion::Soft,
+            DeletionPlan::Delete,
+        ),
+        ("begun, and somebody else's", live("x", None), Intended, Deletion::Soft, DeletionPlan::Forget),
+        ("deleted", Found::Deleted(version(3, Some(us()))), WRITTEN, Deletion::Soft, DeletionPlan::Unmark),
         (
             "deleted, with older versions",
             Found::Deleted(version(3, Some(us()))),
             WRITTEN,
             Deletion::Destroy,
-            Farewell::Delete,
+            DeletionPlan::Delete,
         ),
-        ("without versions", unversioned("x"), Claim::Written(None), Deletion::Soft, Farewell::Delete),
-        ("without versions, somebody else's", unversioned("x"), Intended, Deletion::Soft, Farewell::Forget),
+        ("without versions", unversioned("x"), Claim::Written(None), Deletion::Soft, DeletionPlan::Delete),
+        ("without versions, somebody else's", unversioned("x"), Intended, Deletion::Soft, DeletionPlan::Forget),
     ] {
-        assert_eq!(farewell(&found, &us(), claim, Some(&made), deletion), expected, "{name}");
+        assert_eq!(plan_deletion(&found, &us(), claim, Some(&made), deletion), expected, "{name}");
     }
-    assert_eq!(farewell(&live("made", None), &us(), Intended, None, Deletion::Soft), Farewell::Forget);
+    assert_eq!(plan_deletion(&live("made", None), &us(), Intended, None, Deletion::Soft), DeletionPlan::Forget);
 }
 
 #[test]
@@ -228,7 +237,7 @@ fn who_wants_all_of_a_path_leaves_it_to_those_who_keep_keys_there() {
     let found = Found::Live(Secret { content: content("old"), version: Some(state) });
     let refused = step(&found, WRITTEN, ExistingPolicy::Adopt);
     assert_eq!(refused, Err(Refusal::Foreign("shop/VaultPush/other".to_owned())));
-    assert_eq!(farewell(&found, &us(), WRITTEN, None, Deletion::Soft), Farewell::Forget);
+    assert_eq!(plan_deletion(&found, &us(), WRITTEN, None, Deletion::Soft), DeletionPlan::Forget);
 }
 
 #[test]

@@ -1,56 +1,82 @@
-//! What the journal says of an object that bears no record yet.
+//! Intentions: what the journal says of an object that bears no record yet.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use konverge_core::error::in_one_line;
-use konverge_runtime::{Action, Priority};
-use konverge_vault::Owner;
-use kube::{Api, ResourceExt, core::DynamicObject};
+use konverge_runtime::{Action, Priority, Queue};
+use kube::{Api, Client, ResourceExt, core::DynamicObject};
 
-use super::{LOOK_AGAIN, PushError, Pusher, Targets, paths::Prepared, vault_deletion};
+use super::{
+    Parts, owner,
+    pace::LOOK_AGAIN,
+    path_claims::{PathClaims, Prepared},
+    secret_reader::Targets,
+};
 use crate::{
     annotations::{FINALIZER, PATH, STATUS},
-    asked::UpdatePolicy,
-    bindings::{Binding, Push, Share, Verified},
-    cluster_identity,
+    bindings::{Binding, Bindings, Push, Share, Verified},
     desired::Target,
-    journal::Intention,
+    error::PushError,
+    journal::{Intention, Journal},
     messages::Message,
     object::{Kind, ObjectRef},
     plan::Claim,
     record::Record,
-    store::{Cleared, Leaving, Unfinished},
+    spec::UpdatePolicy,
+    store::{Cleanup, Cleared, Store, Unfinished},
     watch::JOURNAL,
 };
 
-/// From so many on that are at work or wait for it, the journal is quicker than a record on each object.
+/// While at least this many objects run or wait, the journal is quicker than a record on each object.
 const CROWD: usize = 8;
 
-/// When to look whether there are still so many.
+/// The pause before another look at that number.
 pub(super) const NOTE_LATER: Duration = Duration::from_millis(250);
 
-/// So long after all was in Vault it is noted on the object, however many are at work.
+/// This long after all content was in Vault, the object gets its record, however many objects run or wait.
 const NOTE_BY: Duration = Duration::from_secs(10);
 
-impl Pusher {
-    /// Has everything looked at that was begun before this process led. Nothing is done before that is known, and under which name what
-    /// is written is marked.
+/// Reads and writes the journal of intentions, and takes over those of earlier processes.
+#[derive(Clone)]
+pub(super) struct Intentions {
+    client: Client,
+    journal: Journal,
+    store: Store,
+    claims: PathClaims,
+    bindings: Arc<Bindings>,
+    queue: Queue<ObjectRef>,
+}
+
+impl Intentions {
+    pub(super) fn new(parts: &Parts, claims: PathClaims) -> Self {
+        Self {
+            client: parts.client.clone(),
+            journal: parts.journal.clone(),
+            store: parts.store.clone(),
+            claims,
+            bindings: Arc::clone(&parts.bindings),
+            queue: parts.queue.clone(),
+        }
+    }
+
+    /// Queues all objects with an intention of an earlier process. No run does anything before these are known, and before the name is known
+    /// under which the operator marks its paths.
     pub(super) async fn recall(&self) -> Result<(), PushError> {
-        self.store.identify().await.map_err(unidentified)?;
+        self.store.identify().await.map_err(PushError::unidentified)?;
         for key in self.journal.recall().await? {
             self.queue.add(key, Priority::Normal, JOURNAL);
         }
         Ok(())
     }
 
-    /// Who keeps what is written for the object.
-    pub(super) async fn owner(&self, key: &ObjectRef, uid: &str) -> Result<Owner, PushError> {
-        self.store.owner(key, uid).await.map_err(unidentified)
+    /// The intentions of the object, and of earlier objects with its name.
+    pub(super) fn of(&self, key: &ObjectRef) -> Vec<Intention> {
+        self.journal.about(key)
     }
 
-    /// Notes what is about to be written for an object that bears no record, if that is worth while. False is that it is not, or
-    /// that the journal cannot be used.
-    pub(super) async fn note_in_journal(
+    /// Writes to the journal what is about to be written for an object that bears no record, if that saves time. Returns `false` if it does
+    /// not, or if the journal cannot be used.
+    pub(super) async fn note(
         &self,
         key: &ObjectRef,
         binding: &Binding,
@@ -60,15 +86,15 @@ impl Pusher {
         targets: &Targets,
     ) -> Result<bool, PushError> {
         let is_new = binding.record.is_none() && !binding.finalizer;
-        let worth_while = is_new && push.asked.update != UpdatePolicy::Merge && self.queue.is_crowded(CROWD);
+        let saves_time = is_new && push.spec.update != UpdatePolicy::Merge && self.queue.is_crowded(CROWD);
         let contents = prepared.locations.iter().filter_map(|(target, location)| match targets.get(target) {
             Some(Target::Content(made)) => Some((location, &made.content)),
             Some(Target::Keep(_)) | None => None,
         });
-        Ok(self.journal.intend(key, record, contents, worth_while).await?)
+        Ok(self.journal.intend(key, record, contents, saves_time).await?)
     }
 
-    /// Whether the record of an object that is in step can wait: it is in the journal, not for long, and many others are at work.
+    /// Whether the record of an object in sync can wait: the journal has had it for a short time, and many other objects run or wait.
     pub(super) fn can_wait(&self, key: &ObjectRef, binding: &Binding, verified: &Verified) -> bool {
         self.journal.speaks_of(key)
             && verified.looked.elapsed() < NOTE_BY
@@ -76,8 +102,8 @@ impl Pusher {
             && binding.unrecorded().is_some()
     }
 
-    /// Takes over what was begun for the object, or for one that had its name before: as recorded, so that it is noted, used or cleared.
-    /// Gives the binding as it is then.
+    /// Takes over the intentions of the object, and of earlier objects with its name, into its record, so a run writes or clears their paths.
+    /// Returns the binding as it is then.
     pub(super) fn take_over(&self, key: &ObjectRef, mut binding: Binding, intentions: &[Intention]) -> Binding {
         let is_recorded = binding.record.is_some();
         for intention in intentions {
@@ -89,12 +115,12 @@ impl Pusher {
         binding
     }
 
-    /// Clears what was begun for objects that are gone or do not ask any more.
+    /// Clears the intentions of objects that are gone or request nothing any more.
     pub(super) async fn abandon(&self, key: &ObjectRef, intentions: &[Intention]) -> Result<Action, PushError> {
-        let asking = self.asking(key).await?;
+        let spec = self.uid_if_requesting(key).await?;
         for intention in intentions {
-            if asking.as_ref().is_some_and(|uid| *uid == intention.record().uid) {
-                // A watch will show it, if this program looks after it.
+            if spec.as_ref().is_some_and(|uid| *uid == intention.record().uid) {
+                // A watch will show the object, if this program watches it.
                 return Ok(Action::After(LOOK_AGAIN));
             }
         }
@@ -105,8 +131,8 @@ impl Pusher {
         Ok(Action::Done)
     }
 
-    /// The uid of the object, if it is there and may ask for a push.
-    async fn asking(&self, key: &ObjectRef) -> Result<Option<String>, PushError> {
+    /// The uid of the object, if it exists and may request a push.
+    async fn uid_if_requesting(&self, key: &ObjectRef) -> Result<Option<String>, PushError> {
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &key.namespace, &key.kind.resource());
         let found = api.get_metadata_opt(&key.name).await;
         let found = found.map_err(|source| PushError::Read { what: key.to_string(), source: Box::new(source) })?;
@@ -121,23 +147,40 @@ impl Pusher {
             .and_then(|object| object.uid()))
     }
 
+    /// Whether the object bears its record by now. Then its intentions have done their service and leave the journal.
+    pub(super) fn are_over(&self, key: &ObjectRef) -> bool {
+        if !self.journal.speaks_of(key) {
+            return true;
+        }
+        let is_recorded = self.bindings.get(key).is_some_and(|now| now.bears_its_record());
+        if is_recorded {
+            self.journal.resolve(key);
+        }
+        is_recorded
+    }
+
+    /// The object's record has taken over the intentions of earlier objects with its name, unless it still has one of their paths.
+    pub(super) fn resolve_others(&self, key: &ObjectRef, record: &Record) {
+        self.journal.resolve_others(key, record);
+    }
+
     async fn clear_intended(&self, key: &ObjectRef, intention: &Intention) -> Result<(), PushError> {
         let record = intention.record();
-        let owner = self.owner(key, &record.uid).await?;
-        let deletion = vault_deletion(record.deletion);
+        let owner = owner(&self.store, key, &record.uid).await?;
+        let deletion = record.deletion.in_vault();
         for (location, written) in record.locations() {
             let Some(location) = self.store.recorded(&location).await? else { continue };
             let path = location.to_string();
             let heir = self.bindings.claim(key, &path, Share::Whole).err();
-            // Where somebody has it by now, the mark alone says what is not his.
+            // If another object has the path by now, only the mark tells what is not that object's.
             let (unfinished, claim) = match heir {
                 Some(_) => (Unfinished::Unknown, Claim::Intended),
                 None => (intention.unfinished(&path), Claim::recorded(written)),
             };
-            let leaving = Leaving { location: &location, owner: &owner, written, claim, unfinished, gone: true };
-            let cleared = self.store.clear(&leaving, deletion).await;
-            // The mark may have been all that kept him from it.
-            self.wake(self.bindings.release(key, &path).into_iter().chain(heir).collect());
+            let cleanup = Cleanup { location: &location, owner: &owner, written, claim, unfinished, gone: true };
+            let cleared = self.store.clear(&cleanup, deletion).await;
+            // Perhaps only the mark kept the other object from it.
+            self.claims.wake(self.bindings.release(key, &path).into_iter().chain(heir));
             match cleared {
                 Ok(Cleared::Deleted) => tracing::info!(object = %key, path, "cleared what was begun"),
                 Ok(Cleared::Unknown) => {
@@ -152,8 +195,4 @@ impl Pusher {
         }
         Ok(())
     }
-}
-
-fn unidentified(source: kube::Error) -> PushError {
-    PushError::Read { what: format!("the namespace {}", cluster_identity::NAMESPACE), source: Box::new(source) }
 }

@@ -1,4 +1,4 @@
-//! How soon an object is looked at again: when it is in step, and when it is not.
+//! The pause before the next run of an object, in sync or not.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -9,7 +9,7 @@ use konverge_core::{backoff::Backoff, error::ErrorClass};
 use konverge_runtime::Action;
 
 use crate::{
-    bindings::{Binding, Push, Verified},
+    bindings::{Binding, FailureCount, Push, Verified},
     object::ObjectRef,
 };
 
@@ -19,7 +19,7 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_mins(5);
 /// A look takes less than this, as a rule.
 const LOOKED: Duration = Duration::from_secs(1);
 
-/// The pauses while Vault or the API server does not do its part. Whoever waits is woken when Vault serves again.
+/// The pauses while Vault or the API server does not do its part. When Vault serves again, all objects that wait are woken.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_mins(1) };
 
 /// The longest pause after a refusal that somebody has to mend, without the quarter that it is stretched by at most. Each refusal in a row makes
@@ -34,8 +34,9 @@ pub(crate) fn run_limit(vault_timeout: Duration) -> Duration {
     RUN.max(vault_timeout.saturating_mul(2))
 }
 
-/// How long to wait after so many failures in a row, the last of which were so many refusals.
-pub(super) fn pause(class: ErrorClass, failures: u32, refusals: u32) -> Duration {
+/// The pause after a failure of this class.
+pub(super) fn pause(class: ErrorClass, failures: FailureCount) -> Duration {
+    let FailureCount { in_a_row, refusals } = failures;
     match class {
         ErrorClass::Permanent => LOOK_AGAIN,
         ErrorClass::After(pause) => {
@@ -45,23 +46,23 @@ pub(super) fn pause(class: ErrorClass, failures: u32, refusals: u32) -> Duration
             pause + pause.mul_f64(rand::random::<f64>() / 4.0)
         }
         _ if refusals > 0 || class == ErrorClass::Refused => {
-            Backoff { cap: 2 * BACKOFF.cap, ..BACKOFF }.late_delay(failures, rand::random())
+            Backoff { cap: 2 * BACKOFF.cap, ..BACKOFF }.late_delay(in_a_row, rand::random())
         }
-        _ => BACKOFF.delay(failures, rand::random()),
+        _ => BACKOFF.delay(in_a_row, rand::random()),
     }
 }
 
 /// Whether it is time to look into Vault although nothing changed here.
 pub(super) fn is_due(key: &ObjectRef, push: &Push, binding: &Binding) -> bool {
     let Some(verified) = &binding.verified else { return true };
-    push.asked.always || pause_between(key, push, verified).is_some_and(|pause| verified.looked.elapsed() >= pause)
+    push.spec.always || pause_between(key, push, verified).is_some_and(|pause| verified.looked.elapsed() >= pause)
 }
 
-/// When to look again at what is in step.
+/// When an object in sync runs again.
 pub(super) fn next_look(key: &ObjectRef, push: &Push, verified: &Verified) -> Action {
     match pause_between(key, push, verified) {
         Some(pause) => Action::After(match pause.saturating_sub(verified.looked.elapsed()) {
-            // It was due. Who has looked since knows by then, and so does who waits for the look of another.
+            // It was due. By then another object's drift check has finished.
             Duration::ZERO => LOOKED,
             // A little late, so that it is due when it comes.
             rest => rest + Duration::from_millis(10),
@@ -70,9 +71,9 @@ pub(super) fn next_look(key: &ObjectRef, push: &Push, verified: &Verified) -> Ac
     }
 }
 
-/// How long what is in step is not looked at although nothing changed here; for ever if there is none. What could not be marked may be by now.
+/// The pause between drift checks. `None` means never. A path that could not be marked is tried again.
 fn pause_between(key: &ObjectRef, push: &Push, verified: &Verified) -> Option<Duration> {
-    if verified.marked { push.asked.every.map(|every| spread(key, every)) } else { Some(look_again(push)) }
+    if verified.marked { push.spec.every.map(|every| spread(key, every)) } else { Some(look_again(push)) }
 }
 
 /// An interval of the object's own, up to a tenth longer: those that began together do not come together for ever.
@@ -82,9 +83,9 @@ fn spread(key: &ObjectRef, every: Duration) -> Duration {
     every + every / 10_000 * u32::try_from(hasher.finish() % 1_000).unwrap_or_default()
 }
 
-/// When to look again at what is not in step and cannot be brought there: its other paths are looked at as often as it asks.
+/// The pause of an object that cannot be synced. The object's interval limits it, because its other paths are compared in it.
 pub(super) fn look_again(push: &Push) -> Duration {
-    push.asked.every.map_or(LOOK_AGAIN, |every| every.min(LOOK_AGAIN))
+    push.spec.every.map_or(LOOK_AGAIN, |every| every.min(LOOK_AGAIN))
 }
 
 #[cfg(test)]
@@ -118,7 +119,7 @@ mod tests {
     #[test]
     fn what_is_refused_is_asked_less_and_less_and_a_pause_that_was_asked_for_is_kept_to() {
         let refused = ErrorClass::After(Duration::from_secs(30));
-        for (class, failures, refusals, least, most) in [
+        for (class, in_a_row, refusals, least, most) in [
             (refused, 1, 1, 30, 38),
             (refused, 2, 2, 60, 75),
             (refused, 3, 3, 96, 120),
@@ -133,9 +134,9 @@ mod tests {
             (ErrorClass::Refused, 1, 0, 0, 1),
             (ErrorClass::Refused, 20, 0, 60, 120),
         ] {
-            let pause = pause(class, failures, refusals);
+            let pause = pause(class, FailureCount { in_a_row, refusals });
             let limits = Duration::from_secs(least)..=Duration::from_secs(most);
-            assert!(limits.contains(&pause), "{class:?} {failures} {refusals}: {pause:?}");
+            assert!(limits.contains(&pause), "{class:?} {in_a_row} {refusals}: {pause:?}");
         }
     }
 }

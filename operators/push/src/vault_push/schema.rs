@@ -1,4 +1,4 @@
-//! What the API server checks before it takes a `VaultPush`, where a type does not say it.
+//! The checks of the API server on a `VaultPush` that its types do not express.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;

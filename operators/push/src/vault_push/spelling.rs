@@ -1,4 +1,4 @@
-//! What a `VaultPush` asks for, in the words that annotations are understood in, too.
+//! Converts a `VaultPush` into the spec that annotations make, too.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,29 +9,31 @@ use kube::{Resource, ResourceExt, core::DynamicObject};
 use super::{SECRET, SecretsSpec, VaultPush, VaultPushSpec};
 use crate::{
     annotations::{FINALIZER, PAUSE, SYNC_NOW, duration},
-    asked::{Asked, Invalid, Selection},
-    bindings::{Asking, Push, Shown},
+    bindings::{ParsedSpec, Push, Shown},
     composition::{Composition, KeyChoice, Secrets},
     desired::Wanted,
     object::ObjectRef,
     record::Record,
+    spec::{Invalid, PushSpec, Selection},
     template::Template,
 };
 
-/// What an object is to us.
+/// The object as a watch shows it.
 pub(crate) fn shown(key: &ObjectRef, object: &Guarded<VaultPush>) -> Option<Shown> {
     let metadata = object.meta().clone();
     let uid = metadata.uid?;
     let status = object.0.as_ref().ok().and_then(|object| object.status.clone());
-    let asking = match &object.0 {
-        Ok(object) => push(key, &object.spec, object.annotations())
-            .map_or_else(|invalid| Asking::Invalid(Arc::new(invalid), object.spec.deletion_policy), Asking::Push),
-        Err(undecodable) => Asking::Invalid(Arc::new(Invalid::Spec { cause: undecodable.error.clone() }), None),
+    let spec = match &object.0 {
+        Ok(object) => push(key, &object.spec, object.annotations()).map_or_else(
+            |invalid| ParsedSpec::Invalid(Arc::new(invalid), object.spec.deletion_policy),
+            ParsedSpec::Push,
+        ),
+        Err(undecodable) => ParsedSpec::Invalid(Arc::new(Invalid::Spec { cause: undecodable.error.clone() }), None),
     };
     Some(Shown {
         key: key.clone(),
         version: metadata.resource_version.unwrap_or_default(),
-        asking,
+        spec,
         deleting: metadata.deletion_timestamp.map(|time| time.0),
         finalizer: metadata.finalizers.iter().flatten().any(|known| known == FINALIZER),
         generation: metadata.generation,
@@ -40,7 +42,7 @@ pub(crate) fn shown(key: &ObjectRef, object: &Guarded<VaultPush>) -> Option<Show
     })
 }
 
-/// What an object asks for that nobody has decoded.
+/// The request of an object that could not be decoded.
 pub(crate) fn understood(key: &ObjectRef, object: &DynamicObject) -> Result<Arc<Push>, Invalid> {
     let object: VaultPush = object.clone().try_parse().map_err(|error| wrong(error.to_string()))?;
     push(key, &object.spec, object.annotations())
@@ -72,7 +74,7 @@ fn push(key: &ObjectRef, spec: &VaultPushSpec, annotations: &BTreeMap<String, St
         secrets,
     };
     let every = spec.interval.as_deref().map(interval).transpose()?.flatten();
-    let asked = Asked {
+    let asked = PushSpec {
         path,
         selection: Selection::All,
         every,
@@ -87,7 +89,7 @@ fn push(key: &ObjectRef, spec: &VaultPushSpec, annotations: &BTreeMap<String, St
         image_pull_secrets: false,
         notes: Vec::new(),
     };
-    Ok(Arc::new(Push { asked, wanted: Wanted::Composed(composition) }))
+    Ok(Arc::new(Push { spec: asked, wanted: Wanted::Composed(composition) }))
 }
 
 fn wrong(cause: impl Into<String>) -> Invalid {

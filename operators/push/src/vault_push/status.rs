@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    asked::DeletionPolicy,
     reasons,
     record::{PENDING, Record, SYNCED, Written},
+    spec::DeletionPolicy,
 };
 
 /// How a `VaultPush` stands. Written by the operator alone.
@@ -74,10 +74,10 @@ pub struct PathStatus {
     pub pending: BTreeSet<String>,
 }
 
-/// What a condition says that has nothing to say.
+/// The message of a condition without one.
 const UNKNOWN: Reason = Reason::new("Unknown");
 
-/// What only a change of the object, of what holds the path, or of a value can end. All else is worked on.
+/// The reasons that only a change of the object, of the path's holder or of a value can end. All else is worked on.
 const STALLED: [&str; 9] = [
     reasons::INVALID_PATH,
     reasons::INVALID_SPEC,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_push::{
-    asked::DeletionPolicy,
     bindings::{Bindings, Share},
     cluster_identity::Identity,
     journal::Journal,
@@ -13,6 +12,7 @@ use konverge_push::{
     object::{Kind, ObjectRef},
     orphans::{CONFIG_MAP, Clearing, Orphan, Orphans},
     record::{Record, Written},
+    spec::DeletionPolicy,
     store::Store,
 };
 use konverge_runtime::{

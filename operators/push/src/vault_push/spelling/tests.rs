@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    asked::{DeletionPolicy, ExistingPolicy, UpdatePolicy},
     object::Kind,
+    spec::{DeletionPolicy, ExistingPolicy, UpdatePolicy},
 };
 
 fn shown_of(spec: &Value) -> Shown {
@@ -17,15 +17,15 @@ fn shown_of(spec: &Value) -> Shown {
 }
 
 fn push_of(spec: &Value) -> Arc<Push> {
-    match shown_of(spec).asking {
-        Asking::Push(push) => push,
+    match shown_of(spec).spec {
+        ParsedSpec::Push(push) => push,
         other => panic!("{other:?}"),
     }
 }
 
 fn cause(spec: &Value) -> (&'static str, String) {
-    match shown_of(spec).asking {
-        Asking::Invalid(invalid, _) => (invalid.reason(), invalid.to_string()),
+    match shown_of(spec).spec {
+        ParsedSpec::Invalid(invalid, _) => (invalid.reason(), invalid.to_string()),
         other => panic!("{other:?}"),
     }
 }
@@ -37,7 +37,7 @@ fn path(push: &Push, target: &str) -> String {
 #[test]
 fn the_least_that_can_be_said_is_said_as_an_annotation_would() {
     let push = push_of(&json!({ "secrets": { "names": ["db"] }, "path": "secret/data/{namespace}/{name}" }));
-    let asked = &push.asked;
+    let asked = &push.spec;
     assert_eq!((asked.update, asked.deletion, asked.existing, asked.every), (UpdatePolicy::Replace, None, None, None));
     assert!(!asked.paused && asked.mount.is_none() && asked.binary.is_none());
     assert_eq!(path(&push, ""), "clusters/one/secret/data/shop/all");
@@ -62,7 +62,7 @@ fn all_that_can_be_said() {
     let Wanted::Composed(composition) = &push.wanted else { panic!() };
     assert_eq!(composition.selector().unwrap().to_string(), "app=shop,tier in (a,b),!old");
     assert_eq!(path(&push, "db"), "clusters/one/kv/db/x");
-    let asked = &push.asked;
+    let asked = &push.spec;
     assert_eq!((asked.update, asked.deletion), (UpdatePolicy::Merge, Some(DeletionPolicy::Keep)));
     assert_eq!((asked.existing, asked.paused), (Some(ExistingPolicy::Refuse), true));
     assert_eq!(asked.every.unwrap().as_secs(), 90);

@@ -5,10 +5,10 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use clap::ValueEnum;
 use konverge_push::{
     annotations,
-    asked::{BinaryPolicy, DeletionPolicy, ExistingPolicy, Invalid},
     metrics::Metrics,
     object::{Kind, ObjectRef},
     runtime_info::RuntimeInfo,
+    spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy, Invalid},
 };
 use konverge_vault::{LoginCounts, Owner, VaultError};
 use prometheus_client::{encoding::text::encode, registry::Registry};
@@ -85,9 +85,9 @@ fn reasons() -> BTreeSet<String> {
     let mut reasons: BTreeSet<_> =
         constants(include_str!("../../../src/reasons.rs")).into_iter().map(str::to_owned).collect();
     for source in [
-        include_str!("../../../src/asked.rs"),
+        include_str!("../../../src/spec.rs"),
         include_str!("../../../src/ledger.rs"),
-        include_str!("../../../src/reconcile/error.rs"),
+        include_str!("../../../src/error.rs"),
         include_str!("../../../../../stores/vault/src/error.rs"),
     ] {
         let after = source.split("fn reason(&self)").nth(1).unwrap_or_else(|| panic!("no reasons in {source:.200}"));

@@ -3,10 +3,13 @@
 use std::{error::Error, fmt, time::Duration};
 
 use konverge_apply::error::class_of;
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_vault::VaultError;
 
-use crate::{journal::JournalError, ledger::LedgerError, orphans::OrphansError, store::ClearError};
+use crate::{
+    cluster_identity, journal::JournalError, ledger::LedgerError, messages::Message, orphans::OrphansError,
+    store::ClearError,
+};
 
 /// A run that ended without doing what it should, and that said so.
 #[derive(Debug, thiserror::Error)]
@@ -14,21 +17,21 @@ pub enum PushError {
     /// A Secret or a namespace could not be read.
     #[error("cannot read {what}: {source}")]
     Read {
-        /// What.
+        /// The object or list.
         what: String,
-        /// What the client said.
+        /// The error of the client.
         source: Box<kube::Error>,
     },
     /// The object could not be written.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// What is left behind could not be remembered.
+    /// The paths that are left behind could not be remembered.
     #[error(transparent)]
     Orphans(#[from] OrphansError),
     /// Nothing more was written, because another replica may lead by now.
     #[error("nothing more is written: this process leads no more")]
-    Deposed,
-    /// What is about to be written could not be noted.
+    LeadershipLost,
+    /// The journal could not be written.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// A path could not be cleared in the time that a deletion has.
@@ -45,14 +48,14 @@ pub enum PushError {
     /// Vault did not do its part.
     #[error("{doing}: {source}")]
     Vault {
-        /// What was to be done.
+        /// The operation that failed.
         doing: Doing,
-        /// What went wrong.
+        /// The cause.
         source: VaultError,
     },
 }
 
-/// What a run was about to do in Vault.
+/// An operation in Vault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
     /// Write what should be there, or compare it for that.
@@ -83,7 +86,7 @@ impl From<VaultError> for PushError {
 impl From<ClearError> for PushError {
     fn from(error: ClearError) -> Self {
         match error {
-            ClearError::Deposed => Self::Deposed,
+            ClearError::LeadershipLost => Self::LeadershipLost,
             ClearError::Vault(source) => Self::Vault { doing: Doing::Clear, source },
         }
     }
@@ -92,7 +95,7 @@ impl From<ClearError> for PushError {
 impl Classify for PushError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Deposed | Self::Slow { .. } | Self::GivenUp(_) => ErrorClass::Transient,
+            Self::LeadershipLost | Self::Slow { .. } | Self::GivenUp(_) => ErrorClass::Transient,
             Self::Read { source, .. } => class_of(source),
             Self::Orphans(OrphansError(source)) => class_of(source),
             Self::Journal(JournalError(source)) => class_of(source),
@@ -106,7 +109,7 @@ impl Classify for PushError {
             Self::Read { .. } => "ObjectUnreadable",
             Self::Orphans(_) => "OrphansNotRecorded",
             Self::Journal(_) => "IntentionNotRecorded",
-            Self::Deposed => "NotLeader",
+            Self::LeadershipLost => "NotLeader",
             Self::Slow { .. } => "VaultTimeout",
             Self::GivenUp(_) => "GivenUp",
             Self::Ledger(error) => error.reason(),
@@ -116,9 +119,19 @@ impl Classify for PushError {
 }
 
 impl PushError {
+    /// The identity of this cluster could not be read.
+    pub(crate) fn unidentified(source: kube::Error) -> Self {
+        Self::Read { what: format!("the namespace {}", cluster_identity::NAMESPACE), source: Box::new(source) }
+    }
+
+    /// The message for the owner of the object.
+    pub(crate) fn message(&self) -> Message {
+        Message { is_refusal: self.is_refusal(), ..Message::problem(self.reason(), in_one_line(self)) }
+    }
+
     /// Whether it mostly ends by itself. Refusals of the API server are among these, because an API server that has just started forbids
     /// everything until it has read the roles.
-    pub(super) fn is_passing(&self) -> bool {
+    pub(crate) fn is_passing(&self) -> bool {
         match self.class() {
             ErrorClass::Transient | ErrorClass::Unavailable(_) => true,
             ErrorClass::Refused => !matches!(self, Self::Vault { .. }),
@@ -127,7 +140,7 @@ impl PushError {
     }
 
     /// Whether Vault, as opposed to what was asked of it, is the trouble.
-    pub(super) fn is_outage(&self) -> bool {
+    pub(crate) fn is_outage(&self) -> bool {
         matches!(self, Self::Vault { source, .. } if source.is_outage())
     }
 
@@ -137,17 +150,17 @@ impl PushError {
     }
 
     /// Whether somebody else was faster in Vault.
-    pub(super) fn is_conflict(&self) -> bool {
+    pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Vault { source: VaultError::Conflict { .. }, .. })
     }
 
     /// The same, if it was Vault's, of something else that was to be done.
-    pub(super) fn when(self, doing: Doing) -> Self {
+    pub(crate) fn when(self, doing: Doing) -> Self {
         if let Self::Vault { source, .. } = self { Self::Vault { doing, source } } else { self }
     }
 
     /// Whether nothing was asked of Vault, because it did not serve a moment ago.
-    pub(super) fn is_pause(&self) -> bool {
+    pub(crate) fn is_pause(&self) -> bool {
         matches!(self, Self::Vault { source: VaultError::Paused { .. }, .. })
     }
 }
@@ -162,12 +175,12 @@ pub struct FailedRun {
 
 impl FailedRun {
     /// The next attempt comes after this pause.
-    pub(super) fn new(error: PushError, retry_after: Duration) -> Self {
+    pub(crate) fn new(error: PushError, retry_after: Duration) -> Self {
         Self { error, retry_after: Some(retry_after) }
     }
 
     /// The next attempt comes no later than this.
-    pub(super) fn within(self, longest: Duration) -> Self {
+    pub(crate) fn within(self, longest: Duration) -> Self {
         Self { retry_after: Some(self.retry_after.map_or(longest, |pause| pause.min(longest))), ..self }
     }
 }

@@ -1,19 +1,19 @@
-//! A record that somebody takes away or sets back, as a tool does that replaces whole objects. It is written again, at once as long as that is
-//! seldom, and later and later against one who goes on. What it says holds all the while, so that changes still reach Vault.
+//! A record that another actor removes or sets back, as a tool does that replaces whole objects. The operator restores it at once as long as
+//! that is seldom, and with exponential backoff against an actor that goes on. Meanwhile the record stays in force, so changes still reach Vault.
 
 use std::time::Duration;
 
 use konverge_core::contest::Contest;
 use tokio::time::Instant;
 
-use super::Asking;
+use super::ParsedSpec;
 
 /// An object without an interval, or with a longer one, has its record written again each so long.
 const LONGEST: Duration = Duration::from_mins(5);
 
 /// That it was taken away or set back.
 #[derive(Debug, Clone)]
-pub(super) struct Undone {
+pub(super) struct RevertGuard {
     contest: Contest,
     /// When it was last.
     last: Instant,
@@ -21,10 +21,10 @@ pub(super) struct Undone {
     is_told: bool,
 }
 
-impl Undone {
+impl RevertGuard {
     /// Now, of an object that asks for this, after what was before.
-    pub(super) fn again(before: Option<Self>, asking: &Asking) -> Self {
-        let interval = if let Asking::Push(push) = asking { push.asked.every } else { None };
+    pub(super) fn again(before: Option<Self>, spec: &ParsedSpec) -> Self {
+        let interval = if let ParsedSpec::Push(push) = spec { push.spec.every } else { None };
         let longest = interval.map_or(LONGEST, |interval| interval.min(LONGEST));
         let row = before.as_ref().map(|before| (before.contest, before.last.elapsed()));
         let contest = Contest::again(row, longest);

@@ -1,15 +1,14 @@
-//! Reading Secrets ahead, where many of one namespace are wanted at once, as at each start.
+//! Prefetching Secrets, where many runs need Secrets of one namespace at once, as at each start.
 //!
-//! A request for one Secret takes the API server as long as one for a page of them, and at the start in a cluster with a thousand bindings that
-//! is half of all the work. So while many wait, and where at least half of a namespace's Secrets are used, they are read in pages in the
-//! order of their names, which is that in which they come.
+//! The API server needs as much time for one Secret as for a page of them. At the start in a cluster with a thousand bindings, reading Secrets is
+//! half of all the work. So while many runs wait, the operator reads the Secrets of a namespace in pages, if at least half of them are used.
+//! Both the pages and the runs come in the order of names.
 //!
-//! It is no cache: what was read is handed over once, only in the version that a watch has shown last, and let go if nobody comes for it
-//! within half a minute; of Secrets that nobody uses nothing is kept, and where they turn out to be more, no more is read. A
-//! namespace is read so at most once a minute. What it does not have is read by itself, so nothing depends on it, least of all on
-//! what a page holds.
+//! This is no cache. A Secret is handed over once, only in the version that a watch has shown last, and dropped if no run takes it within half
+//! a minute. Unused Secrets are dropped at once, and if a page shows that they are the majority, the reading stops. A namespace is read like this
+//! at most once a minute. A run reads a Secret that was not prefetched by itself, so nothing depends on the pages.
 
-mod course;
+mod pager;
 
 use std::{
     collections::HashMap,
@@ -31,7 +30,7 @@ use crate::{
     object::{ObjectRef, SecretRef},
     secrets::{Data, values},
 };
-use course::{Answer, Course, Page};
+use pager::{Answer, NamespacePager, Page};
 
 /// With so many at work or waiting it is worth while, and so many of a namespace have to be used.
 const MANY: usize = 64;
@@ -50,30 +49,30 @@ const PAUSE: Duration = Duration::from_mins(1);
 
 /// A handle; clones are handles to the same.
 #[derive(Clone)]
-pub struct ReadAhead(Arc<Shared>);
+pub struct Prefetch(Arc<Shared>);
 
 struct Shared {
     client: Client,
     bindings: Arc<Bindings>,
     queue: Queue<ObjectRef>,
     /// By namespace.
-    courses: Mutex<HashMap<String, Course<Data>>>,
+    courses: Mutex<HashMap<String, NamespacePager<Data>>>,
     begun: Notify,
 }
 
-impl ReadAhead {
+impl Prefetch {
     /// Nothing is read yet. The task lets go of what nobody wants, for ever.
     pub fn new(
         client: Client,
         bindings: Arc<Bindings>,
         queue: Queue<ObjectRef>,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let ahead = Self(Arc::new(Shared { client, bindings, queue, courses: Mutex::default(), begun: Notify::new() }));
-        (ahead.clone(), ahead.keep_tidy())
+        let prefetch =
+            Self(Arc::new(Shared { client, bindings, queue, courses: Mutex::default(), begun: Notify::new() }));
+        (prefetch.clone(), prefetch.keep_tidy())
     }
 
-    /// What the Secret holds in the version that was seen last, if it can be had without a request of its own; reads ahead for it where that
-    /// is worth while.
+    /// Returns the data of the Secret in the version that was seen last, if it needs no request of its own. Prefetches if that saves requests.
     pub(crate) async fn fetch(&self, secret: &SecretRef, version: &str) -> Option<Data> {
         loop {
             match self.step(secret, version) {
@@ -96,12 +95,16 @@ impl ReadAhead {
             return Answer::Alone;
         }
         self.0.begun.notify_one();
-        courses.entry(secret.namespace.clone()).or_insert_with(|| Course::new(now)).fetch(&secret.name, version, true)
+        courses.entry(secret.namespace.clone()).or_insert_with(|| NamespacePager::new(now)).fetch(
+            &secret.name,
+            version,
+            true,
+        )
     }
 
     async fn read(&self, namespace: &str, token: Option<String>, limit: u32) {
         // Also if this run is broken off in the midst of it.
-        let mut reading = Reading { ahead: self, namespace, is_over: false };
+        let mut reading = Reading { prefetch: self, namespace, is_over: false };
         let mut parameters = ListParams::default().limit(limit).fields(WITHOUT);
         if let Some(token) = &token {
             parameters = parameters.continue_token(token);
@@ -152,14 +155,14 @@ impl ReadAhead {
         }
     }
 
-    fn courses(&self) -> MutexGuard<'_, HashMap<String, Course<Data>>> {
+    fn courses(&self) -> MutexGuard<'_, HashMap<String, NamespacePager<Data>>> {
         self.0.courses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Somebody reads a page. If none comes of it, nobody waits for it any more.
 struct Reading<'a> {
-    ahead: &'a ReadAhead,
+    prefetch: &'a Prefetch,
     namespace: &'a str,
     /// The next may be read already, by somebody else.
     is_over: bool,
@@ -168,7 +171,7 @@ struct Reading<'a> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if !self.is_over
-            && let Some(course) = self.ahead.courses().get_mut(self.namespace)
+            && let Some(course) = self.prefetch.courses().get_mut(self.namespace)
         {
             course.stop();
         }

@@ -1,18 +1,20 @@
-//! Telling the owner: an event and a log line when there is something new to say, and the record on the object.
+//! Reporting a run: an event and a log line for news, and the record on the object.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use konverge_apply::events::Notice;
+use konverge_apply::events::{EventSink, Notice};
 use konverge_core::error::{Classify, in_one_line};
-use konverge_runtime::Priority;
+use konverge_runtime::{Priority, Queue};
 use kube::runtime::events::EventType;
 use tokio::time::Instant;
 
-use super::{PushError, Pusher, TELL_AFTER, pause};
+use super::{Parts, pace::pause, record_writer::RecordWriter};
 use crate::{
-    bindings::{Asking, Binding},
+    bindings::{Binding, Bindings, ParsedSpec},
+    error::PushError,
     messages::Message,
+    metrics::Metrics,
     object::ObjectRef,
     reasons,
     record::{Record, SYNCED},
@@ -22,12 +24,38 @@ use crate::{
 /// The `action` of every event of this operator.
 const ACTION: &str = "Push";
 
-/// What a record says of troubles is cut to this, so that it fits beside its paths.
+/// The longest text of problems in a record, in bytes, so that it fits beside the paths.
 const LONGEST: usize = 1024;
 
-impl Pusher {
-    /// Says what is to be said, and notes it on the object if it is not what stands there. `record` is what the run has made of it.
-    pub(super) async fn conclude(
+/// After this many failed attempts an outage is reported on the objects: it is no short one.
+const REPORT_AFTER: u32 = 2;
+
+/// Reports on objects.
+#[derive(Clone)]
+pub(super) struct Reporter {
+    records: RecordWriter,
+    events: EventSink,
+    bindings: Arc<Bindings>,
+    queue: Queue<ObjectRef>,
+    metrics: Metrics,
+    /// The longest pause after a failure of an object that is being deleted.
+    longest_of_deletion: Duration,
+}
+
+impl Reporter {
+    pub(super) fn new(parts: &Parts, records: RecordWriter) -> Self {
+        Self {
+            records,
+            events: parts.events.clone(),
+            bindings: Arc::clone(&parts.bindings),
+            queue: parts.queue.clone(),
+            metrics: parts.metrics.clone(),
+            longest_of_deletion: parts.policy.namespace_deadline,
+        }
+    }
+
+    /// Reports the messages, and writes the record unless the object bears it already. `record` is the record of this run, if it has one.
+    pub(super) async fn report(
         &self,
         key: &ObjectRef,
         binding: &Binding,
@@ -42,12 +70,12 @@ impl Pusher {
         if binding.left_until().is_some() {
             self.bindings.settle(key, binding, |now| now.intend(binding, record, Vec::new()));
         } else if !binding.bears(&record) {
-            self.note(key, binding, &record).await?;
+            self.records.write(key, binding, &record).await?;
         }
         Ok(())
     }
 
-    /// Tells once of an actor that takes the record away again and again. Returns how soon the record is to be written again; `None` unless it is
+    /// Reports once an actor that keeps removing the record. Returns how soon the record is to be written again; `None` unless it is
     /// left alone for a while.
     pub(super) fn contest(&self, key: &ObjectRef) -> Option<Duration> {
         let binding = self.bindings.get(key)?;
@@ -60,8 +88,8 @@ impl Pusher {
         Some(until.saturating_duration_since(Instant::now()))
     }
 
-    /// [`conclude`](Self::conclude) for what is in step: it is noted on the object, and said, when all those have had their turn that are not.
-    pub(super) fn conclude_in_step(&self, key: &ObjectRef, binding: &Binding, record: Record, messages: Vec<Message>) {
+    /// [`report`](Self::report)s on an object that is in sync at low priority, after all objects that are not.
+    pub(super) fn report_later(&self, key: &ObjectRef, binding: &Binding, record: Record, messages: Vec<Message>) {
         let (record, messages) = stand(binding, record, messages);
         if binding.bears(&record) {
             self.say(key, binding, Some(&record), messages);
@@ -75,15 +103,16 @@ impl Pusher {
         }
     }
 
-    /// Says each of these once, until something else is said. `record` is what the object is to bear with that. The event of a refusal is renewed
-    /// each time, so that it stays current for as long as the refusal lasts; the log has it once.
+    /// Announces each message once, until other messages replace it. `record` is the record that goes with them. The event of a refusal is
+    /// renewed each time, so it stays current for as long as the refusal lasts; the log has it once.
     ///
-    /// If it bears that already, and this process has not said anything of it, another life of it has: then only what is loud is said again.
+    /// If the object bears that record already and this process has announced nothing about it, an earlier process has. Then only loud messages
+    /// are announced again.
     pub(super) fn say(&self, key: &ObjectRef, binding: &Binding, record: Option<&Record>, messages: Vec<Message>) {
-        let is_found = binding.said.is_empty() && binding.asks_as_found;
+        let is_found = binding.announced.said.is_empty() && binding.announced.asks_as_found;
         let was_said = is_found && record.is_some_and(|record| binding.bears(record));
-        let is_said = |message: &Message| was_said && !message.is_loud() || binding.said.contains(message);
-        let unsaid = binding.unsaid.iter().filter(|message| !messages.contains(message));
+        let is_said = |message: &Message| was_said && !message.is_loud() || binding.announced.said.contains(message);
+        let unsaid = binding.announced.unsaid.iter().filter(|message| !messages.contains(message));
         for message in unsaid.chain(&messages) {
             if !is_said(message) {
                 self.announce(key, &binding.uid, message);
@@ -92,11 +121,11 @@ impl Pusher {
             }
         }
         let word = summary(&messages).0;
-        // One that went meanwhile is counted no more.
+        // An object that is gone by now is no longer counted.
         self.bindings.settle(key, binding, |binding| {
             self.metrics.said(key, word);
-            binding.said = messages;
-            binding.unsaid.clear();
+            binding.announced.said = messages;
+            binding.announced.unsaid.clear();
         });
     }
 
@@ -119,30 +148,26 @@ impl Pusher {
         });
     }
 
-    /// Tells of a failure, if it is no passing one, and how long to wait before the next attempt.
-    pub(super) async fn failed(&self, key: &ObjectRef, binding: &Binding, error: &PushError) -> Duration {
-        let failures = binding.failures.saturating_add(1);
-        let refusals = if error.is_refusal() { binding.refusals.saturating_add(1) } else { 0 };
-        self.bindings.settle(key, binding, |now| {
-            now.failures = failures;
-            now.refused(binding, refusals);
-        });
-        // That Vault is left alone for a moment says less than why, which was told already.
-        let is_told = binding.failures >= TELL_AFTER && error.is_pause();
-        if is_told || failures < TELL_AFTER && error.is_passing() {
+    /// Reports a failure, unless it is likely to pass. Returns the pause before the next attempt.
+    pub(super) async fn report_failure(&self, key: &ObjectRef, binding: &Binding, error: &PushError) -> Duration {
+        let failures = binding.failures.after(error.is_refusal());
+        self.bindings.settle(key, binding, |now| now.failed(binding, failures));
+        // A paused endpoint says less than the cause of the pause, which was reported before.
+        let is_told = binding.failures.in_a_row >= REPORT_AFTER && error.is_pause();
+        if is_told || failures.in_a_row < REPORT_AFTER && error.is_passing() {
             tracing::debug!(object = %key, "{}", in_one_line(error));
         } else {
-            // What cannot be noted now is noted with the next attempt.
-            if let Err(error) = self.conclude(key, binding, None, vec![Message::failed(error)]).await {
+            // If the record cannot be written now, the next attempt writes it.
+            if let Err(error) = self.report(key, binding, None, vec![error.message()]).await {
                 tracing::debug!(object = %key, "{}", in_one_line(&error));
             }
         }
-        let pause = pause(error.class(), failures, refusals);
-        binding.deleting.map_or(pause, |_| pause.min(self.policy.namespace_deadline))
+        let pause = pause(error.class(), failures);
+        binding.deleting.map_or(pause, |_| pause.min(self.longest_of_deletion))
     }
 }
 
-/// The record that says how it stands, and all that is to be said.
+/// The record with the state of the object, and all messages.
 fn stand(binding: &Binding, mut record: Record, mut messages: Vec<Message>) -> (Record, Vec<Message>) {
     record.generation = binding.generation;
     let (state, text) = summary(&messages);
@@ -150,13 +175,13 @@ fn stand(binding: &Binding, mut record: Record, mut messages: Vec<Message>) -> (
         messages.push(Message::synced(&record.paths.keys().cloned().collect::<Vec<_>>()));
     }
     record.say(state, text, Timestamp::now());
-    if let Asking::Push(push) = &binding.asking {
-        record.answered.clone_from(&push.asked.sync_now);
+    if let ParsedSpec::Push(push) = &binding.spec {
+        record.answered.clone_from(&push.spec.sync_now);
     }
     (record, messages)
 }
 
-/// How it stands, in a word, and why if something is wrong.
+/// The state of the object in a word, and the problems.
 fn summary(messages: &[Message]) -> (&'static str, Option<String>) {
     let problems: Vec<&Message> = messages.iter().filter(|message| message.is_problem()).collect();
     let Some(first) = problems.first() else {

@@ -1,45 +1,57 @@
-//! Whether Vault still holds what it did when all was in step: one read for each location, however many objects have keys there, and no value
-//! of the cluster.
+//! The drift check: whether Vault still holds the content that the last run left there. It costs one read per location, however many
+//! objects have keys there, and reads no Secret.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use konverge_core::digest::ContentDigest;
+use konverge_core::digest::{ContentDigest, DigestKey};
 use konverge_vault::{Found, Location, Owner, Secret, Standing};
 use tokio::time::Instant;
 
-use super::{PushError, Pusher};
+use super::{Parts, owner};
 use crate::{
-    asked::UpdatePolicy,
-    bindings::{Binding, Push},
+    bindings::{Binding, Bindings, Push},
     digest::digest,
+    error::PushError,
     merge::own,
     object::ObjectRef,
     record::Written,
+    spec::UpdatePolicy,
+    store::Store,
 };
 
-impl Pusher {
-    /// Looks at each location that nobody has looked at for as long as the object's interval. False is that something is not as it was.
+/// Compares digests.
+pub(super) struct DriftCheck {
+    store: Store,
+    bindings: Arc<Bindings>,
+    digest_key: Arc<DigestKey>,
+}
+
+impl DriftCheck {
+    pub(super) fn new(parts: &Parts) -> Self {
+        Self {
+            store: parts.store.clone(),
+            bindings: Arc::clone(&parts.bindings),
+            digest_key: Arc::clone(&parts.digest_key),
+        }
+    }
+
+    /// Reads each location that no object has read within the object's interval. Returns whether all of them are unchanged.
     ///
-    /// A location that another object looks at just now is left to that: what it sees is known when this one has its next turn.
-    pub(super) async fn is_still_there(
-        &self,
-        key: &ObjectRef,
-        binding: &Binding,
-        push: &Push,
-    ) -> Result<bool, PushError> {
-        let owner = self.owner(key, &binding.uid).await?;
+    /// Skips a location that another object reads at this moment: its result is known by the next run of this one.
+    pub(super) async fn passes(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<bool, PushError> {
+        let owner = owner(&self.store, key, &binding.uid).await?;
         let Some(record) = &binding.record else { return Ok(false) };
         let begun = Instant::now();
         let mut seen = BTreeMap::new();
         for (location, written) in record.locations() {
             let text = location.to_string();
-            // Nothing could be made for it then, and nothing can now: what is there stays, whatever it is.
+            // The last run had no content for this location, and this one has none either: the operator leaves it as it is.
             let Some(&known) = binding.held.get(&text) else { continue };
-            // In this order: who looks tells the others before he is done.
+            // In this order: an object that reads tells the others before it is done.
             let looking = self.bindings.look(&text);
             let before = self.bindings.seen(key, &text);
-            let is_young = |before: Instant| push.asked.every.is_some_and(|every| before.elapsed() < every);
-            if looking.is_none() || !push.asked.always && before.is_some_and(is_young) {
+            let is_young = |before: Instant| push.spec.every.is_some_and(|every| before.elapsed() < every);
+            if looking.is_none() || !push.spec.always && before.is_some_and(is_young) {
                 seen.extend(before.map(|before| (text.clone(), before)));
                 continue;
             }
@@ -47,7 +59,7 @@ impl Pusher {
             if written.keys.is_some() {
                 self.tell_sharers(key, &location, &secret, begun).await?;
             }
-            if push.asked.update != UpdatePolicy::IfNotExists && !self.is_same(&secret, &owner, written, known) {
+            if push.spec.update != UpdatePolicy::IfNotExists && !self.is_same(&secret, &owner, written, known) {
                 return Ok(false);
             }
             seen.insert(text.clone(), begun);
@@ -60,7 +72,8 @@ impl Pusher {
         Ok(true)
     }
 
-    /// The same answer is compared with what the others should have there. Who finds that it differs looks for himself when it is time to.
+    /// Compares the same response with the content of the other objects there. An object whose content differs reads for itself when its
+    /// interval is over.
     async fn tell_sharers(
         &self,
         key: &ObjectRef,
@@ -70,7 +83,7 @@ impl Pusher {
     ) -> Result<(), PushError> {
         let text = location.to_string();
         for sharer in self.bindings.sharers(key, &text) {
-            let owner = self.owner(&sharer.key, &sharer.uid).await?;
+            let owner = owner(&self.store, &sharer.key, &sharer.uid).await?;
             if self.is_same(secret, &owner, &sharer.written, sharer.held) {
                 self.bindings.saw(&sharer, &text, begun);
             }
@@ -78,7 +91,7 @@ impl Pusher {
         Ok(())
     }
 
-    /// Whether it holds what it did, and is not another's by now.
+    /// Whether the content is unchanged and nobody else owns it.
     fn is_same(&self, secret: &Secret, owner: &Owner, written: &Written, known: ContentDigest) -> bool {
         let metadata = secret.version.as_ref().map(|version| &version.custom_metadata);
         let is_ours = metadata.is_none_or(|metadata| !matches!(owner.standing(metadata), Standing::Foreign(_)));

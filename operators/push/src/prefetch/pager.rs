@@ -21,8 +21,8 @@ const MOST_LEFT: usize = 64;
 const SAMPLE: usize = LARGEST as usize;
 
 /// A namespace that is read in the order of names. `T` is what a Secret holds.
-pub(super) struct Course<T> {
-    /// What was read and not fetched yet: in which version, and what it holds.
+pub(super) struct NamespacePager<T> {
+    /// Secrets that were read and not fetched yet: version and data.
     left: HashMap<String, (String, T)>,
     /// The last name that was read.
     reached: Option<String>,
@@ -48,7 +48,7 @@ enum Next {
     Nothing,
 }
 
-/// What becomes of a wish.
+/// The answer to a request for a Secret.
 pub(super) enum Answer<T> {
     /// Here it is.
     Fetched(T),
@@ -74,7 +74,7 @@ pub(super) struct Page<T> {
     pub(super) token: Option<String>,
 }
 
-impl<T> Course<T> {
+impl<T> NamespacePager<T> {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             left: HashMap::new(),
@@ -89,7 +89,7 @@ impl<T> Course<T> {
         }
     }
 
-    /// Somebody wants the Secret in this version, and others wait, or do not. What was read in another one is of no use to anybody.
+    /// Somebody wants the Secret in this version, and others wait, or do not. Data of another version is of no use.
     pub(super) fn fetch(&mut self, name: &str, version: &str, others_wait: bool) -> Answer<T> {
         if let Some((read, content)) = self.left.remove(name) {
             return if read == version { Answer::Fetched(content) } else { Answer::Alone };

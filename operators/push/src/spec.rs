@@ -1,9 +1,9 @@
-//! What an object asks for, whoever spelled it: annotations or a `VaultPush`. Pure.
+//! The spec of an object, from annotations or from a `VaultPush`. Pure.
 
 use std::{fmt, time::Duration};
 
 use clap::ValueEnum;
-use konverge_vault::Mount;
+use konverge_vault::{Deletion, Mount};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +12,9 @@ use crate::{
     reasons,
 };
 
-/// What an object asks for.
+/// The spec of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct PushSpec {
     /// The path as it is written, neither checked nor prefixed.
     pub path: String,
     /// Which Secrets, which keys.
@@ -23,9 +23,9 @@ pub struct Asked {
     pub every: Option<Duration>,
     /// Whether every run compares with Vault.
     pub always: bool,
-    /// What becomes of data that is no longer asked for; the operator's default if there is none.
+    /// How content is deleted that the object no longer requests; the operator's default if there is none.
     pub deletion: Option<DeletionPolicy>,
-    /// What becomes of a path that holds something and is nobody's; the operator's default if there is none.
+    /// How existing content without an owner is treated; the operator's default if there is none.
     pub existing: Option<ExistingPolicy>,
     /// How a value that is no text is written; the operator's default if there is none.
     pub binary: Option<BinaryPolicy>,
@@ -39,7 +39,7 @@ pub struct Asked {
     pub sync_now: Option<String>,
     /// Whether Secrets for pulling images count as used.
     pub image_pull_secrets: bool,
-    /// What was put right and is worth telling.
+    /// Corrections that the owner should know.
     pub notes: Vec<String>,
 }
 
@@ -64,6 +64,18 @@ pub enum DeletionPolicy {
     Metadata,
     /// It stays as it is.
     Keep,
+}
+
+impl DeletionPolicy {
+    /// The way in which Vault deletes. `None` if the content stays.
+    pub(crate) fn in_vault(self) -> Option<Deletion> {
+        match self {
+            Self::Soft => Some(Deletion::Soft),
+            Self::Destroy => Some(Deletion::Destroy),
+            Self::Metadata => Some(Deletion::Metadata),
+            Self::Keep => None,
+        }
+    }
 }
 
 /// What becomes of a path that holds something and carries nobody's mark.
@@ -98,7 +110,7 @@ pub enum BinaryPolicy {
     Refuse,
 }
 
-/// What is asked for cannot be followed. The text names where it is said, the cause and the next step.
+/// An invalid spec. The text names where it is said, the cause and the next step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// The JSON is none, or not of the form.
@@ -107,7 +119,7 @@ pub enum Invalid {
         secrets = annotations::SECRETS
     )]
     Secrets {
-        /// What is wrong with it.
+        /// The cause.
         cause: String,
     },
     /// A word that says what becomes of data is not among those that there are.
@@ -117,7 +129,7 @@ pub enum Invalid {
         annotation: &'static str,
         /// The beginning of what it holds.
         value: String,
-        /// What it may hold.
+        /// The valid values.
         expected: String,
     },
     /// A template is none, or names what it cannot have.
@@ -125,13 +137,13 @@ pub enum Invalid {
     Template {
         /// Which one.
         key: String,
-        /// What is wrong with it.
+        /// The cause.
         cause: String,
     },
     /// The object is not what its kind says; its definition in the cluster may be another one.
     #[error("spec cannot be followed: {cause}; is the installed definition that of this operator?")]
     Spec {
-        /// What is wrong with it.
+        /// The cause.
         cause: String,
     },
 }

@@ -14,9 +14,9 @@ fn page(names: &[&str], token: Option<&str>) -> Page<usize> {
 }
 
 /// A course whose first page was asked for.
-fn begun() -> (Course<usize>, Instant) {
+fn begun() -> (NamespacePager<usize>, Instant) {
     let now = Instant::now();
-    let mut course = Course::new(now);
+    let mut course = NamespacePager::new(now);
     assert!(matches!(course.fetch("a", "1", true), Answer::Read(None, FIRST)));
     (course, now)
 }

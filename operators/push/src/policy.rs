@@ -1,0 +1,50 @@
+//! The decisions of the platform for all objects.
+
+use std::time::Duration;
+
+use konverge_vault::{
+    Location,
+    boundaries::{Place, Rule, is_allowed},
+};
+
+use crate::{
+    object::ObjectRef,
+    spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
+};
+
+/// The decisions of the platform, from the flags of the program.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// The name of the cluster. If there is one, each path begins with `clusters/NAME/`.
+    pub cluster: Option<String>,
+    /// Which namespaces may write where. Without a rule, each may write everywhere.
+    pub rules: Vec<Rule>,
+    /// How the operator deletes paths unless the object says.
+    pub deletion: DeletionPolicy,
+    /// How the operator treats existing content without an owner, unless the object says.
+    pub existing: ExistingPolicy,
+    /// How the operator writes values that are not UTF-8, unless the object says.
+    pub binary: BinaryPolicy,
+    /// How long an object that is being deleted waits for Vault.
+    pub deadline: Duration,
+    /// The same in a namespace that is being deleted.
+    pub namespace_deadline: Duration,
+}
+
+impl Policy {
+    /// The prefix of every path.
+    pub fn prefix(&self) -> String {
+        cluster_prefix(self.cluster.as_deref())
+    }
+
+    /// Whether the rules let the object write the location.
+    pub fn allows(&self, key: &ObjectRef, location: &Location) -> bool {
+        let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.cluster.as_deref() };
+        is_allowed(&self.rules, &place, location)
+    }
+}
+
+/// The prefix of every path in a cluster with this name.
+pub fn cluster_prefix(cluster: Option<&str>) -> String {
+    cluster.map(|cluster| format!("clusters/{cluster}/")).unwrap_or_default()
+}

@@ -1,0 +1,151 @@
+//! Which locations an object may have, and which objects wait for them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use konverge_runtime::{Priority, Queue};
+use konverge_vault::{Location, VaultError};
+
+use super::Parts;
+use crate::{
+    bindings::{Bindings, Push, Share, key_of},
+    error::PushError,
+    messages::Message,
+    metrics::Metrics,
+    object::ObjectRef,
+    plan::Claim,
+    policy::Policy,
+    record::Written,
+    spec::UpdatePolicy,
+    store::{Cleared, Store},
+    watch::WAITED,
+};
+
+/// The locations of an object's paths, by target: the part of the path beneath the path of the object.
+pub(crate) type Locations = BTreeMap<String, Location>;
+
+/// The result of all checks that need no Secret.
+pub(super) struct Prepared {
+    /// The locations that the object may write.
+    pub(super) locations: Locations,
+    /// All locations that the object names, also refused ones.
+    pub(super) named: BTreeSet<String>,
+    /// Locations that the object names but may not write or does not get. Their content stays.
+    pub(super) refused: BTreeSet<String>,
+}
+
+/// Checks boundaries and claims.
+#[derive(Clone)]
+pub(super) struct PathClaims {
+    store: Store,
+    bindings: Arc<Bindings>,
+    queue: Queue<ObjectRef>,
+    metrics: Metrics,
+    policy: Arc<Policy>,
+}
+
+impl PathClaims {
+    pub(super) fn new(parts: &Parts) -> Self {
+        Self {
+            store: parts.store.clone(),
+            bindings: Arc::clone(&parts.bindings),
+            queue: parts.queue.clone(),
+            metrics: parts.metrics.clone(),
+            policy: Arc::clone(&parts.policy),
+        }
+    }
+
+    /// Resolves the paths of a push to locations, and claims those that the object may have. Returns `None` if a path is invalid, which
+    /// `messages` then tells.
+    pub(super) async fn prepare(
+        &self,
+        key: &ObjectRef,
+        push: &Push,
+        messages: &mut Vec<Message>,
+    ) -> Result<Option<Prepared>, PushError> {
+        let prefix = self.policy.prefix();
+        let mut prepared = Prepared { locations: Locations::new(), named: BTreeSet::new(), refused: BTreeSet::new() };
+        for target in push.wanted.targets() {
+            let location = match push.path(&prefix, target) {
+                Ok(path) => self.store.locate(&path, push.spec.mount.as_ref()).await,
+                Err(error) => Err(VaultError::Path(error)),
+            };
+            let location = match location {
+                Ok(location) => location,
+                Err(VaultError::Path(error)) => {
+                    messages.push(Message::invalid_path(&error));
+                    // All paths have the same beginning.
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let is_first = prepared.named.is_empty();
+            if is_first && push.spec.mount.as_ref().is_some_and(|claimed| claimed != location.mount()) {
+                messages.push(Message::other_engine(key.kind, location.mount()));
+            }
+            prepared.named.insert(location.to_string());
+            match self.refusal(key, push, &location) {
+                Some(message) => {
+                    messages.push(message);
+                    prepared.refused.insert(location.to_string());
+                }
+                None => drop(prepared.locations.insert(target.to_owned(), location)),
+            }
+        }
+        self.wake(self.bindings.release_unwanted(key, |location| prepared.named.contains(location)));
+        self.metrics.discovered(key, push.wanted.targets().len());
+        Ok(Some(prepared))
+    }
+
+    /// Claims a location for the object. Returns why the object does not get it.
+    fn refusal(&self, key: &ObjectRef, push: &Push, location: &Location) -> Option<Message> {
+        let text = location.to_string();
+        if !self.policy.allows(key, location) {
+            return Some(Message::not_allowed(&key.namespace, &text));
+        }
+        let share = if push.spec.update == UpdatePolicy::Merge { Share::Keys } else { Share::Whole };
+        let holder = self.bindings.claim(key, &text, share).err()?;
+        self.metrics.conflicted();
+        Some(Message::claimed(&text, &holder))
+    }
+
+    /// Returns how much the record of a location proves. It counts where the object may write and no other has the location. Elsewhere only
+    /// the mark in Vault counts, because a user who may annotate an object may also have written the record.
+    pub(super) fn claim(&self, key: &ObjectRef, location: &Location, written: &Written) -> Claim {
+        let share = if written.keys.is_some() { Share::Keys } else { Share::Whole };
+        let counts = (written.written || written.begun.is_some())
+            && self.policy.allows(key, location)
+            && self.bindings.claim(key, &location.to_string(), share).is_ok();
+        if counts { Claim::recorded(written) } else { Claim::Intended }
+    }
+
+    /// Gives up a location, with the object's keys there, and wakes the objects that waited for it.
+    pub(super) fn release(&self, key: &ObjectRef, location: &str, written: &Written) {
+        for name in written.keys.iter().flatten().chain(&written.pending) {
+            self.release_key(key, location, name);
+        }
+        self.wake(self.bindings.release(key, location));
+    }
+
+    /// Gives up one key of a location, and wakes the objects that waited for it.
+    pub(super) fn release_key(&self, key: &ObjectRef, location: &str, name: &str) {
+        self.wake(self.bindings.release(key, &key_of(location, name)));
+    }
+
+    /// Wakes the objects that share a location if all of it was deleted: the object had the last keys, and the others may have added keys at
+    /// that moment.
+    pub(super) fn warn_sharers(&self, key: &ObjectRef, location: &str, written: &Written, cleared: Cleared) {
+        if written.keys.is_some() && cleared == Cleared::Deleted {
+            self.wake(self.bindings.doubt_sharers(key, location));
+        }
+    }
+
+    /// Wakes the objects that waited for a location.
+    pub(super) fn wake(&self, waiting: impl IntoIterator<Item = ObjectRef>) {
+        for key in waiting {
+            self.queue.add(key, Priority::Normal, WAITED);
+        }
+    }
+}
