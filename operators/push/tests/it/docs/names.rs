@@ -102,6 +102,8 @@ fn reasons() -> BTreeSet<String> {
     let source = include_str!("../../../../../crates/konverge-apply/src/error.rs");
     let of_writes = source.split("=> reasons::").skip(1).map(|rest| word(rest.split(',').next().unwrap()));
     reasons.extend(of_writes);
+    // The sink of events says so itself.
+    reasons.insert(word("EVENTS_LIMITED"));
     reasons
 }
 
