@@ -1,5 +1,7 @@
 //! Finalizers: adding and removing our own entry, and nobody else's.
 
+use std::collections::BTreeMap;
+
 use http::StatusCode;
 use kube::{
     Resource,
@@ -41,6 +43,30 @@ impl Applier {
         let Some(patch) = addition(metadata.finalizers.as_deref(), finalizer) else { return Ok(None) };
         if metadata.deletion_timestamp.is_some() {
             return Err(ApplyError::Terminating { object: Box::new(target.object) });
+        }
+        self.patch_finalizers(&target, metadata.uid.as_deref(), patch).await
+    }
+
+    /// [`add_finalizer_with`](Self::add_finalizer_with) that also sets an annotation, in the same request: either both are there afterwards or
+    /// neither. Sends nothing if the object has both.
+    pub async fn add_finalizer_and_annotation_with<K: Writable>(
+        &self,
+        object: &K,
+        finalizer: &str,
+        (name, value): (&str, &str),
+        kind: &K::DynamicType,
+    ) -> Result<Option<K>, ApplyError> {
+        let target = Target::of(object, kind)?;
+        check(finalizer, &target.object)?;
+        let metadata = object.meta();
+        let added = addition(metadata.finalizers.as_deref(), finalizer);
+        if added.is_some() && metadata.deletion_timestamp.is_some() {
+            return Err(ApplyError::Terminating { object: Box::new(target.object) });
+        }
+        let annotated = annotation(metadata.annotations.as_ref(), name, value);
+        let patch: Vec<_> = added.into_iter().chain(annotated).flatten().collect();
+        if patch.is_empty() {
+            return Ok(None);
         }
         self.patch_finalizers(&target, metadata.uid.as_deref(), patch).await
     }
@@ -150,6 +176,23 @@ fn addition(finalizers: Option<&[String]>, finalizer: &str) -> Option<Vec<Value>
     })
 }
 
+/// The operations that set an annotation; nothing if it is so.
+fn annotation(annotations: Option<&BTreeMap<String, String>>, name: &str, value: &str) -> Option<Vec<Value>> {
+    if annotations.and_then(|annotations| annotations.get(name)).is_some_and(|known| known == value) {
+        return None;
+    }
+    Some(if annotations.is_none_or(BTreeMap::is_empty) {
+        vec![
+            json!({"op": "test", "path": "/metadata/annotations", "value": null}),
+            json!({"op": "add", "path": "/metadata/annotations", "value": {name: value}}),
+        ]
+    } else {
+        // An annotation of somebody else may have gone meanwhile, which matters to nobody here.
+        let path = format!("/metadata/annotations/{}", name.replace('~', "~0").replace('/', "~1"));
+        vec![json!({"op": "add", "path": path, "value": value})]
+    })
+}
+
 /// The operations that remove an entry; nothing if it is not there.
 fn removal(finalizers: Option<&[String]>, finalizer: &str) -> Option<Vec<Value>> {
     let position = finalizers.unwrap_or_default().iter().position(|known| known == finalizer)?;
@@ -206,6 +249,23 @@ mod tests {
                 json!({"op": "test", "path": "/metadata/finalizers/1", "value": "c/d"}),
                 json!({"op": "remove", "path": "/metadata/finalizers/1"}),
             ]
+        );
+    }
+
+    #[test]
+    fn an_annotation_is_set_beside_others_and_only_if_it_differs() {
+        let known = |entries: &[(&str, &str)]| {
+            entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(annotation(Some(&known(&[("a/b", "1")])), "a/b", "1"), None);
+        for others in [None, Some(known(&[]))] {
+            let patch = annotation(others.as_ref(), "a/b", "1").expect("a patch");
+            assert_eq!(patch[0], json!({"op": "test", "path": "/metadata/annotations", "value": null}));
+            assert_eq!(patch[1], json!({"op": "add", "path": "/metadata/annotations", "value": {"a/b": "1"}}));
+        }
+        assert_eq!(
+            annotation(Some(&known(&[("c", "2")])), "a/b", "1").expect("a patch"),
+            [json!({"op": "add", "path": "/metadata/annotations/a~1b", "value": "1"})]
         );
     }
 
