@@ -243,13 +243,13 @@ impl<K: Object> Context<K> {
     }
 
     /// The object as this run knows it: after the last write of it, else as the cache knew it when the run began.
-    fn written(&self) -> Arc<K> {
+    pub(crate) fn written(&self) -> Arc<K> {
         let written = self.0.written.lock().unwrap_or_else(PoisonError::into_inner).clone();
         written.unwrap_or_else(|| Arc::clone(&self.0.object))
     }
 
     /// Notes the answer to a write of something else than the status, since the write of the status names the version of the object.
-    fn has_written(&self, after: &K) -> Result<(), ApplyError>
+    pub(crate) fn has_written(&self, after: &K) -> Result<(), ApplyError>
     where
         K: Writable,
     {

@@ -53,7 +53,7 @@ impl Error {
         Self { source: Some(Box::new(source)), ..self }
     }
 
-    fn new(class: ErrorClass, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(class: ErrorClass, reason: &'static str, message: impl Into<String>) -> Self {
         Self { message: message.into(), reason, class, source: None }
     }
 }

@@ -73,6 +73,8 @@ mod options;
 mod outside;
 mod owner_keys;
 mod reconcile;
+#[cfg(feature = "remote")]
+mod remote_objects;
 mod report;
 mod resync;
 mod run;
@@ -97,6 +99,8 @@ pub use konverge_gen as generate;
 pub use konverge_macros::{resource, schema};
 #[cfg(feature = "otlp")]
 pub use konverge_otlp as otlp;
+#[cfg(feature = "remote")]
+pub use konverge_remote as remote;
 pub use konverge_runtime as runtime;
 
 // Their types are a part of this API: an author needs no dependency on these crates and cannot have another version of them.
@@ -118,6 +122,8 @@ pub use options::Options;
 #[cfg(feature = "serve")]
 pub use options::{MetricsOptions, ServerOptions};
 pub use reconcile::{Cleanup, FromFunction, Reconcile, reconcile_fn};
+#[cfg(feature = "remote")]
+pub use remote_objects::{RECORD, RemoteObject};
 pub use report::{CustomStatus, Status};
 pub use run::{PAUSED, RECONCILE_AT};
 pub use watch::Watch;

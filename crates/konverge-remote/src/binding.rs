@@ -1,0 +1,70 @@
+//! The item that an object stands for, and what may happen to it.
+
+use std::time::Duration;
+
+/// Which item on the server an object stands for. Made by the author from the object alone, without a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Binding {
+    /// The part of the object, if it stands for several items of one collection; empty for the only one.
+    pub part: String,
+    /// The account or tenant whose list has the item; empty if there is only one.
+    pub scope: String,
+    /// The name of the item on the server.
+    pub name: String,
+    /// The id in the status of the object, if there is one.
+    pub id: Option<String>,
+    /// Whether an item that somebody else made may be taken over.
+    pub adoption: Adoption,
+    /// Whether an adopted item is only observed: it is never updated.
+    pub observe_adopted: bool,
+    /// The fate of the item when the object is deleted.
+    pub deletion: DeletionPolicy,
+    /// The time after which a deletion is given up. The object goes, and the item is [left behind](crate::LeftBehind). Without a limit, the
+    /// object waits until the item is gone.
+    pub deletion_deadline: Option<Duration>,
+}
+
+impl Binding {
+    /// The item of this name: it is created if there is none, nothing is adopted, and it is deleted with the object.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// The name, and the id of an item to adopt: what two objects cannot both have.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &str> {
+        let id = if let Adoption::ById(id) = &self.adoption { Some(id.as_str()) } else { None };
+        [self.name.as_str()].into_iter().chain(id)
+    }
+
+    /// Changes it.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+}
+
+/// Whether an item that somebody else made may be taken over. An item with the mark of another object or cluster never is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Adoption {
+    /// Never.
+    #[default]
+    Never,
+    /// The only item of the wanted name.
+    ByName,
+    /// The item with this id. If there is none, nothing is created in its place.
+    ById(String),
+}
+
+/// The fate of the item when its object is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeletionPolicy {
+    /// An item that was made for the object is deleted; an adopted one stays.
+    #[default]
+    Delete,
+    /// The item is deleted even if it was adopted.
+    DeleteAdopted,
+    /// The item stays, and the object is released at once, also while the server is away.
+    Orphan,
+}

@@ -1,0 +1,614 @@
+//! Takes the steps of the plan: the record first, then the call, then the list.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use konverge_core::contest::Contest;
+use tokio::{
+    sync::{OnceCell, mpsc},
+    time::Instant,
+};
+
+use crate::{
+    binding::{Binding, DeletionPolicy},
+    collection::Collection,
+    failure::Failure,
+    mark::Mark,
+    plan::{Facts, Step, plan},
+    record::{Entry, Origin, Record},
+    relations::{Interest, Subject},
+    remote::{Deletion, Remote},
+};
+
+/// The steps of one run. More would be a plan that does not end, which is a bug.
+const STEPS: usize = 12;
+/// The longest pause between two writes that another client undoes.
+const LONGEST_CONTEST: Duration = Duration::from_secs(300);
+/// How many items that were left behind are remembered.
+const LEFT_BEHIND: usize = 1000;
+/// How soon the server is asked again about an item that it is deleting.
+const LOOK_WHILE_DELETING: Duration = Duration::from_secs(2);
+/// How soon an object is looked at that waits for others, which mostly wake it before.
+const LOOK_WHILE_WAITING: Duration = Duration::from_secs(60);
+
+/// How a collection is read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The name that tells this cluster from all others that use the same server; unless given, the uid of its namespace `kube-system`.
+    pub cluster: Option<String>,
+    /// How often the list is read. A change by hand is corrected within this time.
+    pub interval: Duration,
+    /// How long the effect of a call may stay invisible in a list after the call has ended: zero if the server shows each write at once.
+    pub settle: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { cluster: None, interval: Duration::from_secs(60), settle: Duration::ZERO }
+    }
+}
+
+impl Settings {
+    /// Changes them.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+}
+
+/// The object of one run: what is recorded on it, and how to write there.
+pub trait Ledger: Send + Sync {
+    /// The object.
+    fn subject(&self) -> Subject;
+
+    /// The uid of the object.
+    fn uid(&self) -> &str;
+
+    /// The name that tells this cluster from all others that use the same server.
+    fn cluster(&self) -> &str;
+
+    /// For how long the object has been in deletion; zero if it is not.
+    fn deleting_for(&self) -> Duration;
+
+    /// The text of the record, as the last write left it.
+    fn record(&self) -> Option<String>;
+
+    /// Whether the object has the finalizer.
+    fn is_held(&self) -> bool;
+
+    /// Writes the record, and the finalizer if `hold`, in one request.
+    fn write(&self, record: &str, hold: bool) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Fails unless this process still leads.
+    fn check_lease(&self) -> Result<(), Failure>;
+
+    /// Whether nothing may be written anywhere.
+    fn is_dry_run(&self) -> bool;
+
+    /// Tells the readers of the object's events.
+    fn tell(&self, news: News);
+}
+
+/// Something worth an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// `Created`, `Updated`, `Adopted`, `Deleted` or `LeftBehind`.
+    pub reason: &'static str,
+    /// The message.
+    pub message: String,
+}
+
+/// The item of an object that is as desired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing<I> {
+    /// The item as the server showed it last. Put its id into the status.
+    pub item: Arc<I>,
+    /// Whether it was made for the object or adopted.
+    pub origin: Origin,
+}
+
+/// How far a deletion is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finalized {
+    /// The object can go.
+    Done,
+    /// Look again after the pause; the reason and the message say what is waited for.
+    Pending(Duration, &'static str, String),
+}
+
+/// An item that stayed on the server although its object is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// The object that is gone.
+    pub subject: Subject,
+    /// The item, and why it stayed.
+    pub item: String,
+}
+
+/// The items of a server for all objects that stand for them. Clones share it.
+///
+/// It does nothing before [`begin`](Self::begin), which a program calls when it knows its flags.
+pub struct Remotes<R: Remote>(Arc<Inner<R>>);
+
+struct Inner<R: Remote> {
+    begun: OnceLock<Begun<R>>,
+    cluster: OnceCell<String>,
+    /// Interests that were told before the beginning.
+    early: Mutex<BTreeMap<Subject, Interest>>,
+    memory: Mutex<Memory>,
+}
+
+struct Begun<R: Remote> {
+    collection: Arc<Collection<R>>,
+    settle: Duration,
+    at: Instant,
+}
+
+/// The memory of this process. Nothing correct depends on it beyond the life of the process.
+#[derive(Default)]
+struct Memory {
+    /// When the last create ended that may have taken effect.
+    creates: HashMap<Mark, Instant>,
+    /// By scope and id: the fields that were written last, and how often they were undone.
+    contests: HashMap<(String, String), (Vec<&'static str>, Contest, Instant)>,
+    left: VecDeque<LeftBehind>,
+}
+
+impl<R: Remote> Clone for Remotes<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<R: Remote> Default for Remotes<R> {
+    fn default() -> Self {
+        Self(Arc::new(Inner {
+            begun: OnceLock::new(),
+            cluster: OnceCell::new(),
+            early: Mutex::default(),
+            memory: Mutex::default(),
+        }))
+    }
+}
+
+/// The knowledge of one run.
+struct Run<'a, R: Remote, L> {
+    begun: &'a Begun<R>,
+    ledger: &'a L,
+    binding: &'a Binding,
+    mark: Mark,
+    subject: Subject,
+    record: Record,
+    has_foreign_record: bool,
+    is_held: bool,
+    /// Whether this run has written the intent, so that no create can have been sent for it.
+    is_own_intent: bool,
+    absent: Option<String>,
+    not_before: Option<Instant>,
+}
+
+impl<R: Remote> Remotes<R> {
+    /// Begins to work with this client. A second call changes nothing.
+    pub fn begin(&self, remote: R, settings: Settings) {
+        let Settings { cluster, interval, settle } = settings;
+        if let Some(cluster) = cluster {
+            // A cell that is set already belongs to an earlier call, which counts.
+            drop(self.0.cluster.set(cluster));
+        }
+        let mut early = lock(&self.0.early);
+        let begun = self.0.begun.get_or_init(|| {
+            let collection = Arc::new(Collection::new(remote, interval, settle));
+            Begun { collection, settle, at: Instant::now() }
+        });
+        for (subject, interest) in std::mem::take(&mut *early) {
+            begun.collection.interest(&subject, Some(interest));
+        }
+    }
+
+    /// Returns the name of the cluster: the one of the settings, or else the answer to `read`, which is asked for once.
+    pub async fn cluster<E>(&self, read: impl Future<Output = Result<String, E>>) -> Result<&str, E> {
+        self.0.cluster.get_or_try_init(|| read).await.map(String::as_str)
+    }
+
+    /// Sets or removes the interest of an object. Call it for each change of an object, also on replicas that do not lead.
+    pub fn interest(&self, subject: &Subject, interest: Option<Interest>) {
+        let mut early = lock(&self.0.early);
+        match (self.0.begun.get(), interest) {
+            (Some(begun), interest) => begun.collection.interest(subject, interest),
+            (None, Some(interest)) => drop(early.insert(subject.clone(), interest)),
+            (None, None) => drop(early.remove(subject)),
+        }
+    }
+
+    /// The objects of a kind that changes on the server concern, from now on. `None` before [`begin`](Self::begin).
+    pub fn changes(&self, kind: &str) -> Option<mpsc::UnboundedReceiver<Subject>> {
+        Some(self.0.begun.get()?.collection.changes(kind))
+    }
+
+    /// Reads the list in each interval, for ever. Only the leader does.
+    pub async fn poll(&self) {
+        if let Some(begun) = self.0.begun.get() {
+            begun.collection.poll().await;
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// The author's client. `None` before [`begin`](Self::begin).
+    pub fn remote(&self) -> Option<&R> {
+        Some(&self.0.begun.get()?.collection.remote)
+    }
+
+    /// Makes the item as desired. The object stays in sync afterwards without another call: its next difference wakes it.
+    pub async fn apply(
+        &self,
+        ledger: &impl Ledger,
+        binding: &Binding,
+        desired: &R::Desired,
+    ) -> Result<Standing<R::Item>, Failure> {
+        let mut run = self.run(ledger, binding)?;
+        for _ in 0..STEPS {
+            match self.next(&mut run, Some(desired)).await? {
+                Step::InSync(item, origin) => {
+                    run.holds(R::id(&item));
+                    return Ok(Standing { item, origin });
+                }
+                Step::Wait(reason, message) => return Err(Failure::after(LOOK_WHILE_DELETING, reason, message)),
+                Step::Refuse(failure) => return Err(failure),
+                step if ledger.is_dry_run() => return Err(dry(&step.describe::<R>(binding))),
+                Step::Record(entry) => run.write(entry).await?,
+                Step::Create => {
+                    let item = Arc::new(self.create(&mut run, desired).await?);
+                    return Ok(Standing { item, origin: Origin::Made });
+                }
+                Step::Update(item, differing) => self.update(&run, &item, differing, desired).await?,
+                Step::Refresh | Step::Confirm(_) | Step::Delete(_) | Step::Release(_) => break,
+            }
+        }
+        Err(endless::<R>(binding))
+    }
+
+    /// Undoes what the object stands for, as its policies say.
+    pub async fn finalize(&self, ledger: &impl Ledger, binding: &Binding) -> Result<Finalized, Failure> {
+        let is_late = binding.deletion_deadline.is_some_and(|limit| ledger.deleting_for() >= limit);
+        let why = match self.remove(ledger, binding).await {
+            Ok(Finalized::Pending(_, _, message)) if is_late => message,
+            Err(failure) if is_late => failure.to_string(),
+            result => return result,
+        };
+        let (noun, name) = (R::NOUN, &binding.name);
+        self.leave(ledger, format!("the {noun} {name}, because the deadline of its deletion has passed: {why}"));
+        Ok(Finalized::Done)
+    }
+
+    async fn remove(&self, ledger: &impl Ledger, binding: &Binding) -> Result<Finalized, Failure> {
+        if binding.deletion == DeletionPolicy::Orphan {
+            return Ok(Finalized::Done);
+        }
+        let mut run = self.run(ledger, binding)?;
+        let mut step = self.next(&mut run, None).await?;
+        if matches!(step, Step::Wait("Deleting", _)) {
+            // All objects that wait for a deletion share a list that is not older than this.
+            run.not_before = Instant::now().checked_sub(LOOK_WHILE_DELETING);
+            step = self.next(&mut run, None).await?;
+        }
+        match step {
+            Step::Wait("InUse", message) => Ok(Finalized::Pending(LOOK_WHILE_WAITING, "InUse", message)),
+            Step::Wait(reason, message) => Ok(Finalized::Pending(LOOK_WHILE_DELETING, reason, message)),
+            Step::Refuse(failure) => Err(failure),
+            Step::Release(left) => {
+                if let Some(left) = left {
+                    self.leave(ledger, left);
+                }
+                Ok(Finalized::Done)
+            }
+            Step::Delete(item) if ledger.is_dry_run() => Err(dry(&Step::Delete(item).describe::<R>(binding))),
+            Step::Delete(item) => self.delete(&run, &item).await,
+            _ => Err(endless::<R>(binding)),
+        }
+    }
+
+    /// Returns the first step that would change something, or the last one if none would: the plan, for `diff`. Reads the server, and writes nowhere.
+    pub async fn preview(
+        &self,
+        ledger: &impl Ledger,
+        binding: &Binding,
+        desired: Option<&R::Desired>,
+    ) -> Result<Step<R::Item>, Failure> {
+        let mut run = self.run(ledger, binding)?;
+        self.next(&mut run, desired).await
+    }
+
+    /// Returns the items of these names, in their order, for an object that [refers](Interest::references) to them. A missing one is a failure that
+    /// names it; the object is woken when it appears.
+    pub async fn resolve(&self, scope: &str, names: &[String]) -> Result<Vec<Arc<R::Item>>, Failure> {
+        let collection = &self.begun()?.collection;
+        let snapshot = collection.list(scope, collection.oldest()).await?;
+        let (noun, mut items, mut missing) = (R::NOUN, Vec::new(), Vec::new());
+        for name in names {
+            let mut found = snapshot.items.values().filter(|item| R::name(item) == name);
+            match (found.next(), found.next()) {
+                (Some(item), None) => items.push(Arc::clone(item)),
+                (None, _) => missing.push(name),
+                (Some(_), Some(_)) => {
+                    let message =
+                        format!("there are several {noun} of the name {name}; rename all but one on the server");
+                    return Err(Failure::refused("Ambiguous", message));
+                }
+            }
+        }
+        if missing.is_empty() {
+            return Ok(items);
+        }
+        let message = format!("waits for the {noun} {}", konverge_core::names::few(missing));
+        Err(Failure::after(LOOK_WHILE_WAITING, "WaitingForReference", message))
+    }
+
+    /// The items that stayed on the server although their objects are gone, as far as this process knows: at most the last 1000.
+    pub fn left_behind(&self) -> Vec<LeftBehind> {
+        lock(&self.0.memory).left.iter().cloned().collect()
+    }
+
+    /// Returns the items of a scope that bear the mark of this cluster and whose objects do not exist. The caches of all objects must be complete.
+    pub async fn orphans(&self, scope: &str, cluster: &str) -> Result<Vec<Arc<R::Item>>, Failure> {
+        let collection = &self.begun()?.collection;
+        let snapshot = collection.list(scope, collection.oldest()).await?;
+        let cluster = Mark::new(cluster, "", "");
+        let is_orphan = |item: &&Arc<R::Item>| {
+            R::mark(item).is_some_and(|mark| {
+                mark.cluster() == cluster.cluster() && !collection.relations(|relations| relations.knows(mark.uid()))
+            })
+        };
+        Ok(snapshot.items.values().filter(is_orphan).cloned().collect())
+    }
+
+    fn begun(&self) -> Result<&Begun<R>, Failure> {
+        let missing = || Failure::permanent("NotBegun", format!("no client of {} was given to the program", R::NOUN));
+        self.0.begun.get().ok_or_else(missing)
+    }
+
+    fn run<'a, L: Ledger>(&'a self, ledger: &'a L, binding: &'a Binding) -> Result<Run<'a, R, L>, Failure> {
+        let (cluster, uid) = (ledger.cluster(), ledger.uid());
+        let read = Record::read(ledger.record().as_deref(), cluster, uid);
+        Ok(Run {
+            begun: self.begun()?,
+            ledger,
+            binding,
+            mark: Mark::new(cluster, uid, &binding.part),
+            subject: ledger.subject(),
+            has_foreign_record: read.is_err(),
+            record: read.unwrap_or_else(|_| Record::new(cluster, uid)),
+            is_held: ledger.is_held(),
+            is_own_intent: false,
+            absent: None,
+            not_before: None,
+        })
+    }
+
+    /// Decides, after all reads that the decision needs.
+    async fn next<L: Ledger>(
+        &self,
+        run: &mut Run<'_, R, L>,
+        desired: Option<&R::Desired>,
+    ) -> Result<Step<R::Item>, Failure> {
+        let collection = &run.begun.collection;
+        let scope = &run.binding.scope;
+        for _ in 0..STEPS {
+            let not_before = run.not_before.or_else(|| collection.oldest());
+            let snapshot = collection.list(scope, not_before).await?;
+            let fresh_from = self.fresh_from(run);
+            match run.decide(&snapshot.items, run.is_own_intent || snapshot.begun >= fresh_from, desired) {
+                Step::Refresh => {
+                    let pause = fresh_from.saturating_duration_since(Instant::now());
+                    if !pause.is_zero() {
+                        let message = "waits until the server must show what was created".to_owned();
+                        return Err(Failure::after(pause, "Settling", message));
+                    }
+                    run.not_before = Some(fresh_from);
+                }
+                Step::Confirm(id) => match collection.remote.get(scope, &id).await? {
+                    Some(item) => collection.saw(scope, item, &run.subject),
+                    None => run.absent = Some(id),
+                },
+                step => return Ok(step),
+            }
+        }
+        Err(endless::<R>(run.binding))
+    }
+
+    /// From when on a list shows all creates that may have been sent for the object.
+    fn fresh_from<L>(&self, run: &Run<'_, R, L>) -> Instant {
+        let last = lock(&self.0.memory).creates.get(&run.mark).copied();
+        last.unwrap_or(run.begun.at) + run.begun.settle
+    }
+
+    async fn create<L: Ledger>(&self, run: &mut Run<'_, R, L>, desired: &R::Desired) -> Result<R::Item, Failure> {
+        run.ledger.check_lease()?;
+        let (collection, scope) = (&run.begun.collection, &run.binding.scope);
+        // The run may be dropped during the call. Then the create ends now, as far as anybody knows.
+        let call = Unsettled { memory: &self.0.memory, mark: &run.mark };
+        let result = collection.remote.create(scope, desired, &run.mark).await;
+        drop(call);
+        match result {
+            Ok(item) => {
+                collection.wrote(scope, R::id(&item), Some(Arc::new(item.clone())), &run.subject);
+                lock(&self.0.memory).creates.remove(&run.mark);
+                run.holds(R::id(&item));
+                run.tell("Created", format!("created the {} {} ({})", R::NOUN, R::name(&item), R::id(&item)));
+                Ok(item)
+            }
+            Err(failure) => {
+                if !failure.may_have_taken_effect() {
+                    lock(&self.0.memory).creates.remove(&run.mark);
+                    if !R::IS_MARKED {
+                        // Nothing was made, so no item of this name may count as made.
+                        run.retract().await?;
+                    }
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    async fn update<L: Ledger>(
+        &self,
+        run: &Run<'_, R, L>,
+        item: &R::Item,
+        differing: Vec<&'static str>,
+        desired: &R::Desired,
+    ) -> Result<(), Failure> {
+        let (collection, scope, fields) = (&run.begun.collection, &run.binding.scope, differing.join(", "));
+        let (noun, name, id) = (R::NOUN, R::name(item), R::id(item));
+        let contest = self.contest(scope, id, &differing).ok_or_else(|| {
+            let message =
+                format!("{fields} of the {noun} {name} ({id}) was set back again and again; stop the other client");
+            Failure::refused("Contested", message)
+        })?;
+        run.ledger.check_lease()?;
+        let after = collection.remote.update(scope, item, desired, &run.mark).await?;
+        collection.wrote(scope, R::id(&after), Some(Arc::new(after.clone())), &run.subject);
+        let written = (differing, contest, Instant::now());
+        lock(&self.0.memory).contests.insert((scope.clone(), id.to_owned()), written);
+        run.tell("Updated", format!("updated the {noun} {name} ({id}), which differed in {fields}"));
+        let left = R::differences(&after, desired, &run.mark)?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        let left = left.join(", ");
+        let message = format!("the server took the update of the {noun} {name} ({id}), and it still differs in {left}");
+        Err(Failure::refused("NoEffect", message))
+    }
+
+    /// Returns how often these fields will have been written in a row; `None` if others set them back so often that the write has to wait.
+    fn contest(&self, scope: &str, id: &str, differing: &[&'static str]) -> Option<Contest> {
+        let mut memory = lock(&self.0.memory);
+        memory.contests.retain(|_, (_, contest, at)| contest.goes_on(at.elapsed()));
+        let before = memory.contests.get(&(scope.to_owned(), id.to_owned()));
+        let before = before.filter(|(fields, _, _)| fields == differing);
+        let before = before.map(|(_, contest, at)| (*contest, at.elapsed()));
+        let must_wait = before.is_some_and(|(contest, quiet)| quiet < contest.pause());
+        (!must_wait).then(|| Contest::again(before, LONGEST_CONTEST))
+    }
+
+    async fn delete<L: Ledger>(&self, run: &Run<'_, R, L>, item: &R::Item) -> Result<Finalized, Failure> {
+        run.ledger.check_lease()?;
+        let (collection, scope) = (&run.begun.collection, &run.binding.scope);
+        let (noun, name, id) = (R::NOUN, R::name(item), R::id(item));
+        match collection.remote.delete(scope, item).await? {
+            Deletion::Gone => {
+                collection.wrote(scope, id, None, &run.subject);
+                run.tell("Deleted", format!("deleted the {noun} {name} ({id})"));
+                Ok(Finalized::Done)
+            }
+            Deletion::Begun => {
+                match collection.remote.get(scope, id).await? {
+                    Some(now) => collection.saw(scope, now, &run.subject),
+                    None => collection.wrote(scope, id, None, &run.subject),
+                }
+                let message = format!("the server deletes the {noun} {name} ({id})");
+                Ok(Finalized::Pending(LOOK_WHILE_DELETING, "Deleting", message))
+            }
+        }
+    }
+
+    fn leave(&self, ledger: &impl Ledger, item: String) {
+        ledger.tell(News { reason: "LeftBehind", message: format!("left behind {item}") });
+        let mut memory = lock(&self.0.memory);
+        if memory.left.len() >= LEFT_BEHIND {
+            memory.left.pop_front();
+        }
+        memory.left.push_back(LeftBehind { subject: ledger.subject(), item });
+    }
+}
+
+impl<R: Remote, L: Ledger> Run<'_, R, L> {
+    fn decide(&self, items: &crate::Items<R::Item>, is_fresh: bool, desired: Option<&R::Desired>) -> Step<R::Item> {
+        let binding = self.binding;
+        let (older, users) = self.begun.collection.relations(|relations| {
+            let older = relations.older(&self.subject, &binding.scope, binding.claims());
+            (older, relations.users(&self.subject, &binding.scope, &binding.name))
+        });
+        let older = older.map(|older| older.to_string());
+        plan::<R>(&Facts {
+            binding,
+            desired,
+            mark: &self.mark,
+            entry: self.record.part(&self.key()),
+            has_foreign_record: self.has_foreign_record,
+            is_held: self.is_held,
+            items,
+            is_fresh,
+            absent: self.absent.as_deref(),
+            older: older.as_deref(),
+            users: &users,
+        })
+    }
+
+    /// The name of the part in the record, which is shared with other collections.
+    fn key(&self) -> String {
+        if self.binding.part.is_empty() { R::NOUN.to_owned() } else { format!("{}/{}", R::NOUN, self.binding.part) }
+    }
+
+    /// Writes an entry of the record. An object with an item to delete one day gets the finalizer in the same write.
+    async fn write(&mut self, entry: Entry) -> Result<(), Failure> {
+        let is_made = entry.origin == Origin::Made;
+        let hold = is_made || self.binding.deletion == DeletionPolicy::DeleteAdopted;
+        let adopted = (!is_made).then(|| {
+            format!("adopted the {} {} ({})", R::NOUN, entry.name, entry.id.as_deref().unwrap_or("unknown id"))
+        });
+        let is_intent = is_made && entry.id.is_none();
+        self.record.set(&self.key(), Some(entry));
+        self.ledger.write(&self.record.text(), hold).await?;
+        self.is_held |= hold;
+        self.is_own_intent = is_intent;
+        self.has_foreign_record = false;
+        if let Some(message) = adopted {
+            self.tell("Adopted", message);
+        }
+        Ok(())
+    }
+
+    /// Takes the entry of the part out of the record.
+    async fn retract(&mut self) -> Result<(), Failure> {
+        self.record.set(&self.key(), None);
+        self.ledger.write(&self.record.text(), false).await
+    }
+
+    fn holds(&self, id: &str) {
+        self.begun.collection.relations(|relations| relations.hold(&self.binding.scope, id, &self.subject));
+    }
+
+    fn tell(&self, reason: &'static str, message: String) {
+        self.ledger.tell(News { reason, message });
+    }
+}
+
+/// A create that is under way. When dropped, it notes that the create may have taken effect until now.
+struct Unsettled<'a> {
+    memory: &'a Mutex<Memory>,
+    mark: &'a Mark,
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        lock(self.memory).creates.insert(self.mark.clone(), Instant::now());
+    }
+}
+
+fn dry(plan: &str) -> Failure {
+    tracing::info!("dry run: {plan}");
+    Failure::permanent("DryRun", plan)
+}
+
+fn endless<R: Remote>(binding: &Binding) -> Failure {
+    let message = format!("the plan for the {} {} does not end; report a bug", R::NOUN, binding.name);
+    Failure::permanent("EndlessPlan", message)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

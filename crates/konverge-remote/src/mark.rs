@@ -1,0 +1,102 @@
+//! The mark by which an item on the server shows which object it belongs to.
+
+use std::fmt;
+
+/// The word that begins a mark, wherever it is in a text.
+const WORD: &str = "konverge=";
+
+/// Names the object, and the cluster of the object, that an item belongs to. It is written into a field of the item that takes free text, such
+/// as a description, a tag or a part of the name.
+///
+/// ```
+/// use konverge_remote::Mark;
+///
+/// let mark = Mark::new("c-1", "0b2f", "router");
+/// let description = format!("Made by shop-operator {mark}");
+/// assert_eq!(Mark::find_in(&description), Some(mark));
+/// assert_eq!(Mark::find_in("Made by hand"), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mark {
+    cluster: String,
+    uid: String,
+    part: String,
+}
+
+impl Mark {
+    /// The mark of an object with this uid in this cluster. `part` tells the items of one object apart, and is empty for the only one. Other
+    /// characters than letters, digits, `-`, `_` and `.` become `-`.
+    pub fn new(cluster: &str, uid: &str, part: &str) -> Self {
+        Self { cluster: plain(cluster), uid: plain(uid), part: plain(part) }
+    }
+
+    /// Returns the first mark in a text of an item, or `None` if there is none.
+    pub fn find_in(text: &str) -> Option<Self> {
+        let (_, after) = text.split_once(WORD)?;
+        let end = after.find(|character| !is_plain(character) && character != '/').unwrap_or(after.len());
+        let mut words = after[..end].splitn(3, '/');
+        let (cluster, uid) = (words.next()?, words.next()?);
+        let part = words.next().unwrap_or_default();
+        (!cluster.is_empty() && !uid.is_empty()).then(|| Self::new(cluster, uid, part))
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// The uid of the object.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// The part of the object.
+    pub fn part(&self) -> &str {
+        &self.part
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{WORD}{}/{}", self.cluster, self.uid)?;
+        if self.part.is_empty() { Ok(()) } else { write!(f, "/{}", self.part) }
+    }
+}
+
+fn is_plain(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.')
+}
+
+fn plain(text: &str) -> String {
+    text.chars().map(|character| if is_plain(character) { character } else { '-' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_found_in_any_text_and_nothing_else_is_taken_for_one() {
+        for (text, expected) in [
+            ("konverge=c/u", Some(("c", "u", ""))),
+            ("made for konverge=c/u/router, do not edit", Some(("c", "u", "router"))),
+            ("konverge=c", None),
+            ("konverge=/u", None),
+            ("konverge=c/", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                Mark::find_in(text),
+                expected.map(|(cluster, uid, part)| Mark::new(cluster, uid, part)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn characters_that_would_end_a_mark_are_replaced() {
+        let mark = Mark::new("my cluster", "u/1", "a b");
+        assert_eq!(mark.to_string(), "konverge=my-cluster/u-1/a-b");
+        assert_eq!(Mark::find_in(&mark.to_string()), Some(mark));
+    }
+}

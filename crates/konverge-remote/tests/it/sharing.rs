@@ -1,0 +1,317 @@
+//! What objects share: one list, claims, references, and who is woken by a difference.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use konverge_core::error::Classify;
+use konverge_remote::{Binding, DeletionPolicy, Failure, Finalized, Interest, Mark, Remotes, Subject};
+use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
+
+use crate::world::{CLUSTER, Desired, Fault, INTERVAL, Item, Object, Server, Shared, process};
+
+type Marked = Remotes<Server<true, true>>;
+
+fn want(name: &str, content: u32) -> Desired {
+    Desired { name: name.to_owned(), content }
+}
+
+/// An object with a record and a status of its own.
+fn object(name: &'static str, uid: &'static str) -> Object {
+    Object { world: Shared::default(), name, uid, deleting_for: Duration::ZERO }
+}
+
+/// The names of the objects that were woken since the last call.
+fn woken(changes: &mut UnboundedReceiver<Subject>) -> BTreeSet<String> {
+    std::iter::from_fn(|| changes.try_recv().ok()).map(|subject| subject.name).collect()
+}
+
+/// How many lists and how many writes the server has served.
+fn costs(server: &Shared) -> (usize, usize) {
+    let world = server.lock();
+    (world.lists, world.writes)
+}
+
+/// An object whose item is there.
+async fn settled(remotes: &Marked, object: &Object, created: i64, name: &str) -> Item {
+    let binding = Binding::new(name);
+    object.tell(remotes, created, Interest::default().claims(&binding));
+    object.reconcile(remotes, &binding, &want(name, 1)).await.unwrap()
+}
+
+fn reason<T: std::fmt::Debug>(result: Result<T, Failure>) -> &'static str {
+    result.unwrap_err().reason()
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_objects_at_rest_cost_one_list_per_interval_and_no_write() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let names: Vec<&'static str> = (0..500).map(|number| &*format!("n-{number}").leak()).collect();
+    let mut objects = Vec::new();
+    for name in &names {
+        let object = object(name, name);
+        settled(&remotes, &object, 0, name).await;
+        objects.push(object);
+    }
+    assert_eq!(costs(&server), (1, 500), "one list, and one call per item");
+    for object in &objects {
+        assert_eq!(object.world.lock().writes, 2, "the record with the finalizer, and the status");
+    }
+
+    let polling = tokio::spawn({
+        let remotes = remotes.clone();
+        async move { remotes.poll().await }
+    });
+    sleep(10 * INTERVAL + INTERVAL / 2).await;
+    for (object, name) in objects.iter().zip(&names) {
+        object.reconcile(&remotes, &Binding::new(*name), &want(name, 1)).await.unwrap();
+    }
+    let lists = server.lock().lists;
+    assert!((10..=11).contains(&lists), "{lists}");
+    polling.abort();
+
+    // A restart costs one list.
+    let remotes: Marked = process(&server);
+    for (object, name) in objects.iter().zip(&names) {
+        object.reconcile(&remotes, &Binding::new(*name), &want(name, 1)).await.unwrap();
+    }
+    assert_eq!(costs(&server), (lists + 1, 500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_difference_wakes_the_object_that_it_concerns_and_no_other() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let mut changes = remotes.changes("Thing").unwrap();
+    let (first, second) = (object("first", "u-1"), object("second", "u-2"));
+    let item = settled(&remotes, &first, 0, "first").await;
+    settled(&remotes, &second, 0, "second").await;
+    let user = object("user", "u-3");
+    user.tell(&remotes, 0, Interest::default().refers_to("", "first"));
+    let polling = tokio::spawn({
+        let remotes = remotes.clone();
+        async move { remotes.poll().await }
+    });
+    sleep(2 * INTERVAL).await;
+    assert_eq!(woken(&mut changes), BTreeSet::new(), "own writes and lists without a difference wake nobody");
+
+    server.lock().items.get_mut(&item.id).unwrap().content = 5;
+    sleep(2 * INTERVAL).await;
+    assert_eq!(woken(&mut changes), BTreeSet::from(["first".to_owned(), "user".to_owned()]));
+    first.reconcile(&remotes, &Binding::new("first"), &want("first", 1)).await.unwrap();
+    assert_eq!(woken(&mut changes), BTreeSet::from(["user".to_owned()]), "an own write wakes those who refer to it");
+
+    // Renamed on the server: its object is known by the id.
+    server.lock().items.get_mut(&item.id).unwrap().name = "other".to_owned();
+    sleep(2 * INTERVAL).await;
+    assert!(woken(&mut changes).contains("first"));
+    polling.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_server_is_away_all_objects_are_told_once_and_share_one_call() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let mut changes = remotes.changes("Thing").unwrap();
+    let (first, second) = (object("first", "u-1"), object("second", "u-2"));
+    settled(&remotes, &first, 0, "first").await;
+    settled(&remotes, &second, 0, "second").await;
+    let polling = tokio::spawn({
+        let remotes = remotes.clone();
+        async move { remotes.poll().await }
+    });
+    let from = server.lock().calls;
+    server.lock().faults = (from..from + 100).map(|at| (at, Fault::Unreachable)).collect();
+    sleep(INTERVAL + INTERVAL / 2).await;
+    assert_eq!(woken(&mut changes), BTreeSet::new(), "one failed list changes nothing");
+    sleep(2 * INTERVAL).await;
+    assert_eq!(woken(&mut changes).len(), 2);
+    sleep(3 * INTERVAL).await;
+    assert_eq!(woken(&mut changes), BTreeSet::new(), "once");
+    let before = server.lock().calls;
+    let (binding, desired) = (Binding::new("first"), want("first", 1));
+    let runs = (0..20).map(|_| first.reconcile(&remotes, &binding, &desired));
+    for run in futures_in_turn(runs).await {
+        assert_eq!(reason(run), "Unavailable");
+    }
+    assert!(server.lock().calls - before <= 2, "callers share a failed call");
+    polling.abort();
+}
+
+/// The results of futures, one after the other.
+async fn futures_in_turn<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut results = Vec::new();
+    for future in futures {
+        results.push(future.await);
+    }
+    results
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_objects_that_want_one_item_the_older_keeps_it() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let mut changes = remotes.changes("Thing").unwrap();
+    let (older, younger) = (object("older", "u-1"), object("younger", "u-2"));
+    let binding = Binding::new("one");
+    older.tell(&remotes, 1, Interest::default().claims(&binding));
+    younger.tell(&remotes, 2, Interest::default().claims(&binding));
+    assert_eq!(reason(younger.reconcile(&remotes, &binding, &want("one", 2)).await), "Claimed");
+    let item = older.reconcile(&remotes, &binding, &want("one", 1)).await.unwrap();
+    assert_eq!(reason(younger.reconcile(&remotes, &binding, &want("one", 2)).await), "NotOurs");
+    assert_eq!(server.lock().items[&item.id].content, 1);
+
+    // The younger is woken when the older lets go.
+    woken(&mut changes);
+    assert_eq!(older.delete(&remotes, &binding).await, Ok(Finalized::Done));
+    remotes.interest(&konverge_remote::Ledger::subject(&older), None);
+    assert!(woken(&mut changes).contains("younger"));
+    younger.reconcile(&remotes, &binding, &want("one", 2)).await.unwrap();
+    assert_eq!(server.lock().items.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn references_wait_for_items_and_items_wait_for_those_who_refer_to_them() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let mut changes = remotes.changes("Thing").unwrap();
+    let user = object("user", "u-2");
+    user.tell(&remotes, 1, Interest::default().refers_to("", "group"));
+    let names = ["group".to_owned()];
+    let missing = remotes.resolve("", &names).await.unwrap_err();
+    assert_eq!((missing.reason(), missing.to_string().as_str()), ("WaitingForReference", "waits for the item group"));
+
+    let owner = object("owner", "u-1");
+    let item = settled(&remotes, &owner, 1, "group").await;
+    assert_eq!(woken(&mut changes), BTreeSet::from(["user".to_owned()]), "it is woken when the item appears");
+    assert_eq!(remotes.resolve("", &names).await.unwrap()[0].id, item.id);
+
+    let binding = Binding::new("group");
+    let pending = owner.delete(&remotes, &binding).await.unwrap();
+    let Finalized::Pending(_, "InUse", message) = pending else { panic!("{pending:?}") };
+    assert!(message.ends_with("is in use by Thing shop/user"), "{message}");
+    remotes.interest(&konverge_remote::Ledger::subject(&user), None);
+    assert_eq!(woken(&mut changes), BTreeSet::from(["owner".to_owned()]), "it is woken when the last user goes");
+    assert_eq!(owner.delete(&remotes, &binding).await, Ok(Finalized::Done));
+    assert!(server.lock().items.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copied_record_and_another_clusters_mark_count_for_nothing() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let original = object("original", "u-1");
+    let item = settled(&remotes, &original, 1, "one").await;
+    // A copy with its annotations and even its status, as a backup restores it.
+    let copy = object("copy", "u-2");
+    copy.world.lock().record = original.world.lock().record.clone();
+    copy.world.lock().status = Some(item.id.clone());
+    copy.world.lock().is_held = true;
+    let binding = Binding::new("one");
+    assert_eq!(reason(copy.reconcile(&remotes, &binding, &want("one", 9)).await), "NotOurs");
+    assert_eq!(copy.delete(&remotes, &binding).await, Ok(Finalized::Done));
+    assert_eq!(server.lock().items[&item.id].content, 1);
+
+    // Kinds without marks: the record decides.
+    let server = Shared::default();
+    let remotes: Remotes<Server<false, true>> = process(&server);
+    let original = object("original", "u-1");
+    let item = original.reconcile(&remotes, &binding, &want("one", 1)).await.unwrap();
+    copy.world.lock().record = original.world.lock().record.clone();
+    copy.world.lock().status = Some(item.id.clone());
+    assert_eq!(reason(copy.reconcile(&remotes, &binding, &want("one", 9)).await), "NameTaken");
+    assert_eq!(copy.delete(&remotes, &binding).await, Ok(Finalized::Done));
+    assert_eq!(server.lock().items[&item.id].content, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_without_effect_and_writes_that_are_undone_end_in_a_refusal() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let one = object("one", "u-1");
+    let item = settled(&remotes, &one, 1, "one").await;
+    let binding = Binding::new("one");
+    server.lock().does_ignore_updates = true;
+    assert_eq!(reason(one.reconcile(&remotes, &binding, &want("one", 2)).await), "NoEffect");
+
+    server.lock().does_ignore_updates = false;
+    // Failed writes are no contest.
+    for _ in 0..6 {
+        let from = server.lock().calls;
+        server.lock().faults = vec![(from, Fault::Unreachable)];
+        assert_eq!(reason(one.reconcile(&remotes, &binding, &want("one", 3)).await), "Unavailable");
+    }
+    sleep(20 * INTERVAL).await;
+    remotes.resolve("", &[]).await.unwrap();
+    let (mut writes, mut contested) = (server.lock().writes, false);
+    for _ in 0..30 {
+        sleep(INTERVAL / 10).await;
+        server.lock().items.get_mut(&item.id).unwrap().content = 99;
+        // The poll has seen it.
+        remotes.resolve("", &[]).await.unwrap();
+        sleep(2 * INTERVAL).await;
+        contested |= one.reconcile(&remotes, &binding, &want("one", 2)).await.is_err();
+    }
+    writes = server.lock().writes - writes;
+    assert!(contested && writes < 30, "{writes} writes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_its_deadline_a_deletion_is_given_up_and_the_item_is_listed() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let one = object("one", "u-1");
+    settled(&remotes, &one, 1, "one").await;
+    let binding = Binding::new("one").with(|binding| binding.deletion_deadline = Some(Duration::from_secs(60)));
+    let from = server.lock().calls;
+    server.lock().faults = (from..from + 100).map(|at| (at, Fault::Unreachable)).collect();
+    assert_eq!(reason(one.delete(&remotes, &binding).await), "Unavailable");
+    let late = Object { deleting_for: Duration::from_secs(61), ..object("one", "u-1") };
+    late.world.lock().record = one.world.lock().record.clone();
+    late.world.lock().is_held = true;
+    assert_eq!(late.delete(&remotes, &binding).await, Ok(Finalized::Done));
+    let left = remotes.left_behind();
+    assert_eq!(left[0].item, "the item one, because the deadline of its deletion has passed: no answer");
+
+    // Whoever wants it gone without waiting says so, also while the server is away.
+    let orphan = binding.with(|binding| binding.deletion = DeletionPolicy::Orphan);
+    assert_eq!(one.delete(&remotes, &orphan).await, Ok(Finalized::Done));
+
+    // It is found again by its mark.
+    server.lock().faults.clear();
+    sleep(3 * INTERVAL).await;
+    assert_eq!(remotes.orphans("", CLUSTER).await.unwrap().len(), 0, "its object is there");
+    remotes.interest(&konverge_remote::Ledger::subject(&one), None);
+    server.make_foreign("theirs", Some(Mark::new("c-2", "u-7", "")));
+    sleep(3 * INTERVAL).await;
+    let orphans = remotes.orphans("", CLUSTER).await.unwrap();
+    assert_eq!(orphans.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["one"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_somebody_removed_is_set_again() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let one = object("one", "u-1");
+    settled(&remotes, &one, 1, "one").await;
+    one.world.lock().is_held = false;
+    one.reconcile(&remotes, &Binding::new("one"), &want("one", 1)).await.unwrap();
+    assert!(one.world.lock().is_held);
+    assert_eq!(costs(&server), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_one_list_leaves_out_is_asked_for_before_it_counts_as_gone() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let one = object("one", "u-1");
+    let item = settled(&remotes, &one, 1, "one").await;
+    // A list without the item, and the item by itself: as from a replica that lags behind.
+    let hidden = server.lock().items.remove(&item.id).unwrap();
+    server.make_foreign("theirs", None);
+    sleep(3 * INTERVAL).await;
+    remotes.resolve("", &[]).await.unwrap();
+    server.lock().items.insert(item.id.clone(), hidden);
+    let again = one.reconcile(&remotes, &Binding::new("one"), &want("one", 1)).await.unwrap();
+    assert_eq!(again.id, item.id);
+    assert_eq!(server.lock().items.len(), 2, "no second one");
+}

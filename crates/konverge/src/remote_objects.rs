@@ -1,0 +1,283 @@
+//! Objects that stand for objects on a server: the record as an annotation, wakes through the queue, news as events.
+
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use k8s_openapi::{
+    api::{core::v1::Namespace, rbac::v1::PolicyRule},
+    jiff::Timestamp,
+};
+use konverge_apply::{MetadataChange, Writable};
+use konverge_core::{
+    error::{Classify, ErrorClass, in_one_line},
+    reasons,
+};
+use konverge_gen::Access;
+use konverge_remote::{
+    Binding, Failure, Finalized, Interest, Ledger, News, Remote, Remotes, Settings, Standing, Step, Subject,
+};
+use konverge_runtime::{
+    cache::Store,
+    object::{Object, ObjectKey},
+};
+use kube::{Api, Resource, ResourceExt, runtime::events::EventType};
+
+use crate::{
+    context::Context,
+    controller::{Controller, Trigger},
+    error::Error,
+    operator::{Home, Operator, Part, Setup, StartError},
+    reconcile::Cleanup,
+};
+
+/// Annotation: what was intended on servers for the object, bound to its uid and cluster. The operator writes it before it creates anything there.
+pub const RECORD: &str = "konverge.dev/remote";
+
+/// The namespace whose uid names the cluster: it is there from the beginning and never deleted.
+const CLUSTER_NAMESPACE: &str = "kube-system";
+
+impl Operator {
+    /// Gives items on a server their client and settings, which `begin` makes when the flags are known; see
+    /// [`Setup::flags`](crate::Setup::flags). The list is read on the leader only.
+    ///
+    /// Unless the settings name the cluster, the role allows to get the namespace `kube-system`, whose uid is the name.
+    #[must_use]
+    pub fn remote<R: Remote>(
+        self,
+        remotes: &Remotes<R>,
+        begin: impl FnOnce(&Setup) -> Result<(R, Settings), Error> + Send + 'static,
+    ) -> Self {
+        self.part(RemotePart { remotes: remotes.clone(), begin: Box::new(begin) })
+    }
+}
+
+struct RemotePart<R: Remote> {
+    remotes: Remotes<R>,
+    begin: Begin<R>,
+}
+
+type Begin<R> = Box<dyn FnOnce(&Setup) -> Result<(R, Settings), Error> + Send>;
+
+impl<R: Remote> Part for RemotePart<R> {
+    fn access(&self, _: &Home<'_>, everywhere: &mut Access, _: &mut Access) {
+        let words = |word: &str| Some(vec![word.to_owned()]);
+        let rule = PolicyRule {
+            api_groups: words(""),
+            resources: words("namespaces"),
+            resource_names: words(CLUSTER_NAMESPACE),
+            verbs: vec!["get".to_owned()],
+            ..PolicyRule::default()
+        };
+        // Several collections need it once.
+        if !everywhere.rules().contains(&rule) {
+            everywhere.rules_of([rule]);
+        }
+    }
+
+    fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
+        let begun = (self.begin)(setup).map(|(remote, settings)| self.remotes.begin(remote, settings));
+        let part = format!("the client of {}", R::NOUN);
+        let result = begun.map_err(|source| StartError::Part { part, source: Box::new(source) });
+        if result.is_ok() {
+            let remotes = self.remotes;
+            setup.manager.leader_task(format!("remote {}", R::NOUN), async move { remotes.poll().await });
+        }
+        std::future::ready(result).boxed()
+    }
+}
+
+impl<K: Object, C> Controller<K, C> {
+    /// Its objects stand for items on a server, or refer to some. `interest` tells which, from the object alone. Changes of these items wake
+    /// the object, and so do other objects that let go of them.
+    ///
+    /// An object that stands for an item needs a finalizer; see [`finalizer_on_demand`](Self::finalizer_on_demand). Runs use
+    /// [`Context::remote`].
+    #[must_use]
+    pub fn remote<R: Remote>(
+        mut self,
+        remotes: &Remotes<R>,
+        interest: impl Fn(&K) -> Interest + Send + Sync + 'static,
+    ) -> Self {
+        let (remotes, kind) = (remotes.clone(), self.kind.clone());
+        let stream = move |_: &mut Setup, store: Store<K>| {
+            let word = K::kind(&kind).into_owned();
+            let told = remotes.clone();
+            store.subscribe(move |key, change| {
+                let interest = change.new.as_ref().map(|object| complete(interest(object), &**object));
+                told.interest(&subject(key, K::kind(&kind).into_owned()), interest);
+            });
+            // Only the leader takes them, and all objects run when it begins to lead.
+            let changes = async move { stream::unfold(remotes.changes(&word), next_key) };
+            changes.flatten_stream().boxed()
+        };
+        let name = R::NOUN;
+        self.triggers.push(Trigger { name, stream: Box::new(stream), on_standbys: false, describe: |_| () });
+        self
+    }
+}
+
+type Changes = Option<tokio::sync::mpsc::UnboundedReceiver<Subject>>;
+
+async fn next_key(mut changes: Changes) -> Option<(ObjectKey, Changes)> {
+    let Subject { namespace, name, .. } = changes.as_mut()?.recv().await?;
+    Some((ObjectKey { namespace, name }, changes))
+}
+
+fn subject(key: &ObjectKey, kind: String) -> Subject {
+    Subject { kind, namespace: key.namespace.clone(), name: key.name.clone() }
+}
+
+/// Adds to an interest what every object says of itself.
+fn complete<K: Resource>(interest: Interest, object: &K) -> Interest {
+    let metadata = object.meta();
+    Interest {
+        uid: metadata.uid.clone().unwrap_or_default(),
+        created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+        is_deleting: metadata.deletion_timestamp.is_some(),
+        ..interest
+    }
+}
+
+/// The items of one object in a run; see [`Context::remote`].
+pub struct RemoteObject<'a, K: Object, R: Remote> {
+    context: &'a Context<K>,
+    remotes: &'a Remotes<R>,
+}
+
+impl<K: Object + Writable> Context<K> {
+    /// The items on a server that the object stands for. The controller must be [declared](Controller::remote) to have them.
+    pub fn remote<'a, R: Remote>(&'a self, remotes: &'a Remotes<R>) -> RemoteObject<'a, K, R> {
+        RemoteObject { context: self, remotes }
+    }
+}
+
+impl<K: Object + Writable, R: Remote> RemoteObject<'_, K, R> {
+    /// Makes the item as desired. Put the id of the answer into the status, also if a later step of the run fails. No call is made for an item
+    /// that is in sync, so the run can end with [`Action::Done`](konverge_runtime::Action::Done).
+    pub async fn apply(&self, binding: &Binding, desired: &R::Desired) -> Result<Standing<R::Item>, Error> {
+        let ledger = self.ledger().await?;
+        Ok(self.remotes.apply(&ledger, binding, desired).await?)
+    }
+
+    /// Undoes it, as the policies of the binding say: for [`Reconcile::finalize`](crate::Reconcile::finalize).
+    pub async fn finalize(&self, binding: &Binding) -> Result<Cleanup, Error> {
+        let ledger = self.ledger().await?;
+        Ok(match self.remotes.finalize(&ledger, binding).await? {
+            Finalized::Done => Cleanup::Done,
+            Finalized::Pending(after, reason, message) => {
+                let reason = konverge_apply::conditions::Reason::parse(reason);
+                let reason = reason.unwrap_or(const { konverge_apply::conditions::Reason::new(reasons::FAILED) });
+                Cleanup::pending(after, reason, message)
+            }
+        })
+    }
+
+    /// Returns what the next run would do, without a write. `desired` is `None` for the deletion of the object.
+    pub async fn preview(&self, binding: &Binding, desired: Option<&R::Desired>) -> Result<Step<R::Item>, Error> {
+        let ledger = self.ledger().await?;
+        Ok(self.remotes.preview(&ledger, binding, desired).await?)
+    }
+
+    async fn ledger(&self) -> Result<ObjectLedger<'_, K>, Error> {
+        let namespaces = Api::<Namespace>::all(self.context.client().clone());
+        let read = async {
+            let message = "cannot tell this cluster from others: allow the service account to get the namespace kube-system, or name the \
+                           cluster in the settings";
+            let found = namespaces.get_metadata(CLUSTER_NAMESPACE).await;
+            found.map(|namespace| namespace.uid().unwrap_or_default()).map_err(|error| {
+                let class = konverge_apply::error::class_of(&error);
+                Error::new(class, reasons::REQUEST_FAILED, message).caused_by(error)
+            })
+        };
+        let cluster = self.remotes.cluster(read).await?;
+        Ok(ObjectLedger { context: self.context, cluster })
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::new(failure.class(), failure.reason(), failure.to_string())
+    }
+}
+
+/// The record of the object of a run.
+struct ObjectLedger<'a, K: Object> {
+    context: &'a Context<K>,
+    cluster: &'a str,
+}
+
+impl<K: Object + Writable> Ledger for ObjectLedger<'_, K> {
+    fn subject(&self) -> Subject {
+        let object = self.context.object();
+        let kind = K::kind(self.context.kind()).into_owned();
+        Subject { kind, namespace: object.namespace(), name: object.name_any() }
+    }
+
+    fn uid(&self) -> &str {
+        self.context.object().meta().uid.as_deref().unwrap_or_default()
+    }
+
+    fn cluster(&self) -> &str {
+        self.cluster
+    }
+
+    fn deleting_for(&self) -> Duration {
+        let deleted = self.context.object().meta().deletion_timestamp.as_ref();
+        let since = deleted.map(|time| Timestamp::now().duration_since(time.0));
+        since.and_then(|since| Duration::try_from(since).ok()).unwrap_or_default()
+    }
+
+    fn record(&self) -> Option<String> {
+        self.context.written().annotations().get(RECORD).cloned()
+    }
+
+    fn is_held(&self) -> bool {
+        let finalizers = self.context.shared().finalizers.as_ref();
+        finalizers.is_some_and(|finalizers| finalizers.hold(&*self.context.written()))
+    }
+
+    async fn write(&self, record: &str, hold: bool) -> Result<(), Failure> {
+        self.write_record(record, hold).await.map_err(|error| failure(&error))
+    }
+
+    fn check_lease(&self) -> Result<(), Failure> {
+        self.context.check_lease().map_err(|error| failure(&error))
+    }
+
+    fn is_dry_run(&self) -> bool {
+        self.context.applier().is_dry_run()
+    }
+
+    fn tell(&self, News { reason, message }: News) {
+        let kind = if reason == "LeftBehind" { EventType::Warning } else { EventType::Normal };
+        self.context.event(kind, reason, "Reconcile", message);
+    }
+}
+
+impl<K: Object + Writable> ObjectLedger<'_, K> {
+    async fn write_record(&self, record: &str, hold: bool) -> Result<(), Error> {
+        let (context, object) = (self.context, self.context.written());
+        let applier = context.applier();
+        let after = if hold {
+            let finalizer =
+                context.shared().finalizers.as_ref().map(|finalizers| finalizers.name).ok_or_else(|| {
+                    let message = "the controller has no finalizer; add .finalizer_on_demand(\"…\") to it";
+                    Error::new(ErrorClass::Permanent, reasons::UNDECLARED, message)
+                })?;
+            let annotation = (RECORD, record);
+            applier.add_finalizer_and_annotation_with(&*object, finalizer, annotation, context.kind()).await?
+        } else {
+            let change = MetadataChange::new().annotation(RECORD, record);
+            applier.change_metadata_with(&*object, &change, context.kind()).await?
+        };
+        if let Some(after) = after {
+            context.has_written(&after)?;
+        }
+        Ok(())
+    }
+}
+
+/// An error of the cluster as one of the layer beneath. It had no effect on the server.
+fn failure(error: &Error) -> Failure {
+    Failure::new(error.class(), error.reason(), in_one_line(error))
+}
