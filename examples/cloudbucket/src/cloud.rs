@@ -20,6 +20,16 @@ pub struct Settings {
     pub retention_days: Option<u32>,
 }
 
+/// A bucket in the list of the cloud.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Listed {
+    /// The text that it was created with, which nothing can change.
+    pub tag: String,
+    /// The bucket.
+    #[serde(flatten)]
+    pub shown: Shown,
+}
+
 /// A bucket as the cloud shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Shown {
@@ -79,8 +89,13 @@ impl Cloud {
         Ok(Self { http: client(CALL_WITHIN, &[])?, url: url.into() })
     }
 
+    /// Lists all buckets.
+    pub async fn list(&self) -> Result<Vec<Listed>, CloudError> {
+        decode(self.call(Method::GET, "buckets", None).await?).await
+    }
+
     /// Returns the bucket with this id, or `None` if the cloud says that it has none.
-    pub async fn get(&self, id: &str) -> Result<Option<Shown>, CloudError> {
+    pub async fn get(&self, id: &str) -> Result<Option<Listed>, CloudError> {
         match self.call(Method::GET, &format!("buckets/{id}"), None).await {
             Ok(answer) => Ok(Some(decode(answer).await?)),
             Err(CloudError::Refused { code: 404, .. }) => Ok(None),
@@ -88,15 +103,8 @@ impl Cloud {
         }
     }
 
-    /// Returns the bucket that was created with this tag, or `None` if there is none.
-    pub async fn find(&self, tag: &str) -> Result<Option<Shown>, CloudError> {
-        let answer = self.call(Method::GET, &format!("buckets?tag={tag}"), None).await?;
-        let mut found: Vec<Shown> = decode(answer).await?;
-        Ok(found.pop())
-    }
-
-    /// Creates a bucket that bears the tag, by which [`find`](Self::find) finds it if the reply is lost.
-    pub async fn create(&self, name: &str, tag: &str, settings: &Settings) -> Result<Shown, CloudError> {
+    /// Creates a bucket that bears the tag.
+    pub async fn create(&self, name: &str, tag: &str, settings: &Settings) -> Result<Listed, CloudError> {
         let mut body = json!(settings);
         body["name"] = json!(name);
         body["tag"] = json!(tag);
@@ -112,10 +120,11 @@ impl Cloud {
         self.call(Method::PATCH, &format!("buckets/{id}"), Some(json!(settings))).await.map(drop)
     }
 
-    /// Begins the deletion of a bucket. [`get`](Self::get) tells when it is gone.
-    pub async fn delete(&self, id: &str) -> Result<(), CloudError> {
+    /// Deletes a bucket. Returns whether it is gone; if not, the cloud still has to empty it.
+    pub async fn delete(&self, id: &str) -> Result<bool, CloudError> {
         match self.call(Method::DELETE, &format!("buckets/{id}"), None).await {
-            Ok(_) | Err(CloudError::Refused { code: 404, .. }) => Ok(()),
+            Ok(answer) => Ok(answer.status() != StatusCode::ACCEPTED),
+            Err(CloudError::Refused { code: 404, .. }) => Ok(true),
             Err(error) => Err(error),
         }
     }

@@ -8,14 +8,14 @@ use std::{
 use axum::{
     Router,
     body::Bytes,
-    extract::{Path, Query, Request, State},
+    extract::{Path, Request, State},
     http::{Method, StatusCode},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::get,
 };
-use cloudbucket_operator::cloud::{Phase, Settings, Shown};
-use serde::{Deserialize, Serialize};
+use cloudbucket_operator::cloud::{Listed, Phase, Settings, Shown};
+use serde::Serialize;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
@@ -31,19 +31,13 @@ type Shared = Arc<Mutex<Inner>>;
 
 #[derive(Default)]
 struct Inner {
-    buckets: BTreeMap<String, Bucket>,
+    buckets: BTreeMap<String, Listed>,
     created: usize,
     /// Calls that were served, by method.
     calls: HashMap<Method, usize>,
     fault: Option<(Method, Fault)>,
     keeps_deleting: bool,
     is_away: bool,
-}
-
-#[derive(Clone)]
-struct Bucket {
-    tag: String,
-    shown: Shown,
 }
 
 /// What goes wrong with the next call of a method.
@@ -63,7 +57,7 @@ impl FakeCloud {
     pub(crate) async fn start_at(address: &str) -> Self {
         let state = Shared::default();
         let router = Router::new()
-            .route("/v1/buckets", get(find).post(create))
+            .route("/v1/buckets", get(list).post(create))
             .route("/v1/buckets/{id}", get(show).patch(update).delete(remove))
             .layer(from_fn_with_state(Arc::clone(&state), failing))
             .with_state(Arc::clone(&state));
@@ -116,13 +110,13 @@ impl FakeCloud {
 }
 
 impl Inner {
-    fn create(&mut self, name: &str, tag: &str, settings: Settings) -> Shown {
+    fn create(&mut self, name: &str, tag: &str, settings: Settings) -> Listed {
         self.created += 1;
         let id = format!("b-{}", self.created);
         let shown = Shown { id, name: name.to_owned(), settings, phase: Phase::Active };
-        let bucket = Bucket { tag: tag.to_owned(), shown: shown.clone() };
-        self.buckets.insert(shown.id.clone(), bucket);
-        shown
+        let bucket = Listed { tag: tag.to_owned(), shown };
+        self.buckets.insert(bucket.shown.id.clone(), bucket.clone());
+        bucket
     }
 }
 
@@ -147,20 +141,13 @@ async fn failing(State(state): State<Shared>, request: Request, next: Next) -> R
     }
 }
 
-#[derive(Deserialize)]
-struct Filter {
-    tag: String,
-}
-
 fn json(code: StatusCode, body: &impl Serialize) -> Response {
     (code, serde_json::to_vec(body).unwrap()).into_response()
 }
 
-async fn find(State(state): State<Shared>, Query(filter): Query<Filter>) -> Response {
+async fn list(State(state): State<Shared>) -> Response {
     let inner = lock(&state);
-    let found: Vec<_> =
-        inner.buckets.values().filter(|bucket| bucket.tag == filter.tag).map(|bucket| &bucket.shown).collect();
-    json(StatusCode::OK, &found)
+    json(StatusCode::OK, &inner.buckets.values().collect::<Vec<_>>())
 }
 
 async fn create(State(state): State<Shared>, body: Bytes) -> Response {
@@ -176,7 +163,7 @@ async fn create(State(state): State<Shared>, body: Bytes) -> Response {
 
 async fn show(State(state): State<Shared>, Path(id): Path<String>) -> Response {
     match lock(&state).buckets.get(&id) {
-        Some(bucket) => json(StatusCode::OK, &bucket.shown),
+        Some(bucket) => json(StatusCode::OK, bucket),
         None => StatusCode::NOT_FOUND.into_response(),
     }
 }

@@ -39,14 +39,14 @@ async fn a_bucket_follows_its_object_from_beginning_to_end() {
     assert_eq!(bucket.status.unwrap().id.as_deref(), Some("b-1"));
     assert_eq!(stage.cloud.buckets(), BTreeMap::from([("backups".to_owned(), backups())]));
     assert!(stage.is_held("backups").await);
-    stage.told("backups", "BucketCreated").await;
+    stage.told("backups", "Created").await;
 
     // A change by hand in the cloud's console. The second event of its kind becomes a series.
     for _ in 0..2 {
         stage.cloud.edit("backups", Settings { versioning: false, ..SETTINGS });
         stage.until("the settings are corrected", async || stage.cloud.buckets()["backups"] == backups()).await;
     }
-    stage.told("backups", "BucketCorrected").await;
+    stage.told("backups", "Updated").await;
 
     // A bucket cannot be renamed.
     let rename = |name: &str| Patch::Merge(json!({ "spec": { "bucketName": name } }));
@@ -58,7 +58,7 @@ async fn a_bucket_follows_its_object_from_beginning_to_end() {
     // The deletion takes as long as the cloud needs.
     stage.cloud.keep_deleting(true);
     stage.delete("backups").await;
-    stage.says("backups", "Reconciling", "BucketDeleting").await;
+    stage.says("backups", "Reconciling", "Deleting").await;
     assert_eq!(stage.cloud.buckets()["backups"].phase, Phase::Deleting);
     stage.cloud.keep_deleting(false);
     stage.gone("backups").await;
