@@ -287,9 +287,9 @@ impl<K: Resource, F: Fn(K) -> Option<(TriggerRef, WatchedTrigger)>> EventHandler
     }
 
     fn apply(&mut self, _: &TriggerRef, object: K, origin: Origin) -> bool {
+        let Some((key, trigger)) = (self.shown)(object) else { return false };
         let (shows, priority, reason) = told_by(origin);
-        let Some((key, shown)) = (self.shown)(object) else { return false };
-        self.feed.leave(self.feed.index.show_trigger_by(shows, key, shown), priority, reason);
+        self.feed.leave(self.feed.index.show_trigger_by(shows, key, trigger), priority, reason);
         true
     }
 
