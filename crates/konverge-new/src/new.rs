@@ -125,7 +125,7 @@ impl New {
             &format!("  cd {}", folder.display()),
             "  cargo test               # on a real API server; the first build takes some minutes",
             "",
-            "To play with it, start a cluster in a second terminal, and do here what it prints:",
+            "To try it by hand, start a cluster in a second terminal, and run here the `export KUBECONFIG=…` that it prints:",
             "",
             &format!(
                 "  cargo run --manifest-path {checkout}/Cargo.toml --package konverge-testkit --features cli,v1_36 -- up"

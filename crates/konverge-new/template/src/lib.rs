@@ -1,10 +1,10 @@
-//! The operator: each Greeting gets a `ConfigMap` of its name, which holds its text.
+//! The operator: each Greeting gets a `ConfigMap` of the same name, which holds its text.
 //!
-//! Begin at [`GreetingSpec`], the interface to the user; then the reconciler below; then [`controller`], which says what wakes it.
+//! Begin at [`GreetingSpec`], the interface to the user; then read the reconciler below it, and [`controller`], which declares the kinds that it owns.
 
 use konverge::prelude::*;
 
-/// What a user asks for.
+/// The desired state.
 #[konverge::resource(
     group = "example.io",
     version = "v1alpha1",
@@ -16,18 +16,18 @@ use konverge::prelude::*;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GreetingSpec {
-    /// What the `ConfigMap` is to hold under the key `text`.
+    /// The value of the key `text` in the `ConfigMap`.
     pub text: String,
 }
 
-/// How it stands.
+/// The observed state.
 #[konverge::schema]
 #[derive(Default)]
 pub struct GreetingStatus {
-    /// Name of the `ConfigMap`, once it has been made.
+    /// The name of the `ConfigMap`, once it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<String>,
-    /// Conditions, and the generation they are about. The framework writes them.
+    /// Conditions and the generation that they describe. The framework writes them.
     #[serde(flatten)]
     pub standard: Status,
 }
@@ -53,7 +53,7 @@ impl Reconcile<Greeting> for Reconciler {
             // A retry cannot help: the object is `Stalled` until somebody changes it.
             return Err(Error::permanent("NoText", "spec.text is empty; say something"));
         }
-        // The whole desired state, each time: a child in sync costs no request, and a child that is no longer added here is deleted.
+        // Declare all children, each time: a child in sync costs no request, and a child that is no longer added here is deleted.
         let mut child = ConfigMap::default();
         child.metadata.name = Some(object.name_any());
         child.data = Some([("text".to_owned(), text.clone())].into());
@@ -71,12 +71,12 @@ impl Reconcile<Greeting> for Reconciler {
     }
 
     async fn cleanup(&self, _object: Arc<Greeting>, _context: Context<Greeting>) -> Result<(), Error> {
-        // Delete here what the operator has made outside the cluster. The framework deletes the children afterwards.
+        // Delete here everything that the operator has created outside the cluster. The framework deletes the children afterwards.
         Ok(())
     }
 }
 
-/// The controller: what it owns, and what wakes it. The operator's role is derived from this.
+/// The controller: its kind, the kinds of its children, and its finalizer. The operator's role is derived from this.
 pub fn controller() -> Controller<Greeting, impl Reconcile<Greeting>> {
     Controller::new(Reconciler).owns::<ConfigMap>().finalizer("konverge-template.example.io/cleanup")
 }

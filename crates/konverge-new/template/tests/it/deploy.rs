@@ -1,4 +1,4 @@
-//! The files in deploy/ are up to date, and the API server accepts them.
+//! Checks that the files in deploy/ are up to date and that the API server accepts them.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ fn folder() -> &'static Path {
 }
 
 #[test]
-fn generated_files_are_what_the_code_says() {
-    // `cargo run -- generate --into deploy` mends it.
+fn generated_files_are_up_to_date() {
+    // If this fails, run `cargo run -- generate --into deploy`.
     konverge_template::operator().generate("default").unwrap().check(&folder().join("deploy")).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_api_server_takes_all_manifests() {
+async fn the_api_server_accepts_all_manifests() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let namespace = plane.namespace("deploy").await.unwrap();
     for file in ["deploy/crds.yaml", "deploy/role.yaml", "deploy/deployment.yaml", "examples/object.yaml"] {

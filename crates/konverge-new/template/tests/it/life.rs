@@ -1,4 +1,4 @@
-//! From an object to its child, and back to nothing.
+//! The life of an object on a real API server, under exactly the generated role.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use konverge_template::{Greeting, GreetingSpec};
 use konverge_testkit::{ControlPlane, Options, RoleUse, eventually};
 
 const PROGRAM: &str = "konverge-template";
-/// How long a test waits for what should happen in milliseconds.
+/// The time limit for changes that should take milliseconds.
 const LIMIT: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,7 +58,7 @@ async fn a_child_follows_its_object_from_beginning_to_end() {
     holds("one").await;
     says("Ready", "Reconciled").await;
 
-    // Changed, by the user and by somebody who should not.
+    // Changed by the user, and drift caused by somebody else.
     change("two").await;
     holds("two").await;
     let drift = Patch::Merge(json!({ "data": { "text": "drift" } }));
@@ -67,7 +67,7 @@ async fn a_child_follows_its_object_from_beginning_to_end() {
     children.delete("first", &DeleteParams::default()).await.unwrap();
     holds("two").await;
 
-    // Wrong, and mended.
+    // Wrong, and corrected.
     change("").await;
     says("Stalled", "NoText").await;
     change("three").await;
@@ -80,9 +80,9 @@ async fn a_child_follows_its_object_from_beginning_to_end() {
         let (object, child) = (objects.get_opt("first").await.unwrap(), children.get_opt("first").await.unwrap());
         (object.is_none() && child.is_none()).then_some(())
     });
-    gone.await.expect("object and child go");
+    gone.await.expect("the object and its child are deleted in time");
 
-    // No request was refused, and no verb of the role is more than it needs.
+    // The API server refused no request, and the operator needs each verb of its role.
     operator.terminate(Duration::from_secs(40)).await.unwrap();
     let rules = konverge_template::operator().grant(&home).rules();
     let requests = installed.requests(&plane.audit_log().unwrap()).unwrap();

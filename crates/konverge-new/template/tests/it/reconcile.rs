@@ -1,4 +1,4 @@
-//! Single runs of the controller, without an API server: milliseconds each.
+//! Single runs of the controller, without an API server. They take milliseconds.
 
 use konverge::{prelude::*, testing::TestRun};
 use konverge_template::{Greeting, GreetingSpec, controller};
@@ -34,7 +34,7 @@ async fn an_empty_text_is_refused() {
 }
 
 #[tokio::test]
-async fn the_child_goes_before_the_object() {
+async fn the_child_is_deleted_before_the_object() {
     let run = TestRun::new(object("one")).apply(controller()).await.unwrap();
     let run = run.then().deleted().apply(controller()).await.unwrap();
     assert!(run.get::<ConfigMap>("first").is_none());
