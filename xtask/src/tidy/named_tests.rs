@@ -57,6 +57,7 @@ const OF_ZOPP: Short = &[
     ("cli/", "stores/zopp/cli/tests/it/"),
     ("client/", "stores/zopp/client/tests/it/"),
     ("server/", "stores/zopp/server/tests/it/"),
+    ("sync/", "bins/zopp-k8s/tests/it/"),
 ];
 
 /// Returns the tests that a page names as `file::test`, or as `::test` behind a file of the same line, and that do not exist.

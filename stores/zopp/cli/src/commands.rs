@@ -10,6 +10,7 @@ pub mod environment;
 pub mod group;
 pub mod invite;
 pub mod join;
+pub mod k8s;
 pub mod permission;
 pub mod principal;
 pub mod project;
@@ -57,6 +58,12 @@ pub enum Command {
     /// What was done and attempted in a workspace
     #[command(subcommand)]
     Audit(audit::AuditCommand),
+    /// Write an environment into something else, once
+    #[command(subcommand)]
+    Sync(k8s::SyncCommand),
+    /// Compare an environment with something else
+    #[command(subcommand)]
+    Diff(k8s::DiffCommand),
     /// Ask the server who you are
     Whoami,
     /// Show which server, principal and environment commands are about, and whether they work; exit code 1 if not
@@ -69,9 +76,9 @@ pub enum Command {
 }
 
 /// Runs one command, and keeps what it learnt of the server.
-pub async fn execute(arguments: Arguments) -> Outcome {
+pub async fn execute(arguments: Arguments, kubernetes: &impl k8s::Kubernetes) -> Outcome {
     let context = Context::new(arguments.server);
-    let outcome = dispatch(&context, arguments.command).await;
+    let outcome = dispatch(&context, arguments.command, kubernetes).await;
     match (context.remember(), outcome) {
         (Ok(()), outcome) => outcome,
         (Err(failure), Ok(_)) => Err(failure),
@@ -82,7 +89,7 @@ pub async fn execute(arguments: Arguments) -> Outcome {
     }
 }
 
-async fn dispatch(context: &Context, command: Command) -> Outcome {
+async fn dispatch(context: &Context, command: Command, kubernetes: &impl k8s::Kubernetes) -> Outcome {
     match command {
         Command::Join(arguments) => join::execute(context, arguments).await,
         Command::Workspace(command) => workspace::execute(context, command).await,
@@ -95,6 +102,8 @@ async fn dispatch(context: &Context, command: Command) -> Outcome {
         Command::Permission(command) => permission::execute(context, command).await,
         Command::Group(command) => group::execute(context, command).await,
         Command::Audit(command) => audit::execute(context, command).await,
+        Command::Sync(command) => k8s::sync(kubernetes, context, command).await,
+        Command::Diff(command) => k8s::diff(kubernetes, context, command).await,
         Command::Whoami => status::whoami(context).await,
         Command::Status(environment) => status::status(context, environment).await,
         Command::Completions(arguments) => completions::execute(&arguments),

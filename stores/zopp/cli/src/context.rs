@@ -28,10 +28,15 @@ impl Context {
         let mut config = ClientConfig::new(self.server.server.as_str());
         config.ca_certificate.clone_from(&self.server.tls_ca_cert);
         config.client_certificate = self.server.client_certificate()?;
-        config.call_timeout = Duration::from_secs(self.server.timeout);
+        config.call_timeout = self.timeout();
         config.profile = self.server.generation;
         config.trust = self.trust()?.clone();
         Ok(Connection::new(&config)?)
+    }
+
+    /// How long the server may take to answer.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.server.timeout)
     }
 
     /// What is remembered of the server. What a command adds is saved by [`Context::remember`].

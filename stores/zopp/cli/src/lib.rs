@@ -29,8 +29,8 @@ pub mod scope;
 pub mod value;
 pub mod wiped;
 
-/// Runs the command of this process's arguments.
-pub fn main() -> ExitCode {
+/// Runs the command of this process's arguments. `kubernetes` has the verbs that need a cluster.
+pub fn run(kubernetes: &impl commands::k8s::Kubernetes) -> ExitCode {
     // Best effort: there is nothing that a user of a short command could do about the rest.
     let _ = konverge_zopp_memory::protect();
     let (arguments, format) = arguments::parse();
@@ -38,7 +38,7 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(source) => return failure::Failure::new("no asynchronous runtime can be started").because(source).report(),
     };
-    let answer = runtime.block_on(commands::execute(arguments));
+    let answer = runtime.block_on(commands::execute(arguments, kubernetes));
     let printed = answer.and_then(|answer| output::print(answer.as_ref(), format).map(|()| answer.exit_code()));
     match printed {
         Ok(code) => ExitCode::from(code),

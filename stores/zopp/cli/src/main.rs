@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    konverge_zopp_cli::main()
+    konverge_zopp_cli::run(&konverge_zopp_cli::commands::k8s::OtherProgram)
 }

@@ -19,7 +19,7 @@ mod edit;
 mod export;
 mod import;
 
-pub(super) use export::snapshot;
+pub use export::snapshot;
 
 const SET_EXAMPLES: &str = "\
 Examples:

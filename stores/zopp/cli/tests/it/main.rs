@@ -8,6 +8,7 @@ mod edit;
 mod formats;
 mod home;
 mod identity;
+mod k8s;
 mod lying_server;
 mod people;
 mod run;

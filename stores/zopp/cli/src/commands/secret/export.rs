@@ -94,7 +94,7 @@ pub(super) async fn execute(client: &Client, arguments: ExportArguments) -> Outc
 }
 
 /// All values of an environment; an error that names those which cannot be decrypted.
-pub(in crate::commands) async fn snapshot(client: &Client, name: &EnvironmentName) -> Result<Snapshot, Failure> {
+pub async fn snapshot(client: &Client, name: &EnvironmentName) -> Result<Snapshot, Failure> {
     let what = format!("cannot read the secrets of {name}");
     let need = Place::Environment(name.clone()).need("read", client);
     let reader = EnvironmentReader::new(client.clone(), name.clone());
