@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use konverge_core::error::Classify;
-use konverge_remote::{Binding, DeletionPolicy, Failure, Finalized, Interest, Mark, Remotes, Subject};
+use konverge_remote::{Adoption, Binding, DeletionPolicy, Failure, Finalized, Interest, Mark, Remotes, Subject};
 use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
 
 use crate::world::{CLUSTER, Desired, Fault, INTERVAL, Item, Object, Server, Shared, process};
@@ -16,7 +16,7 @@ fn want(name: &str, content: u32) -> Desired {
 
 /// An object with a record and a status of its own.
 fn object(name: &'static str, uid: &'static str) -> Object {
-    Object { world: Shared::default(), name, uid, deleting_for: Duration::ZERO }
+    Object { name, uid, ..Object::new(&Shared::default()) }
 }
 
 /// The names of the objects that were woken since the last call.
@@ -297,6 +297,58 @@ async fn a_finalizer_that_somebody_removed_is_set_again() {
     one.reconcile(&remotes, &Binding::new("one"), &want("one", 1)).await.unwrap();
     assert!(one.world.lock().is_held);
     assert_eq!(costs(&server), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_and_a_preview_show_the_plan_and_write_nowhere() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let (binding, one) = (Binding::new("one"), object("one", "u-1"));
+    let item = settled(&remotes, &one, 1, "one").await;
+    let dry = Object { is_dry_run: true, ..object("one", "u-1") };
+    dry.world.lock().record = one.world.lock().record.clone();
+    dry.world.lock().is_held = true;
+    let before = costs(&server).1;
+    for (content, expected) in [(1, "the item one (i-1) is in sync"), (2, "would update the item one (i-1) in content")]
+    {
+        let step = remotes.preview(&dry, &binding, Some(&want("one", content))).await.unwrap();
+        assert_eq!(step.describe::<Server<true, true>>(&binding), expected);
+    }
+    let refused = dry.reconcile(&remotes, &binding, &want("one", 2)).await.unwrap_err();
+    assert_eq!(
+        (refused.reason(), refused.to_string().as_str()),
+        ("DryRun", "would update the item one (i-1) in content")
+    );
+    let refused = dry.delete(&remotes, &binding).await.unwrap_err();
+    assert_eq!(refused.to_string(), "would delete the item one (i-1)");
+    let other = Binding::new("two");
+    let stranger = Object { is_dry_run: true, ..object("two", "u-2") };
+    let refused = stranger.reconcile(&remotes, &other, &want("two", 1)).await.unwrap_err();
+    assert_eq!(refused.to_string(), "would create the item two");
+    assert_eq!((costs(&server).1, dry.world.lock().writes), (before, 0));
+    assert_eq!(stranger.world.lock().writes, 0);
+    assert_eq!(server.lock().items[&item.id].content, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_repeat_and_scopes_that_change_are_refused() {
+    let server = Shared::default();
+    let remotes: Remotes<Server<true, false>> = process(&server);
+    for _ in 0..2 {
+        server.make_foreign("two", None);
+    }
+    let one = object("one", "u-1");
+    let by_name = Binding::new("two").with(|binding| binding.adoption = Adoption::ByName);
+    assert_eq!(reason(one.reconcile(&remotes, &by_name, &want("two", 1)).await), "Ambiguous");
+    let missing = Binding::new("two").with(|binding| binding.adoption = Adoption::ById("i-9".to_owned()));
+    assert_eq!(reason(one.reconcile(&remotes, &missing, &want("two", 1)).await), "NotFound");
+    // Names repeat on this server, so a third one is made, and no other is touched.
+    let item = one.reconcile(&remotes, &Binding::new("two"), &want("two", 1)).await.unwrap();
+    assert_eq!(item.id, "i-3");
+    let moved = Binding::new("two").with(|binding| binding.scope = "elsewhere".to_owned());
+    assert_eq!(reason(one.reconcile(&remotes, &moved, &want("two", 1)).await), "ScopeChanged");
+    assert_eq!(reason(one.delete(&remotes, &moved).await), "ScopeChanged");
+    assert_eq!(server.lock().items.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -223,11 +223,12 @@ pub(crate) struct Object {
     pub(crate) name: &'static str,
     pub(crate) uid: &'static str,
     pub(crate) deleting_for: Duration,
+    pub(crate) is_dry_run: bool,
 }
 
 impl Object {
     pub(crate) fn new(world: &Shared) -> Self {
-        Self { world: world.clone(), name: "a", uid: "u-1", deleting_for: Duration::ZERO }
+        Self { world: world.clone(), name: "a", uid: "u-1", deleting_for: Duration::ZERO, is_dry_run: false }
     }
 
     /// Tells the interest of the object, as its watch does.
@@ -300,7 +301,7 @@ impl Ledger for Object {
     }
 
     fn is_dry_run(&self) -> bool {
-        false
+        self.is_dry_run
     }
 
     fn tell(&self, news: News) {
