@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Features of the facade that each must compile alone.
-const FEATURES: [&str; 7] = ["admission", "cli", "external", "generate", "otlp", "serve", "testing"];
+const FEATURES: [&str; 8] = ["admission", "cli", "external", "generate", "otlp", "remote", "serve", "testing"];
 
 /// Where the crate of the author lies, in the workspace and as a copy in the target folder.
 const CRATE: &str = "tests/outside";
