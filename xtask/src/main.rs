@@ -14,6 +14,10 @@ mod openbao;
 mod openzro;
 mod outside;
 mod paths;
+mod postgres;
+// The test kit's, so that setup looks where tests look.
+#[path = "../../stores/zopp/testing/src/postgres/programs.rs"]
+mod postgres_programs;
 mod published;
 mod recipes;
 mod semver;

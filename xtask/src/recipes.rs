@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use crate::{
     again,
     cluster::Named,
-    paths,
+    paths, postgres,
     step::{cargo, program, run, step},
     tools::{self, Tool},
 };
@@ -88,7 +88,8 @@ pub(crate) fn setup() -> Result<()> {
     run("control plane", control_plane, READ_ABOVE)?;
     let mut vault = program(&paths::built("debug", "konverge-test-stores"));
     vault.arg("vault");
-    run("Vault", vault, READ_ABOVE)
+    run("Vault", vault, READ_ABOVE)?;
+    postgres::setup()
 }
 
 /// The program that builds the servers of outside systems.

@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "zopp-server", version)]
 pub struct Arguments {
-    /// Where the data is kept, such as `sqlite:///path/to/zopp.db?mode=rwc` [default: zopp.db in the working directory, made when
+    /// Where the data is kept, such as `sqlite:///path/to/zopp.db?mode=rwc` or `postgres://user@host/database` [default: zopp.db in the working directory, made when
     /// missing]
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
@@ -162,9 +162,13 @@ pub struct ServeArguments {
     #[arg(long, env = "ZOPP_AUDIT_RETENTION_DAYS", value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     pub audit_retention_days: Option<u32>,
 
-    /// How changes are told between servers; this build has one server and its memory
+    /// How replicas tell each other of changes; auto takes PostgreSQL where an address of one is given
     #[arg(long, env = "ZOPP_EVENTS_BACKEND", value_enum, default_value_t = EventsBackend::Auto)]
     pub events_backend: EventsBackend,
+
+    /// PostgreSQL by which replicas tell each other of changes [default: the database, if it is PostgreSQL]
+    #[arg(long, env = "ZOPP_EVENTS_DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    pub events_database_url: Option<String>,
 }
 
 /// How changes are told between servers.
@@ -264,7 +268,7 @@ mod tests {
     fn the_database_may_be_named_before_and_after_the_command() {
         for line in [["zopp-server", "--db", "x.db", "serve"], ["zopp-server", "serve", "--db", "x.db"]] {
             let arguments = Arguments::try_parse_from(line).unwrap();
-            assert_eq!(arguments.location().unwrap().path, PathBuf::from("x.db"));
+            assert_eq!(arguments.location(), Ok(Location::file("x.db")));
         }
     }
 }

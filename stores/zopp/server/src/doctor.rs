@@ -91,7 +91,9 @@ pub async fn examine(database: &Location, arguments: &ServeArguments) -> Vec<Fin
         findings.push(address(&arguments.health_addr, "--health-addr").await);
     }
     findings.push(open(database, answer.is_some()).await);
-    findings.extend(file(&database.path));
+    if let Location::Sqlite { path, .. } = database {
+        findings.extend(file(path));
+    }
     findings.push(tls(arguments));
     findings.push(if arguments.open_registration {
         Finding::new(
@@ -159,12 +161,15 @@ async fn address(address: &str, flag: &'static str) -> Finding {
 }
 
 async fn open(database: &Location, is_running: bool) -> Finding {
-    let (subject, path) = ("database", database.path.display());
+    let subject = "database";
     if is_running {
         return Finding::new(Grade::Good, subject, "open in the running server");
     }
-    if !database.path.exists() {
-        return if database.create {
+    if let Location::Sqlite { path, create } = database
+        && !path.exists()
+    {
+        let path = path.display();
+        return if *create {
             Finding::new(Grade::Warning, subject, format!("{path} does not exist; serve and init make an empty one"))
         } else {
             Finding::new(Grade::Problem, subject, format!("{path} does not exist; check the path, or add ?mode=rwc"))
@@ -175,9 +180,9 @@ async fn open(database: &Location, is_running: bool) -> Finding {
             let answer = store.ping().await;
             store.close().await;
             match answer {
-                Ok(()) => Finding::new(Grade::Good, subject, format!("{path} can be opened and answers")),
+                Ok(()) => Finding::new(Grade::Good, subject, format!("{database} can be opened and answers")),
                 Err(error) => {
-                    Finding::new(Grade::Problem, subject, format!("{path} does not answer: {error}; check its disk"))
+                    Finding::new(Grade::Problem, subject, format!("{database} does not answer: {error}; check its disk"))
                 }
             }
         }

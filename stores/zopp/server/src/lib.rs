@@ -29,6 +29,7 @@ pub mod run;
 pub mod serve;
 mod service;
 mod shares;
+mod signatures;
 mod state;
 mod status;
 pub mod store;

@@ -12,7 +12,7 @@ use crate::{
     doctor::{self, Finding},
     policy::Policy,
     serve::{Options, Server},
-    store::{Location, Store},
+    store::{Location, PostgresAddress, Store},
 };
 
 /// Does what the command line says. The error's text is for the user: what, why, what next.
@@ -63,9 +63,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
 }
 
 async fn serve(database: Location, arguments: ServeArguments) -> Result<(), Box<dyn Error>> {
-    if arguments.events_backend == EventsBackend::Postgres {
-        return Err("--events-backend postgres is not in this build; leave it at auto or memory".into());
-    }
+    let events = events(arguments.events_backend, arguments.events_database_url.as_deref(), &database)?;
     let tls = arguments.tls();
     let mut options = Options {
         database,
@@ -81,6 +79,7 @@ async fn serve(database: Location, arguments: ServeArguments) -> Result<(), Box<
         limits: arguments.limits,
         trusted_proxies: arguments.trusted_proxies,
         audit: AuditOptions::default(),
+        events,
     };
     options.audit.required = arguments.audit_required;
     options.audit.fold = Duration::from_secs(u64::from(arguments.audit_fold_minutes) * 60);
@@ -90,6 +89,30 @@ async fn serve(database: Location, arguments: ServeArguments) -> Result<(), Box<
     let stop = stop_on_signal()?;
     let server = Server::bind(options).await?;
     Ok(server.run(stop).await?)
+}
+
+/// The PostgreSQL by which replicas tell each other of changes.
+fn events(
+    backend: EventsBackend,
+    url: Option<&str>,
+    database: &Location,
+) -> Result<Option<PostgresAddress>, Box<dyn Error>> {
+    let address = match url {
+        Some(url) => PostgresAddress::parse(url).transpose()?,
+        None => match database {
+            Location::Postgres(address) => Some(address.clone()),
+            Location::Sqlite { .. } => None,
+        },
+    };
+    match backend {
+        EventsBackend::Memory => Ok(None),
+        EventsBackend::Auto => Ok(address),
+        EventsBackend::Postgres if address.is_some() => Ok(address),
+        EventsBackend::Postgres => Err(
+            "--events-backend postgres needs the address of a PostgreSQL: give --events-database-url postgres://host/database"
+                .into(),
+        ),
+    }
 }
 
 /// Cancelled by the first SIGTERM or SIGINT; the second ends the process at once.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -17,8 +16,6 @@ pub(crate) struct State {
     pub store: Store,
     /// Who is told.
     pub events: EventBus,
-    /// Held from before a secret is changed until the change is published: changes are told in the order in which they happened.
-    pub publishing: Mutex<()>,
     /// What was received before.
     pub replays: ReplayCache,
     /// How often an address may guess a code.
@@ -41,4 +38,12 @@ pub(crate) struct State {
     pub recheck: Duration,
     /// The server is going; streams end.
     pub stopping: CancellationToken,
+}
+
+impl State {
+    /// Tells open streams, on all replicas, that these principals lost something.
+    pub(crate) fn announce_losses(&self, principal_ids: Vec<String>) {
+        self.events.publish_losses(&principal_ids);
+        self.revocations.announce(principal_ids);
+    }
 }

@@ -20,6 +20,7 @@ pub(crate) fn from_store(error: StoreError) -> Status {
         StoreError::KeyTaken => Status::already_exists(
             "this public key belongs to another principal; make a new key pair for each principal",
         ),
+        StoreError::Replayed => replayed(),
         StoreError::Revoked(Revoked::Principal) => disabled(),
         StoreError::Revoked(Revoked::Workspace) => Status::not_found("workspace not found or access denied"),
         StoreError::Revoked(Revoked::Role(role)) => denied(role),
@@ -52,6 +53,11 @@ pub(crate) fn denied(role: Role) -> Status {
         Role::Read => "read",
     };
     Status::permission_denied(format!("this needs the {role} role here; ask an admin of the workspace to grant it"))
+}
+
+/// What a caller is told whose request was received before.
+pub(crate) fn replayed() -> Status {
+    Status::unauthenticated("this very request was received before; to repeat it, sign it again a second later")
 }
 
 /// What a principal that was cut off is told, once it has proven to be that principal.

@@ -1,4 +1,5 @@
-//! What tests of zopp's parts share: a certificate authority made for one run, which nobody else trusts, and a server that lies.
+//! What tests of zopp's parts share: a certificate authority made for one run, which nobody else trusts, a server that lies, and a
+//! PostgreSQL of a process.
 //!
 //! ```
 //! # fn main() -> Result<(), konverge_zopp_testing::CertificateError> {
@@ -10,8 +11,10 @@
 //! ```
 
 mod lying;
+mod postgres;
 
 pub use lying::{LyingServer, SeenCall};
+pub use postgres::postgres_database;
 pub use rcgen::Error as CertificateError;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 

@@ -48,7 +48,7 @@ impl Server {
     }
 
     fn start_with(directory: TempDir, tls: TlsFiles) -> Self {
-        let database = Location { path: directory.path().join("zopp.db"), create: true };
+        let database = Location::file(directory.path().join("zopp.db"));
         let runtime = Runtime::new().unwrap();
         let uses_tls = tls.certificate.is_some();
         let server = runtime.block_on(ZoppServer::bind(Options { tls, ..Options::local(database) })).unwrap();

@@ -18,7 +18,7 @@ pub(crate) use replay::{Admission, LIFETIME_SECONDS, ReplayCache, SignatureDiges
 use crate::{
     clock,
     limits::Reached,
-    status::{disabled, exhausted, from_store},
+    status::{disabled, exhausted, from_store, replayed},
     store::{PrincipalRow, Store},
 };
 
@@ -117,11 +117,7 @@ async fn verify(
         let share = store.limits().changes;
         match replays.admit(principal_id, signature, share, now) {
             Admission::First => {}
-            Admission::Replay => {
-                return Err(Status::unauthenticated(
-                    "this very request was received before; to repeat it, sign it again a second later",
-                ));
-            }
+            Admission::Replay => return Err(replayed()),
             Admission::ShareUsed(seconds) => {
                 let what = "changes of a principal within a minute and a half";
                 return Err(exhausted(&Reached { what, limit: share, flag: "--max-changes" }, Some(seconds)));

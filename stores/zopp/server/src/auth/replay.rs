@@ -1,8 +1,8 @@
 //! Which signatures were used already. Bounded in time by the life of a signature and in space by [`CAPACITY`].
 //!
-//! The record of a change, written in the change's own transaction, holds the digest of its signature. A server that starts reads
-//! those that are still valid, so that no restart or crash lets a change be made twice by one request, and no clock of any client
-//! has to agree with the moment of the start. A request that a crash kept from taking effect can still do so, once.
+//! This memory answers fast and shares out what there is of it; the database decides. Each change uses up the digest of its signature
+//! in its own transaction, so no request takes effect twice, whichever replica receives it. A server that starts reads those that are
+//! still valid. A request that a crash kept from taking effect can still do so, once.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},

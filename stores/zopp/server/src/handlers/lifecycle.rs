@@ -45,7 +45,7 @@ async fn set_disabled(call: &mut Call, id: &str, disabled: bool, even_if_last_ke
         other => refused(&other),
     })?;
     if disabled {
-        call.state.revocations.announce([id]);
+        call.state.announce_losses(vec![id]);
     }
     Ok(name)
 }
@@ -73,7 +73,7 @@ pub(crate) async fn remove_member(
         ),
         other => refused(&other),
     })?;
-    call.state.revocations.announce(removed.principal_ids);
+    call.state.announce_losses(removed.principal_ids);
     Ok(proto::RemoveMemberResponse { keys_removed: count(removed.keys), invites_revoked: count(removed.invites) })
 }
 
@@ -124,7 +124,7 @@ pub(crate) async fn remove_user(
         other => refused(&other),
     })?;
     let principals_removed = count(u64::try_from(removed.principal_ids.len()).unwrap_or(u64::MAX));
-    call.state.revocations.announce(removed.principal_ids);
+    call.state.announce_losses(removed.principal_ids);
     Ok(proto::RemoveUserResponse { principals_removed, invites_revoked: count(removed.invites) })
 }
 

@@ -75,7 +75,7 @@ pub(crate) async fn remove_from_workspace(
         .map_err(from_store)?;
     match removal {
         Removal::Done => {
-            call.state.revocations.announce([id]);
+            call.state.announce_losses(vec![id]);
             Ok(proto::Empty {})
         }
         Removal::OwnersKey => {
@@ -102,7 +102,7 @@ pub(crate) async fn revoke_all(
     let revoked = call.state.store.revoke_all_permissions(caller, &place.workspace.id, &id, &audit).await;
     match revoked.map_err(from_store)? {
         RevokedAll::Done { removed, role } => {
-            call.state.revocations.announce([id]);
+            call.state.announce_losses(vec![id]);
             Ok(proto::RevokeAllPrincipalPermissionsResponse {
                 permissions_revoked: i32::try_from(removed).unwrap_or(i32::MAX),
                 role_afterwards: role.map(|role| wire_role(role).into()),

@@ -114,7 +114,7 @@ where
 {
     let state = Arc::clone(state);
     let task = tokio::spawn(async move {
-        let _in_order = state.publishing.lock().await;
+        let _in_order = state.events.in_order().await;
         let version = change(Arc::clone(&state)).await?;
         let event = Event::Changed { key, version, deleted, timestamp: clock::now() };
         state.events.publish(&environment_id, event);

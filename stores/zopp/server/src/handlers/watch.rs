@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 use super::secrets::resolve;
 use crate::{
     call::Call,
-    events::{Event, Gap, Subscription},
+    events::{Event, Gap, NotListening, Subscription},
     limits::Reached,
     rbac::Role,
     revocations::Losses,
@@ -25,9 +25,8 @@ use crate::{
 /// When a caller with too many watches may try again, in seconds.
 const FULL_PAUSE: i64 = 30;
 
-/// What an opened watch listens to: changes of the environment of this id, and losses; and the version to list again from, if the
-/// client has seen another.
-pub(crate) type Opened = (Subscription, Losses, Share, String, Option<i64>);
+/// What an opened watch listens to: changes of the environment of this id, and losses; and the version that it begins with.
+pub(crate) type Opened = (Subscription, Losses, Share, String, i64);
 
 /// An item, and what comes after it.
 type Step = Result<proto::WatchSecretsResponse, Status>;
@@ -40,8 +39,10 @@ struct Watch {
     subscription: Subscription,
     losses: Losses,
     recheck: Interval,
-    /// The client has seen this version; what led to it is no news.
-    seen: Option<i64>,
+    /// The client has seen this version, or began with it; what led to it is no news.
+    seen: i64,
+    /// The version at the last recheck, which the client must see before the next.
+    due: i64,
     state: Phase,
     /// Of the watches that the caller may have open.
     _share: Share,
@@ -68,7 +69,9 @@ pub(crate) async fn open(call: &mut Call, message: &proto::WatchSecretsRequest) 
     let (_, environment) = resolve(call, names, Role::Read).await?;
     call.about(&environment.id, None);
     // Subscribed before the version is read: a change in between is seen at least one way.
-    let subscription = call.state.events.subscribe(&environment.id);
+    let subscription = call.state.events.subscribe(&environment.id).await.map_err(|NotListening| {
+        Status::unavailable("changes by other replicas cannot be heard at the moment; try again, or list instead")
+    })?;
     let current = call
         .state
         .store
@@ -76,23 +79,23 @@ pub(crate) async fn open(call: &mut Call, message: &proto::WatchSecretsRequest) 
         .await
         .map_err(from_store)?
         .ok_or_else(|| Status::not_found(format!("environment {:?} not found", environment.name)))?;
-    // Unequal, not less: an environment made anew starts from 0 again.
-    let resync = message.since_version.filter(|since| *since != current).map(|_| current);
-    Ok((subscription, losses, share, environment.id, resync))
+    Ok((subscription, losses, share, environment.id, current))
 }
 
 /// The stream of an opened watch.
 pub(crate) fn run(
     call: Call,
     message: proto::WatchSecretsRequest,
-    (subscription, losses, share, environment_id, resync): Opened,
+    (subscription, losses, share, environment_id, seen): Opened,
 ) -> impl Stream<Item = Step> + Send + 'static {
     let period = call.state.recheck;
     let mut recheck = interval_at(Instant::now() + period, period);
     recheck.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let seen = message.since_version;
-    let state = resync.map_or(Phase::Live, Phase::Resync);
-    let watch = Watch { call, message, environment_id, subscription, losses, recheck, seen, state, _share: share };
+    // Unequal, not less: an environment made anew starts from 0 again.
+    let resync = message.since_version.is_some_and(|since| since != seen);
+    let state = if resync { Phase::Resync(seen) } else { Phase::Live };
+    let watch =
+        Watch { call, message, environment_id, subscription, losses, recheck, seen, due: seen, state, _share: share };
     stream::unfold(watch, |mut watch| async move {
         let step = watch.next().await?;
         if step.is_err() {
@@ -125,8 +128,16 @@ impl Watch {
                         return step;
                     }
                 }
-                () = self.losses.of(&self.call.caller.principal.id) => self.check().await?,
-                _ = self.recheck.tick() => self.check().await?,
+                () = self.losses.of(&self.call.caller.principal.id) => {
+                    self.check().await?;
+                }
+                _ = self.recheck.tick() => {
+                    let version = self.check().await?;
+                    if self.seen < self.due {
+                        return self.lagged().await;
+                    }
+                    self.due = version;
+                }
             }
         }
     }
@@ -134,17 +145,19 @@ impl Watch {
     async fn pass_on(&mut self, event: Result<Event, Gap>) -> Option<Step> {
         match event {
             Ok(Event::EnvironmentDeleted) => Some(Err(self.gone())),
-            Ok(Event::Changed { version, .. }) if self.seen.is_some_and(|seen| version <= seen) => None,
+            Ok(Event::Changed { version, .. }) if version <= self.seen => None,
+            // Each change counts by one: what is between was not heard.
+            Ok(Event::Changed { version, .. }) if version > self.seen + 1 => Some(self.lagged().await),
             Ok(Event::Changed { key, version, deleted, timestamp }) => {
                 if let Err(status) = self.check().await {
                     return Some(Err(status));
                 }
-                self.seen = Some(version);
+                self.seen = version;
                 let event_type = if deleted { EventType::Deleted } else { EventType::Updated };
                 let event = proto::SecretChangeEvent { event_type: event_type.into(), key, version, timestamp };
                 Some(Ok(proto::WatchSecretsResponse { response: Some(Response::Event(event)) }))
             }
-            Err(Gap::Lagged | Gap::Closed) => Some(self.lagged().await),
+            Ok(Event::Missed) | Err(Gap::Lagged | Gap::Closed) => Some(self.lagged().await),
         }
     }
 
@@ -163,8 +176,8 @@ impl Watch {
         Ok(resync(current))
     }
 
-    /// May the caller still read this very environment?
-    async fn check(&mut self) -> Result<(), Status> {
+    /// May the caller still read this very environment? Returns its version.
+    async fn check(&mut self) -> Result<i64, Status> {
         let names = [&self.message.workspace_name, &self.message.project_name, &self.message.environment_name];
         let (_, environment) = match resolve(&mut self.call, names, Role::Read).await {
             Ok(found) => found,
@@ -174,7 +187,7 @@ impl Watch {
             }
             Err(status) => return Err(status),
         };
-        if environment.id == self.environment_id { Ok(()) } else { Err(self.gone()) }
+        if environment.id == self.environment_id { Ok(environment.version) } else { Err(self.gone()) }
     }
 
     fn gone(&self) -> Status {

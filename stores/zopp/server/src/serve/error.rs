@@ -24,6 +24,17 @@ pub enum StartError {
     /// The database could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The PostgreSQL by which replicas tell each other of changes cannot be reached.
+    #[error(
+        "cannot connect to {address}, by which replicas tell each other of changes: {source}; check --events-database-url, or \
+         turn it off with --events-backend memory if this is the only replica"
+    )]
+    Events {
+        /// The address, without its password.
+        address: String,
+        /// The cause.
+        source: sqlx::Error,
+    },
     /// The database was opened but cannot be read.
     #[error("cannot read from the database which requests were used: {0}; check the file and its disk")]
     Read(#[source] StoreError),

@@ -25,7 +25,7 @@ use crate::{
     address::{Addresses, TrustedProxy},
     audit::{AuditOptions, AuditQueue},
     auth::{LIFETIME_SECONDS, ReplayCache},
-    events::EventBus,
+    events::{EventBus, Listener},
     guesses::GuessLimit,
     identity_service::IdentityService,
     limit_hits::LimitHits,
@@ -35,8 +35,9 @@ use crate::{
     revocations::Revocations,
     service::Service,
     shares::Shares,
+    signatures,
     state::State,
-    store::{Location, Store},
+    store::{Location, PostgresAddress, Store},
 };
 
 /// How long calls under way may take to finish once the server is to stop. A second before the ten after which container
@@ -71,6 +72,8 @@ pub struct Options {
     pub trusted_proxies: Vec<TrustedProxy>,
     /// What is kept of what was read and refused, and for how long.
     pub audit: AuditOptions,
+    /// The PostgreSQL by which replicas tell each other of changes. Without one, changes are told within this process.
+    pub events: Option<PostgresAddress>,
 }
 
 impl Options {
@@ -86,6 +89,7 @@ impl Options {
             limits: Limits::default(),
             trusted_proxies: Vec::new(),
             audit: AuditOptions::default(),
+            events: None,
         }
     }
 
@@ -100,7 +104,7 @@ impl Options {
 /// use konverge_zopp_server::{serve::{Options, Server}, store::Location};
 /// use tokio_util::sync::CancellationToken;
 ///
-/// let server = Server::bind(Options::local(Location { path: "zopp.db".into(), create: true })).await?;
+/// let server = Server::bind(Options::local(Location::file("zopp.db"))).await?;
 /// println!("http://{}", server.address());
 /// let stop = CancellationToken::new();
 /// server.run(stop).await?;
@@ -120,6 +124,7 @@ pub struct Server {
     policy: Policy,
     trusted_proxies: Arc<[TrustedProxy]>,
     audit: AuditOptions,
+    events: Option<Listener>,
 }
 
 impl Server {
@@ -130,8 +135,20 @@ impl Server {
         let (health_listener, health_address) = bind(&options.health_address, "--health-addr").await?;
         let store = Store::open(&options.database).await?.with_limits(options.limits);
         // Whoever named none, or another than meant, learns it here and not from an empty list.
-        let path = std::path::absolute(&options.database.path).unwrap_or(options.database.path);
-        tracing::info!(path = %path.display(), "database opened");
+        tracing::info!(database = %options.database, "database opened");
+        let events = match &options.events {
+            None => None,
+            Some(address) => Some(
+                Listener::connect(address)
+                    .await
+                    .map_err(|source| StartError::Events { address: address.to_string(), source })?,
+            ),
+        };
+        // The change and its notice are one, where one database has both.
+        let store = match (&options.events, &options.database) {
+            (Some(events), Location::Postgres(database)) if events == database => store.announcing(),
+            _ => store,
+        };
         options.policy.warn();
         if tls.is_none() && !address.ip().is_loopback() {
             tracing::warn!(
@@ -154,6 +171,7 @@ impl Server {
             policy: options.policy,
             trusted_proxies: options.trusted_proxies.into(),
             audit: options.audit,
+            events,
         })
     }
 
@@ -176,8 +194,15 @@ impl Server {
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         let limits = *self.store.limits();
         let finished = CancellationToken::new();
+        let revocations = Revocations::default();
+        tokio::spawn(signatures::forget(self.store.clone(), finished.clone()));
         let (audit, audit_writer) = AuditQueue::start(self.store.clone(), self.audit, finished.clone());
-        let state = state(&self.store, audit, self.replays, self.policy, self.recheck, &stop);
+        let events = match self.events {
+            Some(listener) => EventBus::shared(listener, self.store.announces(), &revocations, finished.clone()),
+            None => EventBus::default(),
+        };
+        let told = (events, revocations);
+        let state = state(&self.store, audit, told, self.replays, (self.policy, self.recheck), &stop);
         let (reporter, grpc_health) = tonic_health::server::health_reporter();
         reporter.set_serving::<ZoppServiceServer<Service>>().await;
         reporter.set_serving::<IdentityServer<IdentityService>>().await;
@@ -228,22 +253,21 @@ impl Server {
 fn state(
     store: &Store,
     audit: AuditQueue,
+    (events, revocations): (EventBus, Revocations),
     replays: ReplayCache,
-    policy: Policy,
-    recheck: Duration,
+    (policy, recheck): (Policy, Duration),
     stop: &CancellationToken,
 ) -> Arc<State> {
     let open_calls = store.limits().open_calls;
     Arc::new(State {
         store: store.clone(),
-        events: EventBus::default(),
-        publishing: tokio::sync::Mutex::default(),
+        events,
         replays,
         guesses: GuessLimit::default(),
         open_calls: GuessLimit::new(open_calls, MINUTE / open_calls.max(1)),
         audit,
         policy,
-        revocations: Revocations::default(),
+        revocations,
         watches: Shares::default(),
         requests: Shares::default(),
         limit_hits: LimitHits::default(),

@@ -1,8 +1,10 @@
 //! What was done, attempted and refused, by whom and from where.
 
-use sqlx::{Sqlite, SqliteConnection, Transaction};
-
-use super::{Authority, Store, StoreError, new_id};
+use super::{
+    Authority, Store, StoreError, new_id,
+    signatures::use_up,
+    sql::{self, Connection, Transaction},
+};
 use crate::clock;
 
 macro_rules! actions {
@@ -198,64 +200,53 @@ pub enum AuditWrite {
 impl Store {
     /// Writes rows that belong to no change: reads and refusals, and how often they were repeated.
     pub async fn record(&self, writes: &[AuditWrite]) -> Result<(), StoreError> {
-        let mut transaction = self.begin().await?;
+        let mut transaction = self.begin_apart().await?;
         for write in writes {
             match write {
-                AuditWrite::Row { id, at, row } => insert_as(&mut transaction, id, *at, row).await?,
-                AuditWrite::Count { id, repeated, last } => {
-                    let last =
-                        jiff::Timestamp::from_millisecond(*last).map(|time| format!("{time:.3}")).unwrap_or_default();
-                    sqlx::query(
-                        "UPDATE audit_logs SET details = json_set(coalesce(details, '{}'), '$.repeated', ?, '$.last', ?) \
-                         WHERE id = ?",
-                    )
-                    .bind(i64::try_from(*repeated).unwrap_or(i64::MAX))
-                    .bind(last)
-                    .bind(id)
-                    .execute(&mut *transaction)
-                    .await?;
+                AuditWrite::Row { id, at, row } => {
+                    insert_as(&mut transaction, id, *at, row).await?;
+                    use_up(&mut transaction, row).await?;
                 }
+                AuditWrite::Count { id, repeated, last } => count(&mut transaction, id, *repeated, *last).await?,
             }
         }
         Ok(transaction.commit().await?)
     }
+}
 
-    /// The digests of the signatures that were used in the last `seconds`, each with its principal and the Unix second of its
-    /// use, oldest first.
-    pub async fn used_signatures(&self, seconds: i64) -> Result<Vec<([u8; 32], String, i64)>, StoreError> {
-        let rows: Vec<(Vec<u8>, String, i64)> = sqlx::query_as(
-            "SELECT signature_digest, principal_id, timestamp / 1000 FROM audit_logs \
-             WHERE timestamp >= ? AND signature_digest IS NOT NULL ORDER BY timestamp",
-        )
-        .bind(clock::now_milliseconds().saturating_sub(seconds.saturating_mul(1000)))
-        .fetch_all(&self.readers)
+/// Adds to the details of a row how often the same was `repeated`, and when for the last time (Unix milliseconds).
+async fn count(connection: &mut Connection, id: &str, repeated: u64, last: i64) -> Result<(), StoreError> {
+    let row: Option<(Option<String>,)> =
+        sql::query_as("SELECT details FROM audit_logs WHERE id = ?").bind(id).fetch_optional(&mut *connection).await?;
+    // Deleted for its age.
+    let Some((details,)) = row else { return Ok(()) };
+    let details = serde_json::from_str(details.as_deref().unwrap_or("{}"));
+    let mut details: serde_json::Map<_, _> = details.map_err(|_| StoreError::Corrupt("audit entry"))?;
+    let last = jiff::Timestamp::from_millisecond(last).map(|time| format!("{time:.3}")).unwrap_or_default();
+    details.insert("repeated".into(), repeated.into());
+    details.insert("last".into(), last.into());
+    sql::query("UPDATE audit_logs SET details = ? WHERE id = ?")
+        .bind(serde_json::Value::Object(details).to_string())
+        .bind(id)
+        .execute(connection)
         .await?;
-        let used = rows.into_iter().map(|(digest, principal_id, at)| {
-            let digest = digest.try_into().map_err(|_| StoreError::Corrupt("signature digest"))?;
-            Ok((digest, principal_id, at))
-        });
-        used.collect()
-    }
+    Ok(())
 }
 
 /// Writes the row with the change it tells of and commits both.
-pub(super) async fn commit_with(
-    mut transaction: Transaction<'static, Sqlite>,
-    row: &AuditRow,
-) -> Result<(), StoreError> {
+pub(super) async fn commit_with(mut transaction: Transaction, row: &AuditRow) -> Result<(), StoreError> {
     insert(&mut transaction, row).await?;
     Ok(transaction.commit().await?)
 }
 
-pub(super) async fn insert(connection: &mut SqliteConnection, row: &AuditRow) -> Result<(), StoreError> {
+pub(super) async fn insert(connection: &mut Connection, row: &AuditRow) -> Result<(), StoreError> {
     insert_as(connection, &new_id(), clock::now_milliseconds(), row).await
 }
 
-async fn insert_as(connection: &mut SqliteConnection, id: &str, at: i64, row: &AuditRow) -> Result<(), StoreError> {
-    sqlx::query(
+async fn insert_as(connection: &mut Connection, id: &str, at: i64, row: &AuditRow) -> Result<(), StoreError> {
+    sql::query(
         "INSERT INTO audit_logs (id, timestamp, principal_id, user_id, action, resource_type, resource_id, workspace_id, \
-         project_id, environment_id, result, reason, details, client_ip, signature_digest) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         project_id, environment_id, result, reason, details, client_ip) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(id)
     .bind(at)
@@ -263,7 +254,8 @@ async fn insert_as(connection: &mut SqliteConnection, id: &str, at: i64, row: &A
     .bind(&row.user_id)
     .bind(row.action.as_str())
     .bind(row.resource_type)
-    .bind(&row.resource_id)
+    // A caller can name what no name can be; PostgreSQL takes no text with this character.
+    .bind(row.resource_id.replace('\0', "\u{fffd}"))
     .bind(&row.workspace_id)
     .bind(&row.project_id)
     .bind(&row.environment_id)
@@ -271,7 +263,6 @@ async fn insert_as(connection: &mut SqliteConnection, id: &str, at: i64, row: &A
     .bind(&row.reason)
     .bind(&row.details)
     .bind(&row.client_ip)
-    .bind(row.signature.as_ref().map(<[u8; 32]>::as_slice))
     .execute(connection)
     .await?;
     Ok(())

@@ -1,8 +1,9 @@
 //! Reading the audit log, and forgetting its oldest part.
 
-use sqlx::{Sqlite, SqliteConnection, query::QueryAs, sqlite::SqliteArguments};
-
-use super::{Action, Outcome, Store, StoreError, row::from_row};
+use super::{
+    Action, Outcome, Store, StoreError,
+    sql::{self, Connection, FromRow, QueryAs, from_row},
+};
 
 /// An entry as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +85,7 @@ macro_rules! matching {
             $before,
             " FROM audit_logs WHERE workspace_id = ?1 AND (?2 IS NULL OR principal_id = ?2) \
              AND (?3 IS NULL OR user_id = ?3) AND (?4 IS NULL OR project_id = ?4) \
-             AND (?5 IS NULL OR environment_id IN (SELECT value FROM json_each(?5))) \
+             AND (?5 IS NULL OR ?5 LIKE '%' || environment_id || '%') \
              AND (?6 IS NULL OR action = ?6) AND (?7 IS NULL OR result = ?7) \
              AND (?8 IS NULL OR timestamp >= ?8) AND (?9 IS NULL OR timestamp < ?9)",
             $after
@@ -100,8 +101,8 @@ impl Store {
         limit: u32,
         offset: u32,
     ) -> Result<(Vec<AuditEntry>, u64), StoreError> {
-        let mut transaction = self.readers.begin().await?;
-        let page = sqlx::query_as(matching!(
+        let mut transaction = self.read().await?;
+        let page = sql::query_as(matching!(
             "SELECT id, timestamp, principal_id, user_id, action, resource_type, resource_id, workspace_id, project_id, \
              environment_id, result, reason, details, client_ip",
             " ORDER BY timestamp DESC, id DESC LIMIT ?10 OFFSET ?11"
@@ -119,7 +120,7 @@ impl Store {
 
     /// One entry of a workspace.
     pub async fn audit_entry(&self, workspace_id: &str, id: &str) -> Result<Option<AuditEntry>, StoreError> {
-        let row = sqlx::query_as(
+        let row = sql::query_as(
             "SELECT id, timestamp, principal_id, user_id, action, resource_type, resource_id, workspace_id, project_id, \
              environment_id, result, reason, details, client_ip FROM audit_logs WHERE workspace_id = ? AND id = ?",
         );
@@ -133,7 +134,7 @@ impl Store {
         project_id: Option<&str>,
         name: &str,
     ) -> Result<Vec<String>, StoreError> {
-        let rows: Vec<(String,)> = sqlx::query_as(
+        let rows: Vec<(String,)> = sql::query_as(
             "SELECT id FROM environments WHERE workspace_id = ?1 AND (?2 IS NULL OR project_id = ?2) AND name = ?3",
         )
         .bind(workspace_id)
@@ -144,22 +145,18 @@ impl Store {
         Ok(rows.into_iter().map(|(id,)| id).collect())
     }
 
-    /// Entries of all workspaces and of none as JSON objects, oldest first: those of from `from` on and before `to` (Unix
-    /// milliseconds) that follow `after`, so many at most. Each with its time and id, to go on from.
-    pub async fn audit_lines(
+    /// Entries of all workspaces and of none, oldest first: those of from `from` on and before `to` (Unix milliseconds) that
+    /// follow `after` (the time and the id of one), so many at most.
+    pub async fn audit_log(
         &self,
         (from, to): (Option<i64>, Option<i64>),
         after: Option<&(i64, String)>,
         limit: u32,
-    ) -> Result<Vec<(i64, String, String)>, StoreError> {
+    ) -> Result<Vec<AuditEntry>, StoreError> {
         let (time, id) = after.map_or((i64::MIN, ""), |(time, id)| (*time, id.as_str()));
-        let rows = sqlx::query_as(
-            "SELECT timestamp, id, json_object('id', id, 'timestamp', \
-             strftime('%Y-%m-%dT%H:%M:%S', timestamp / 1000, 'unixepoch') || printf('.%03dZ', timestamp % 1000), \
-             'principal_id', principal_id, 'user_id', user_id, 'action', action, 'resource_type', resource_type, \
-             'resource_id', resource_id, 'workspace_id', workspace_id, 'project_id', project_id, \
-             'environment_id', environment_id, 'result', result, 'reason', reason, 'details', json(details), \
-             'client_ip', client_ip) FROM audit_logs \
+        let rows = sql::query_as(
+            "SELECT id, timestamp, principal_id, user_id, action, resource_type, resource_id, workspace_id, project_id, \
+             environment_id, result, reason, details, client_ip FROM audit_logs \
              WHERE (?1 IS NULL OR timestamp >= ?1) AND (?2 IS NULL OR timestamp < ?2) AND (timestamp, id) > (?3, ?4) \
              ORDER BY timestamp, id LIMIT ?5",
         );
@@ -168,8 +165,8 @@ impl Store {
 
     /// Deletes the oldest entries of before a moment (Unix milliseconds), so many at most. Returns how many were deleted.
     pub async fn delete_audit_before(&self, moment: i64, limit: u32) -> Result<u64, StoreError> {
-        let mut transaction = self.begin().await?;
-        let deleted = sqlx::query(
+        let mut transaction = self.begin_apart().await?;
+        let deleted = sql::query(
             "DELETE FROM audit_logs WHERE id IN \
              (SELECT id FROM audit_logs WHERE timestamp < ? ORDER BY timestamp LIMIT ?)",
         )
@@ -182,16 +179,14 @@ impl Store {
     }
 }
 
-async fn count(connection: &mut SqliteConnection, filter: &AuditFilter) -> Result<u64, StoreError> {
-    let (count,): (i64,) = bind(sqlx::query_as(matching!("SELECT count(*)", "")), filter).fetch_one(connection).await?;
+async fn count(connection: &mut Connection, filter: &AuditFilter) -> Result<u64, StoreError> {
+    let (count,): (i64,) = bind(sql::query_as(matching!("SELECT count(*)", "")), filter).fetch_one(connection).await?;
     u64::try_from(count).map_err(|_| StoreError::Corrupt("count"))
 }
 
-type Query<'q, T> = QueryAs<'q, Sqlite, T, SqliteArguments>;
-
-fn bind<'q, T>(query: Query<'q, T>, filter: &'q AuditFilter) -> Query<'q, T> {
-    // Ids are UUIDs: nothing in them needs escaping.
-    let environments = filter.environment_ids.as_ref().map(|ids| format!("[\"{}\"]", ids.join("\",\"")));
+fn bind<'q, T: FromRow>(query: QueryAs<'q, T>, filter: &'q AuditFilter) -> QueryAs<'q, T> {
+    // Ids are UUIDs: none is a part of another, and nothing in them needs escaping.
+    let environments = filter.environment_ids.as_ref().map(|ids| ids.join(","));
     query
         .bind(&filter.workspace_id)
         .bind(&filter.principal_id)

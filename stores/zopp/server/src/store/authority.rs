@@ -4,9 +4,11 @@
 //! the right away and be acknowledged. [`Store::write`](super::Store::write) therefore begins each transaction with what its
 //! audit row says about the caller: every change obeys each revocation that was committed before it.
 
-use sqlx::SqliteConnection;
-
-use super::{Scope, StoreError, grants::load};
+use super::{
+    Scope, StoreError,
+    grants::load,
+    sql::{self, Connection},
+};
 use crate::rbac::Role;
 
 /// A caller, and the rights by which its change was allowed. The default stands for a caller without an identity.
@@ -55,7 +57,7 @@ impl Authority {
     }
 
     /// Fails unless the caller has all the rights right now.
-    pub(super) async fn check(&self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    pub(super) async fn check(&self, connection: &mut Connection) -> Result<(), StoreError> {
         let Some((principal_id, user_id)) = &self.caller else { return Ok(()) };
         let enabled = "SELECT 1 FROM principals WHERE id = ? AND disabled_at IS NULL";
         if !exists(connection, enabled, &[principal_id]).await? {
@@ -83,7 +85,7 @@ impl Authority {
 }
 
 async fn is_member(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     workspace_id: &str,
     user_id: &str,
     principal_id: &str,
@@ -94,22 +96,18 @@ async fn is_member(
     exists(connection, query, &[workspace_id, user_id, principal_id]).await
 }
 
-async fn holds_key(
-    connection: &mut SqliteConnection,
-    workspace_id: &str,
-    principal_id: &str,
-) -> Result<bool, StoreError> {
+async fn holds_key(connection: &mut Connection, workspace_id: &str, principal_id: &str) -> Result<bool, StoreError> {
     let query = "SELECT 1 FROM workspace_principals WHERE workspace_id = ? AND principal_id = ?";
     exists(connection, query, &[workspace_id, principal_id]).await
 }
 
 /// Does the query, with these texts bound, find a row?
 pub(super) async fn exists(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     query: &'static str,
     texts: &[&str],
 ) -> Result<bool, StoreError> {
-    let mut query = sqlx::query(query);
+    let mut query = sql::query(query);
     for text in texts {
         query = query.bind(*text);
     }

@@ -1,8 +1,10 @@
 //! How far a change of somebody's grants reaches: also below the place where it is made.
 
-use sqlx::SqliteConnection;
-
-use super::{PrincipalRow, Scope, StoreError, grants::load};
+use super::{
+    PrincipalRow, Scope, StoreError,
+    grants::load,
+    sql::{self, Connection},
+};
 use crate::rbac::{Grants, Role, stays_within};
 
 /// A principal and its user, whose grants count.
@@ -20,14 +22,14 @@ impl<'a> From<&'a PrincipalRow> for Holder<'a> {
 }
 
 impl Holder<'_> {
-    pub(super) async fn grants(self, connection: &mut SqliteConnection, scope: &Scope) -> Result<Grants, StoreError> {
+    pub(super) async fn grants(self, connection: &mut Connection, scope: &Scope) -> Result<Grants, StoreError> {
         load(connection, self.principal_id, self.user_id, scope).await
     }
 }
 
 /// Returns whether `change` touches more of the target's roles, at the scope or anywhere below it, than the caller has there.
 pub(super) async fn exceeds(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     caller: Holder<'_>,
     target: Holder<'_>,
     scope: &Scope,
@@ -45,7 +47,7 @@ pub(super) async fn exceeds(
 
 /// The highest role that a principal has at a scope or anywhere below it.
 pub(super) async fn highest_role(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     holder: Holder<'_>,
     scope: &Scope,
 ) -> Result<Option<Role>, StoreError> {
@@ -59,7 +61,7 @@ pub(super) async fn highest_role(
 /// The scope, and what is below it and has grants of its own for one of the two. Everywhere else below, roles are the same as
 /// above.
 async fn places(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     one: Holder<'_>,
     other: Holder<'_>,
     scope: &Scope,
@@ -77,7 +79,7 @@ async fn places(
             OR EXISTS (SELECT 1 FROM user_environment_permissions g WHERE g.environment_id = e.id AND g.user_id IN (?6, ?7)) \
             OR EXISTS (SELECT 1 FROM group_environment_permissions g JOIN group_members m USING (group_id) \
                 WHERE g.environment_id = e.id AND m.user_id IN (?6, ?7)))";
-    let rows: Vec<(String, Option<String>)> = sqlx::query_as(PLACES)
+    let rows: Vec<(String, Option<String>)> = sql::query_as(PLACES)
         .bind(&scope.workspace_id)
         .bind(&scope.project_id)
         .bind(&scope.environment_id)

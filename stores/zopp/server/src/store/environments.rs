@@ -1,7 +1,12 @@
 //! Environments: what secrets are in, with one key each.
 
-use super::{AuditRow, Store, StoreError, audit::commit_with, bound, new_id, row::from_row};
-use crate::{clock, limits::Reached};
+use super::{
+    AuditRow, Store, StoreError,
+    audit::commit_with,
+    bound, new_id,
+    sql::{self, from_row},
+};
+use crate::{clock, events::Event, limits::Reached};
 
 /// An environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +71,8 @@ impl Store {
             flag: "--max-environments",
         };
         let count = "SELECT count(*) FROM environments WHERE workspace_id = ?";
-        bound(&mut transaction, count, &[new.workspace_id], reached).await?;
-        sqlx::query(
+        bound(&mut transaction, sql::query_as(count).bind(new.workspace_id), reached).await?;
+        sql::query(
             "INSERT INTO environments (id, workspace_id, project_id, name, dek_wrapped, dek_nonce, created_at, updated_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
         )
@@ -91,7 +96,7 @@ impl Store {
 
     /// The environments of a project, newest first.
     pub async fn environments(&self, project_id: &str) -> Result<Vec<EnvironmentRow>, StoreError> {
-        let rows = sqlx::query_as(
+        let rows = sql::query_as(
             "SELECT id, project_id, name, dek_wrapped, dek_nonce, version, created_at, updated_at FROM environments \
              WHERE project_id = ? ORDER BY created_at DESC, id DESC",
         );
@@ -100,7 +105,7 @@ impl Store {
 
     /// The environment of that name.
     pub async fn environment(&self, project_id: &str, name: &str) -> Result<Option<EnvironmentRow>, StoreError> {
-        let row = sqlx::query_as(
+        let row = sql::query_as(
             "SELECT id, project_id, name, dek_wrapped, dek_nonce, version, created_at, updated_at FROM environments \
              WHERE project_id = ? AND name = ?",
         );
@@ -109,7 +114,7 @@ impl Store {
 
     /// The version of an environment, unless it is gone.
     pub async fn environment_version(&self, id: &str) -> Result<Option<i64>, StoreError> {
-        let row: Option<(i64,)> = sqlx::query_as("SELECT version FROM environments WHERE id = ?")
+        let row: Option<(i64,)> = sql::query_as("SELECT version FROM environments WHERE id = ?")
             .bind(id)
             .fetch_optional(&self.readers)
             .await?;
@@ -119,10 +124,11 @@ impl Store {
     /// Deletes an environment and its secrets.
     pub async fn delete_environment(&self, id: &str, audit: &AuditRow) -> Result<(), StoreError> {
         let mut transaction = self.write(audit).await?;
-        let deleted = sqlx::query("DELETE FROM environments WHERE id = ?").bind(id).execute(&mut *transaction).await?;
+        let deleted = sql::query("DELETE FROM environments WHERE id = ?").bind(id).execute(&mut *transaction).await?;
         if deleted.rows_affected() == 0 {
             return Err(StoreError::Missing);
         }
+        self.announce(&mut transaction, id, &Event::EnvironmentDeleted).await?;
         commit_with(transaction, audit).await
     }
 }

@@ -18,6 +18,9 @@ pub enum StoreError {
     /// A right by which the change was allowed is gone.
     #[error("the right to do it was taken away")]
     Revoked(Revoked),
+    /// The request took effect before.
+    #[error("this very request took effect before")]
+    Replayed,
     /// There is as much of it as may be.
     #[error(transparent)]
     Limit(#[from] Reached),
@@ -35,7 +38,13 @@ impl From<sqlx::Error> for StoreError {
             Some(sqlx::error::ErrorKind::UniqueViolation) => Self::Duplicate,
             // A row that a foreign key points to is gone: deleted between the check and the write.
             Some(sqlx::error::ErrorKind::ForeignKeyViolation) => Self::Missing,
+            _ if is_no_text(&error) => Self::Missing,
             _ => Self::Database(error),
         }
     }
+}
+
+/// Did PostgreSQL refuse a text with the character NUL? Nothing in the database has such a name, so what is looked up by it is missing.
+fn is_no_text(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == "22021")
 }

@@ -1,9 +1,13 @@
 //! Principals on their way to another device: encrypted, under a code, for a time.
 
 use sha2::{Digest, Sha256};
-use sqlx::SqliteConnection;
 
-use super::{AuditRow, Store, StoreError, audit, audit::commit_with, new_id, row::from_row};
+use super::{
+    AuditRow, Store, StoreError, audit,
+    audit::commit_with,
+    new_id,
+    sql::{self, Connection, from_row},
+};
 use crate::clock;
 
 /// The third wrong token hash deletes an export.
@@ -93,9 +97,9 @@ impl Store {
     pub async fn create_export(&self, new: &NewExport<'_>, audit: &AuditRow) -> Result<(), StoreError> {
         let mut transaction = self.write(audit).await?;
         let now = clock::now();
-        sqlx::query("DELETE FROM principal_exports WHERE expires_at <= ?").bind(now).execute(&mut *transaction).await?;
+        sql::query("DELETE FROM principal_exports WHERE expires_at <= ?").bind(now).execute(&mut *transaction).await?;
         let id = new_id();
-        sqlx::query(
+        sql::query(
             "INSERT INTO principal_exports (id, export_code, token_hash, verification_salt, user_id, principal_id, \
              encrypted_data, salt, nonce, expires_at, created_at, updated_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11)",
@@ -145,7 +149,7 @@ impl Store {
             if left == 0 {
                 delete(&mut transaction, &export.id).await?;
             } else {
-                sqlx::query(
+                sql::query(
                     "UPDATE principal_exports SET failed_attempts = failed_attempts + 1, updated_at = ? WHERE id = ?",
                 )
                 .bind(clock::now())
@@ -166,15 +170,15 @@ fn proof(token_hash: &str) -> String {
     hex::encode(Sha256::digest(token_hash))
 }
 
-async fn find(connection: &mut SqliteConnection, code: &str) -> Result<Option<ExportRow>, StoreError> {
-    let row = sqlx::query_as(
+async fn find(connection: &mut Connection, code: &str) -> Result<Option<ExportRow>, StoreError> {
+    let row = sql::query_as(
         "SELECT id, principal_id, verification_salt, encrypted_data, salt, nonce, expires_at, token_hash AS proof, \
          failed_attempts FROM principal_exports WHERE export_code = ? AND consumed = 0 AND expires_at > ?",
     );
     Ok(row.bind(code).bind(clock::now()).fetch_optional(connection).await?)
 }
 
-async fn delete(connection: &mut SqliteConnection, id: &str) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM principal_exports WHERE id = ?").bind(id).execute(connection).await?;
+async fn delete(connection: &mut Connection, id: &str) -> Result<(), StoreError> {
+    sql::query("DELETE FROM principal_exports WHERE id = ?").bind(id).execute(connection).await?;
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! The grants that decide, read in one query: those of one place, or all of a holder in a workspace.
 
-use sqlx::{Row, SqliteConnection};
-
-use super::{HolderKind, Scope, Store, StoreError, authority::exists};
+use super::{
+    HolderKind, Scope, Store, StoreError,
+    authority::exists,
+    sql::{self, Connection},
+};
 use crate::rbac::{Grants, Holdings, Level, Node, Role};
 
 const GRANTS: &str = "\
@@ -36,9 +38,9 @@ impl Store {
         principal_id: &str,
         user_id: Option<&str>,
     ) -> Result<(Holdings, Vec<Branch>), StoreError> {
-        let mut transaction = self.readers.begin().await?;
+        let mut transaction = self.read().await?;
         let held = principal_holdings(&mut transaction, workspace_id, principal_id, user_id).await?;
-        let rows: Vec<(String, String, Option<String>, Option<String>)> = sqlx::query_as(
+        let rows: Vec<(String, String, Option<String>, Option<String>)> = sql::query_as(
             "SELECT p.id, p.name, e.id, e.name FROM projects p LEFT JOIN environments e ON e.project_id = p.id \
              WHERE p.workspace_id = ? ORDER BY p.name, e.name",
         )
@@ -70,12 +72,12 @@ pub struct Branch {
 }
 
 pub(super) async fn load(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     principal_id: &str,
     user_id: Option<&str>,
     scope: &Scope,
 ) -> Result<Grants, StoreError> {
-    let rows = sqlx::query(GRANTS)
+    let rows = sql::query(GRANTS)
         .bind(&scope.workspace_id)
         .bind(&scope.project_id)
         .bind(&scope.environment_id)
@@ -86,7 +88,7 @@ pub(super) async fn load(
     let mut grants = Grants { human: user_id.is_some(), ..Grants::default() };
     for row in rows {
         let role = Some(role_from_text(row.try_get(2)?)?);
-        match row.try_get::<&str, _>(0)? {
+        match row.try_get::<&str>(0)? {
             "barred" => grants.barred = true,
             "owner" => grants.owner = true,
             "principal" => grants = grants.with_own(level_from_number(row.try_get(1)?)?, role),
@@ -140,7 +142,7 @@ const OF_GROUPS_OF_USER: &str = all!("group_", "JOIN group_members m ON m.group_
 
 /// All grants made to one holder in a workspace, and nothing that it has by other ways.
 pub(super) async fn holdings(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     workspace_id: &str,
     holder: HolderKind,
     id: &str,
@@ -156,7 +158,7 @@ pub(super) async fn holdings(
 
 /// All grants that count for a principal in a workspace.
 pub(super) async fn principal_holdings(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     workspace_id: &str,
     principal_id: &str,
     user_id: Option<&str>,
@@ -176,13 +178,13 @@ pub(super) async fn principal_holdings(
 }
 
 async fn all_grants(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     statement: &'static str,
     workspace_id: &str,
     holder_id: &str,
 ) -> Result<Vec<(Node, Role)>, StoreError> {
     let rows: Vec<(Option<String>, Option<String>, String)> =
-        sqlx::query_as(statement).bind(workspace_id).bind(holder_id).fetch_all(connection).await?;
+        sql::query_as(statement).bind(workspace_id).bind(holder_id).fetch_all(connection).await?;
     rows.into_iter()
         .map(|(project, environment, role)| {
             let node = match (project, environment) {

@@ -1,13 +1,11 @@
 //! Groups of users, and their members.
 
-use sqlx::SqliteConnection;
-
 use super::{
     AuditRow, Changed, HolderKind, Store, StoreError,
     audit::commit_with,
     grants::{holdings, principal_holdings},
     new_id,
-    row::from_row,
+    sql::{self, Connection, from_row},
 };
 use crate::{clock, rbac::Holdings};
 
@@ -105,7 +103,7 @@ impl Store {
             created_at: now,
             updated_at: now,
         };
-        sqlx::query(
+        sql::query(
             "INSERT INTO groups (id, workspace_id, name, description, created_at, updated_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
         )
@@ -147,7 +145,7 @@ impl Store {
 
     /// The group of that name in a workspace.
     pub async fn group(&self, workspace_id: &str, name: &str) -> Result<Option<GroupRow>, StoreError> {
-        let row = sqlx::query_as(
+        let row = sql::query_as(
             "SELECT id, workspace_id, name, description, created_at, updated_at FROM groups \
              WHERE workspace_id = ? AND name = ?",
         );
@@ -156,7 +154,7 @@ impl Store {
 
     /// The groups of a workspace, by name.
     pub async fn groups(&self, workspace_id: &str) -> Result<Vec<GroupRow>, StoreError> {
-        let rows = sqlx::query_as(
+        let rows = sql::query_as(
             "SELECT id, workspace_id, name, description, created_at, updated_at FROM groups \
              WHERE workspace_id = ? ORDER BY name",
         );
@@ -165,7 +163,7 @@ impl Store {
 
     /// The members of a group, by e-mail address.
     pub async fn group_members(&self, group_id: &str) -> Result<Vec<MemberRow>, StoreError> {
-        let rows = sqlx::query_as(
+        let rows = sql::query_as(
             "SELECT m.user_id, u.email, m.created_at FROM group_members m JOIN users u ON u.id = m.user_id \
              WHERE m.group_id = ? ORDER BY u.email",
         );
@@ -175,14 +173,14 @@ impl Store {
     /// The groups of a workspace that a user is in, by name. `None` if no such user belongs to the workspace or to a group of it.
     pub async fn groups_of_user(&self, workspace_id: &str, email: &str) -> Result<Option<Vec<GroupRow>>, StoreError> {
         let mut connection = self.readers.acquire().await?;
-        let rows: Vec<GroupRow> = sqlx::query_as(
+        let rows: Vec<GroupRow> = sql::query_as(
             "SELECT g.id, g.workspace_id, g.name, g.description, g.created_at, g.updated_at FROM groups g \
              JOIN group_members m ON m.group_id = g.id JOIN users u ON u.id = m.user_id \
              WHERE g.workspace_id = ? AND u.email = ? ORDER BY g.name",
         )
         .bind(workspace_id)
         .bind(email)
-        .fetch_all(&mut *connection)
+        .fetch_all(&mut connection)
         .await?;
         if rows.is_empty() && find_user(&mut connection, workspace_id, email, false).await?.is_none() {
             return Ok(None);
@@ -193,27 +191,27 @@ impl Store {
 
 /// Also returns the user whose membership changed.
 async fn apply(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     workspace_id: &str,
     group_id: &str,
     change: GroupChange<'_>,
 ) -> Result<(Changed, Option<String>), StoreError> {
     let (done, user_id) = match change {
         GroupChange::Update { name, description } => {
-            let updated = sqlx::query(
+            let updated = sql::query(
                 "UPDATE groups SET name = coalesce(?, name), description = nullif(?, ''), updated_at = ? WHERE id = ?",
             );
             let updated = updated.bind(name).bind(description).bind(clock::now()).bind(group_id);
             (updated.execute(connection).await?, None)
         }
         GroupChange::Delete => {
-            (sqlx::query("DELETE FROM groups WHERE id = ?").bind(group_id).execute(connection).await?, None)
+            (sql::query("DELETE FROM groups WHERE id = ?").bind(group_id).execute(connection).await?, None)
         }
         GroupChange::Add { email, allow_non_member } => {
             let Some(user_id) = find_user(connection, workspace_id, email, allow_non_member).await? else {
                 return Ok((Changed::NoSuchUser, None));
             };
-            let added = sqlx::query("INSERT INTO group_members (group_id, user_id, created_at) VALUES (?, ?, ?)");
+            let added = sql::query("INSERT INTO group_members (group_id, user_id, created_at) VALUES (?, ?, ?)");
             let added = added.bind(group_id).bind(&user_id).bind(clock::now()).execute(connection).await?;
             (added, Some(user_id))
         }
@@ -221,7 +219,7 @@ async fn apply(
             let Some(user_id) = find_user(connection, workspace_id, email, true).await? else {
                 return Ok((Changed::NothingToRemove, None));
             };
-            let removed = sqlx::query("DELETE FROM group_members WHERE group_id = ? AND user_id = ?");
+            let removed = sql::query("DELETE FROM group_members WHERE group_id = ? AND user_id = ?");
             let removed = removed.bind(group_id).bind(&user_id).execute(connection).await?;
             if removed.rows_affected() == 0 {
                 return Ok((Changed::NothingToRemove, None));
@@ -236,12 +234,12 @@ async fn apply(
 /// The id of the user with this e-mail address (in its normal form), who must own the workspace or be a member of it, unless
 /// `any` user will do.
 pub(super) async fn find_user(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     workspace_id: &str,
     email: &str,
     any: bool,
 ) -> Result<Option<String>, StoreError> {
-    let row: Option<(String,)> = sqlx::query_as(
+    let row: Option<(String,)> = sql::query_as(
         "SELECT u.id FROM users u WHERE u.email = ?2 AND (?3 \
          OR EXISTS (SELECT 1 FROM workspaces w WHERE w.id = ?1 AND w.owner_user_id = u.id) \
          OR EXISTS (SELECT 1 FROM workspace_members m WHERE m.workspace_id = ?1 AND m.user_id = u.id))",

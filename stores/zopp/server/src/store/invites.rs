@@ -1,9 +1,11 @@
 //! Invites, kept under the hash of what the joiner presents.
 
 use sha2::{Digest, Sha256};
-use sqlx::SqliteConnection;
 
-use super::{AuditRow, Store, StoreError, WorkspaceRow, audit, bound, new_id, row::from_row};
+use super::{
+    AuditRow, Store, StoreError, WorkspaceRow, audit, bound, new_id,
+    sql::{self, Connection, from_row},
+};
 use crate::{clock, limits::Reached};
 
 /// An invite as it is kept. Its token is not known here.
@@ -85,11 +87,11 @@ impl Store {
         if let Some((user_id, _)) = creator {
             let reached = Reached { what: "open invites of a user", limit: self.limits.invites, flag: "--max-invites" };
             let count = "SELECT count(*) FROM invites WHERE created_by_user_id = ? AND revoked = 0 \
-                         AND expires_at > unixepoch() AND (max_uses IS NULL OR uses < max_uses)";
-            bound(&mut transaction, count, &[user_id], reached).await?;
+                         AND expires_at > ? AND (max_uses IS NULL OR uses < max_uses)";
+            bound(&mut transaction, sql::query_as(count).bind(user_id).bind(clock::now()), reached).await?;
         }
         let id = new_id();
-        sqlx::query(
+        sql::query(
             "INSERT INTO invites (id, token_hash, kek_encrypted, kek_nonce, expires_at, created_by_user_id, created_at, \
              updated_at, max_uses) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8)",
         )
@@ -104,7 +106,7 @@ impl Store {
         .execute(&mut *transaction)
         .await?;
         for (position, workspace_id) in (0_i64..).zip(invite.workspace_ids) {
-            sqlx::query("INSERT INTO invite_workspaces (invite_id, workspace_id, position) VALUES (?, ?, ?)")
+            sql::query("INSERT INTO invite_workspaces (invite_id, workspace_id, position) VALUES (?, ?, ?)")
                 .bind(&id)
                 .bind(workspace_id)
                 .bind(position)
@@ -128,12 +130,12 @@ impl Store {
     /// The invites a user made and did not revoke, newest first; without a user those of the server's operator.
     pub async fn invites(&self, creator_user_id: Option<&str>) -> Result<Vec<InviteRow>, StoreError> {
         let mut connection = self.readers.acquire().await?;
-        let rows: Vec<Row> = sqlx::query_as(
+        let rows: Vec<Row> = sql::query_as(
             "SELECT id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce, uses, max_uses FROM invites \
-             WHERE created_by_user_id IS ? AND revoked = 0 ORDER BY created_at DESC, id DESC",
+             WHERE created_by_user_id IS NOT DISTINCT FROM ? AND revoked = 0 ORDER BY created_at DESC, id DESC",
         )
         .bind(creator_user_id)
-        .fetch_all(&mut *connection)
+        .fetch_all(&mut connection)
         .await?;
         let mut invites = Vec::with_capacity(rows.len());
         for row in rows {
@@ -148,7 +150,7 @@ impl Store {
             Some(row) => self.write(row).await?,
             None => self.begin().await?,
         };
-        let revoked = sqlx::query("UPDATE invites SET revoked = 1, updated_at = ? WHERE id = ? AND revoked = 0")
+        let revoked = sql::query("UPDATE invites SET revoked = 1, updated_at = ? WHERE id = ? AND revoked = 0")
             .bind(clock::now())
             .bind(id)
             .execute(&mut *transaction)
@@ -163,11 +165,8 @@ impl Store {
     }
 }
 
-pub(super) async fn find_invite(
-    connection: &mut SqliteConnection,
-    token: &str,
-) -> Result<Option<InviteRow>, StoreError> {
-    let row: Option<Row> = sqlx::query_as(
+pub(super) async fn find_invite(connection: &mut Connection, token: &str) -> Result<Option<InviteRow>, StoreError> {
+    let row: Option<Row> = sql::query_as(
         "SELECT id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce, uses, max_uses FROM invites \
          WHERE token_hash = ? AND revoked = 0",
     )
@@ -182,19 +181,19 @@ pub(super) async fn find_invite(
 
 /// Counts a use of an invite and keeps who used it. `false` if it has been used as often as it may be.
 pub(super) async fn use_invite(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     invite_id: &str,
     user_id: &str,
 ) -> Result<bool, StoreError> {
     let counted =
-        sqlx::query("UPDATE invites SET uses = uses + 1 WHERE id = ? AND (max_uses IS NULL OR uses < max_uses)")
+        sql::query("UPDATE invites SET uses = uses + 1 WHERE id = ? AND (max_uses IS NULL OR uses < max_uses)")
             .bind(invite_id)
             .execute(&mut *connection)
             .await?;
     if counted.rows_affected() == 0 {
         return Ok(false);
     }
-    sqlx::query("INSERT INTO invite_uses (invite_id, user_id, used_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")
+    sql::query("INSERT INTO invite_uses (invite_id, user_id, used_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")
         .bind(invite_id)
         .bind(user_id)
         .bind(clock::now())
@@ -203,8 +202,8 @@ pub(super) async fn use_invite(
     Ok(true)
 }
 
-async fn with_workspaces(connection: &mut SqliteConnection, row: Row) -> Result<InviteRow, StoreError> {
-    let workspaces = sqlx::query_as(
+async fn with_workspaces(connection: &mut Connection, row: Row) -> Result<InviteRow, StoreError> {
+    let workspaces = sql::query_as(
         "SELECT w.id, w.name FROM invite_workspaces i JOIN workspaces w ON w.id = i.workspace_id \
          WHERE i.invite_id = ? ORDER BY i.position",
     )

@@ -1,10 +1,13 @@
 //! Losing an identity: principals disabled, members and users removed, workspaces handed on.
 
-use sqlx::SqliteConnection;
-
 use super::{
-    AuditRow, PrincipalRow, Scope, Store, StoreError, audit::commit_with, authority::exists, delegation::Holder,
-    principals::find_principal, workspaces::insert_member,
+    AuditRow, PrincipalRow, Scope, Store, StoreError,
+    audit::commit_with,
+    authority::exists,
+    delegation::Holder,
+    principals::find_principal,
+    sql::{self, Connection},
+    workspaces::insert_member,
 };
 use crate::{clock, rbac::Role};
 
@@ -63,7 +66,7 @@ impl Store {
                 return Ok(Err(Kept::LastKey(last)));
             }
         }
-        sqlx::query("UPDATE principals SET disabled_at = ?, updated_at = ? WHERE id = ?")
+        sql::query("UPDATE principals SET disabled_at = ?, updated_at = ? WHERE id = ?")
             .bind(disabled.then(clock::now))
             .bind(clock::now())
             .bind(id)
@@ -131,7 +134,7 @@ impl Store {
             ),
             ("DELETE FROM workspace_members WHERE workspace_id = ?1 AND user_id = ?2", false),
         ] {
-            let done = sqlx::query(statement).bind(workspace_id).bind(user_id).execute(&mut *transaction).await?;
+            let done = sql::query(statement).bind(workspace_id).bind(user_id).execute(&mut *transaction).await?;
             if is_key {
                 keys = done.rows_affected();
             }
@@ -162,16 +165,16 @@ impl Store {
             return Ok(Err(Kept::NoKey));
         }
         let now = clock::now();
-        sqlx::query("UPDATE workspaces SET owner_user_id = ?, updated_at = ? WHERE id = ?")
+        sql::query("UPDATE workspaces SET owner_user_id = ?, updated_at = ? WHERE id = ?")
             .bind(user_id)
             .bind(now)
             .bind(workspace_id)
             .execute(&mut *transaction)
             .await?;
         insert_member(&mut transaction, workspace_id, &owner).await?;
-        sqlx::query(
+        sql::query(
             "INSERT INTO user_workspace_permissions (workspace_id, user_id, role, created_at, updated_at) \
-             VALUES (?1, ?2, 'admin', ?3, ?3) ON CONFLICT DO UPDATE SET role = 'admin', updated_at = ?3",
+             VALUES (?1, ?2, 'admin', ?3, ?3) ON CONFLICT (workspace_id, user_id) DO UPDATE SET role = 'admin', updated_at = ?3",
         )
         .bind(workspace_id)
         .bind(&owner)
@@ -195,7 +198,7 @@ impl Store {
         {
             return Ok(Err(Kept::Ceiling));
         }
-        let owned: Vec<(String,)> = sqlx::query_as("SELECT name FROM workspaces WHERE owner_user_id = ? ORDER BY name")
+        let owned: Vec<(String,)> = sql::query_as("SELECT name FROM workspaces WHERE owner_user_id = ? ORDER BY name")
             .bind(user_id)
             .fetch_all(&mut *transaction)
             .await?;
@@ -208,7 +211,7 @@ impl Store {
         }
         let principal_ids = principal_ids(&mut transaction, user_id).await?;
         let invites = revoke_invites(&mut transaction, user_id, None).await?;
-        sqlx::query("DELETE FROM users WHERE id = ?").bind(user_id).execute(&mut *transaction).await?;
+        sql::query("DELETE FROM users WHERE id = ?").bind(user_id).execute(&mut *transaction).await?;
         commit_with(transaction, audit).await?;
         Ok(Ok(Removed { principal_ids, keys: 0, invites }))
     }
@@ -216,7 +219,7 @@ impl Store {
     /// The id of the user with this e-mail.
     pub async fn user_by_email(&self, email: &str) -> Result<Option<String>, StoreError> {
         let row: Option<(String,)> =
-            sqlx::query_as("SELECT id FROM users WHERE email = ?").bind(email).fetch_optional(&self.readers).await?;
+            sql::query_as("SELECT id FROM users WHERE email = ?").bind(email).fetch_optional(&self.readers).await?;
         Ok(row.map(|(id,)| id))
     }
 }
@@ -224,7 +227,7 @@ impl Store {
 /// One's own devices are one's own to disable, but not with one that may itself less than others. A service is for those to
 /// disable who are admin wherever it has a key or a role.
 async fn may_disable(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     caller: &PrincipalRow,
     target: &PrincipalRow,
 ) -> Result<Decision<()>, StoreError> {
@@ -237,7 +240,7 @@ async fn may_disable(
         }
         return Ok(if is_restricted(connection, &caller.id).await? { Err(Kept::Ceiling) } else { Ok(()) });
     }
-    let workspaces: Vec<(String,)> = sqlx::query_as(
+    let workspaces: Vec<(String,)> = sql::query_as(
         "SELECT workspace_id FROM workspace_principals WHERE principal_id = ?1 \
          UNION SELECT workspace_id FROM workspace_permissions WHERE principal_id = ?1 \
          UNION SELECT p.workspace_id FROM project_permissions g JOIN projects p ON p.id = g.project_id \
@@ -257,7 +260,7 @@ async fn may_disable(
 }
 
 /// Does the principal have a ceiling, or is it barred, anywhere?
-async fn is_restricted(connection: &mut SqliteConnection, principal_id: &str) -> Result<bool, StoreError> {
+async fn is_restricted(connection: &mut Connection, principal_id: &str) -> Result<bool, StoreError> {
     let query = "SELECT 1 WHERE EXISTS (SELECT 1 FROM workspace_permissions WHERE principal_id = ?1) \
                  OR EXISTS (SELECT 1 FROM project_permissions WHERE principal_id = ?1) \
                  OR EXISTS (SELECT 1 FROM environment_permissions WHERE principal_id = ?1) \
@@ -275,7 +278,7 @@ pub(super) enum Leaving<'a> {
 /// The names of the workspaces (or of the one given) whose key nobody could hand on without those who leave. A service can
 /// hand on no key; its copy counts only against another service's (`among_services`).
 pub(super) async fn last_copies(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     leaving: Leaving<'_>,
     workspace_id: Option<&str>,
     among_services: bool,
@@ -284,13 +287,13 @@ pub(super) async fn last_copies(
         Leaving::Principal(id) => (Some(id), None),
         Leaving::User(id) => (None, Some(id)),
     };
-    let names: Vec<(String,)> = sqlx::query_as(
+    let names: Vec<(String,)> = sql::query_as(
         "SELECT DISTINCT w.name FROM workspace_principals k JOIN workspaces w ON w.id = k.workspace_id \
          JOIN principals h ON h.id = k.principal_id \
          WHERE (h.id = ?1 OR h.user_id = ?2) AND (?3 IS NULL OR w.id = ?3) AND NOT EXISTS ( \
              SELECT 1 FROM workspace_principals o JOIN principals p ON p.id = o.principal_id \
              WHERE o.workspace_id = w.id AND p.disabled_at IS NULL AND (p.user_id IS NOT NULL OR ?4) \
-             AND p.id IS NOT ?1 AND (?2 IS NULL OR p.user_id IS NOT ?2)) \
+             AND p.id IS DISTINCT FROM ?1 AND (?2 IS NULL OR p.user_id IS DISTINCT FROM ?2)) \
          ORDER BY w.name",
     )
     .bind(principal_id)
@@ -302,27 +305,27 @@ pub(super) async fn last_copies(
     Ok(names.into_iter().map(|(name,)| name).collect())
 }
 
-pub(super) async fn owner_of(connection: &mut SqliteConnection, workspace_id: &str) -> Result<String, StoreError> {
-    let row: Option<(String,)> = sqlx::query_as("SELECT owner_user_id FROM workspaces WHERE id = ?")
+pub(super) async fn owner_of(connection: &mut Connection, workspace_id: &str) -> Result<String, StoreError> {
+    let row: Option<(String,)> = sql::query_as("SELECT owner_user_id FROM workspaces WHERE id = ?")
         .bind(workspace_id)
         .fetch_optional(connection)
         .await?;
     row.map(|(id,)| id).ok_or(StoreError::Missing)
 }
 
-async fn principal_ids(connection: &mut SqliteConnection, user_id: &str) -> Result<Vec<String>, StoreError> {
+async fn principal_ids(connection: &mut Connection, user_id: &str) -> Result<Vec<String>, StoreError> {
     let rows: Vec<(String,)> =
-        sqlx::query_as("SELECT id FROM principals WHERE user_id = ?").bind(user_id).fetch_all(connection).await?;
+        sql::query_as("SELECT id FROM principals WHERE user_id = ?").bind(user_id).fetch_all(connection).await?;
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
 
 /// Revokes the invites to a workspace (to any without one) that a user made or used: the user may still have their codes.
 async fn revoke_invites(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     user_id: &str,
     workspace_id: Option<&str>,
 ) -> Result<u64, StoreError> {
-    let done = sqlx::query(
+    let done = sql::query(
         "UPDATE invites SET revoked = 1, updated_at = ?3 WHERE revoked = 0 \
          AND (created_by_user_id = ?1 OR id IN (SELECT invite_id FROM invite_uses WHERE user_id = ?1)) \
          AND id IN (SELECT invite_id FROM invite_workspaces WHERE ?2 IS NULL OR workspace_id = ?2)",

@@ -1,24 +1,34 @@
-//! The steps from an empty file to today's schema, compiled in. A step once released never changes: its checksum is kept in
-//! the database.
+//! The steps from an empty database to today's schema, compiled in. A step once released never changes: its checksum is kept in
+//! the database. Both databases take the same steps; PostgreSQL gets them with its own types.
 
 use sqlx::{
-    SqlSafeStr,
+    AssertSqlSafe, SqlSafeStr, SqlStr,
     migrate::{Migration, MigrationType, Migrator},
 };
 
-pub(super) fn migrator() -> Migrator {
-    Migrator::with_migrations(steps())
+use super::sql::postgres_schema;
+
+const STEPS: [(i64, &str, &str); 5] = [
+    (1, "initial", include_str!("migrations/0001_initial.sql")),
+    (2, "signatures", include_str!("migrations/0002_signatures.sql")),
+    (3, "identity", include_str!("migrations/0003_identity.sql")),
+    (4, "limits", include_str!("migrations/0004_limits.sql")),
+    (5, "used_signatures", include_str!("migrations/0005_used_signatures.sql")),
+];
+
+pub(super) fn sqlite() -> Migrator {
+    Migrator::with_migrations(steps(SqlSafeStr::into_sql_str))
+}
+
+pub(super) fn postgres() -> Migrator {
+    // Safe: made of constants.
+    Migrator::with_migrations(steps(|sql| AssertSqlSafe(postgres_schema(sql)).into_sql_str()))
 }
 
 /// All steps, in their order.
-pub(super) fn steps() -> Vec<Migration> {
-    let step = |number, name: &'static str, sql: &'static str| {
-        Migration::new(number, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
-    };
-    vec![
-        step(1, "initial", include_str!("migrations/0001_initial.sql")),
-        step(2, "signatures", include_str!("migrations/0002_signatures.sql")),
-        step(3, "identity", include_str!("migrations/0003_identity.sql")),
-        step(4, "limits", include_str!("migrations/0004_limits.sql")),
-    ]
+pub(super) fn steps(translate: impl Fn(&'static str) -> SqlStr) -> Vec<Migration> {
+    let steps = STEPS
+        .into_iter()
+        .map(|(number, name, sql)| Migration::new(number, name.into(), MigrationType::Simple, translate(sql), false));
+    steps.collect()
 }

@@ -1,16 +1,21 @@
-//! Everything that is kept, in one SQLite file. The only place with SQL.
+//! Everything that is kept, in a SQLite file or in a PostgreSQL database. The only place with SQL.
 //!
-//! Reading order: [`Store::open`] (here) and the errors, then one file per noun. The methods are narrow and speak in the
-//! server's own terms, so that a PostgreSQL variant can stand behind the same ones.
+//! Reading order: [`Store::open`] and the errors, `sql` (one set of statements for both databases), then one file per noun. The
+//! methods are narrow and speak in the server's own terms; none knows which database it works on.
 //!
 //! Guarantees:
 //! - Each method is one transaction: it happened or it did not. A method that changes something takes the audit row that
 //!   goes with it and writes both or neither.
-//! - A change begins with a look at the rights of its caller, which its audit row carries ([`Authority`]).
-//! - There is one writer; every write transaction takes the write lock at its start, so none fails half-way for having read
-//!   first. Readers have connections of their own and see committed states only, never wait for the writer.
-//! - What was acknowledged survives a crash of the process and of the machine (write-ahead log, synced at each commit).
+//! - A change begins with a look at the rights of its caller, which its audit row carries ([`Authority`]), and uses up the
+//!   signature of its request. A signature counts once, on all replicas.
+//! - Changes that decide anything run one after the other: on SQLite by its write lock, on PostgreSQL by an advisory lock that they
+//!   take before their first statement. On PostgreSQL, changes of secrets share that lock, and the row of their environment, which
+//!   they change first, orders those of one environment. So no change fails half-way for what another one does, and none is repeated.
+//! - Readers have connections of their own and see committed states only, never wait for a writer.
+//! - What was acknowledged survives a crash of the process and of the machine: on SQLite by a write-ahead log that is synced at each
+//!   commit, on PostgreSQL as far as its `synchronous_commit` says.
 
+mod announce;
 mod audit;
 mod audit_query;
 mod authority;
@@ -28,13 +33,13 @@ mod open;
 mod permissions;
 mod principals;
 mod projects;
-mod row;
 mod secrets;
+mod signatures;
+mod sql;
 mod users;
 mod workspaces;
 
-use sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
-
+use self::sql::{Connection, Pool, QueryAs, Transaction};
 use crate::limits::{Limits, Reached};
 
 pub use audit::{Action, AuditRow, AuditWrite, Outcome};
@@ -47,7 +52,7 @@ pub use grants::Branch;
 pub use groups::{GroupCaller, GroupChange, GroupRow, MemberRow};
 pub use invites::{InviteRow, NewInvite, hash_token};
 pub use lifecycle::{Decision, Kept, Removed};
-pub use location::{Location, LocationError};
+pub use location::{Location, LocationError, PostgresAddress};
 pub use open::OpenError;
 pub use permissions::{Changed, Grant, HolderKind, Removal, RevokedAll, Scope, Target};
 pub use principals::{NewPrincipal, PrincipalRow, ServicePrincipalRow};
@@ -59,23 +64,53 @@ pub use workspaces::{Admitted, KeyWrap, NewWorkspace, WorkspaceRow};
 /// The open database. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Store {
-    writer: SqlitePool,
-    readers: SqlitePool,
+    writer: Pool,
+    readers: Pool,
     limits: Limits,
+    /// Do changes tell other replicas of themselves?
+    announces: bool,
 }
+
+/// How SQLite begins each transaction that writes: with the write lock.
+const SQLITE_BEGIN: &str = "BEGIN IMMEDIATE";
+/// How PostgreSQL begins a change that decides anything: alone among all changes, as on SQLite. The lock is taken before the first
+/// statement looks at anything, and each statement sees what was committed before it.
+const ALONE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(8821962840116625409)";
+/// How PostgreSQL begins a change of secrets: beside others of its kind, but beside no change that decides. The row of the
+/// environment orders those of one environment.
+const BESIDE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared(8821962840116625409)";
+/// How PostgreSQL begins a transaction that neither decides anything nor touches what others decide by.
+const APART: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/// How PostgreSQL begins to read more than once of the same moment.
+const ONE_MOMENT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 impl Store {
     /// Begins a change: a transaction that holds the write lock from its first moment. Fails if the caller lost, since the handler
-    /// decided, a right that the change depends on.
-    async fn write(&self, row: &AuditRow) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        let mut transaction = self.begin().await?;
-        row.authority.check(&mut transaction).await?;
-        Ok(transaction)
+    /// decided, a right that the change depends on, or if the request took effect before.
+    async fn write(&self, row: &AuditRow) -> Result<Transaction, StoreError> {
+        let transaction = self.begin().await?;
+        authorized(transaction, row).await
+    }
+
+    /// The same for a change that touches nothing but the secrets and the version of one environment, whose row it must change first.
+    async fn write_secret(&self, row: &AuditRow) -> Result<Transaction, StoreError> {
+        let transaction = self.writer.begin(SQLITE_BEGIN, BESIDE).await?;
+        authorized(transaction, row).await
     }
 
     /// Begins a transaction that is nobody's change: of the server itself, or of its operator.
-    async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        Ok(self.writer.begin_with("BEGIN IMMEDIATE").await?)
+    async fn begin(&self) -> Result<Transaction, StoreError> {
+        Ok(self.writer.begin(SQLITE_BEGIN, ALONE).await?)
+    }
+
+    /// Begins a transaction that only adds to, or trims, what no change reads: the audit log and the used signatures.
+    async fn begin_apart(&self) -> Result<Transaction, StoreError> {
+        Ok(self.writer.begin(SQLITE_BEGIN, APART).await?)
+    }
+
+    /// Begins to read: all of one moment.
+    async fn read(&self) -> Result<Transaction, StoreError> {
+        Ok(self.readers.begin("BEGIN", ONE_MOMENT).await?)
     }
 
     /// The same store, in which no more is kept than these limits say.
@@ -91,7 +126,7 @@ impl Store {
 
     /// Can the database be read and written right now?
     pub async fn ping(&self) -> Result<(), StoreError> {
-        sqlx::query("SELECT 1 FROM users LIMIT 1").fetch_optional(&self.readers).await?;
+        sql::query("SELECT 1 FROM users LIMIT 1").fetch_optional(&self.readers).await?;
         Ok(())
     }
 
@@ -102,18 +137,18 @@ impl Store {
     }
 }
 
-/// Fails if `query`, with these texts bound, counts as many as there may be.
-async fn bound(
-    connection: &mut SqliteConnection,
-    query: &'static str,
-    texts: &[&str],
-    reached: Reached,
-) -> Result<(), StoreError> {
-    let mut query = sqlx::query_as(query);
-    for text in texts {
-        query = query.bind(*text);
+/// A transaction whose caller has its rights and whose request has not taken effect before.
+async fn authorized(mut transaction: Transaction, row: &AuditRow) -> Result<Transaction, StoreError> {
+    row.authority.check(&mut transaction).await?;
+    if !signatures::use_up(&mut transaction, row).await? {
+        return Err(StoreError::Replayed);
     }
-    let (count,): (i64,) = query.fetch_one(connection).await?;
+    Ok(transaction)
+}
+
+/// Fails if `query` counts as many as there may be.
+async fn bound(connection: &mut Connection, query: QueryAs<'_, (i64,)>, reached: Reached) -> Result<(), StoreError> {
+    let (count,) = query.fetch_one(connection).await?;
     if count >= i64::from(reached.limit) { Err(reached.into()) } else { Ok(()) }
 }
 

@@ -1,7 +1,5 @@
 //! Grants to principals, users and groups, on the three levels.
 
-use sqlx::SqliteConnection;
-
 use super::{
     AuditRow, PrincipalRow, Store, StoreError,
     audit::commit_with,
@@ -10,6 +8,7 @@ use super::{
     groups::find_user,
     lifecycle::{Leaving, last_copies, owner_of},
     principals::find_principal,
+    sql::{self, Connection},
 };
 use crate::{
     clock,
@@ -164,8 +163,11 @@ macro_rules! statements {
                 $scope,
                 ", ",
                 $holder,
-                ", role, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4) \
-                 ON CONFLICT DO UPDATE SET role = excluded.role, updated_at = excluded.updated_at"
+                ", role, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT (",
+                $scope,
+                ", ",
+                $holder,
+                ") DO UPDATE SET role = excluded.role, updated_at = excluded.updated_at"
             ),
             remove: concat!("DELETE FROM ", $table, " WHERE ", $scope, " = ? AND ", $holder, " = ?"),
         }
@@ -199,7 +201,7 @@ const fn statements(holder: HolderKind, level: Level) -> &'static Statements {
 impl Store {
     /// The grant made to a holder exactly here, if any.
     pub async fn permission(&self, scope: &Scope, holder: HolderKind, id: &str) -> Result<Option<Role>, StoreError> {
-        let role: Option<(String,)> = sqlx::query_as(statements(holder, scope.level()).get)
+        let role: Option<(String,)> = sql::query_as(statements(holder, scope.level()).get)
             .bind(scope.id())
             .bind(id)
             .fetch_optional(&self.readers)
@@ -210,7 +212,7 @@ impl Store {
     /// The grants made exactly here to holders of one kind, by their names.
     pub async fn permissions(&self, scope: &Scope, holder: HolderKind) -> Result<Vec<Grant>, StoreError> {
         let rows: Vec<(String, String, String)> =
-            sqlx::query_as(statements(holder, scope.level()).list).bind(scope.id()).fetch_all(&self.readers).await?;
+            sql::query_as(statements(holder, scope.level()).list).bind(scope.id()).fetch_all(&self.readers).await?;
         rows.into_iter()
             .map(|(holder_id, holder_name, role)| Ok(Grant { holder_id, holder_name, role: role_from_text(&role)? }))
             .collect()
@@ -253,7 +255,7 @@ impl Store {
         }
         let statements = statements(holder, scope.level());
         if let Some(role) = role {
-            sqlx::query(statements.set)
+            sql::query(statements.set)
                 .bind(scope.id())
                 .bind(&id)
                 .bind(role_text(role))
@@ -261,7 +263,7 @@ impl Store {
                 .execute(&mut *transaction)
                 .await?;
         } else {
-            let removed = sqlx::query(statements.remove).bind(scope.id()).bind(&id).execute(&mut *transaction).await?;
+            let removed = sql::query(statements.remove).bind(scope.id()).bind(&id).execute(&mut *transaction).await?;
             if removed.rows_affected() == 0 {
                 return Ok(Changed::NothingToRemove);
             }
@@ -320,12 +322,12 @@ impl Store {
             return Ok(Removal::LastCopy);
         }
         remove_all(&mut transaction, workspace_id, principal_id).await?;
-        sqlx::query("DELETE FROM workspace_principals WHERE workspace_id = ? AND principal_id = ?")
+        sql::query("DELETE FROM workspace_principals WHERE workspace_id = ? AND principal_id = ?")
             .bind(workspace_id)
             .bind(principal_id)
             .execute(&mut *transaction)
             .await?;
-        sqlx::query(
+        sql::query(
             "INSERT INTO workspace_bars (workspace_id, principal_id, created_at) \
              SELECT w.id, p.id, ?3 FROM workspaces w JOIN principals p ON p.id = ?2 WHERE w.id = ?1 AND (w.owner_user_id = p.user_id \
              OR EXISTS (SELECT 1 FROM workspace_members m WHERE m.workspace_id = w.id AND m.user_id = p.user_id)) \
@@ -341,11 +343,7 @@ impl Store {
     }
 }
 
-async fn remove_all(
-    connection: &mut SqliteConnection,
-    workspace_id: &str,
-    principal_id: &str,
-) -> Result<u64, StoreError> {
+async fn remove_all(connection: &mut Connection, workspace_id: &str, principal_id: &str) -> Result<u64, StoreError> {
     let mut removed = 0;
     for statement in [
         "DELETE FROM workspace_permissions WHERE workspace_id = ?1 AND principal_id = ?2",
@@ -354,7 +352,7 @@ async fn remove_all(
         "DELETE FROM environment_permissions WHERE principal_id = ?2 \
          AND environment_id IN (SELECT id FROM environments WHERE workspace_id = ?1)",
     ] {
-        let done = sqlx::query(statement).bind(workspace_id).bind(principal_id).execute(&mut *connection).await?;
+        let done = sql::query(statement).bind(workspace_id).bind(principal_id).execute(&mut *connection).await?;
         removed += done.rows_affected();
     }
     Ok(removed)

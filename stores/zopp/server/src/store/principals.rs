@@ -1,9 +1,12 @@
 //! Principals: the devices of users, and services.
 
-use sqlx::SqliteConnection;
-
 use super::{
-    AuditRow, KeyWrap, Store, StoreError, audit::commit_with, bound, grants::role_from_text, new_id, row::from_row,
+    AuditRow, KeyWrap, Store, StoreError,
+    audit::commit_with,
+    bound,
+    grants::role_from_text,
+    new_id,
+    sql::{self, Connection, from_row},
     workspaces::insert_key_wrap,
 };
 use crate::{clock, limits::Reached, rbac::Role};
@@ -57,12 +60,12 @@ const SELECT_BY_ID: &str =
 impl Store {
     /// The principal of that id.
     pub async fn principal(&self, id: &str) -> Result<Option<PrincipalRow>, StoreError> {
-        Ok(sqlx::query_as(SELECT_BY_ID).bind(id).fetch_optional(&self.readers).await?)
+        Ok(sql::query_as(SELECT_BY_ID).bind(id).fetch_optional(&self.readers).await?)
     }
 
     /// The principals of a user, by name.
     pub async fn principals_of_user(&self, user_id: &str) -> Result<Vec<PrincipalRow>, StoreError> {
-        let rows = sqlx::query_as(
+        let rows = sql::query_as(
             "SELECT id, user_id, name, public_key, x25519_public_key, disabled_at FROM principals WHERE user_id = ? ORDER BY name",
         );
         Ok(rows.bind(user_id).fetch_all(&self.readers).await?)
@@ -74,7 +77,7 @@ impl Store {
         email: &str,
         name: &str,
     ) -> Result<Option<PrincipalRow>, StoreError> {
-        let row = sqlx::query_as(
+        let row = sql::query_as(
             "SELECT p.id, p.user_id, p.name, p.public_key, p.x25519_public_key, p.disabled_at \
              FROM principals p JOIN users u ON u.id = p.user_id WHERE u.email = ? AND p.name = ?",
         );
@@ -84,7 +87,7 @@ impl Store {
     /// Gives a principal another name.
     pub async fn rename_principal(&self, id: &str, name: &str, audit: &AuditRow) -> Result<(), StoreError> {
         let mut transaction = self.write(audit).await?;
-        let renamed = sqlx::query("UPDATE principals SET name = ?, updated_at = ? WHERE id = ?")
+        let renamed = sql::query("UPDATE principals SET name = ?, updated_at = ? WHERE id = ?")
             .bind(name)
             .bind(clock::now())
             .bind(id)
@@ -112,7 +115,7 @@ impl Store {
         };
         let count = "SELECT count(*) FROM workspace_principals k JOIN principals p ON p.id = k.principal_id \
                      WHERE k.workspace_id = ? AND p.user_id IS NULL";
-        bound(&mut transaction, count, &[workspace_id], reached).await?;
+        bound(&mut transaction, sql::query_as(count).bind(workspace_id), reached).await?;
         let id = insert_principal(&mut transaction, None, principal).await?;
         insert_key_wrap(&mut transaction, workspace_id, &id, wrap).await?;
         commit_with(transaction, &AuditRow { resource_id: id.clone(), ..audit.clone() }).await?;
@@ -122,7 +125,7 @@ impl Store {
     /// The service principals that hold the key of a workspace, by name, with their grants below the workspace.
     pub async fn service_principals(&self, workspace_id: &str) -> Result<Vec<ServicePrincipalRow>, StoreError> {
         type Row = (String, String, i64, Option<String>, Option<String>, Option<String>);
-        let rows: Vec<Row> = sqlx::query_as(
+        let rows: Vec<Row> = sql::query_as(
             "SELECT p.id, p.name, p.created_at, g.project, g.environment, g.role \
              FROM workspace_principals w \
              JOIN principals p ON p.id = w.principal_id AND p.user_id IS NULL \
@@ -134,7 +137,7 @@ impl Store {
                  FROM environment_permissions ep JOIN environments e ON e.id = ep.environment_id \
                  JOIN projects pr ON pr.id = e.project_id WHERE e.workspace_id = ?1 \
              ) g ON g.principal_id = p.id \
-             WHERE w.workspace_id = ?1 ORDER BY p.name, p.id, g.project, g.environment",
+             WHERE w.workspace_id = ?1 ORDER BY p.name, p.id, g.project, g.environment NULLS FIRST",
         )
         .bind(workspace_id)
         .fetch_all(&self.readers)
@@ -152,17 +155,14 @@ impl Store {
     }
 }
 
-pub(super) async fn find_principal(
-    connection: &mut SqliteConnection,
-    id: &str,
-) -> Result<Option<PrincipalRow>, StoreError> {
-    Ok(sqlx::query_as(SELECT_BY_ID).bind(id).fetch_optional(connection).await?)
+pub(super) async fn find_principal(connection: &mut Connection, id: &str) -> Result<Option<PrincipalRow>, StoreError> {
+    Ok(sql::query_as(SELECT_BY_ID).bind(id).fetch_optional(connection).await?)
 }
 
 /// Puts a principal under the ceilings, and behind the bars, of another one of its user: nobody makes a device that may more than
 /// the one that vouches for it.
 pub(super) async fn inherit_ceilings(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     voucher_id: &str,
     principal_id: &str,
 ) -> Result<(), StoreError> {
@@ -176,7 +176,7 @@ pub(super) async fn inherit_ceilings(
         "INSERT INTO workspace_bars (workspace_id, principal_id, created_at) \
          SELECT workspace_id, ?2, ?3 FROM workspace_bars WHERE principal_id = ?1",
     ] {
-        let statement = sqlx::query(statement).bind(voucher_id).bind(principal_id).bind(clock::now());
+        let statement = sql::query(statement).bind(voucher_id).bind(principal_id).bind(clock::now());
         statement.execute(&mut *connection).await?;
     }
     Ok(())
@@ -184,11 +184,11 @@ pub(super) async fn inherit_ceilings(
 
 /// Inserts a principal and returns its id. Neither of its keys may be another principal's.
 pub(super) async fn insert_principal(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     user_id: Option<&str>,
     principal: &NewPrincipal,
 ) -> Result<String, StoreError> {
-    let taken = sqlx::query("SELECT 1 FROM principals WHERE public_key = ? OR x25519_public_key = ?")
+    let taken = sql::query("SELECT 1 FROM principals WHERE public_key = ? OR x25519_public_key = ?")
         .bind(&principal.public_key)
         .bind(&principal.x25519_public_key)
         .fetch_optional(&mut *connection)
@@ -197,7 +197,7 @@ pub(super) async fn insert_principal(
         return Err(StoreError::KeyTaken);
     }
     let id = new_id();
-    sqlx::query(
+    sql::query(
         "INSERT INTO principals (id, user_id, name, public_key, x25519_public_key, created_at, updated_at) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)",
     )

@@ -1,7 +1,12 @@
 //! Projects.
 
-use super::{AuditRow, Store, StoreError, audit::commit_with, bound, new_id, row::from_row};
-use crate::{clock, limits::Reached};
+use super::{
+    AuditRow, Store, StoreError,
+    audit::commit_with,
+    bound, new_id,
+    sql::{self, from_row},
+};
+use crate::{clock, events::Event, limits::Reached};
 
 /// A project.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,16 +44,14 @@ impl Store {
         let mut transaction = self.write(audit).await?;
         let reached = Reached { what: "projects in a workspace", limit: self.limits.projects, flag: "--max-projects" };
         let count = "SELECT count(*) FROM projects WHERE workspace_id = ?";
-        bound(&mut transaction, count, &[workspace_id], reached).await?;
-        sqlx::query(
-            "INSERT INTO projects (id, workspace_id, name, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4)",
-        )
-        .bind(&project.id)
-        .bind(workspace_id)
-        .bind(name)
-        .bind(now)
-        .execute(&mut *transaction)
-        .await?;
+        bound(&mut transaction, sql::query_as(count).bind(workspace_id), reached).await?;
+        sql::query("INSERT INTO projects (id, workspace_id, name, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4)")
+            .bind(&project.id)
+            .bind(workspace_id)
+            .bind(name)
+            .bind(now)
+            .execute(&mut *transaction)
+            .await?;
         let audit = AuditRow { resource_id: project.id.clone(), project_id: Some(project.id.clone()), ..audit.clone() };
         commit_with(transaction, &audit).await?;
         Ok(project)
@@ -56,7 +59,7 @@ impl Store {
 
     /// The projects of a workspace, newest first.
     pub async fn projects(&self, workspace_id: &str) -> Result<Vec<ProjectRow>, StoreError> {
-        let rows = sqlx::query_as(
+        let rows = sql::query_as(
             "SELECT id, workspace_id, name, created_at, updated_at FROM projects WHERE workspace_id = ? \
              ORDER BY created_at DESC, id DESC",
         );
@@ -65,7 +68,7 @@ impl Store {
 
     /// The project of that name.
     pub async fn project(&self, workspace_id: &str, name: &str) -> Result<Option<ProjectRow>, StoreError> {
-        let row = sqlx::query_as(
+        let row = sql::query_as(
             "SELECT id, workspace_id, name, created_at, updated_at FROM projects WHERE workspace_id = ? AND name = ?",
         );
         Ok(row.bind(workspace_id).bind(name).fetch_optional(&self.readers).await?)
@@ -74,13 +77,16 @@ impl Store {
     /// Deletes a project and all in it. Returns the ids of the environments that went with it.
     pub async fn delete_project(&self, id: &str, audit: &AuditRow) -> Result<Vec<String>, StoreError> {
         let mut transaction = self.write(audit).await?;
-        let environments: Vec<(String,)> = sqlx::query_as("SELECT id FROM environments WHERE project_id = ?")
+        let environments: Vec<(String,)> = sql::query_as("SELECT id FROM environments WHERE project_id = ?")
             .bind(id)
             .fetch_all(&mut *transaction)
             .await?;
-        let deleted = sqlx::query("DELETE FROM projects WHERE id = ?").bind(id).execute(&mut *transaction).await?;
+        let deleted = sql::query("DELETE FROM projects WHERE id = ?").bind(id).execute(&mut *transaction).await?;
         if deleted.rows_affected() == 0 {
             return Err(StoreError::Missing);
+        }
+        for (environment_id,) in &environments {
+            self.announce(&mut transaction, environment_id, &Event::EnvironmentDeleted).await?;
         }
         commit_with(transaction, audit).await?;
         Ok(environments.into_iter().map(|(id,)| id).collect())

@@ -1,11 +1,16 @@
 //! Secrets: opaque ciphertexts under readable keys. Each change counts the environment's version up by one.
 
 use futures::TryStreamExt;
-use sqlx::{Row, SqliteConnection};
 
-use super::{Action, AuditRow, Store, StoreError, audit::commit_with, new_id};
+use super::{
+    Action, AuditRow, Store, StoreError,
+    audit::commit_with,
+    new_id,
+    sql::{self, Connection},
+};
 use crate::{
     clock,
+    events::Event,
     limits::{Limits, Reached},
 };
 
@@ -47,12 +52,12 @@ impl Store {
         secret: &SecretRow,
         audit: &AuditRow,
     ) -> Result<Change, StoreError> {
-        let mut transaction = self.write(audit).await?;
+        let mut transaction = self.write_secret(audit).await?;
         let now = clock::now();
         let version = count_up(&mut transaction, environment_id, now).await?;
         let length = i64::try_from(secret.ciphertext.len()).unwrap_or(i64::MAX);
         fill(&mut transaction, environment_id, &secret.key, length, &self.limits).await?;
-        let updated = sqlx::query(
+        let updated = sql::query(
             "UPDATE secrets SET nonce = ?, ciphertext = ?, updated_at = ? WHERE env_id = ? AND key_name = ?",
         )
         .bind(&secret.nonce)
@@ -64,7 +69,7 @@ impl Store {
         .await?;
         let created = updated.rows_affected() == 0;
         if created {
-            sqlx::query(
+            sql::query(
                 "INSERT INTO secrets (id, workspace_id, env_id, key_name, nonce, ciphertext, created_at, updated_at) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
             )
@@ -78,6 +83,7 @@ impl Store {
             .execute(&mut *transaction)
             .await?;
         }
+        self.announce(&mut transaction, environment_id, &changed(&secret.key, version, false)).await?;
         let action = if created { Action::SecretCreate } else { Action::SecretUpdate };
         commit_with(transaction, &AuditRow { action, ..audit.clone() }).await?;
         Ok(Change { version, created })
@@ -85,27 +91,29 @@ impl Store {
 
     /// Deletes one key; [`StoreError::Missing`] changes nothing. Returns the new version.
     pub async fn delete_secret(&self, environment_id: &str, key: &str, audit: &AuditRow) -> Result<i64, StoreError> {
-        let mut transaction = self.write(audit).await?;
+        let mut transaction = self.write_secret(audit).await?;
+        // The environment first, as each change of its secrets does: none waits for one that waits for it.
+        let version = count_up(&mut transaction, environment_id, clock::now()).await?;
         let deleted: Option<(i64,)> =
-            sqlx::query_as("DELETE FROM secrets WHERE env_id = ? AND key_name = ? RETURNING length(ciphertext)")
+            sql::query_as("DELETE FROM secrets WHERE env_id = ? AND key_name = ? RETURNING length(ciphertext)")
                 .bind(environment_id)
                 .bind(key)
                 .fetch_optional(&mut *transaction)
                 .await?;
         let Some((length,)) = deleted else { return Err(StoreError::Missing) };
-        sqlx::query("UPDATE environments SET key_count = key_count - 1, byte_count = byte_count - ? WHERE id = ?")
+        sql::query("UPDATE environments SET key_count = key_count - 1, byte_count = byte_count - ? WHERE id = ?")
             .bind(length)
             .bind(environment_id)
             .execute(&mut *transaction)
             .await?;
-        let version = count_up(&mut transaction, environment_id, clock::now()).await?;
+        self.announce(&mut transaction, environment_id, &changed(key, version, true)).await?;
         commit_with(transaction, audit).await?;
         Ok(version)
     }
 
     /// One secret.
     pub async fn secret(&self, environment_id: &str, key: &str) -> Result<Option<SecretRow>, StoreError> {
-        let row = sqlx::query("SELECT key_name, nonce, ciphertext FROM secrets WHERE env_id = ? AND key_name = ?")
+        let row = sql::query("SELECT key_name, nonce, ciphertext FROM secrets WHERE env_id = ? AND key_name = ?")
             .bind(environment_id)
             .bind(key)
             .fetch_optional(&self.readers)
@@ -117,7 +125,7 @@ impl Store {
     /// All secrets with the version they make up, by one query and so of one moment; `None` if the environment is gone.
     pub async fn snapshot(&self, environment_id: &str) -> Result<Option<Snapshot>, StoreError> {
         // Row by row: the list is in memory once.
-        let mut rows = sqlx::query(
+        let mut rows = sql::query(
             "SELECT e.version, s.key_name, s.nonce, s.ciphertext FROM environments e LEFT JOIN secrets s ON s.env_id = e.id \
              WHERE e.id = ? ORDER BY s.key_name",
         )
@@ -136,21 +144,25 @@ impl Store {
     }
 }
 
+fn changed(key: &str, version: i64, deleted: bool) -> Event {
+    Event::Changed { key: key.to_owned(), version, deleted, timestamp: clock::now() }
+}
+
 /// Counts a value that is about to be set under a key. Fails if the environment would grow beyond its limits.
 async fn fill(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     environment_id: &str,
     key: &str,
     length: i64,
     limits: &Limits,
 ) -> Result<(), StoreError> {
     let former: Option<(i64,)> =
-        sqlx::query_as("SELECT length(ciphertext) FROM secrets WHERE env_id = ? AND key_name = ?")
+        sql::query_as("SELECT length(ciphertext) FROM secrets WHERE env_id = ? AND key_name = ?")
             .bind(environment_id)
             .bind(key)
             .fetch_optional(&mut *connection)
             .await?;
-    let (keys, bytes): (i64, i64) = sqlx::query_as(
+    let (keys, bytes): (i64, i64) = sql::query_as(
         "UPDATE environments SET key_count = key_count + ?, byte_count = byte_count + ? WHERE id = ? \
          RETURNING key_count, byte_count",
     )
@@ -176,9 +188,9 @@ async fn fill(
     Ok(())
 }
 
-async fn count_up(connection: &mut SqliteConnection, environment_id: &str, now: i64) -> Result<i64, StoreError> {
+async fn count_up(connection: &mut Connection, environment_id: &str, now: i64) -> Result<i64, StoreError> {
     let row: Option<(i64,)> =
-        sqlx::query_as("UPDATE environments SET version = version + 1, updated_at = ? WHERE id = ? RETURNING version")
+        sql::query_as("UPDATE environments SET version = version + 1, updated_at = ? WHERE id = ? RETURNING version")
             .bind(now)
             .bind(environment_id)
             .fetch_optional(connection)

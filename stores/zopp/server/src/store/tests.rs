@@ -1,11 +1,60 @@
+//! One suite for both databases: each test is a function of an empty database, run on SQLite and on PostgreSQL.
+
 use super::*;
 
+mod concurrency;
 mod migrations;
 mod rollback;
 
-async fn open(directory: &tempfile::TempDir) -> Store {
-    let path = directory.path().join("zopp.db");
-    Store::open(&Location { path, create: true }).await.unwrap()
+/// An empty database, which goes with this.
+struct Database {
+    location: Location,
+    _directory: tempfile::TempDir,
+}
+
+impl Database {
+    fn sqlite() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self { location: Location::file(directory.path().join("zopp.db")), _directory: directory }
+    }
+
+    async fn postgres() -> Self {
+        let address = konverge_zopp_testing::postgres_database().await;
+        Self { location: Location::parse(&address).unwrap(), _directory: tempfile::tempdir().unwrap() }
+    }
+
+    /// One more replica's view of it.
+    async fn open(&self) -> Store {
+        Store::open(&self.location).await.unwrap()
+    }
+}
+
+/// Runs tests on either database.
+macro_rules! on_both {
+    ($($test:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::store::tests::Database::sqlite()).await;
+            })*
+        }
+
+        mod postgres {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::store::tests::Database::postgres().await).await;
+            })*
+        }
+    };
+}
+
+use on_both;
+
+on_both! {
+    a_refused_write_leaves_no_audit_row,
+    every_change_counts_the_version_up_by_one_and_deleting_nothing_does_not,
+    texts_are_in_the_order_of_their_bytes,
+    a_text_that_no_name_can_be_is_not_found,
 }
 
 fn row(action: Action) -> AuditRow {
@@ -28,7 +77,7 @@ fn row(action: Action) -> AuditRow {
 }
 
 async fn audit_count(store: &Store) -> i64 {
-    let (count,): (i64,) = sqlx::query_as("SELECT count(*) FROM audit_logs").fetch_one(&store.readers).await.unwrap();
+    let (count,): (i64,) = sql::query_as("SELECT count(*) FROM audit_logs").fetch_one(&store.readers).await.unwrap();
     count
 }
 
@@ -46,10 +95,8 @@ async fn workspace(store: &Store) -> (String, String) {
     (id, user_id)
 }
 
-#[tokio::test]
-async fn a_refused_write_leaves_no_audit_row() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open(&directory).await;
+async fn a_refused_write_leaves_no_audit_row(database: Database) {
+    let store = database.open().await;
     let (workspace_id, _) = workspace(&store).await;
     store.create_project(&workspace_id, "backend", &row(Action::ProjectCreate)).await.unwrap();
     let before = audit_count(&store).await;
@@ -59,10 +106,8 @@ async fn a_refused_write_leaves_no_audit_row() {
     assert_eq!(audit_count(&store).await, before);
 }
 
-#[tokio::test]
-async fn every_change_counts_the_version_up_by_one_and_deleting_nothing_does_not() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open(&directory).await;
+async fn every_change_counts_the_version_up_by_one_and_deleting_nothing_does_not(database: Database) {
+    let store = database.open().await;
     let (workspace_id, _) = workspace(&store).await;
     let project = store.create_project(&workspace_id, "backend", &row(Action::ProjectCreate)).await.unwrap();
     let new = NewEnvironment {
@@ -94,12 +139,56 @@ async fn every_change_counts_the_version_up_by_one_and_deleting_nothing_does_not
     assert_eq!(store.environment_version(&environment.id).await.unwrap(), None);
 }
 
+/// A workspace, a project and an environment in it, whose id is returned with that of the workspace.
+async fn environment(store: &Store) -> (String, String) {
+    let (workspace_id, _) = workspace(store).await;
+    let project = store.create_project(&workspace_id, "backend", &row(Action::ProjectCreate)).await.unwrap();
+    let new = NewEnvironment {
+        workspace_id: &workspace_id,
+        project_id: &project.id,
+        name: "production",
+        dek_wrapped: &[0; 48],
+        dek_nonce: &[0; 24],
+    };
+    let environment = store.create_environment(&new, &row(Action::EnvironmentCreate)).await.unwrap();
+    (workspace_id, environment.id)
+}
+
+fn secret(key: &str) -> SecretRow {
+    SecretRow { key: key.into(), nonce: vec![0; 24], ciphertext: vec![0; 16] }
+}
+
+async fn texts_are_in_the_order_of_their_bytes(database: Database) {
+    let store = database.open().await;
+    let (workspace_id, environment_id) = environment(&store).await;
+    let audit = row(Action::SecretUpdate);
+    for key in ["b", "\u{e9}", "a-c", "B", "_", "ab", "a.b"] {
+        store.upsert_secret(&workspace_id, &environment_id, &secret(key), &audit).await.unwrap();
+    }
+    let listed = store.snapshot(&environment_id).await.unwrap().unwrap();
+    let keys: Vec<&str> = listed.secrets.iter().map(|secret| secret.key.as_str()).collect();
+    assert_eq!(keys, ["B", "_", "a-c", "a.b", "ab", "b", "\u{e9}"]);
+}
+
+async fn a_text_that_no_name_can_be_is_not_found(database: Database) {
+    let store = database.open().await;
+    let (workspace_id, environment_id) = environment(&store).await;
+    let found = store.secret(&environment_id, "A\0").await;
+    assert!(matches!(found, Ok(None) | Err(StoreError::Missing)), "{:?}", found.map(|_| ()));
+    let named =
+        AuditRow { resource_id: "A\0B".into(), workspace_id: Some(workspace_id.clone()), ..row(Action::SecretRead) };
+    store.record(&[AuditWrite::Row { id: new_id(), at: 7, row: Box::new(named) }]).await.unwrap();
+    let filter = AuditFilter { workspace_id, action: Some(Action::SecretRead), ..AuditFilter::default() };
+    let (entries, total) = store.audit_entries(&filter, 10, 0).await.unwrap();
+    assert_eq!((entries[0].resource_id.as_str(), total), ("A\u{fffd}B", 1), "the attempt is on record");
+}
+
 #[tokio::test]
 async fn only_this_user_reads_the_file() {
     use std::os::unix::fs::PermissionsExt;
 
     let directory = tempfile::tempdir().unwrap();
-    let store = open(&directory).await;
+    let store = Store::open(&Location::file(directory.path().join("zopp.db"))).await.unwrap();
     workspace(&store).await;
     for entry in std::fs::read_dir(directory.path()).unwrap() {
         let entry = entry.unwrap();
@@ -112,6 +201,6 @@ async fn what_is_not_a_database_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notes.txt");
     std::fs::write(&path, "not a database, and long enough to have no header of one ".repeat(100)).unwrap();
-    let error = Store::open(&Location { path, create: true }).await.unwrap_err().to_string();
+    let error = Store::open(&Location::file(path)).await.unwrap_err().to_string();
     assert!(error.contains("notes.txt") && error.contains("check that"), "{error}");
 }

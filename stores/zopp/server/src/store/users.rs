@@ -1,7 +1,5 @@
 //! Users come into being with their first principal, by an invite or by registering.
 
-use sqlx::SqliteConnection;
-
 use super::{
     AuditRow, KeyWrap, NewPrincipal, Store, StoreError, WorkspaceRow,
     audit::commit_with,
@@ -10,6 +8,7 @@ use super::{
     invites::{find_invite, use_invite},
     new_id,
     principals::{PrincipalRow, inherit_ceilings, insert_principal},
+    sql::{self, Connection},
     workspaces::{insert_key_wrap, insert_member},
 };
 use crate::{clock, limits::Reached};
@@ -139,7 +138,7 @@ impl Store {
 
 /// Inserts a principal of a user. One that another principal of the same user vouches for inherits its ceilings.
 async fn insert_device(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     user_id: &str,
     proven: Option<&PrincipalRow>,
     principal: &NewPrincipal,
@@ -147,7 +146,7 @@ async fn insert_device(
 ) -> Result<String, StoreError> {
     let reached = Reached { what: "principals of a user", limit, flag: "--max-principals" };
     let count = "SELECT count(*) FROM principals WHERE user_id = ?";
-    bound(connection, count, &[user_id], reached).await?;
+    bound(connection, sql::query_as(count).bind(user_id), reached).await?;
     let principal_id = insert_principal(connection, Some(user_id), principal).await?;
     if let Some(voucher) = proven.filter(|proven| proven.user_id.as_deref() == Some(user_id)) {
         inherit_ceilings(connection, &voucher.id, &principal_id).await?;
@@ -157,17 +156,17 @@ async fn insert_device(
 
 /// The user of that e-mail: made when nobody has it, otherwise only if it is the proven one.
 async fn user_for(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     email: &str,
     proven: Option<&PrincipalRow>,
 ) -> Result<Option<String>, StoreError> {
     let existing: Option<(String,)> =
-        sqlx::query_as("SELECT id FROM users WHERE email = ?").bind(email).fetch_optional(&mut *connection).await?;
+        sql::query_as("SELECT id FROM users WHERE email = ?").bind(email).fetch_optional(&mut *connection).await?;
     if let Some((id,)) = existing {
         return Ok(proven.is_some_and(|proven| proven.user_id.as_ref() == Some(&id)).then_some(id));
     }
     let id = new_id();
-    sqlx::query("INSERT INTO users (id, email, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)")
+    sql::query("INSERT INTO users (id, email, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)")
         .bind(&id)
         .bind(email)
         .bind(clock::now())

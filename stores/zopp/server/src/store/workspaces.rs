@@ -1,14 +1,12 @@
 //! Workspaces, who belongs to them and who holds their key.
 
-use sqlx::SqliteConnection;
-
 use super::{
     AuditRow, PrincipalRow, Scope, Store, StoreError,
     audit::commit_with,
     authority::exists,
     bound,
     delegation::{Holder, exceeds},
-    row::from_row,
+    sql::{self, Connection, from_row},
 };
 use crate::{
     clock,
@@ -80,8 +78,8 @@ impl Store {
         let mut transaction = self.write(audit).await?;
         let reached = Reached { what: "workspaces of a user", limit: self.limits.workspaces, flag: "--max-workspaces" };
         let count = "SELECT count(*) FROM workspaces WHERE owner_user_id = ?";
-        bound(&mut transaction, count, &[owner_user_id], reached).await?;
-        sqlx::query(
+        bound(&mut transaction, sql::query_as(count).bind(owner_user_id), reached).await?;
+        sql::query(
             "INSERT INTO workspaces (id, name, owner_user_id, kdf_salt, kdf_m_cost_kib, kdf_t_cost, kdf_p_cost, created_at, \
              updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)",
         )
@@ -102,7 +100,7 @@ impl Store {
 
     /// The workspaces a user owns or is a member of and that this device of the user has not been taken out of, by name.
     pub async fn workspaces_of_user(&self, user_id: &str, principal_id: &str) -> Result<Vec<WorkspaceRow>, StoreError> {
-        let rows = sqlx::query_as(
+        let rows = sql::query_as(
             "SELECT id, name FROM workspaces WHERE (owner_user_id = ?1 \
              OR id IN (SELECT workspace_id FROM workspace_members WHERE user_id = ?1)) \
              AND id NOT IN (SELECT workspace_id FROM workspace_bars WHERE principal_id = ?2) ORDER BY name",
@@ -117,7 +115,7 @@ impl Store {
         user_id: &str,
         principal_id: &str,
     ) -> Result<Option<WorkspaceRow>, StoreError> {
-        let row = sqlx::query_as(
+        let row = sql::query_as(
             "SELECT id, name FROM workspaces WHERE name = ?1 AND (owner_user_id = ?2 \
              OR id IN (SELECT workspace_id FROM workspace_members WHERE user_id = ?2)) \
              AND id NOT IN (SELECT workspace_id FROM workspace_bars WHERE principal_id = ?3)",
@@ -131,7 +129,7 @@ impl Store {
         name: &str,
         principal_id: &str,
     ) -> Result<Option<WorkspaceRow>, StoreError> {
-        let row = sqlx::query_as(
+        let row = sql::query_as(
             "SELECT w.id, w.name FROM workspaces w JOIN workspace_principals k ON k.workspace_id = w.id \
              WHERE w.name = ? AND k.principal_id = ?",
         );
@@ -140,7 +138,7 @@ impl Store {
 
     /// Does the user own the workspace, or is the user a member of it? For ids given by a client, and for the target of a grant.
     pub async fn is_workspace_of_user(&self, workspace_id: &str, user_id: &str) -> Result<bool, StoreError> {
-        let row: Option<(i64,)> = sqlx::query_as(
+        let row: Option<(i64,)> = sql::query_as(
             "SELECT 1 FROM workspaces WHERE id = ?1 AND (owner_user_id = ?2 \
              OR id IN (SELECT workspace_id FROM workspace_members WHERE user_id = ?2))",
         )
@@ -153,7 +151,7 @@ impl Store {
 
     /// The workspace key as wrapped for a principal.
     pub async fn key_wrap(&self, workspace_id: &str, principal_id: &str) -> Result<Option<KeyWrap>, StoreError> {
-        let row = sqlx::query_as(
+        let row = sql::query_as(
             "SELECT ephemeral_pub, kek_wrapped, kek_nonce FROM workspace_principals \
              WHERE workspace_id = ? AND principal_id = ?",
         );
@@ -186,7 +184,7 @@ impl Store {
             {
                 return Ok(Admitted::Barred);
             }
-            sqlx::query("DELETE FROM workspace_bars WHERE workspace_id = ? AND principal_id = ?")
+            sql::query("DELETE FROM workspace_bars WHERE workspace_id = ? AND principal_id = ?")
                 .bind(workspace_id)
                 .bind(target.principal_id)
                 .execute(&mut *transaction)
@@ -199,11 +197,11 @@ impl Store {
 }
 
 pub(super) async fn insert_member(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     workspace_id: &str,
     user_id: &str,
 ) -> Result<(), StoreError> {
-    sqlx::query(
+    sql::query(
         "INSERT INTO workspace_members (workspace_id, user_id, created_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
     )
     .bind(workspace_id)
@@ -215,12 +213,12 @@ pub(super) async fn insert_member(
 }
 
 pub(super) async fn insert_key_wrap(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     workspace_id: &str,
     principal_id: &str,
     wrap: &KeyWrap,
 ) -> Result<(), StoreError> {
-    sqlx::query(
+    sql::query(
         "INSERT INTO workspace_principals (workspace_id, principal_id, ephemeral_pub, kek_wrapped, kek_nonce, created_at) \
          VALUES (?, ?, ?, ?, ?, ?)",
     )

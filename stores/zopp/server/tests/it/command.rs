@@ -138,7 +138,7 @@ async fn the_database_that_nobody_named_is_in_the_help_and_in_the_log() {
 
     let serving = Serving::start_as(program(directory.path())).await;
     let path = directory.path().canonicalize().unwrap().join("zopp.db");
-    let opened = format!("database opened path={}\n", path.display());
+    let opened = format!("database opened database={}\n", path.display());
     assert!(path.exists() && serving.first_words.contains(&opened), "{}", serving.first_words);
 }
 
@@ -229,11 +229,28 @@ fn what_hinders_the_start_is_named_with_the_next_step() {
     std::fs::write(directory.path().join("cert.pem"), "nonsense").unwrap();
     let busy = taken.local_addr().unwrap().to_string();
     let free = ["--addr", "127.0.0.1:0", "--health-addr", "127.0.0.1:0"];
-    let table: [(&[&str], &[&str]); 10] = [
+    let table: [(&[&str], &[&str]); 12] = [
         (&["--addr", &busy, "--health-addr", "127.0.0.1:0"], &[&busy, "--addr", "another port"]),
         (&["--addr", "127.0.0.1:0", "--health-addr", &busy], &[&busy, "--health-addr", "another port"]),
         (&["--addr", "no port"], &["no port", "host and a port"]),
-        (&["--database-url", "postgres://user:hunter2@host/db"], &["SQLite only"]),
+        (
+            &["--database-url", "postgres://user:hunter2@127.0.0.1:1/db", free[0], free[1], free[2], free[3]],
+            &["cannot connect", "127.0.0.1:1/db", "PostgreSQL runs"],
+        ),
+        (
+            &[
+                "--db",
+                "zopp.db",
+                "--events-database-url",
+                "postgres://user:hunter2@127.0.0.1:1/db",
+                free[0],
+                free[1],
+                free[2],
+                free[3],
+            ],
+            &["127.0.0.1:1/db", "--events-database-url", "--events-backend memory"],
+        ),
+        (&["--db", "zopp.db", "--events-backend", "postgres"], &["--events-database-url postgres://"]),
         (&["--database-url", "sqlite://missing.db", free[0], free[1], free[2], free[3]], &["missing.db", "check that"]),
         (
             &["--db", "no/such/directory/zopp.db", free[0], free[1], free[2], free[3]],

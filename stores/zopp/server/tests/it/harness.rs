@@ -529,7 +529,7 @@ pub(crate) fn code<T>(result: Result<T, Status>) -> Code {
 }
 
 pub(crate) fn location(directory: &tempfile::TempDir) -> Location {
-    Location { path: database(directory), create: true }
+    Location::file(database(directory))
 }
 
 pub(crate) fn database(directory: &tempfile::TempDir) -> PathBuf {

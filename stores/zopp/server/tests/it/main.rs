@@ -16,6 +16,7 @@ mod invites;
 mod lifecycle;
 mod limits;
 mod permissions;
+mod replicas;
 mod secrets;
 mod team;
 mod validation;

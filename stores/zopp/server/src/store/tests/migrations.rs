@@ -1,15 +1,19 @@
 //! Files of earlier versions are brought up to date with what is in them, also with what would be refused today.
 
-use sqlx::{migrate::Migrator, sqlite::SqliteConnectOptions};
+use sqlx::{SqlSafeStr, migrate::Migrator, sqlite::SqliteConnectOptions};
 
 use super::*;
 use crate::store::migrations::steps;
+
+fn all() -> Vec<sqlx::migrate::Migration> {
+    steps(SqlSafeStr::into_sql_str)
+}
 
 /// A file as the version with so many steps left it: two principals with one key, and an environment with two values.
 async fn file_of_version(path: &std::path::Path, count: usize) {
     let options = SqliteConnectOptions::new().filename(path).create_if_missing(true).foreign_keys(true);
     let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
-    Migrator::with_migrations(steps().into_iter().take(count).collect()).run(&pool).await.unwrap();
+    Migrator::with_migrations(all().into_iter().take(count).collect()).run(&pool).await.unwrap();
     for statement in [
         "INSERT INTO users VALUES ('u', 'a@example.com', 1, 1)",
         "INSERT INTO principals (id, user_id, name, public_key, x25519_public_key, created_at, updated_at) \
@@ -29,18 +33,18 @@ async fn file_of_version(path: &std::path::Path, count: usize) {
 
 #[tokio::test]
 async fn each_earlier_version_is_brought_up_to_date() {
-    for count in 2..=steps().len() {
+    for count in 2..=all().len() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("zopp.db");
         file_of_version(&path, count).await;
-        let store = Store::open(&Location { path, create: false }).await.unwrap();
+        let store = Store::open(&Location::Sqlite { path, create: false }).await.unwrap();
         let principal = store.principal("q").await.unwrap().unwrap();
         assert_eq!((principal.name.as_str(), principal.disabled_at), ("copy", None), "{count} steps");
         let invite = store.invites(None).await.unwrap().remove(0);
         assert_eq!((invite.uses, invite.max_uses), (0, None));
         assert_eq!(store.environment_version("e").await.unwrap(), Some(7));
         if count < 4 {
-            let full: (i64, i64) = sqlx::query_as("SELECT key_count, byte_count FROM environments")
+            let full: (i64, i64) = sql::query_as("SELECT key_count, byte_count FROM environments")
                 .fetch_one(&store.readers)
                 .await
                 .unwrap();

@@ -1,0 +1,47 @@
+//! A PostgreSQL database, shared by all replicas of the server.
+
+use std::net::IpAddr;
+
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgSslMode};
+
+use super::{ACQUIRE_TIMEOUT, OpenError, READERS};
+use crate::store::{location::PostgresAddress, migrations};
+
+/// Changes in parallel. Reads have connections of their own, so changes that wait for each other never hold up a read.
+const WRITERS: u32 = 8;
+/// Server-side limits, in milliseconds. A replica that was frozen in the middle of a change holds its locks for no longer than the
+/// idle limit; a change waits for others no longer than the lock limit.
+const SESSION: [(&str, &str); 3] =
+    [("lock_timeout", "10000"), ("idle_in_transaction_session_timeout", "10000"), ("statement_timeout", "60000")];
+
+/// The connections of writers and of readers.
+pub(super) async fn open(address: &PostgresAddress) -> Result<(PgPool, PgPool), OpenError> {
+    let connect_error = |source| OpenError::ConnectPostgres { address: address.to_string(), source };
+    let options = address.options().map_err(connect_error)?.options(SESSION).application_name("zopp-server");
+    warn_without_tls(address, &options);
+    let pool = || PgPoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
+
+    let writer = pool().max_connections(WRITERS).connect_with(options.clone()).await.map_err(connect_error)?;
+    // Replicas that start at the same time wait for each other: sqlx takes a lock on the database.
+    migrations::postgres()
+        .run(&writer)
+        .await
+        .map_err(|source| OpenError::Migrate { database: address.to_string(), source })?;
+    let readers = pool().max_connections(READERS).connect_with(options).await.map_err(connect_error)?;
+    Ok((writer, readers))
+}
+
+/// Says loudly that others could read and change what passes between this program and its database.
+fn warn_without_tls(address: &PostgresAddress, options: &PgConnectOptions) {
+    let host = options.get_host();
+    let is_near = options.get_socket().is_some()
+        || host == "localhost"
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    if !is_near && matches!(options.get_ssl_mode(), PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer) {
+        tracing::warn!(
+            database = %address,
+            "the connection to the database can be without TLS: everybody on the way could read and change what is stored; add \
+             sslmode=verify-full to the address"
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! From the shared SQL to that of PostgreSQL.
+
+/// Returns the statement with PostgreSQL's placeholders: `?1` becomes `$1`, and each bare `?` the next number.
+pub(super) fn postgres(sql: &str) -> String {
+    let mut translated = String::with_capacity(sql.len() + 16);
+    let mut bare = 0;
+    let mut quoted = false;
+    let mut characters = sql.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\'' => {
+                quoted = !quoted;
+                translated.push(character);
+            }
+            '?' if !quoted => {
+                translated.push('$');
+                if !characters.peek().is_some_and(char::is_ascii_digit) {
+                    bare += 1;
+                    translated.push_str(&bare.to_string());
+                }
+            }
+            _ => translated.push(character),
+        }
+    }
+    translated
+}
+
+/// Returns the migration with PostgreSQL's types. Text compares byte by byte, as in SQLite, whatever the locale of the database.
+pub(in crate::store) fn postgres_schema(sql: &str) -> String {
+    let without_comments: Vec<&str> = sql.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
+    without_comments
+        .join("\n")
+        .replace(") STRICT, WITHOUT ROWID;", ");")
+        .replace(") STRICT;", ");")
+        .replace(" BLOB", " BYTEA")
+        .replace(" INTEGER", " BIGINT")
+        .replace(" TEXT", " TEXT COLLATE \"C\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_become_those_of_postgres() {
+        for (shared, translated) in [
+            ("SELECT 1", "SELECT 1"),
+            ("SELECT a FROM t WHERE b = ? AND c = ?", "SELECT a FROM t WHERE b = $1 AND c = $2"),
+            ("SELECT ?2, ?1, ?2, ?10", "SELECT $2, $1, $2, $10"),
+            ("SELECT '?', 'it''s ?' || ?", "SELECT '?', 'it''s ?' || $1"),
+        ] {
+            assert_eq!(postgres(shared), translated);
+        }
+    }
+
+    #[test]
+    fn types_become_those_of_postgres() {
+        let shared = "-- A comment.\nCREATE TABLE t (\n    id TEXT PRIMARY KEY,\n    size INTEGER NOT NULL,\n    data BLOB\n) STRICT, WITHOUT ROWID;";
+        let translated =
+            "CREATE TABLE t (\n    id TEXT COLLATE \"C\" PRIMARY KEY,\n    size BIGINT NOT NULL,\n    data BYTEA\n);";
+        assert_eq!(postgres_schema(shared), translated);
+    }
+}

@@ -1,0 +1,183 @@
+//! A statement with its values, run on either database.
+
+use std::{borrow::Cow, marker::PhantomData};
+
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use sqlx::{AssertSqlSafe, Postgres, Sqlite, postgres::PgArguments, sqlite::SqliteArguments};
+
+use super::{
+    Source, dialect,
+    row::{FromRow, Row},
+};
+
+/// A statement with its values.
+pub(in crate::store) struct Query<'q> {
+    sql: &'static str,
+    values: Vec<Value<'q>>,
+}
+
+/// A statement whose rows become `T`.
+pub(in crate::store) struct QueryAs<'q, T> {
+    query: Query<'q>,
+    rows: PhantomData<fn() -> T>,
+}
+
+/// A value, or a `NULL` of its type.
+pub(in crate::store) enum Value<'q> {
+    Text(Option<Cow<'q, str>>),
+    Bytes(Option<&'q [u8]>),
+    Integer(Option<i64>),
+    Boolean(bool),
+}
+
+/// What a statement did.
+pub(in crate::store) struct Done {
+    rows: u64,
+}
+
+/// A statement in the shared SQL.
+pub(in crate::store) const fn query<'q>(sql: &'static str) -> Query<'q> {
+    Query { sql, values: Vec::new() }
+}
+
+/// The same, with rows of a type.
+pub(in crate::store) const fn query_as<'q, T>(sql: &'static str) -> QueryAs<'q, T> {
+    QueryAs { query: query(sql), rows: PhantomData }
+}
+
+/// Runs `$method` of sqlx's query on whichever database the source is.
+macro_rules! run {
+    ($query:expr, $source:expr, $method:ident) => {
+        match $source.into() {
+            Source::SqlitePool(pool) => $query.sqlite().$method(pool).await.map(Either::Sqlite),
+            Source::Sqlite(connection) => $query.sqlite().$method(connection).await.map(Either::Sqlite),
+            Source::PostgresPool(pool) => $query.postgres().$method(pool).await.map(Either::Postgres),
+            Source::Postgres(connection) => $query.postgres().$method(connection).await.map(Either::Postgres),
+        }
+    };
+}
+
+/// What either database answers.
+enum Either<S, P> {
+    Sqlite(S),
+    Postgres(P),
+}
+
+impl<'q> Query<'q> {
+    pub(in crate::store) fn bind(mut self, value: impl Into<Value<'q>>) -> Self {
+        self.values.push(value.into());
+        self
+    }
+
+    pub(in crate::store) async fn execute<'c>(self, source: impl Into<Source<'c>>) -> Result<Done, sqlx::Error> {
+        let rows = match run!(self, source, execute)? {
+            Either::Sqlite(done) => done.rows_affected(),
+            Either::Postgres(done) => done.rows_affected(),
+        };
+        Ok(Done { rows })
+    }
+
+    pub(in crate::store) async fn fetch_optional<'c>(
+        self,
+        source: impl Into<Source<'c>>,
+    ) -> Result<Option<Row>, sqlx::Error> {
+        Ok(match run!(self, source, fetch_optional)? {
+            Either::Sqlite(row) => row.map(Row::Sqlite),
+            Either::Postgres(row) => row.map(Row::Postgres),
+        })
+    }
+
+    pub(in crate::store) async fn fetch_all<'c>(self, source: impl Into<Source<'c>>) -> Result<Vec<Row>, sqlx::Error> {
+        Ok(match run!(self, source, fetch_all)? {
+            Either::Sqlite(rows) => rows.into_iter().map(Row::Sqlite).collect(),
+            Either::Postgres(rows) => rows.into_iter().map(Row::Postgres).collect(),
+        })
+    }
+
+    /// Row by row, so that a long answer is in memory once.
+    pub(in crate::store) fn fetch<'c>(self, source: impl Into<Source<'c>>) -> BoxStream<'c, Result<Row, sqlx::Error>> {
+        match source.into() {
+            Source::SqlitePool(pool) => self.sqlite().fetch(pool).map_ok(Row::Sqlite).boxed(),
+            Source::Sqlite(connection) => self.sqlite().fetch(connection).map_ok(Row::Sqlite).boxed(),
+            Source::PostgresPool(pool) => self.postgres().fetch(pool).map_ok(Row::Postgres).boxed(),
+            Source::Postgres(connection) => self.postgres().fetch(connection).map_ok(Row::Postgres).boxed(),
+        }
+    }
+
+    fn sqlite(self) -> sqlx::query::Query<'static, Sqlite, SqliteArguments> {
+        self.values.into_iter().fold(sqlx::query(self.sql), |query, value| match value {
+            Value::Text(text) => query.bind(text.map(Cow::into_owned)),
+            Value::Bytes(bytes) => query.bind(bytes),
+            Value::Integer(number) => query.bind(number),
+            Value::Boolean(truth) => query.bind(truth),
+        })
+    }
+
+    fn postgres(self) -> sqlx::query::Query<'static, Postgres, PgArguments> {
+        // Safe: made of a constant by a function that adds nothing but digits.
+        let query = sqlx::query(AssertSqlSafe(dialect::postgres(self.sql)));
+        self.values.into_iter().fold(query, |query, value| match value {
+            Value::Text(text) => query.bind(text.as_deref()),
+            Value::Bytes(bytes) => query.bind(bytes),
+            Value::Integer(number) => query.bind(number),
+            Value::Boolean(truth) => query.bind(truth),
+        })
+    }
+}
+
+impl<'q, T: FromRow> QueryAs<'q, T> {
+    pub(in crate::store) fn bind(mut self, value: impl Into<Value<'q>>) -> Self {
+        self.query.values.push(value.into());
+        self
+    }
+
+    pub(in crate::store) async fn fetch_one<'c>(self, source: impl Into<Source<'c>>) -> Result<T, sqlx::Error> {
+        self.fetch_optional(source).await?.ok_or(sqlx::Error::RowNotFound)
+    }
+
+    pub(in crate::store) async fn fetch_optional<'c>(
+        self,
+        source: impl Into<Source<'c>>,
+    ) -> Result<Option<T>, sqlx::Error> {
+        self.query.fetch_optional(source).await?.as_ref().map(T::from_row).transpose()
+    }
+
+    pub(in crate::store) async fn fetch_all<'c>(self, source: impl Into<Source<'c>>) -> Result<Vec<T>, sqlx::Error> {
+        self.query.fetch_all(source).await?.iter().map(T::from_row).collect()
+    }
+}
+
+impl Done {
+    pub(in crate::store) const fn rows_affected(&self) -> u64 {
+        self.rows
+    }
+}
+
+/// Values as the store has them.
+macro_rules! values {
+    ($($from:ty => |$value:ident| $to:expr;)*) => {
+        $(impl<'q> From<$from> for Value<'q> {
+            fn from($value: $from) -> Self {
+                $to
+            }
+        })*
+    };
+}
+
+values! {
+    &'q str => |text| Self::Text(Some(text.into()));
+    &'q String => |text| Self::Text(Some(text.as_str().into()));
+    String => |text| Self::Text(Some(text.into()));
+    Option<&'q str> => |text| Self::Text(text.map(Into::into));
+    &'q Option<String> => |text| Self::Text(text.as_deref().map(Into::into));
+    Option<String> => |text| Self::Text(text.map(Into::into));
+    &'q [u8] => |bytes| Self::Bytes(Some(bytes));
+    &'q Vec<u8> => |bytes| Self::Bytes(Some(bytes));
+    Option<&'q [u8]> => |bytes| Self::Bytes(bytes);
+    &'q Option<Vec<u8>> => |bytes| Self::Bytes(bytes.as_deref());
+    i64 => |number| Self::Integer(Some(number));
+    Option<i64> => |number| Self::Integer(number);
+    u32 => |number| Self::Integer(Some(number.into()));
+    Option<u32> => |number| Self::Integer(number.map(Into::into));
+    bool => |truth| Self::Boolean(truth);
+}
