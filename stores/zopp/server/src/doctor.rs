@@ -181,9 +181,11 @@ async fn open(database: &Location, is_running: bool) -> Finding {
             store.close().await;
             match answer {
                 Ok(()) => Finding::new(Grade::Good, subject, format!("{database} can be opened and answers")),
-                Err(error) => {
-                    Finding::new(Grade::Problem, subject, format!("{database} does not answer: {error}; check its disk"))
-                }
+                Err(error) => Finding::new(
+                    Grade::Problem,
+                    subject,
+                    format!("{database} does not answer: {error}; check its disk"),
+                ),
             }
         }
         Err(error) => Finding::new(Grade::Problem, subject, error.to_string()),
