@@ -226,3 +226,23 @@ async fn the_original_hears_changes_on_its_own_channels() {
     sqlx::raw_sql(notify).execute(&pool).await.unwrap();
     assert_eq!(event(&mut stream).await, ("B".into(), 2));
 }
+
+/// Watchers share the one connection that listens, so they keep nobody from writing.
+#[tokio::test]
+async fn idle_watchers_hold_no_connection() {
+    let address = postgres_database().await;
+    let world = start(on(&address)).await;
+    let mut owner = world.owner().await;
+    let mut streams = Vec::new();
+    for _ in 0..50 {
+        streams.push(owner.watch(Some(0)).await.unwrap());
+    }
+    owner.set("A").await.unwrap();
+    for stream in &mut streams {
+        assert_eq!(event(stream).await, ("A".into(), 1));
+    }
+    let pool = PgPool::connect(&address).await.unwrap();
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'zopp-server%'";
+    let (open,): (i64,) = sqlx::query_as(open).fetch_one(&pool).await.unwrap();
+    assert!(open <= 18, "{open} connections");
+}
