@@ -343,6 +343,13 @@ async fn a_runaway_source_is_left_alone_until_it_is_quiet() {
     .await;
     // A rollout that was decided upon before may still be written; its run comes before the one that says this.
     world.event("other", "WaitingForQuiet").await;
+    // The ReplicaSet of that rollout is there once the controller has seen it.
+    until("its controller has seen the last rollout", async || {
+        let object = world.api(Deployment).get("other").await.unwrap();
+        let seen = object.data["status"]["observedGeneration"].as_i64();
+        if seen == object.metadata.generation { Ok(()) } else { Err(format!("{seen:?}")) }
+    })
+    .await;
     let before = world.templates("other").await;
     for _ in 0..10 {
         value += 1;
