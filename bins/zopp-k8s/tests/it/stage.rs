@@ -34,7 +34,7 @@ impl Stage {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         let namespace = plane.namespace("shop").await.unwrap();
         let home = tempfile::tempdir().unwrap();
-        let database = Location { path: home.path().join("zopp.db"), create: true };
+        let database = Location::file(home.path().join("zopp.db"));
         let server = Server::bind(ServerOptions::local(database)).await.unwrap();
         let (url, store, stop) =
             (format!("http://{}", server.address()), server.store().clone(), CancellationToken::new());
