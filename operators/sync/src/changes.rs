@@ -37,8 +37,8 @@ pub fn compare(desired: &BTreeMap<&str, &[u8]>, stored: &BTreeMap<&str, &[u8]>, 
 
 /// The keys that would be taken from somebody else: they change, and no earlier sync applied them.
 pub fn foreign<'a>(changes: &'a Changes, owned: &BTreeSet<String>) -> Vec<&'a str> {
-    let changed = changes.iter().filter(|(_, kind)| **kind == ChangeKind::Changed);
-    changed.map(|(key, _)| key.as_str()).filter(|key| !owned.contains(*key)).collect()
+    let is_foreign = |(key, kind): &(&String, &ChangeKind)| **kind == ChangeKind::Changed && !owned.contains(*key);
+    changes.iter().filter(is_foreign).map(|(key, _)| key.as_str()).collect()
 }
 
 /// Whether nothing would change.
