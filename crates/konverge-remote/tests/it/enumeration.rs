@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::world::{CLUSTER, Desired, Fault, INTERVAL, Object, Shared, process};
 
-/// What happens to the object and its item, one after the other.
+/// The events of an object and its item, in order.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     /// The object wants this name and content, and gets it.

@@ -1,4 +1,4 @@
-//! What objects share: one list, claims, references, and who is woken by a difference.
+//! The state that objects share: one list, claims, references, and the objects that a difference wakes.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -272,7 +272,7 @@ async fn after_its_deadline_a_deletion_is_given_up_and_the_item_is_listed() {
     let left = remotes.left_behind();
     assert_eq!(left[0].item, "the item one, because the deadline of its deletion has passed: no answer");
 
-    // Whoever wants it gone without waiting says so, also while the server is away.
+    // With deletion policy orphan, an object goes at once, also during an outage of the server.
     let orphan = binding.with(|binding| binding.deletion = DeletionPolicy::Orphan);
     assert_eq!(one.delete(&remotes, &orphan).await, Ok(Finalized::Done));
 

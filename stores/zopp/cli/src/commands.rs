@@ -20,7 +20,7 @@ pub mod status;
 pub mod user;
 pub mod workspace;
 
-/// What a command ends with.
+/// The exit of a command.
 pub type Outcome = Result<Box<dyn Answer>, Failure>;
 
 /// The nouns.

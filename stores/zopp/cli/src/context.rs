@@ -1,4 +1,4 @@
-//! What every command works with: the server's address, what is remembered of the server, and the principals of this device.
+//! The context of every command: the server's address, the pins of the server, and the principals of this device.
 
 use std::{cell::OnceCell, path::PathBuf, time::Duration};
 
@@ -39,7 +39,7 @@ impl Context {
         Duration::from_secs(self.server.timeout)
     }
 
-    /// What is remembered of the server. What a command adds is saved by [`Context::remember`].
+    /// The pins of the server. [`Context::remember`] saves the pins that a command adds.
     pub fn trust(&self) -> Result<&Trust, Failure> {
         if let Some(trust) = self.trust.get() {
             return Ok(trust);

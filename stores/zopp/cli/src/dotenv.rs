@@ -82,7 +82,7 @@ fn quote(value: &str, text: &mut String) {
     text.push('"');
 }
 
-/// What stands for itself outside quotes in every dotenv dialect.
+/// Characters that need no quotes in any dotenv dialect.
 fn is_plain(character: char) -> bool {
     character.is_ascii_alphanumeric() || "_-./:@%+,=~^".contains(character)
 }

@@ -1,4 +1,4 @@
-//! What a user reads when a command fails: what failed, why, and what to do next.
+//! The message of a failed command: the failure, the cause, and the next step.
 
 use std::{error::Error, fmt::Write, process::ExitCode};
 
@@ -23,7 +23,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What failed, lower case and without a full stop.
+    /// The failure, in lower case and without a full stop.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), source: None, next: None, exit_code: RUNTIME }
     }
@@ -39,7 +39,7 @@ impl Failure {
         Self { source: Some(source.into()), ..self }
     }
 
-    /// What to do next, a sentence.
+    /// The next step, as a sentence.
     #[must_use]
     pub fn next(self, next: impl Into<String>) -> Self {
         Self { next: Some(next.into()), ..self }
@@ -134,7 +134,7 @@ impl Refusal for FetchError {
     }
 }
 
-/// What to do about a key that is not the pinned one. Nothing that a server says may lead to the new key by itself.
+/// The next step for a key that differs from the pinned one. Nothing that a server says may lead to the new key by itself.
 fn after_mismatch(mismatch: &PinMismatch) -> String {
     let PinMismatch { what, offered, .. } = mismatch;
     let command = match what.split_once('\'') {
@@ -201,7 +201,7 @@ fn next_step(error: &CallError, need: Option<&Need>) -> Option<String> {
         (CallError::Unreachable { reason, .. }, _) if reason.contains("certificate") || reason.contains("tls") => {
             "Name the certificate authority of the server with --tls-ca-cert or ZOPP_TLS_CA_CERT."
         }
-        // What tonic says when TLS answers a connection in the clear.
+        // Tonic's error when a TLS server answers a plaintext connection.
         (CallError::Unreachable { reason, server, .. }, _)
             if server.starts_with("http://") && reason.contains("stream closed") =>
         {

@@ -34,7 +34,7 @@ pub enum Format {
     Table,
 }
 
-/// What a command gives back.
+/// The result of a command.
 pub trait Answer {
     /// Appends the text for people, with its newline.
     fn text(&self, text: &mut Wiped) -> Result<(), Failure>;

@@ -6,8 +6,8 @@
 //! project = "backend"
 //! environment = "development"
 //! ```
-//! The nearest file counts, from the working directory up to the root. One that cannot be understood is an error: to
-//! pass over it would mean to use another directory's environment.
+//! The nearest file counts, from the working directory up to the root. A file that cannot be parsed is an error: without it, another directory's
+//! environment would be used.
 
 use std::{
     fs, io,
@@ -19,7 +19,7 @@ use serde::Deserialize;
 /// In the order in which they are tried in each directory.
 const NAMES: [&str; 4] = ["zopp.toml", "zopp.yaml", "zopp.yml", "zopp.json"];
 
-/// What the file says; each may be left out.
+/// The settings of the file; each is optional.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 pub struct Defaults {
     /// Workspace name.
@@ -53,7 +53,7 @@ pub enum ProjectFileError {
     Malformed {
         /// The file.
         file: PathBuf,
-        /// What its parser says.
+        /// The parser's message.
         reason: String,
     },
 }

@@ -100,7 +100,7 @@ impl EnvironmentArguments {
 }
 
 impl Place {
-    /// What the command needs there, for when it is refused.
+    /// The permission that the command needs there, for the message of a refusal.
     pub fn need(&self, role: &'static str, client: &Client) -> Option<Need> {
         let (workspace, project, environment) = match self {
             Self::Workspace { workspace } => (workspace, None, None),

@@ -29,7 +29,7 @@ impl Wiped {
         self.length += bytes.len();
     }
 
-    /// What was appended.
+    /// The appended text.
     pub fn bytes(&self) -> &[u8] {
         &self.room[..self.length]
     }

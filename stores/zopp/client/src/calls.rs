@@ -1,5 +1,5 @@
-//! The table of the contract's calls: which request gives which answer, and whether it is signed. Those that register a key are in
-//! [`crate::registration`], those of our own in [`crate::lifecycle`].
+//! The table of the contract's calls: which request gives which answer, and whether it is signed. Calls that register a key are in
+//! [`crate::registration`], our own calls in [`crate::lifecycle`].
 
 use bytes::Bytes;
 use konverge_zopp_proto as proto;

@@ -18,7 +18,7 @@ pub struct ClientConfig {
     pub server: String,
     /// PEM file whose certificates replace the system's trust roots; only with `https`.
     pub ca_certificate: Option<PathBuf>,
-    /// What the client shows to a server that requires a certificate; only with `https`. `None` is what [`ClientConfig::trust`] remembers.
+    /// The client certificate, for a server that requires one; only with `https`. `None` is what [`ClientConfig::trust`] remembers.
     pub client_certificate: Option<ClientCertificate>,
     /// How long the TCP and TLS handshakes may take together.
     pub connect_timeout: Duration,
@@ -30,7 +30,7 @@ pub struct ClientConfig {
     pub keepalive_timeout: Duration,
     /// The server's generation. `None` is what is remembered of the server, else the second; [`Profile::V1`] must be requested.
     pub profile: Option<Profile>,
-    /// What is remembered of the server. The default remembers nothing, and pins what it sees first.
+    /// The pins of the server. The default remembers nothing, and pins what it sees first.
     pub trust: Trust,
 }
 
@@ -207,7 +207,7 @@ pub(crate) fn parse_address(address: &str) -> Result<Uri, ConfigError> {
 }
 
 fn malformed(address: &str) -> ConfigError {
-    // What precedes an at sign may be a password.
+    // The part before an at sign may be a password.
     let shown = address.rsplit_once('@').map_or_else(|| address.to_owned(), |(_, host)| format!("…@{host}"));
     ConfigError::Malformed { address: shown }
 }

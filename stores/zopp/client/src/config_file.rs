@@ -39,7 +39,7 @@ pub struct ConfigFile {
     pub principals: Vec<Principal>,
     /// Name of the principal that is used; without it, the first.
     pub current_principal: Option<String>,
-    /// What is remembered of servers, by address in the form of [`crate::config::canonical_address`].
+    /// The pins of servers, by address in the form of [`crate::config::canonical_address`].
     pub servers: BTreeMap<String, ServerRecord>,
     /// Top-level keys of other programs.
     pub other: Map<String, Value>,
@@ -106,7 +106,7 @@ pub enum FileError {
         file: PathBuf,
         /// The field, such as `principals[0].private_key`.
         field: String,
-        /// What should be there.
+        /// The expected value.
         expected: &'static str,
     },
     /// Another program has been changing it for as long as this one was willing to wait.

@@ -63,7 +63,7 @@ pub(crate) struct Rpc {
 /// The proof that a caller holds the key that its request registers.
 pub(crate) struct KeyProof(pub(crate) [u8; 64]);
 
-/// Who calls: the principal's id and its signature over the call.
+/// The caller: the principal's id and its signature over the call.
 pub(crate) struct Authentication {
     pub(crate) principal_id: MetadataValue<Ascii>,
     pub(crate) signed: Signed,
@@ -93,7 +93,7 @@ impl Connection {
         &self.shared.server
     }
 
-    /// What is remembered of the server.
+    /// The pins of the server.
     pub fn trust(&self) -> &Trust {
         &self.shared.trust
     }

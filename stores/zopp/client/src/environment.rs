@@ -100,7 +100,7 @@ impl EnvironmentReader {
         for attempt in 0..MOST_LISTS {
             let snapshot = self.snapshot(&key).await?;
             if !key.is_proven_by(&snapshot) {
-                // What has the same id before and after the list had it in between.
+                // If the id is the same before and after the list, the list is of that environment.
                 let environment = self.environment().await?;
                 let is_same = environment.id == key.environment_id;
                 // A value that even a key read for this fetch does not open is damaged; an older key may have been replaced.
@@ -123,8 +123,8 @@ impl EnvironmentReader {
         Err(self.failed(source))
     }
 
-    /// The changes from now on. With `since_version`, servers say [`WatchEvent::Resync`] if there were changes since;
-    /// not all do, so whoever needs every change fetches after the watch is open.
+    /// The changes from now on. With `since_version`, some servers send [`WatchEvent::Resync`] if there were changes since. Others do not, so a
+    /// client that needs every change fetches once the watch is open.
     pub async fn watch(
         &self,
         since_version: Option<i64>,

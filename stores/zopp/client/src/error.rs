@@ -1,4 +1,4 @@
-//! What can go wrong with a call and with reading an environment, sorted by what helps against it.
+//! Errors of calls and of reading an environment, by the remedy that helps.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ const REFUSED_RETRY: Duration = Duration::from_secs(30);
 /// How the HTTP/2 layer begins its complaint about a peer's bytes; a peer that merely goes away is reported otherwise.
 const NOT_HTTP2: &str = "connection error detected";
 
-/// What rustls says of a peer whose first bytes are not TLS.
+/// The error of rustls for a peer whose first bytes are not TLS.
 const NOT_TLS: &str = "InvalidContentType";
 
-/// What a server is said to lack that answers a TLS connection in the clear.
+/// The message for a server that answers a TLS connection in plaintext.
 pub const NO_TLS: &str = "does not use TLS";
 
 /// A call that gave no usable answer. Its text names the call, the server and the gRPC code.
@@ -32,7 +32,7 @@ pub enum CallError {
         server: Arc<str>,
         /// The innermost cause, such as "connection refused" or a certificate that is not trusted.
         reason: String,
-        /// What the transport reported; its text would repeat the reason between the names of layers.
+        /// The error of the transport. Its text would repeat the reason between the names of layers.
         status: Box<Status>,
     },
     /// No answer in time.
@@ -45,7 +45,7 @@ pub enum CallError {
         /// How long it had.
         timeout: Duration,
     },
-    /// Whatever listens there, it does not speak zopp's protocol.
+    /// The program at this address does not speak zopp's protocol.
     #[error("{rpc}: {server} gave an answer that is not zopp's ({code:?}): {reason}")]
     Garbage {
         /// The call.
@@ -54,7 +54,7 @@ pub enum CallError {
         server: Arc<str>,
         /// The code the answer amounts to.
         code: Code,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The server answers like one of the first generation, which was not requested.

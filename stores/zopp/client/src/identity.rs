@@ -1,4 +1,4 @@
-//! Who calls: a principal's id and private keys, from a configuration file or from six environment variables.
+//! The caller's identity: a principal's id and private keys, from a configuration file or from six environment variables.
 //!
 //! ```compile_fail
 //! fn wants_debug<T: std::fmt::Debug>(_: &T) {}
@@ -44,7 +44,7 @@ pub enum CredentialsError {
         /// The file.
         file: PathBuf,
     },
-    /// `current_principal`, or the name asked for, is none of the file's principals.
+    /// The file has no principal with the name of `current_principal`, or with the requested name.
     #[error("{} holds no principal named {name:?}; it has {present}", file.display())]
     UnknownPrincipal {
         /// The file.
@@ -71,7 +71,7 @@ pub enum CredentialsError {
     Key {
         /// File and field, or variable.
         place: String,
-        /// What is wrong with its form.
+        /// The error in its form.
         source: KeyError,
     },
     /// The two halves of a key pair do not belong together.

@@ -1,4 +1,4 @@
-//! What a client remembers of a server, and holds the server to.
+//! The pins of a server, which a client remembers and enforces.
 //!
 //! A server is not believed what it could make up. It knows the public key of every principal, so it can wrap a workspace key of its own;
 //! it can name other public keys for a principal; it can claim to be of the generation whose signatures authorise everything. For each
@@ -29,14 +29,14 @@ use crate::{
     identity::Identity,
 };
 
-/// What is remembered of one server, as it is kept in the configuration file.
+/// The pins of one server, as the configuration file stores them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ServerRecord {
     /// The generation, once known.
     #[serde(default, with = "generation", skip_serializing_if = "Option::is_none")]
     pub generation: Option<Profile>,
-    /// What this device shows to the server, if the server requires a certificate.
+    /// The client certificate of this device, if the server requires one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_certificate: Option<ClientCertificate>,
     /// Workspace name to the fingerprint of its key.
@@ -45,7 +45,7 @@ pub struct ServerRecord {
     /// Principal ID to the fingerprint of its public keys.
     #[serde(default, with = "fingerprints", skip_serializing_if = "BTreeMap::is_empty")]
     pub principals: BTreeMap<String, Fingerprint>,
-    /// What later programs remember.
+    /// Fields of later versions.
     #[serde(flatten)]
     other: Map<String, Value>,
 }
@@ -77,7 +77,7 @@ pub struct PinMismatch {
     pub offered: Fingerprint,
 }
 
-/// What is remembered of a server, shared by all that speak to it. Clones share it.
+/// The pins of a server, shared by all of its clients. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Trust(Arc<Mutex<State>>);
 
@@ -87,7 +87,7 @@ struct State {
     learnt: Learnt,
 }
 
-/// What was learnt since the record was read.
+/// The pins that were added since the record was read.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Learnt {

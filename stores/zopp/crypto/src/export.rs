@@ -30,7 +30,7 @@ const WORD_COUNT: u16 = 7776;
 /// Words of a passphrase: 77.5 bits.
 const PASSPHRASE_WORDS: usize = 6;
 
-/// What the export is bound to in place of names.
+/// The context that binds the export, in place of names.
 const BINDING: &str = "zopp-principal-export-v2";
 
 /// The words that protect an export. Wiped on drop, without `Debug`.
@@ -77,12 +77,12 @@ impl Passphrase {
         &self.0
     }
 
-    /// What the server compares, in hexadecimal.
+    /// The proof that the server compares, in hexadecimal.
     pub fn token_hash(&self, verification_salt: &[u8]) -> Result<String, DeriveError> {
         self.derive(verification_salt).map(|bytes| hex::encode(bytes.as_slice()))
     }
 
-    /// What opens the export.
+    /// The key that decrypts the export.
     pub fn export_key(&self, salt: &[u8]) -> Result<ExportKey, DeriveError> {
         self.derive(salt).map(ExportKey)
     }

@@ -18,7 +18,7 @@ use crate::{
     keys::{InviteSecret, Kek, KeyError},
 };
 
-/// What a workspace invite code begins with; a server invite is bare hexadecimal.
+/// The prefix of a workspace invite code; a server invite is bare hexadecimal.
 pub const CODE_PREFIX: &str = "inv_";
 
 /// Text is not a workspace invite code.
@@ -27,7 +27,7 @@ pub enum CodeError {
     /// It does not begin with [`CODE_PREFIX`].
     #[error("invite code does not begin with {CODE_PREFIX:?}")]
     Prefix,
-    /// What follows the prefix is not the secret.
+    /// The part after the prefix is not a valid secret.
     #[error("invite code after {CODE_PREFIX:?} is {0}")]
     Secret(KeyError),
 }
@@ -53,7 +53,7 @@ impl InviteSecret {
         hex::encode(Sha256::digest(self.expose()))
     }
 
-    /// Encrypts the KEK for whoever gets the code. `workspace_id` is the first workspace of the invite.
+    /// Encrypts the KEK for the receiver of the code. `workspace_id` is the first workspace of the invite.
     pub fn encrypt_kek(&self, kek: &Kek, workspace_id: &str) -> Result<Sealed, SealError> {
         seal(self.expose(), kek.expose(), &bind(workspace_id))
     }

@@ -136,7 +136,7 @@ secret_key! {
     Dek
 }
 secret_key! {
-    /// The secret in a workspace invite code. Whoever has it can open the workspace's KEK.
+    /// The secret in a workspace invite code. The holder can decrypt the workspace's KEK.
     InviteSecret
 }
 

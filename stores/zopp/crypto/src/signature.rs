@@ -34,7 +34,7 @@ pub const REQUEST_HASH_KEY: &str = "request-hash";
 /// stock servers do not read it, stock clients do not send it.
 pub const KEY_PROOF_KEY: &str = "key-proof";
 
-/// What a proof begins with, so that it can be no request's signature and no request's signature a proof.
+/// The prefix of a proof. It prevents that a proof is valid as a request's signature, or the other way round.
 const KEY_PROOF_CONTEXT: &[u8] = b"konverge-zopp-key-proof-v1";
 
 /// A signature older than this many seconds is refused.
@@ -51,7 +51,7 @@ pub enum Profile {
     V2,
 }
 
-/// What a caller sends to prove who it is, apart from its principal id.
+/// The proof of identity that a client sends, beside its principal id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed {
     /// Unix seconds at which it was signed.

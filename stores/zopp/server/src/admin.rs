@@ -13,10 +13,10 @@ use crate::{
     store::{Action, AuditRow, InviteRow, Kept, NewInvite, OpenError, Store, StoreError},
 };
 
-/// What `list` puts before the hash of a token, which is all that is kept of it.
+/// The prefix that `list` shows before the hash of a token; only the hash is stored.
 const HASH_PREFIX: &str = "sha256:";
 
-/// Who is on record for what is done here.
+/// The actor in the audit log for these commands.
 const OPERATOR: &str = "operator of the server";
 
 /// Why a command did not do its work.
@@ -67,7 +67,7 @@ pub async fn run(store: &Store, command: &InviteCommand, out: &mut impl Write) -
 pub async fn init(store: &Store, arguments: &InitArguments, out: &mut impl Write) -> Result<(), AdminError> {
     let InitArguments { server, email, expires_hours } = arguments;
     let (token, _) = make(store, *expires_hours, Some(1)).await?;
-    // The invite is not in the command: whoever lists processes would see it there. "zopp join" takes it from standard input.
+    // The invite is not in the command, because the process list would show it. "zopp join" takes it from standard input.
     writeln!(out, "echo {token} | zopp --server {} join - {}", quoted(server), quoted(email)).map_err(AdminError::Print)
 }
 

@@ -174,7 +174,7 @@ pub struct ServeArguments {
 /// How changes are told between servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum EventsBackend {
-    /// What fits the database.
+    /// The backend that fits the database.
     Auto,
     /// Within this process.
     Memory,

@@ -20,10 +20,10 @@ use crate::{
     validate,
 };
 
-/// Who is on record for a request that proves nothing.
+/// The actor in the audit log for a request without proof.
 pub(crate) const NOBODY: &str = "anonymous";
 
-/// What is recorded about a call.
+/// The audit record of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Record {
     /// That it was refused; it shows nothing secret and changes nothing.
@@ -37,9 +37,9 @@ pub(crate) enum Record {
 /// A call by a verified principal.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
-    /// What all calls share.
+    /// The state that all calls share.
     pub state: Arc<State>,
-    /// Who.
+    /// The actor.
     pub caller: Caller,
     record: Record,
     row: AuditRow,
@@ -135,7 +135,7 @@ impl Call {
         let recorded = match (&result, self.record) {
             (Ok(_), Record::Lookup(..) | Record::Change(..)) => None,
             (Ok(_), Record::Read(..)) => Some(self.row),
-            // A limit that is hit again and again would fill the record.
+            // A limit that is hit repeatedly would fill the audit log.
             (Err(status), _)
                 if status.code() == Code::ResourceExhausted
                     && !self.state.limit_hits.is_news(&self.row.principal_id, self.row.action) =>

@@ -28,7 +28,7 @@ pub(crate) struct GuessLimit {
     full_at: Mutex<HashMap<Source, Instant>>,
 }
 
-/// Who guesses: an address, or all that there is no room for.
+/// The source of guesses: one address, or all addresses for which there is no room.
 type Source = Option<IpAddr>;
 
 /// Leave to guess once. It counts as wrong until it is said to be right, so that many at once are counted too.
@@ -84,7 +84,7 @@ impl Guess<'_> {
     }
 }
 
-/// What counts as one address: for IPv6 the /64.
+/// Returns the part of an address that counts as one client: for IPv6 the /64.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),

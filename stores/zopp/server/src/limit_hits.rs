@@ -12,7 +12,7 @@ use crate::store::Action;
 
 /// How long a refusal by a limit stands for those that follow.
 const PERIOD: Duration = Duration::from_mins(1);
-/// Pairs of principal and action that are remembered. What finds no room is recorded each time.
+/// Pairs of principal and action that are remembered. Hits for which there is no room are recorded each time.
 const CAPACITY: usize = 10_000;
 
 /// Which limits were reached lately, by whom and at what.

@@ -103,7 +103,7 @@ impl Default for Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the limit of {limit} {what} is reached ({flag})")]
 pub struct Reached {
-    /// What there is too much of, with its place.
+    /// The exceeded quantity, with its place.
     pub what: &'static str,
     /// How much there may be.
     pub limit: u32,

@@ -1,14 +1,14 @@
-//! Who becomes somebody on the server, and how.
+//! The policy for new identities.
 
 /// One hour.
 const HOUR: i64 = 3600;
 
-/// Who becomes somebody on the server, and how.
+/// The policy for new identities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// May anybody who reaches the server become a user, without an invite?
     pub open_registration: bool,
-    /// Must whoever registers a key prove to hold it? Stock clients cannot.
+    /// Must a client that registers a key prove that it holds it? Stock clients cannot.
     pub require_key_proof: bool,
     /// For how many hours an invite to a workspace can be good at most.
     pub invite_max_hours: u32,

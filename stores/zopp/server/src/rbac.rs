@@ -1,10 +1,10 @@
-//! Who may do what: pure functions over the grants that apply to one principal at one place.
+//! Permissions: pure functions over the grants that apply to one principal at one place.
 //!
 //! A grant at a workspace or project holds for everything below it. For a service principal its own grants are all there is.
 //! For a human the grants to the user and to the user's groups are the base, and the principal's own grants are a *ceiling*:
 //! they make one device weaker than its user, never stronger. The owner of a workspace is never restricted.
 
-/// What one may do; later ones include earlier ones.
+/// The roles; later ones include earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// See secrets.
@@ -44,7 +44,7 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// What the principal may do there; `None` is nothing at all.
+    /// Returns the effective role of the principal at the place, or `None` without any.
     pub fn effective(&self) -> Option<Role> {
         if self.barred {
             return None;

@@ -27,7 +27,7 @@ impl Revocations {
         let _ = self.sender.send(principal_ids.into());
     }
 
-    /// What is announced from now on.
+    /// The announcements from now on.
     pub(crate) fn subscribe(&self) -> Losses {
         Losses { receiver: self.sender.subscribe() }
     }

@@ -15,7 +15,7 @@ use crate::{
     store::Action,
 };
 
-/// The gRPC service. What is not in the table answers UNIMPLEMENTED.
+/// The gRPC service. Calls that are not in the table answer UNIMPLEMENTED.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     state: Arc<State>,

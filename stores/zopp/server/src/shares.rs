@@ -1,4 +1,4 @@
-//! What principals hold at the same time: open watches, requests under way. Each has a share, so that nobody takes all.
+//! The shares of principals: open watches, and requests under way. Each has a share, so that nobody takes all.
 
 use std::{
     collections::HashMap,

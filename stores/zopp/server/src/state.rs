@@ -1,4 +1,4 @@
-//! What all calls share.
+//! The state that all calls share.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::{
     revocations::Revocations, shares::Shares, store::Store,
 };
 
-/// What all calls share.
+/// The state that all calls share.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// What is kept.
+    /// The store.
     pub store: Store,
-    /// Who is told.
+    /// The publication of changes.
     pub events: EventBus,
-    /// What was received before.
+    /// The signatures that were received before.
     pub replays: ReplayCache,
     /// How often an address may guess a code.
     pub guesses: GuessLimit,
@@ -30,7 +30,7 @@ pub(crate) struct State {
     pub open_calls: GuessLimit,
     /// Rows of reads and refusals.
     pub audit: AuditQueue,
-    /// Who becomes somebody here, and how.
+    /// The policy for new identities.
     pub policy: Policy,
     /// Told which principals lost something, so that their streams ask at once whether they may go on.
     pub revocations: Revocations,

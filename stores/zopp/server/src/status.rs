@@ -1,4 +1,4 @@
-//! What callers are told. Faults of ours are logged with their cause and told without.
+//! The statuses of responses. Faults of ours are logged with their cause and told without.
 
 use tonic::{Code, Status, metadata::MetadataMap};
 
@@ -32,7 +32,7 @@ pub(crate) fn from_store(error: StoreError) -> Status {
     }
 }
 
-/// What a caller is told who reached a limit, with the seconds after which it makes sense to try again, if time helps.
+/// The status for a client that reached a limit, with the seconds until a retry makes sense, if time helps.
 pub(crate) fn exhausted(reached: &Reached, retry_after: Option<i64>) -> Status {
     let mut metadata = MetadataMap::new();
     let next = match retry_after {
@@ -45,7 +45,7 @@ pub(crate) fn exhausted(reached: &Reached, retry_after: Option<i64>) -> Status {
     Status::with_metadata(Code::ResourceExhausted, format!("{reached}; {next}"), metadata)
 }
 
-/// What a caller with too low a role is told.
+/// The status for a client with too low a role.
 pub(crate) fn denied(role: Role) -> Status {
     let role = match role {
         Role::Admin => "admin",
@@ -55,12 +55,12 @@ pub(crate) fn denied(role: Role) -> Status {
     Status::permission_denied(format!("this needs the {role} role here; ask an admin of the workspace to grant it"))
 }
 
-/// What a caller is told whose request was received before.
+/// The status for a repeated request.
 pub(crate) fn replayed() -> Status {
     Status::unauthenticated("this very request was received before; to repeat it, sign it again a second later")
 }
 
-/// What a principal that was cut off is told, once it has proven to be that principal.
+/// The status for a disabled principal, once it has proven its identity.
 pub(crate) fn disabled() -> Status {
     Status::unauthenticated(
         "this principal is disabled; another device of its user can enable it (a service: an admin of its workspaces)",

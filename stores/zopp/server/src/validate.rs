@@ -1,4 +1,4 @@
-//! What may be written. Reading tolerates what older servers let in; writing does not.
+//! Validation of names and values. Reading tolerates what older servers let in; writing does not.
 
 use konverge_zopp_crypto::{
     KeyError, SigningPublic, X25519Public,

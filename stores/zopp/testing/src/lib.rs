@@ -1,5 +1,4 @@
-//! What tests of zopp's parts share: a certificate authority made for one run, which nobody else trusts, a server that lies, and a
-//! PostgreSQL of a process.
+//! Helpers for tests of zopp's parts: a certificate authority for one run, a server that lies, and a PostgreSQL for one process.
 //!
 //! ```
 //! # fn main() -> Result<(), konverge_zopp_testing::CertificateError> {

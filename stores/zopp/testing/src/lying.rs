@@ -43,7 +43,7 @@ pub struct LyingServer {
 /// A call as it arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenCall {
-    /// Such as `/zopp.ZoppService/ListSecrets`.
+    /// For example `/zopp.ZoppService/ListSecrets`.
     pub path: String,
     /// Whether it carried a signature.
     pub signed: bool,

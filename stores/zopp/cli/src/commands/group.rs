@@ -49,7 +49,7 @@ pub enum GroupCommand {
         /// The workspace.
         #[command(flatten)]
         workspace: WorkspaceArguments,
-        /// What it is changed to.
+        /// The new values.
         #[command(flatten)]
         update: UpdateArguments,
     },
@@ -100,7 +100,7 @@ pub enum GroupCommand {
     ListEnvPermissions(EnvironmentArguments),
 }
 
-/// What a group is changed to.
+/// The new values of a group.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub struct UpdateArguments {

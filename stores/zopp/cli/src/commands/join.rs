@@ -43,7 +43,7 @@ pub struct JoinArguments {
     principal: Option<String>,
 }
 
-/// Who one has become.
+/// The new identity.
 #[derive(Serialize)]
 struct Joined {
     user_id: String,
@@ -145,7 +145,7 @@ fn split(mut invite_and_email: Vec<String>) -> Result<(Option<String>, String), 
     Ok((invite, email))
 }
 
-/// A client in the name of whom this device already knows by that address.
+/// A client with the identity that this device has for that address.
 fn member(context: &Context, config: &ConfigFile, email: &str) -> Option<Client> {
     let same = |principal: &&Principal| principal.email.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(email));
     let principal = config.principals.iter().find(same)?;

@@ -55,14 +55,14 @@ pub(super) async fn execute(context: &Context, arguments: RunArguments) -> Outco
         refuse_impossible(key, value.expose())?;
         command.env(key, OsStr::from_bytes(value.expose()));
     }
-    // What comes after the exec of the command does not run.
+    // Code after the exec of the command does not run.
     context.remember()?;
     // Returns only if it failed.
     let source = command.exec();
     Err(Failure::new(format!("cannot run {}", program.display())).because(source))
 }
 
-/// What no process can have in its environment.
+/// Names and values that no process can have in its environment.
 fn refuse_impossible(key: &str, value: &[u8]) -> Result<(), Failure> {
     let what = if key.is_empty() || key.contains(['=', '\0']) {
         "its name cannot be that of an environment variable"

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::{Entry, is_key_character};
 
-/// What was understood and what was not.
+/// The parsed and the unparsed lines.
 pub struct Parsed {
     /// In the order of the lines; a key may occur more than once.
     pub entries: Vec<Entry>,
@@ -21,7 +21,7 @@ pub struct Parsed {
 pub struct Problem {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: &'static str,
 }
 

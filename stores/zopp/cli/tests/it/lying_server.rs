@@ -31,7 +31,7 @@ fn lying_world() -> (World, LyingServer) {
     (world, liar)
 }
 
-/// What the server says to be taken for one of the first generation.
+/// The response by which the server pretends to be of the first generation.
 fn claim_v1(liar: &LyingServer) {
     liar.lie(PROBE, |_: GetPrincipalExportRequest, _: Result<GetPrincipalExportResponse, Status>| {
         Err(Status::unimplemented(""))
@@ -268,7 +268,7 @@ fn what_the_server_says_does_not_control_the_terminal() {
 fn a_name_that_the_encryption_takes_for_another_is_refused() {
     let (world, liar) = lying_world();
     liar.take_seen();
-    // What the original's server lets people make: project "backend:x" with "dev" is "backend" with "x:dev" to the encryption.
+    // Names that the original's server accepts: for the encryption, project "backend:x" with "dev" equals "backend" with "x:dev".
     for line in ["secret set KEY value -p backend:x", "secret export -p backend:x", "secret set KEY value -w acme:x"] {
         let stderr = world.alice.fails(line, 1);
         assert!(stderr.contains("ambiguous") || stderr.contains("another environment's"), "{line}: {stderr}");

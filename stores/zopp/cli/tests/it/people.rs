@@ -1,4 +1,4 @@
-//! Who may what: devices, other people, services.
+//! Permissions of devices, other people and services.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 

@@ -1,4 +1,4 @@
-//! What happens at a terminal: a value is asked for, and does not show.
+//! At a terminal, the command prompts for a value and does not echo it.
 
 use std::{
     fs::File,

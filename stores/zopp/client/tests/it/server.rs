@@ -33,7 +33,7 @@ pub(crate) struct State {
     pub(crate) version: i64,
     pub(crate) environment_id: String,
     pub(crate) secrets: BTreeMap<String, Secret>,
-    /// What every call but the question for the generation is answered with, if set.
+    /// The response to every call except the question for the generation, if set.
     pub(crate) refusal: Option<Status>,
     pub(crate) calls: Vec<&'static str>,
     /// Whether a signature counts once only.

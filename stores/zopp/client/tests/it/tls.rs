@@ -1,4 +1,4 @@
-//! Whom the client trusts.
+//! The authorities that the client trusts.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -16,7 +16,7 @@ const REFUSALS: Duration = Duration::from_mins(1);
 /// Rows that count at the same time. Beyond, each row is written for itself.
 const CAPACITY: usize = 4096;
 
-/// What makes two rows equal.
+/// The key by which two rows are equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     principal_id: String,
@@ -85,7 +85,7 @@ impl Fold {
         writes
     }
 
-    /// What was counted and is not written yet.
+    /// Counts that are not written yet.
     pub(super) fn take_counts(&mut self) -> Vec<AuditWrite> {
         self.counters.values_mut().filter_map(Counter::take).collect()
     }
@@ -115,7 +115,7 @@ impl Fold {
         let key = Key {
             principal_id: row.principal_id.clone(),
             action: row.action,
-            // What a caller without an identity names is the caller's to vary.
+            // A client without an identity can vary the names at will.
             resource_id: if is_anonymous { String::new() } else { row.resource_id.clone() },
             place: [row.workspace_id.clone(), row.project_id.clone(), row.environment_id.clone()],
             outcome: row.outcome,

@@ -1,4 +1,4 @@
-//! Who is calling: from metadata to a verified principal.
+//! Authentication: from metadata to a verified principal.
 //!
 //! The order of the checks is part of the contract: metadata, time, request hash, principal, signature, replay. Nothing about
 //! who exists is told to a caller who has not proven anything.
@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct Caller {
     /// As kept.
     pub principal: PrincipalRow,
-    /// What the call used up, if it may not come twice.
+    /// The signature that the call used up, if it may not be repeated.
     pub used: Option<SignatureDigest>,
 }
 
@@ -147,7 +147,7 @@ pub(crate) async fn verify_login(
     verify(store, replays, &principal.id, &method, &body, &signed, Repeat::Refused).await
 }
 
-/// Checks the proof that whoever registers `public_key` holds its private half, if there is one. Stock clients send none.
+/// Checks the proof, if there is one, that the registering client holds the private half of `public_key`. Stock clients send none.
 pub(crate) fn check_key_proof<M: Message>(
     request: &Request<M>,
     method: &str,

@@ -20,7 +20,7 @@ pub(crate) const CAPACITY: usize = 1 << 18;
 /// second that both roundings to whole seconds may add.
 pub(crate) const LIFETIME_SECONDS: i64 = MAXIMUM_LEAD_SECONDS + MAXIMUM_AGE_SECONDS + 1;
 
-/// What the cache says to a signature.
+/// The cache's verdict about a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// It is new, and remembered from now on.

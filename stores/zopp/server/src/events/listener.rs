@@ -32,7 +32,7 @@ const CONNECTIONS: u32 = 2;
 /// How long an attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the listener is asked to do.
+/// The commands of the listener.
 #[derive(Debug)]
 pub(super) enum Command {
     /// To hear the environment of this id, and to say when it does.
@@ -190,7 +190,7 @@ impl Session {
         match notice::parse(notification.channel(), notification.payload()) {
             Some(Heard::Event(environment_id, event)) => send(&self.channels, &environment_id, event),
             Some(Heard::Lost(principal_ids)) => self.revocations.announce(principal_ids),
-            // Of another version: whoever listens on that channel may have missed something.
+            // A payload of another version: listeners of that channel may have missed a change.
             None => {
                 tracing::warn!(channel = notification.channel(), "a notice of another replica is not understood");
                 self.miss_all();

@@ -1,4 +1,4 @@
-//! Who is told of changes: one channel per environment that somebody listens to.
+//! The publication of changes: one channel per environment with listeners.
 //!
 //! Guarantees: a subscription made before a change was published sees it, in order, or learns that it missed something. A channel
 //! is freed with its last subscription. Publishing never waits.
@@ -29,7 +29,7 @@ const CAPACITY: usize = 256;
 /// How long a subscription waits for the connection to PostgreSQL. A caller that is refused tries again.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What happened in an environment.
+/// The change of an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A key was set or deleted.
@@ -131,7 +131,7 @@ impl EventBus {
         if self.is_told_by_transaction() { None } else { Some(self.order.lock().await) }
     }
 
-    /// Tells whoever listens, unless the transaction of the change has.
+    /// Notifies the listeners, unless the transaction of the change does.
     pub(crate) fn publish(&self, environment_id: &str, event: Event) {
         match &self.replicas {
             None => send(&self.channels, environment_id, event),
@@ -189,7 +189,7 @@ impl Drop for Subscription {
     }
 }
 
-/// Hands an event to whoever listens in this process.
+/// Hands an event to the listeners in this process.
 fn send(channels: &Channels, environment_id: &str, event: Event) {
     if let Some(sender) = lock(channels).get(environment_id) {
         // An error means that the last listener is going this moment.

@@ -1,4 +1,4 @@
-//! What replicas tell each other through PostgreSQL: channels and payloads, as the original has them and beyond.
+//! The notices between replicas through PostgreSQL: the original's channels and payloads, and our own.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::Event;
 
 /// The channel of what the original does not tell: ends of environments, and losses of principals.
 pub(crate) const OWN_CHANNEL: &str = "konverge_zopp";
-/// What the original's channels begin with. The id of the environment follows, with `_` for `-`.
+/// The prefix of the original's channels. The id of the environment follows, with `_` for `-`.
 const PREFIX: &str = "zopp_env_";
 /// Ids in one payload at most: PostgreSQL takes no payload beyond 8,000 bytes.
 const IDS: usize = 100;
@@ -18,7 +18,7 @@ pub(crate) struct Notice {
     pub(crate) payload: String,
 }
 
-/// What was heard.
+/// A received notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// Something happened in the environment of this id.
@@ -72,7 +72,7 @@ pub(crate) fn of_losses(principal_ids: &[String]) -> impl Iterator<Item = Notice
     principal_ids.chunks(IDS).map(|ids| own(&Own::Lost(ids.to_vec())))
 }
 
-/// What a notice says; `None` if it is none that this version knows.
+/// Parses a notice. Returns `None` if this version does not know it.
 pub(crate) fn parse(channel: &str, payload: &str) -> Option<Heard> {
     if channel == OWN_CHANNEL {
         return Some(match serde_json::from_str(payload).ok()? {

@@ -1,4 +1,4 @@
-//! What is on record about a workspace, for its admins.
+//! The audit log of a workspace, for its admins.
 
 use konverge_zopp_proto as proto;
 use tonic::Status;
@@ -68,7 +68,7 @@ fn count_request(message: proto::ListAuditLogsRequest) -> proto::CountAuditLogsR
 async fn filter(call: &mut Call, place: Place, message: proto::CountAuditLogsRequest) -> Result<AuditFilter, Status> {
     let workspace_id = place.workspace.id;
     let store = &call.state.store;
-    // What is gone has no name any more, but its id is still on record.
+    // A deleted object has no name any more, but its id is still in the log.
     let id = |text: &str| validate::id("", text).ok();
     let project_id = match message.project_name.as_deref() {
         None => None,

@@ -17,7 +17,7 @@ use crate::{
     validate,
 };
 
-/// What every code begins with.
+/// The prefix of every code.
 const PREFIX: &str = "exp_";
 /// The characters after it, of which there are [`CODE_LENGTH`].
 const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";

@@ -177,7 +177,7 @@ async fn change_group(
     Ok(GroupOutcome { changed, group: group.name.clone() })
 }
 
-/// What became of a change, and to which group.
+/// The result of a change, and its group.
 struct GroupOutcome {
     changed: Changed,
     group: String,

@@ -1,4 +1,4 @@
-//! What each call does, by noun. Each function gets a verified [`Call`](crate::call::Call) (or, in [`accounts`], the bare request), and
+//! The handlers of the calls, by noun. Each function gets a verified [`Call`](crate::call::Call) (or, in [`accounts`], the bare request), and
 //! checks in the order of the contract: place, role, arguments, change.
 
 pub(crate) mod accounts;

@@ -12,7 +12,7 @@ use crate::{
     validate,
 };
 
-/// Any principal's public keys: whoever grants access needs them.
+/// Any principal's public keys: granting access needs them.
 pub(crate) async fn get(call: &mut Call, message: proto::GetPrincipalRequest) -> Result<proto::Principal, Status> {
     find(call, &message.principal_id).await.map(answer)
 }

@@ -25,7 +25,7 @@ use crate::{
 /// When a caller with too many watches may try again, in seconds.
 const FULL_PAUSE: i64 = 30;
 
-/// What an opened watch listens to: changes of the environment of this id, and losses; and the version that it begins with.
+/// The sources of an open watch: changes of the environment with this id, and losses. Also the version that it begins with.
 pub(crate) type Opened = (Subscription, Losses, Share, String, i64);
 
 /// An item, and what comes after it.

@@ -18,7 +18,7 @@ pub enum StartError {
         address: String,
         /// Where it was given.
         flag: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The database could not be opened.

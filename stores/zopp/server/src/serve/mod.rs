@@ -64,7 +64,7 @@ pub struct Options {
     pub tls: TlsFiles,
     /// How often an idle watch stream asks whether its caller may still read.
     pub recheck: Duration,
-    /// Who becomes somebody here, and how.
+    /// The policy for new identities.
     pub policy: Policy,
     /// How much one caller, and one environment, may use.
     pub limits: Limits,
@@ -134,7 +134,7 @@ impl Server {
         let (listener, address) = bind(&options.address, "--addr").await?;
         let (health_listener, health_address) = bind(&options.health_address, "--health-addr").await?;
         let store = Store::open(&options.database).await?.with_limits(options.limits);
-        // Whoever named none, or another than meant, learns it here and not from an empty list.
+        // Logged, so that a missing or wrong database setting shows here and not as an empty list.
         tracing::info!(database = %options.database, "database opened");
         let events = match &options.events {
             None => None,
@@ -185,7 +185,7 @@ impl Server {
         self.health_address
     }
 
-    /// What the server keeps its data in.
+    /// The server's database.
     pub fn store(&self) -> &Store {
         &self.store
     }

@@ -62,7 +62,7 @@ pub enum TlsError {
         flag: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

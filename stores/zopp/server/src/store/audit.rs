@@ -1,4 +1,4 @@
-//! What was done, attempted and refused, by whom and from where.
+//! The audit log: actions, attempts and refusals, with actor and address.
 
 use super::{
     Authority, Store, StoreError, new_id,
@@ -9,7 +9,7 @@ use crate::clock;
 
 macro_rules! actions {
     ($($name:ident = $text:literal,)*) => {
-        /// What was done or attempted.
+        /// The action.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[expect(missing_docs, reason = "each is described by its text in `Action::as_str`")]
         pub enum Action {
@@ -113,7 +113,7 @@ pub enum Outcome {
     Success,
     /// The caller may not.
     PermissionDenied,
-    /// What it was to be done to is not there, or not for this caller.
+    /// The object of the action does not exist, or not for this client.
     NotFound,
     /// The request made no sense.
     InvalidRequest,
@@ -144,11 +144,11 @@ impl Outcome {
 /// One line of the record. Holds names and ids, never a value or a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRow {
-    /// Who.
+    /// The actor.
     pub principal_id: String,
     /// The user it belongs to, unless it is a service.
     pub user_id: Option<String>,
-    /// What.
+    /// The action.
     pub action: Action,
     /// The kind of thing it was done to.
     pub resource_type: &'static str,
@@ -162,7 +162,7 @@ pub struct AuditRow {
     pub environment_id: Option<String>,
     /// How it ended.
     pub outcome: Outcome,
-    /// What the caller was told when it was refused.
+    /// The status message of a refusal.
     pub reason: Option<String>,
     /// More, as JSON.
     pub details: Option<String>,

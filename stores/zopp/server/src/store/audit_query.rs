@@ -30,7 +30,7 @@ pub struct AuditEntry {
     pub environment_id: Option<String>,
     /// As [`Outcome`] is kept.
     pub result: String,
-    /// What the caller was told when it was refused.
+    /// The status message of a refusal.
     pub reason: Option<String>,
     /// JSON.
     pub details: Option<String>,

@@ -9,7 +9,7 @@ pub enum StoreError {
     /// Something of that name or identity is there already.
     #[error("it exists already")]
     Duplicate,
-    /// What was to be changed (or what it refers to) is not there.
+    /// The object to change, or one that it refers to, does not exist.
     #[error("it does not exist")]
     Missing,
     /// A public key to be registered belongs to another principal.

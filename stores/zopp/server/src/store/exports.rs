@@ -18,7 +18,7 @@ const MAXIMUM_ATTEMPTS: i64 = 3;
 pub struct NewExport<'a> {
     /// The code that names it.
     pub code: &'a str,
-    /// What the importer proves to know; only its hash is kept.
+    /// The secret that the importer proves to know; only its hash is stored.
     pub token_hash: &'a str,
     /// 16 bytes.
     pub verification_salt: &'a [u8],
@@ -69,7 +69,7 @@ from_row!(ExportRow {
     failed_attempts
 });
 
-/// What is asked of an export.
+/// The request for an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
     /// Its content.
@@ -78,7 +78,7 @@ pub enum Opening {
     Consume,
 }
 
-/// What became of an attempt to open an export.
+/// The result of an attempt to open an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Opened {
     /// The token hash is right.
@@ -127,7 +127,7 @@ impl Store {
     }
 
     /// Compares the token hash and counts a wrong one; the third wrong one deletes the export. With the right one gives the export,
-    /// and deletes it if it is to be consumed. Who was let in or refused is recorded in the same transaction.
+    /// and deletes it if it is to be consumed. The same transaction records whether the attempt succeeded.
     pub async fn open_export(
         &self,
         code: &str,
@@ -165,7 +165,7 @@ impl Store {
     }
 }
 
-/// What is kept of a token hash: a copy of the database opens no export at the server.
+/// The stored digest of a token hash: with a copy of the database, nobody can open an export at the server.
 fn proof(token_hash: &str) -> String {
     hex::encode(Sha256::digest(token_hash))
 }

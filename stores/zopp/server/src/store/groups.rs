@@ -41,7 +41,7 @@ pub struct MemberRow {
 
 from_row!(MemberRow { user_id, email, created_at });
 
-/// What is done to a group.
+/// The change of a group.
 #[derive(Debug, Clone, Copy)]
 pub enum GroupChange<'a> {
     /// Gives it another name (unless `None`) and another description.

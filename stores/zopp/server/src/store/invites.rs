@@ -41,7 +41,7 @@ impl InviteRow {
 /// An invite to be made.
 #[derive(Debug, Clone)]
 pub struct NewInvite<'a> {
-    /// What the joiner will present. Only its hash is kept.
+    /// The token that the joiner will present. Only its hash is kept.
     pub token: &'a str,
     /// Ids, in the creator's order.
     pub workspace_ids: &'a [String],

@@ -31,7 +31,7 @@ pub enum Kept {
 /// A change, or why there is none.
 pub type Decision<T> = Result<T, Kept>;
 
-/// What went with a user.
+/// The objects that were removed with a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removed {
     /// All principals of the user.

@@ -78,7 +78,7 @@ impl Location {
 impl fmt::Display for Location {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Whoever named none, or another than meant, sees which one it is.
+            // Logged, so that a missing or wrong setting is visible.
             Self::Sqlite { path, .. } => std::path::absolute(path).as_ref().unwrap_or(path).display().fmt(formatter),
             Self::Postgres(address) => address.fmt(formatter),
         }

@@ -24,7 +24,7 @@ pub enum OpenError {
     Connect {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: sqlx::Error,
     },
     /// The PostgreSQL server cannot be reached, or does not let this program in.
@@ -46,7 +46,7 @@ pub enum OpenError {
     Migrate {
         /// The database, without a password.
         database: String,
-        /// What failed.
+        /// The failed step.
         source: sqlx::migrate::MigrateError,
     },
 }

@@ -87,11 +87,11 @@ pub struct Grant {
     pub holder_id: String,
     /// The name of the principal or group, the e-mail address of the user.
     pub holder_name: String,
-    /// What.
+    /// The action.
     pub role: Role,
 }
 
-/// What became of a change to a grant or a group.
+/// The result of a change to a grant or a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changed {
     /// It is as asked.
@@ -104,7 +104,7 @@ pub enum Changed {
     NoSuchUser,
 }
 
-/// What became of an attempt to take all grants of a principal.
+/// The result of removing all grants of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RevokedAll {
     /// They are gone.
@@ -118,7 +118,7 @@ pub enum RevokedAll {
     Refused,
 }
 
-/// What became of an attempt to take a workspace from a principal.
+/// The result of removing a principal from a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
     /// It is out.

@@ -16,7 +16,7 @@ use crate::{clock, limits::Reached, rbac::Role};
 pub struct PrincipalRow {
     /// UUID.
     pub id: String,
-    /// Whose device it is; `None` for a service.
+    /// The user of the device; `None` for a service.
     pub user_id: Option<String>,
     /// As shown.
     pub name: String,

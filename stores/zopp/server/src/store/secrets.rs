@@ -34,7 +34,7 @@ pub struct Snapshot {
     pub secrets: Vec<SecretRow>,
 }
 
-/// What a write did.
+/// The effect of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
     /// The version of the environment from now on.
@@ -175,7 +175,7 @@ async fn fill(
         let limit = limits.environment_keys;
         return Err(Reached { what: "keys in an environment", limit, flag: "--max-environment-keys" }.into());
     }
-    // What shrinks is taken also where there is too much.
+    // A write that shrinks an environment is accepted even above the limit.
     if former.is_none_or(|(former,)| length > former) && bytes > i64::from(limits.environment_bytes) {
         let limit = limits.environment_bytes;
         return Err(Reached {

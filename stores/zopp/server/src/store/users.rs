@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{clock, limits::Reached};
 
-/// Who joined.
+/// The new user and principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Membership {
     /// The user, new or proven.
@@ -24,7 +24,7 @@ pub struct Membership {
     pub workspaces: Vec<WorkspaceRow>,
 }
 
-/// What became of an attempt to join.
+/// The result of an attempt to join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Joined {
     /// It worked.
@@ -43,7 +43,7 @@ pub enum Joined {
     KeyMissing,
 }
 
-/// What became of an attempt to register.
+/// The result of an attempt to register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Registration {
     /// It worked.
@@ -136,7 +136,7 @@ impl Store {
     }
 }
 
-/// Inserts a principal of a user. One that another principal of the same user vouches for inherits its ceilings.
+/// Inserts a principal of a user. A principal for which another principal of the same user vouches inherits its ceilings.
 async fn insert_device(
     connection: &mut Connection,
     user_id: &str,

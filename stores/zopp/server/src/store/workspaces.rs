@@ -49,7 +49,7 @@ pub struct NewWorkspace<'a> {
     pub kdf_salt: [u8; 32],
 }
 
-/// What became of an attempt to hand the workspace's key to a principal.
+/// The result of granting a principal the workspace's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admitted {
     /// It holds the key.

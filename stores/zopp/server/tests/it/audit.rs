@@ -1,4 +1,4 @@
-//! What is on record afterwards.
+//! The audit log after calls.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn count(person: &Person, request: proto::CountAuditLogsRequest) -> u64 {
     call!(person, count_audit_logs: "CountAuditLogs", request).unwrap().count
 }
 
-/// What the writer has on its way is in the file soon.
+/// Rows that the writer holds are in the file soon.
 async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = tokio::time::Instant::now() + crate::harness::DEADLINE;
     loop {

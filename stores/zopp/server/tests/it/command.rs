@@ -42,7 +42,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What a failed run said; it must have failed with a code, not by a signal.
+/// The output of a failed run. The run must have failed with a code, not by a signal.
 fn complaint(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8(output.stderr.clone()).unwrap()
@@ -51,7 +51,7 @@ fn complaint(output: &Output) -> String {
 /// A running `serve`, killed when dropped.
 struct Serving {
     child: Child,
-    /// What it said before it served.
+    /// Its output before it served.
     first_words: String,
     log: Lines<BufReader<ChildStderr>>,
     client: ZoppServiceClient<Channel>,

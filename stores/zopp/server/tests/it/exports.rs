@@ -131,7 +131,7 @@ async fn codes_are_not_for_guessing() {
     let world = World::start().await;
     let owner = world.owner().await;
     let named = export(&owner).await;
-    // What clients ask to tell the generation of a server, as often as they like.
+    // The call by which clients determine the generation of a server, without a limit.
     for _ in 0..50 {
         let probe = get(&format!("exp_{}", uuid::Uuid::new_v4().simple()), "");
         assert_eq!(code(world.client().get_principal_export(probe).await), Code::NotFound);

@@ -120,7 +120,7 @@ four_calls!(
     [workspace_name, project_name, environment_name]
 );
 
-/// What a team is for: a user who joined by an invite gets a role and works with it.
+/// A user who joined by an invite gets a role and works with it.
 #[tokio::test]
 async fn a_grant_to_a_user_lets_the_users_devices_work() {
     let world = World::start().await;

@@ -101,13 +101,13 @@ impl World {
         IdentityClient::new(self.channel.clone())
     }
 
-    /// Whoever meddles with the database; by one connection, which knows of its own changes to the schema.
+    /// A connection of somebody who alters the database. It is one connection, which knows of its own changes to the schema.
     pub(crate) async fn saboteur(&self) -> sqlx::SqlitePool {
         let url = format!("sqlite://{}", database(&self.directory).display());
         sqlx::sqlite::SqlitePoolOptions::new().max_connections(1).connect(&url).await.unwrap()
     }
 
-    /// What a probe is told, from the status on.
+    /// The response to a probe, from the status on.
     pub(crate) async fn probe(&self, path: &str) -> String {
         let mut connection = TcpStream::connect(self.health_address).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -211,7 +211,7 @@ impl World {
         Person::new(String::new(), answer.principal_id, seed, self.client())
     }
 
-    /// What is on record: action, result, principal, client ip; oldest first. Ends the server to have it all.
+    /// The audit log: action, result, principal, client address; oldest first. Ends the server to have it all.
     pub(crate) async fn into_audit_trail(self) -> Vec<AuditEntry> {
         let directory = self.end().await;
         let url = format!("sqlite://{}", database(&directory).display());

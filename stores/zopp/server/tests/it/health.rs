@@ -151,7 +151,7 @@ impl Secured {
         Self { directory, url, stop, running }
     }
 
-    /// What a new connection is answered, which trusts one authority and shows a certificate of another.
+    /// The response to a new connection that trusts one authority and presents a certificate of another.
     async fn answers(&self, trusted: &Authority, own: Option<&Authority>) -> bool {
         let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(trusted.pem()));
         if let Some(own) = own {

@@ -99,7 +99,7 @@ async fn values_and_environments_are_bounded() {
     exhausted(set("C", 19).await, "--max-environment-bytes");
     set("C", 16).await.unwrap();
     exhausted(set("D", 16).await, "--max-environment-keys");
-    // What is there can be replaced and deleted, and what is deleted makes room.
+    // Existing secrets can be replaced and deleted, and a deletion makes room.
     set("A", 16).await.unwrap();
     set("C", 116).await.unwrap();
     exhausted(set("B", 117).await, "--max-value-bytes");
@@ -248,7 +248,7 @@ async fn a_stranger_calls_without_a_signature_so_often_and_no_more() {
     assert_eq!((refused("invite.read"), refused("user.join"), refused("user.register")), (1, 1, 1), "{rows:?}");
 }
 
-/// What a connection receives until the other side closes it; `None` if it does not.
+/// The bytes that a connection receives until the other side closes it; `None` if it does not.
 async fn until_closed(mut connection: TcpStream) -> Option<Vec<u8>> {
     let mut received = Vec::new();
     match timeout(crate::harness::DEADLINE, connection.read_to_end(&mut received)).await {
@@ -269,7 +269,7 @@ async fn connections_are_bounded_and_silent_ones_end() {
     for connection in silent {
         assert!(until_closed(connection).await.is_some(), "it never said anything");
     }
-    // What ended makes room.
+    // An ended stream makes room.
     let again = [connect(world.address).await, connect(world.address).await];
     owner.set("B").await.unwrap();
     drop(again);

@@ -1,4 +1,4 @@
-//! What must not be written, and what callers are told about faults.
+//! Invalid writes, and the messages about them.
 
 use konverge_zopp_proto as proto;
 use tonic::Code;

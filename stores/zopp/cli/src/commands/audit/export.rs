@@ -24,7 +24,7 @@ use crate::{
 
 /// Entries per call: the server's limit.
 const PAGE: u64 = 1000;
-/// What the first line of a chain names.
+/// The name in the first line of a chain.
 const NOTHING_BEFORE: [u8; 32] = [0; 32];
 
 /// `zopp audit export`
@@ -55,7 +55,7 @@ struct Line {
 struct Written {
     file: String,
     count: u64,
-    /// SHA-256 of the last line: whoever keeps it elsewhere notices a file cut short.
+    /// SHA-256 of the last line. A copy kept elsewhere reveals a truncated file.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_hash: Option<String>,
 }
@@ -116,7 +116,7 @@ pub(super) async fn execute(client: &Client, arguments: ExportArguments) -> Outc
     Ok(plain(Written { file: path.display().to_string(), count, last_hash }, text))
 }
 
-/// Pages from the oldest entry to the newest. What is recorded meanwhile is left out, so that pages do not shift.
+/// Pages from the oldest entry to the newest. Rows recorded meanwhile are left out, so that pages do not shift.
 async fn write_all<W: Write>(
     client: &Client,
     mut request: ListAuditLogsRequest,

@@ -64,7 +64,7 @@ pub struct ImportArguments {
     passphrase: Option<String>,
 }
 
-/// What is encrypted. Field for field as the original writes it.
+/// The plaintext of an export. Field for field as the original writes it.
 #[derive(Serialize, Deserialize)]
 struct Content {
     version: u32,

@@ -30,7 +30,7 @@ pub(in crate::store) enum Value<'q> {
     Boolean(bool),
 }
 
-/// What a statement did.
+/// The effect of a statement.
 pub(in crate::store) struct Done {
     rows: u64,
 }
@@ -57,7 +57,7 @@ macro_rules! run {
     };
 }
 
-/// What either database answers.
+/// A result of either database.
 enum Either<S, P> {
     Sqlite(S),
     Postgres(P),

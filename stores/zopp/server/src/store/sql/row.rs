@@ -8,12 +8,12 @@ pub(in crate::store) enum Row {
     Postgres(PgRow),
 }
 
-/// What is made of a row.
+/// The value that is decoded from a row.
 pub(in crate::store) trait FromRow: Sized {
     fn from_row(row: &Row) -> Result<Self, sqlx::Error>;
 }
 
-/// What a column holds.
+/// The value of a column.
 pub(in crate::store) trait Column<'r>: Sized {
     fn read(row: &'r Row, index: impl Index) -> Result<Self, sqlx::Error>;
 }

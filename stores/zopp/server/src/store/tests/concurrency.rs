@@ -111,7 +111,7 @@ async fn a_signature_counts_once_on_all_replicas(database: Database) {
     assert_eq!(done.unwrap().version, 1);
     assert!(matches!(refused, Err(StoreError::Replayed)), "{refused:?}");
     assert_eq!(replicas[0].used_signatures(60).await.unwrap().len(), 1, "a replica that starts knows it");
-    // One that came to nothing was not used.
+    // A signature of a change without effect counts as unused.
     let audit = AuditRow { signature: Some([8; 32]), ..row(Action::SecretDelete) };
     let missing = replicas[0].delete_secret(&environment_id, "B", &audit).await;
     assert!(matches!(missing, Err(StoreError::Missing)), "{missing:?}");

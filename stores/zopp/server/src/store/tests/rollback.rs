@@ -10,7 +10,7 @@ on_both! {
     what_came_before_a_refused_row_goes_with_it,
 }
 
-/// What every table holds, but for the audit log.
+/// The content of every table, except the audit log.
 async fn contents(store: &Store) -> Vec<(String, String)> {
     let tables = match &store.writer {
         Pool::Sqlite(_) => "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
@@ -21,7 +21,7 @@ async fn contents(store: &Store) -> Vec<(String, String)> {
     let tables: Vec<(String,)> = sql::query_as(tables).fetch_all(&store.writer).await.unwrap();
     let mut contents = Vec::new();
     for (table,) in tables {
-        // The time of a migration is none of a change's.
+        // The time of a migration does not belong to a change.
         if ["audit_logs", "elsewhere", "_sqlx_migrations"].contains(&table.as_str()) {
             continue;
         }
