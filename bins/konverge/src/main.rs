@@ -3,17 +3,19 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
-use konverge_jobs::{Job, Run};
+use konverge_jobs::{Job, Probe, Run};
 use konverge_new::New;
 
 /// Runs the jobs of Konverge in one process, and makes operators.
 #[derive(Parser)]
-#[command(name = "konverge", version, max_term_width = 120)]
-enum Cli {
+#[command(name = "konverge", version = konverge_version::line(), max_term_width = 120)]
+pub(crate) enum Cli {
     /// Run jobs in one process
     ///
     /// `konverge run --job "pull --server https://zopp.example.com" --job push --job roll`
     Run(Run),
+    /// Ask programs whether they are ready; an image needs no shell for it
+    Probe(Probe),
     /// Make the crate of an operator: it compiles, is tested, and can be deployed
     New(New),
 }
@@ -28,6 +30,7 @@ async fn main() -> ExitCode {
     let command = Cli::command().mut_subcommand("run", |run| run.after_help(konverge_jobs::about(&jobs)));
     match Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit()) {
         Cli::Run(run) => run.run(&jobs).await,
+        Cli::Probe(probe) => probe.run().await,
         Cli::New(new) => new.run(),
     }
 }

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 ///
 /// Ends with 0 if all is well, 1 if something is out of sync or failed, and 2 if the command line is wrong.
 #[derive(Debug, Parser)]
-#[command(name = "kubectl-konverge", bin_name = "kubectl konverge", version, max_term_width = 120)]
+#[command(name = "kubectl-konverge", bin_name = "kubectl konverge", version = konverge_version::line(), max_term_width = 120)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) connection: Connection,

@@ -20,7 +20,7 @@ use crate::allow::Rule;
 /// Credentials are the current principal of the credentials file, or, if `ZOPP_PRINCIPAL_ID` is set, that variable together with
 /// `ZOPP_PRINCIPAL_NAME`, `ZOPP_PRIVATE_KEY`, `ZOPP_PUBLIC_KEY`, `ZOPP_X25519_PRIVATE_KEY` and `ZOPP_X25519_PUBLIC_KEY` in hexadecimal.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "zopp-operator", version)]
+#[command(name = "zopp-operator", version = konverge_version::line())]
 pub struct Config {
     /// Address of the zopp server, with scheme
     #[arg(long, env = "ZOPP_SERVER", default_value = DEFAULT_SERVER, value_name = "URL")]

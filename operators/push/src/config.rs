@@ -177,9 +177,7 @@ pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
 
 /// What `--version` prints: the form of the original.
 pub fn version_line() -> String {
-    let commit = option_env!("KONVERGE_COMMIT").unwrap_or("unknown");
-    let built = option_env!("KONVERGE_BUILT").unwrap_or("unknown");
-    format!("vault-sync-operator version {} (commit: {commit}, built: {built})", env!("CARGO_PKG_VERSION"))
+    format!("vault-sync-operator version {}", konverge_version::line())
 }
 
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Config, clap::Error> {

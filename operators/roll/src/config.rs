@@ -24,7 +24,7 @@ pub const KINDS: [WorkloadKind; 5] = [
 
 /// Rolls what uses a Secret, a `ConfigMap` or a secret in Vault when that changes: exactly once, and only then.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "vault-rollout-operator", version, args_override_self = true)]
+#[command(name = "vault-rollout-operator", version = konverge_version::line(), args_override_self = true)]
 pub struct Config {
     /// The only namespace to look at [default: all namespaces]
     #[arg(long, env = "ROLLOUT_NAMESPACE", value_parser = namespace)]

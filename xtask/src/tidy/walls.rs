@@ -9,8 +9,8 @@ const PURE: [&str; 2] = ["konverge-core", "konverge-zopp-crypto"];
 const IO: [&str; 11] =
     ["axum", "hyper", "kube", "mio", "rustix", "socket2", "sqlx", "tokio", "tokio-util", "tonic", "tracing-subscriber"];
 
-/// The framework crates that stores may use; neither knows Kubernetes.
-const FOR_STORES: [&str; 2] = ["konverge-core", "konverge-endpoint"];
+/// The framework crates that stores may use; none knows Kubernetes.
+const FOR_STORES: [&str; 3] = ["konverge-core", "konverge-endpoint", "konverge-version"];
 
 /// Crates that know Kubernetes.
 const KUBERNETES: [&str; 4] = ["kube", "kube-client", "kube-core", "k8s-openapi"];
@@ -41,7 +41,7 @@ fn broken(package: &str, room: &str, dependency: &str, other: &str) -> Option<&'
         ("crates", "stores" | "operators" | "bins") => Some("the framework knows no store and no job"),
         ("stores", "operators" | "bins") => Some("a store knows no job"),
         ("stores", "crates") if !FOR_STORES.contains(&dependency) => {
-            Some("a store knows of the framework only its core and its way to an endpoint")
+            Some("a store knows of the framework only its core, its way to an endpoint and the version")
         }
         ("crates", _) if package == "konverge-endpoint" && KUBERNETES.contains(&dependency) => {
             Some("stores use it, and they know no Kubernetes")

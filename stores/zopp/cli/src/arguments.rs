@@ -30,7 +30,7 @@ const FORMAT: &str = "output-format";
 
 /// Secrets that only their owners can read.
 #[derive(Debug, Parser)]
-#[command(name = "zopp", version, about, after_help = EXAMPLES, propagate_version = false)]
+#[command(name = "zopp", version = konverge_version::line(), about, after_help = EXAMPLES, propagate_version = false)]
 pub struct Arguments {
     /// Where the server is.
     #[command(flatten)]
@@ -100,8 +100,8 @@ pub fn parse() -> (Arguments, Format) {
     }
 }
 
-/// The whole command line.
-pub(crate) fn command() -> clap::Command {
+/// Returns the command line with all commands.
+pub fn command() -> clap::Command {
     accept_format(Arguments::command(), "")
 }
 

@@ -14,7 +14,7 @@ use crate::{
 
 /// Keeps end-to-end encrypted secrets and tells clients of changes.
 #[derive(Debug, Parser)]
-#[command(name = "zopp-server", version)]
+#[command(name = "zopp-server", version = konverge_version::line())]
 pub struct Arguments {
     /// Where the data is kept, such as `sqlite:///path/to/zopp.db?mode=rwc` or `postgres://user@host/database` [default: zopp.db in the working directory, made when
     /// missing]
