@@ -3,8 +3,8 @@
 mod layout;
 mod libraries;
 pub(crate) mod programs;
-mod sbom;
-mod tree;
+pub(crate) mod sbom;
+pub(crate) mod tree;
 
 use std::{
     collections::BTreeSet,

@@ -4,6 +4,7 @@ mod again;
 mod ci;
 mod cluster;
 mod commit;
+mod dist;
 // The test kit's, so that there is one rule for the cache and one name for each variable; depending on the kit would have every
 // command compile a Kubernetes client first.
 #[path = "../../crates/konverge-testkit/src/environment.rs"]
@@ -104,6 +105,21 @@ enum Command {
         #[arg(long, value_name = "FOLDER")]
         into: Option<std::path::PathBuf>,
     },
+    /// Make the files of a release: archives with completions and man pages, the chart, checksums, and a manifest for krew
+    Dist {
+        /// For which machine, as for `image`; may be repeated [default: this machine's architecture with musl]
+        #[arg(long = "target", value_name = "TARGET")]
+        targets: Vec<String>,
+        /// How programs are built
+        #[arg(long, default_value = "release")]
+        profile: String,
+        /// The address at which the files will be; without it there is no manifest for krew
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
+        /// The folder [default: target/dist]
+        #[arg(long, value_name = "FOLDER")]
+        into: Option<std::path::PathBuf>,
+    },
     /// Clippy with warnings denied, and the docs
     Lint,
     /// Walls between the rooms, mains without logic, and tests that docs name
@@ -161,6 +177,9 @@ fn run(command: Command) -> Result<()> {
         Command::Generate { check } => generate::generate(check),
         Command::Image { targets, profile, into } => {
             image::run(&image::programs::builds(&targets, &profile), &into.unwrap_or_else(image::folder))
+        }
+        Command::Dist { targets, profile, url, into } => {
+            dist::run(&image::programs::builds(&targets, &profile), url.as_deref(), &into.unwrap_or_else(dist::folder))
         }
         Command::Lint => recipes::lint(),
         Command::Tidy => tidy::run(),

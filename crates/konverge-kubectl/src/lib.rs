@@ -33,7 +33,7 @@ mod words;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::Parser;
+use clap::{Command, CommandFactory, Parser};
 
 pub use cluster::Cluster;
 pub use failure::Failure;
@@ -44,6 +44,11 @@ pub use permission::Permission;
 pub use words::{age, when};
 
 use arguments::Arguments;
+
+/// Returns the command line with all verbs.
+pub fn command() -> Command {
+    Arguments::command()
+}
 
 /// Does what the command line asks for, for these jobs.
 pub async fn run(jobs: Vec<Box<dyn Job>>, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
