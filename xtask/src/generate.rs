@@ -18,12 +18,16 @@ const CHARTS: [(&str, &str); 1] = [("configmapsync-operator", "examples/configma
 /// The definition of a job of ours, by an example of its crate: the program itself holds nothing but the job.
 const DEFINITIONS: [(&str, &str); 2] = [("konverge-push", "deploy/crds"), ("konverge-roll", "deploy/crds")];
 
+/// The chart of everything, by an example of the program that runs the jobs.
+const WHOLE_CHART: (&str, &str) = ("konverge-cli", "deploy/charts/konverge");
+
 /// Writes all generated files, or with `check` fails where they are not as they would be.
 pub(crate) fn generate(check: bool) -> Result<()> {
     let programs = PROGRAMS.map(|(package, folder)| (package, folder, vec!["--", "generate"]));
     let charts = CHARTS.map(|(package, folder)| (package, folder, vec!["--", "generate", "--helm"]));
     let definitions = DEFINITIONS.map(|(package, folder)| (package, folder, vec!["--example", "generate", "--"]));
-    for (package, folder, how) in programs.into_iter().chain(charts).chain(definitions) {
+    let whole_chart = (WHOLE_CHART.0, WHOLE_CHART.1, vec!["--example", "chart", "--"]);
+    for (package, folder, how) in programs.into_iter().chain(charts).chain(definitions).chain([whole_chart]) {
         let mut generate = cargo(["run", "--quiet", "--package", package]);
         generate.args(how).args(["--into", folder]);
         if check {

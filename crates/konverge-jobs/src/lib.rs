@@ -11,10 +11,12 @@
 
 mod job;
 mod lines;
+mod probe;
 mod run;
 mod shared;
 
 pub use job::{Job, Ready};
 pub use lines::flags_of;
+pub use probe::{Page, Probe};
 pub use run::{Run, about};
 pub use shared::Shared;

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    rbac::v1::PolicyRule,
+};
 use kube::{Api, api::PostParams};
 
 use crate::{Cluster, Failure, Finding, Installation, cluster::asked, cluster::of_namespace};
@@ -44,6 +47,26 @@ impl Permission {
     #[must_use]
     pub fn on(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
+    }
+
+    /// Returns the namespace that it is confined to, if any.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// Returns the rule of a role that grants it.
+    pub fn rule(&self) -> PolicyRule {
+        let resource = match self.subresource {
+            Some(part) => format!("{}/{part}", self.resource),
+            None => self.resource.to_owned(),
+        };
+        PolicyRule {
+            api_groups: Some(vec![self.group.to_owned()]),
+            resources: Some(vec![resource]),
+            resource_names: self.name.clone().map(|name| vec![name]),
+            verbs: vec![self.verb.to_owned()],
+            ..PolicyRule::default()
+        }
     }
 
     /// As the API server is asked for it.
@@ -149,6 +172,10 @@ mod tests {
         let status = Permission::new("konverge.dev", "vaultpushes", "patch").part("status");
         assert_eq!(status.to_string(), "patch vaultpushes/status");
         assert_eq!(status.attributes().subresource.as_deref(), Some("status"));
+        let rule = status.rule();
+        assert_eq!(rule.resources, Some(vec!["vaultpushes/status".to_owned()]));
+        assert_eq!((rule.verbs, rule.resource_names), (vec!["patch".to_owned()], None));
+        assert_eq!((one.namespace(), one.rule().resource_names), (Some("home"), Some(vec!["leader".to_owned()])));
         let namespace = Permission::new("", "namespaces", "get").on("shop");
         assert_eq!(namespace.to_string(), "get namespaces shop");
         assert_eq!(

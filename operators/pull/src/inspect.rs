@@ -142,11 +142,18 @@ fn settings(installation: &Installation) -> Result<Config, clap::Error> {
 }
 
 async fn permissions(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
+    let next = format!("apply {}", installation.role("deploy/rbac/zopp-operator.yaml"));
+    cluster.permissions_finding(installation, needed(config, &installation.namespace), next).await
+}
+
+/// Returns every permission that an operator with these settings uses. `home` is its own namespace.
+pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
     // An operator that is confined to a namespace needs no rights in the whole cluster.
     let only = config.namespace.as_deref();
-    let needed = NEEDED.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(only));
-    let next = format!("apply {}", installation.role("deploy/rbac/zopp-operator.yaml"));
-    cluster.permissions_finding(installation, needed.into(), next).await
+    let of_secrets = NEEDED.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(only));
+    let lease = |verb| Permission::new("coordination.k8s.io", "leases", verb).within(Some(home));
+    let of_lease = [lease("create"), lease("get").on(PROGRAM), lease("patch").on(PROGRAM)];
+    of_secrets.into_iter().chain(of_lease.into_iter().filter(|_| config.leader_election)).collect()
 }
 
 /// Returns the state of a Secret as far as its metadata tell it, or `None` if it is not annotated.

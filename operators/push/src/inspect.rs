@@ -23,6 +23,7 @@ use kube::{
 };
 use serde_json::Value;
 
+pub use self::permissions::needed;
 use crate::{
     annotations::{PATH, PAUSE, SYNC_NOW, parse_spec},
     desired::Wanted,

@@ -26,6 +26,7 @@ use kube::{
 };
 use serde_json::Value;
 
+pub use self::permissions::used;
 use crate::{
     config::KINDS,
     declarations::{ON_CHANGE, PAUSE, ROLL_USERS},

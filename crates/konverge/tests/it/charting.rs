@@ -2,13 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output},
 };
 
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use konverge::{Controller, Operator, generate::Files};
-use konverge_testkit::build::{self, Module, Program};
 use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
@@ -16,22 +15,10 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
+    helm::helm,
     stage::{Place, Prober, control_plane},
     versions,
 };
-
-/// Builds it, unless it is in the cache.
-fn helm() -> PathBuf {
-    let module = Module {
-        name: "helm",
-        announcement: "building Helm for tests of charts; takes some minutes, once".to_owned(),
-        go_mod: include_str!("../helm/go.mod"),
-        go_sum: include_str!("../helm/go.sum"),
-        sources: &[],
-        programs: vec![Program { name: "helm", package: "helm.sh/helm/v4/cmd/helm".to_owned(), linker: String::new() }],
-    };
-    build::ensure(&module).unwrap().join("helm")
-}
 
 /// A chart in a folder that is deleted at the end.
 struct Written(tempfile::TempDir);

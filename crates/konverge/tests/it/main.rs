@@ -12,6 +12,8 @@ mod deselecting;
 mod dry_run;
 mod failing;
 mod faults;
+#[path = "../helm/mod.rs"]
+mod helm;
 mod hooked;
 mod hooked_at_url;
 mod leading;

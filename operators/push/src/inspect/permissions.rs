@@ -11,8 +11,8 @@ pub(super) async fn finding(cluster: &Cluster, installation: &Installation, conf
     cluster.permissions_finding(installation, needed(config, &installation.namespace), next).await
 }
 
-/// The permissions that an operator with these settings needs, as `deploy/rbac` grants them.
-fn needed(config: &Config, home: &str) -> Vec<Permission> {
+/// Returns every permission that an operator with these settings uses. `home` is its own namespace.
+pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
     let mut needed = of_objects(config);
     needed.extend(of_namespaces(config));
     needed.extend(at_home(config, home));

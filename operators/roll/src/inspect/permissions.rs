@@ -18,6 +18,17 @@ fn needed(config: &Config, home: &str) -> Vec<Permission> {
     needed
 }
 
+/// Returns every permission that an operator with these settings uses: the needed ones, and those that it can do without. `home` is its own
+/// namespace.
+pub fn used(config: &Config, home: &str) -> Vec<Permission> {
+    let classes = |verb| Permission::new("secrets-store.csi.x-k8s.io", "secretproviderclasses", verb);
+    let mut used = needed(config, home);
+    used.extend(["list", "watch"].map(|verb| classes(verb).within(config.namespace.as_deref())));
+    // Once, to make the key of digests.
+    used.push(Permission::new("", "secrets", "create").within(Some(home)));
+    used
+}
+
 /// Where it looks at objects: workloads, what they use, what asks for their rollouts, and events on them. Without the classes of the Secrets Store
 /// CSI driver it does.
 fn of_objects(config: &Config) -> Vec<Permission> {

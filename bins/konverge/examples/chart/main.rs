@@ -1,0 +1,75 @@
+//! Writes the generated files of the chart `deploy/charts/konverge`: its roles, its custom resource definitions, its alerts, and the schema of its values.
+//! With `--check` it writes nothing, and fails if a file differs. `cargo xtask generate` runs it.
+
+mod rules;
+mod schema;
+
+use std::{error::Error, fs, path::PathBuf};
+
+use clap::Parser;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge_gen::{Files, remove_unknown_formats, watching};
+use konverge_runtime::Metrics;
+use serde_json::{Value, json};
+
+#[derive(Parser)]
+struct Arguments {
+    /// The folder of the chart
+    #[arg(long)]
+    into: PathBuf,
+    /// Write nothing and fail if a file would change
+    #[arg(long)]
+    check: bool,
+}
+
+/// Each operator's program by its job.
+const PROGRAMS: [(&str, &str); 3] =
+    [("pull", "zopp-operator"), ("push", "vault-sync-operator"), ("roll", "vault-rollout-operator")];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let values: Value = serde_saphyr::from_str(&fs::read_to_string(arguments.into.join("values.yaml"))?)?;
+    let mut files = Files::default();
+    files.objects("Chart.yaml", &[about()])?;
+    files.text("templates/_rules.tpl", rules::template()?);
+    files.text("values.schema.json", schema::of(&values)?);
+    for (name, definition) in [
+        ("vaultpushes", konverge_push::vault_push::definition()),
+        ("vaultrollouts", konverge_roll::vault_rollout::definition()),
+        ("vaultsyncstatus", konverge_roll::vault_sync_status::definition()),
+    ] {
+        files.objects(format!("files/crds/{name}.yaml"), &[applicable(definition)])?;
+    }
+    for (job, program) in PROGRAMS {
+        let series = Metrics::new(program, konverge_version::VERSION).register(|registry| watching::series(registry));
+        let rule = watching::prometheus_rule(program, "", &series);
+        files.objects(format!("files/alerts/{job}.yaml"), &[json!({ "groups": rule["spec"]["groups"] })])?;
+    }
+    let done = if arguments.check { files.check(&arguments.into) } else { files.write(&arguments.into) };
+    Ok(done?)
+}
+
+fn about() -> Value {
+    json!({
+        "apiVersion": "v2",
+        "name": "konverge",
+        "description": "Secrets from zopp into Kubernetes (pull), from Kubernetes into Vault (push), rollouts when they change (roll), and the zopp server",
+        "type": "application",
+        "version": konverge_version::VERSION,
+        "appVersion": konverge_version::VERSION,
+        "kubeVersion": ">=1.34.0-0",
+        "keywords": ["secrets", "vault", "openbao", "zopp", "rollout"],
+        "annotations": {
+            "artifacthub.io/license": "Apache-2.0",
+            "artifacthub.io/operator": "true",
+            "artifacthub.io/category": "security",
+            "artifacthub.io/prerelease": "true",
+        },
+    })
+}
+
+/// The definition without the formats that make the API server warn.
+fn applicable(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    remove_unknown_formats(&mut definition);
+    definition
+}

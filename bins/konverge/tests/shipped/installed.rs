@@ -1,0 +1,232 @@
+//! The chart on a control plane: installed, upgraded, rolled back and uninstalled, and an operator under its account.
+
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{Secret, ServiceAccount},
+        rbac::v1::{ClusterRole, PolicyRule, Role},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use konverge_e2e::{binary, followed_deployment};
+use konverge_testkit::{
+    ControlPlane, Options, Process, ProcessSpec, RoleUse, free_port, http_get, until_true as until,
+};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::{arguments, chart, run, said};
+
+/// Far longer than anything here takes, on a machine that does other things, too.
+const SOON: Duration = Duration::from_mins(2);
+
+const VAULT: &str = "push.vault.address=https://vault.example.com:8200";
+
+/// A control plane, and Helm on it.
+struct Stage {
+    plane: ControlPlane,
+    client: Client,
+    home: String,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let plane = ControlPlane::start(Options::ours()).await.unwrap();
+        let client = plane.admin_client().await.unwrap();
+        let home = plane.namespace("konverge").await.unwrap();
+        Self { plane, client, home }
+    }
+
+    /// Runs a command of Helm in the operators' namespace.
+    fn helm(&self, arguments: &[&str]) -> String {
+        let kubeconfig = self.plane.kubeconfig().to_str().unwrap();
+        said(&[arguments, &["--kubeconfig", kubeconfig, "--namespace", &self.home]].concat()).unwrap()
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.home)
+    }
+
+    async fn deployment(&self, name: &str) -> Option<Value> {
+        let found = self.api::<Deployment>().get_opt(name).await.unwrap();
+        found.map(|found| serde_json::to_value(found).unwrap())
+    }
+
+    /// The definition of `VaultPush`, by its version's schema.
+    async fn definition(&self) -> Option<Value> {
+        let api = Api::<CustomResourceDefinition>::all(self.client.clone());
+        let found = api.get_opt("vaultpushes.konverge.dev").await.unwrap();
+        found.map(|found| serde_json::to_value(found).unwrap())
+    }
+}
+
+/// The chart as an earlier release would have it: another version, a definition that lacks a field, and one value less.
+fn previous_chart(folder: &Path) {
+    let copy = |from: &Path, to: &Path| {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+    };
+    let mut folders = vec![chart()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                copy(&path, &folder.join(path.strip_prefix(chart()).unwrap()));
+            }
+        }
+    }
+    let about = folder.join("Chart.yaml");
+    let mut chart: Value = serde_saphyr::from_str(&fs::read_to_string(&about).unwrap()).unwrap();
+    chart["version"] = "0.0.9".into();
+    chart["appVersion"] = "0.0.9".into();
+    fs::write(about, chart.to_string()).unwrap();
+    let file = folder.join("files/crds/vaultpushes.yaml");
+    let mut definition: Value = serde_saphyr::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    definition["spec"]["names"]["shortNames"] = json!(["oldname"]);
+    fs::write(file, definition.to_string()).unwrap();
+}
+
+fn image(deployment: &Value) -> &str {
+    deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
+    let stage = Stage::set().await;
+    let folder = tempfile::tempdir().unwrap();
+    previous_chart(folder.path());
+    let (previous, current) = (folder.path().to_str().unwrap(), chart());
+    let current = current.to_str().unwrap();
+
+    let notes = stage.helm(&["install", "release", previous]);
+    assert!(notes.contains("roll restarts a workload") && notes.contains("helm test release"), "{notes}");
+    let before = stage.deployment("release-konverge-roll").await.unwrap();
+    assert_eq!((image(&before), &before["spec"]["replicas"]), ("konverge:0.0.9", &json!(2)));
+    assert_eq!(stage.definition().await.unwrap()["spec"]["names"]["shortNames"], json!(["oldname"]));
+    assert!(stage.deployment("release-konverge-push").await.is_none());
+
+    stage.helm(&[
+        "upgrade",
+        "release",
+        current,
+        "--set",
+        "roll.replicaCount=3",
+        "--set",
+        "push.enabled=true",
+        "--set",
+        VAULT,
+    ]);
+    let after = stage.deployment("release-konverge-roll").await.unwrap();
+    assert_eq!((image(&after), &after["spec"]["replicas"]), ("konverge:0.1.0", &json!(3)));
+    assert_eq!(after["spec"]["selector"], before["spec"]["selector"], "a selector cannot be changed");
+    assert!(stage.deployment("release-konverge-push").await.is_some());
+    assert_ne!(
+        stage.definition().await.unwrap()["spec"]["names"]["shortNames"],
+        json!(["oldname"]),
+        "an upgrade brings the new definition"
+    );
+
+    stage.helm(&["rollback", "release", "1"]);
+    let back = stage.deployment("release-konverge-roll").await.unwrap();
+    assert_eq!((image(&back), &back["spec"]["replicas"]), ("konverge:0.0.9", &json!(2)));
+    assert!(stage.deployment("release-konverge-push").await.is_none(), "what the upgrade added is gone");
+
+    stage.helm(&["uninstall", "release"]);
+    assert!(stage.deployment("release-konverge-roll").await.is_none());
+    assert!(stage.api::<ServiceAccount>().get_opt("release-konverge-roll").await.unwrap().is_none());
+    let ours = ListParams::default().labels("app.kubernetes.io/part-of=konverge");
+    assert!(Api::<ClusterRole>::all(stage.client.clone()).list(&ours).await.unwrap().items.is_empty());
+    assert!(stage.api::<Role>().list(&ours).await.unwrap().items.is_empty());
+    assert!(stage.definition().await.is_some(), "and with the definition all objects of its kind");
+
+    stage.helm(&["install", "release", current]);
+    assert!(stage.definition().await.is_some(), "a release of that name takes it over again");
+    let kubeconfig = stage.plane.kubeconfig().to_str().unwrap();
+    let again = run(&["install", "release", current, "--kubeconfig", kubeconfig, "--namespace", &stage.home]);
+    assert!(!again.status.success(), "a name is in use once");
+}
+
+/// The rules of the release's roles.
+async fn rules(stage: &Stage) -> Vec<PolicyRule> {
+    let of_roll = ListParams::default().labels("app.kubernetes.io/component=roll");
+    let cluster = Api::<ClusterRole>::all(stage.client.clone()).list(&of_roll).await.unwrap();
+    let home = stage.api::<Role>().list(&of_roll).await.unwrap();
+    let cluster = cluster.items.into_iter().flat_map(|role| role.rules.unwrap_or_default());
+    cluster.chain(home.items.into_iter().flat_map(|role| role.rules.unwrap_or_default())).collect()
+}
+
+/// The roll operator as the chart's container starts it: with its arguments, and the token of its account. Only the port is another.
+async fn start(stage: &Stage, account: &str) -> (Process, String) {
+    let deployment = stage.deployment("release-konverge-roll").await.unwrap();
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], account);
+    let container = &pod["containers"][0];
+    let program = container["command"][0].as_str().unwrap().strip_prefix("/usr/bin/").unwrap();
+    let address = format!("127.0.0.1:{}", free_port().unwrap());
+    let given: Vec<String> = arguments(container)
+        .into_iter()
+        .map(|argument| argument.replace("--bind-address=:8080", &format!("--bind-address={address}")))
+        .collect();
+    let kubeconfig = stage.plane.service_account_kubeconfig(&stage.home, account).await.unwrap();
+    let spec = ProcessSpec::new(program, binary(program).unwrap()).args(&given).arg("--kubeconfig").arg(kubeconfig);
+    let mut process = Process::start(stage.plane.run_directory(), spec).unwrap();
+    let is_ready = || async { http_get(&address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
+    process.ready("become ready", SOON, is_ready).await.unwrap();
+    (process, address)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_works_under_the_account_and_the_roles_of_its_release() {
+    let stage = Stage::set().await;
+    let current = chart();
+    stage.helm(&["install", "release", current.to_str().unwrap(), "--set", "roll.extraArgs={--min-interval=0s}"]);
+    let log = stage.plane.audit_log().unwrap();
+    let account = "release-konverge-roll";
+    let (mut process, address) = start(&stage, account).await;
+
+    let shop = stage.plane.namespace("shop").await.unwrap();
+    let (secrets, deployments) = (
+        Api::<Secret>::namespaced(stage.client.clone(), &shop),
+        Api::<Deployment>::namespaced(stage.client.clone(), &shop),
+    );
+    let fill = async |value: &str| {
+        let secret =
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "db" }, "stringData": { "k": value } });
+        secrets.patch("db", &PatchParams::apply("user"), &Patch::Apply(secret)).await.unwrap();
+    };
+    fill("one").await;
+    let deployment = followed_deployment("web", "db");
+    deployments.patch("web", &PatchParams::apply("user"), &Patch::Apply(deployment)).await.unwrap();
+    let annotations = async || deployments.get("web").await.unwrap().metadata.annotations.unwrap_or_default();
+    until("its baseline is recorded", async || Ok(annotations().await.contains_key("roll.konverge.dev/record"))).await;
+    fill("two").await;
+    let stamped = async || {
+        let spec = deployments.get("web").await?.spec.unwrap_or_default();
+        let stamps: BTreeMap<_, _> =
+            spec.template.metadata.and_then(|metadata| metadata.annotations).unwrap_or_default();
+        Ok(stamps.contains_key("roll.konverge.dev/content"))
+    };
+    until("it is rolled", stamped).await;
+
+    let probe = std::process::Command::new(env!("CARGO_BIN_EXE_konverge"))
+        .args(["probe", &format!("http://{address}/readyz")])
+        .output()
+        .unwrap();
+    assert!(probe.status.success(), "what helm test runs: {probe:?}");
+    process.terminate(SOON).await.unwrap();
+    log.catch_up(&stage.client).await.unwrap();
+    let asked = log.entries_of(&format!("system:serviceaccount:{}:{account}", stage.home)).unwrap();
+    assert!(!asked.is_empty());
+    let used = RoleUse::of(&asked, &rules(&stage).await);
+    assert!(used.refused.is_empty(), "{:?}", used.refused);
+}

@@ -1,0 +1,18 @@
+//! Helm, for tests of charts here and in `bins/konverge`.
+
+use std::path::PathBuf;
+
+use konverge_testkit::build::{self, Module, Program};
+
+/// Builds it, unless it is in the cache.
+pub(crate) fn helm() -> PathBuf {
+    let module = Module {
+        name: "helm",
+        announcement: "building Helm for tests of charts; takes some minutes, once".to_owned(),
+        go_mod: include_str!("go.mod"),
+        go_sum: include_str!("go.sum"),
+        sources: &[],
+        programs: vec![Program { name: "helm", package: "helm.sh/helm/v4/cmd/helm".to_owned(), linker: String::new() }],
+    };
+    build::ensure(&module).unwrap().join("helm")
+}

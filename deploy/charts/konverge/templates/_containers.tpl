@@ -1,0 +1,169 @@
+{{- define "konverge.args.pull" }}
+- {{ printf "--server=%s" (include "konverge.pull.address" .) | quote }}
+{{- if eq (include "konverge.pull.layout" .) "file" }}
+- --credentials=/etc/zopp/config.json
+{{- end }}
+{{- if .values.server.tls.existingSecret }}
+- --tls-ca-cert=/etc/zopp-tls/ca.crt
+{{- end }}
+{{- range .values.allow }}
+- {{ printf "--allow=%s" . | quote }}
+{{- end }}
+{{- with .values.watchNamespace }}
+- {{ printf "--namespace=%s" . | quote }}
+{{- end }}
+- --health-addr=0.0.0.0:{{ .values.healthCheck.port }}
+- --leader-election
+- --log-format={{ .root.Values.logFormat }}
+{{- end }}
+
+{{- define "konverge.args.push" }}
+- {{ printf "--vault-addr=%s" (required "push.vault.address is required: give the address of Vault, such as https://vault.example.com:8200" .values.vault.address) | quote }}
+- {{ printf "--vault-role=%s" .values.vault.role | quote }}
+- {{ printf "--vault-auth-path=%s" .values.vault.authPath | quote }}
+- {{ printf "--kinds=%s" (join "," .values.kinds) | quote }}
+{{- range .values.allowPath }}
+- {{ printf "--allow-path=%s" . | quote }}
+{{- end }}
+{{- with .values.clusterName }}
+- {{ printf "--cluster-name=%s" . | quote }}
+{{- end }}
+{{- with .values.watchNamespace }}
+- {{ printf "--namespace=%s" . | quote }}
+{{- end }}
+- --metrics-bind-address=:8080
+- --health-probe-bind-address=:8081
+- --enable-metrics-auth={{ .values.metricsAuth }}
+- --leader-elect
+- --log-format={{ .root.Values.logFormat }}
+{{- end }}
+
+{{- define "konverge.args.roll" }}
+{{- with .values.vault }}
+{{- if .address }}
+- {{ printf "--vault-addr=%s" .address | quote }}
+- {{ printf "--vault-role=%s" .role | quote }}
+- {{ printf "--vault-auth-path=%s" .authPath | quote }}
+- --vault-auth-method=kubernetes
+{{- range .allowPath }}
+- {{ printf "--allow-path=%s" . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+- {{ printf "--kinds=%s" (join "," .values.kinds) | quote }}
+{{- with .values.watchNamespace }}
+- {{ printf "--namespace=%s" . | quote }}
+{{- end }}
+- --bind-address=:8080
+- --leader-elect
+- --log-format={{ .root.Values.logFormat }}
+{{- end }}
+
+{{- define "konverge.args.server" }}
+- serve
+- --addr=0.0.0.0:50051
+- --health-addr=0.0.0.0:8080
+{{- if .values.tls.enabled }}
+- --tls-cert=/etc/zopp/tls/tls.crt
+- --tls-key=/etc/zopp/tls/tls.key
+{{- if .values.tls.clientCA }}
+- --tls-client-ca=/etc/zopp/tls/ca.crt
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "konverge.env" }}
+{{- if and (or (eq .part "push") (eq .part "roll")) .values.vault.caSecret }}
+- name: VAULT_CACERT
+  value: /etc/vault-tls/ca.crt
+{{- end }}
+{{- if eq .part "server" }}
+- name: DATABASE_URL
+  value: {{ printf "sqlite://%s?mode=rwc" .values.database.sqlite.path | quote }}
+- name: ZOPP_EVENTS_BACKEND
+  value: {{ .values.events.backend | quote }}
+{{- end }}
+{{- with .values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "konverge.volumes" }}
+{{- if eq .part "pull" }}
+{{- if eq (include "konverge.pull.layout" .) "file" }}
+- name: credentials
+  secret:
+    secretName: {{ include "konverge.pull.secret" . }}
+    defaultMode: 288
+{{- end }}
+{{- with .values.server.tls.existingSecret }}
+- name: tls
+  secret:
+    secretName: {{ . }}
+    items: [{ key: ca.crt, path: ca.crt }]
+{{- end }}
+{{- else if eq .part "server" }}
+- name: data
+{{- if .values.database.sqlite.persistence.enabled }}
+  persistentVolumeClaim:
+    claimName: {{ include "konverge.fullname" .root }}-server-data
+{{- else }}
+  emptyDir: {}
+{{- end }}
+- name: tmp
+  emptyDir: {}
+{{- if .values.tls.enabled }}
+- name: tls
+  secret:
+    secretName: {{ default (printf "%s-server-tls" (include "konverge.fullname" .root)) .values.tls.existingSecret }}
+    defaultMode: 288
+{{- end }}
+{{- else if .values.vault.caSecret }}
+- name: vault-tls
+  secret:
+    secretName: {{ .values.vault.caSecret }}
+    items: [{ key: ca.crt, path: ca.crt }]
+{{- end }}
+{{- end }}
+
+{{- define "konverge.mounts" }}
+{{- if eq .part "pull" }}
+{{- if eq (include "konverge.pull.layout" .) "file" }}
+- name: credentials
+  mountPath: /etc/zopp
+  readOnly: true
+{{- end }}
+{{- if .values.server.tls.existingSecret }}
+- name: tls
+  mountPath: /etc/zopp-tls
+  readOnly: true
+{{- end }}
+{{- else if eq .part "server" }}
+- name: data
+  mountPath: {{ dir .values.database.sqlite.path }}
+- name: tmp
+  mountPath: /tmp
+{{- if .values.tls.enabled }}
+- name: tls
+  mountPath: /etc/zopp/tls
+  readOnly: true
+{{- end }}
+{{- else if .values.vault.caSecret }}
+- name: vault-tls
+  mountPath: /etc/vault-tls
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "konverge.ports" }}
+{{- if eq .part "server" }}
+- name: grpc
+  containerPort: 50051
+{{- end }}
+{{- if eq .part "push" }}
+- name: metrics
+  containerPort: 8080
+{{- end }}
+- name: http
+  containerPort: {{ include "konverge.healthport" . }}
+{{- end }}

@@ -1,0 +1,336 @@
+{{- /* Generated; change the code instead. */ -}}
+{{- define "konverge.rules.pull.all.cluster" }}
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["get","list","patch","watch"]
+- apiGroups: ["events.k8s.io"]
+  resources: ["events"]
+  verbs: ["create","patch"]
+{{- end }}
+{{- define "konverge.rules.pull.all.watched" }}
+{{- end }}
+{{- define "konverge.rules.pull.all.home" }}
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  verbs: ["create"]
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  resourceNames: ["zopp-operator"]
+  verbs: ["get","patch"]
+{{- end }}
+{{- define "konverge.rules.push.all.cluster" }}
+- apiGroups: [""]
+  resources: ["namespaces"]
+  verbs: ["get"]
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["get","list","watch"]
+- apiGroups: ["events.k8s.io"]
+  resources: ["events"]
+  verbs: ["create","patch"]
+{{- if has "deployments" .kinds }}
+- apiGroups: ["apps"]
+  resources: ["deployments"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "statefulsets" .kinds }}
+- apiGroups: ["apps"]
+  resources: ["statefulsets"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "daemonsets" .kinds }}
+- apiGroups: ["apps"]
+  resources: ["daemonsets"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "cronjobs" .kinds }}
+- apiGroups: ["batch"]
+  resources: ["cronjobs"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "jobs" .kinds }}
+- apiGroups: ["batch"]
+  resources: ["jobs"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "secrets" .kinds }}
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["patch"]
+{{- end }}
+{{- if has "vaultpushes" .kinds }}
+- apiGroups: ["konverge.dev"]
+  resources: ["vaultpushes"]
+  verbs: ["get","list","patch","watch"]
+- apiGroups: ["konverge.dev"]
+  resources: ["vaultpushes/status"]
+  verbs: ["patch"]
+{{- end }}
+{{- if .metricsAuth }}
+- apiGroups: ["authentication.k8s.io"]
+  resources: ["tokenreviews"]
+  verbs: ["create"]
+- apiGroups: ["authorization.k8s.io"]
+  resources: ["subjectaccessreviews"]
+  verbs: ["create"]
+{{- end }}
+{{- end }}
+{{- define "konverge.rules.push.all.watched" }}
+{{- end }}
+{{- define "konverge.rules.push.all.home" }}
+- apiGroups: [""]
+  resources: ["configmaps"]
+  verbs: ["create"]
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["create","delete"]
+- apiGroups: [""]
+  resources: ["configmaps"]
+  resourceNames: ["vault-sync-operator-orphans"]
+  verbs: ["get","patch"]
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  verbs: ["create"]
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  resourceNames: ["vault-sync-operator.io"]
+  verbs: ["get","patch"]
+{{- end }}
+{{- define "konverge.rules.roll.all.cluster" }}
+- apiGroups: [""]
+  resources: ["configmaps","secrets"]
+  verbs: ["get","list","watch"]
+- apiGroups: ["events.k8s.io"]
+  resources: ["events"]
+  verbs: ["create","patch"]
+- apiGroups: ["secrets-store.csi.x-k8s.io"]
+  resources: ["secretproviderclasses"]
+  verbs: ["list","watch"]
+{{- if has "deployments" .kinds }}
+- apiGroups: ["apps"]
+  resources: ["deployments"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "statefulsets" .kinds }}
+- apiGroups: ["apps"]
+  resources: ["statefulsets"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "daemonsets" .kinds }}
+- apiGroups: ["apps"]
+  resources: ["daemonsets"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "cronjobs" .kinds }}
+- apiGroups: ["batch"]
+  resources: ["cronjobs"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "rollouts" .kinds }}
+- apiGroups: ["argoproj.io"]
+  resources: ["rollouts"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if .vault }}
+- apiGroups: ["konverge.dev"]
+  resources: ["vaultrollouts"]
+  verbs: ["list","watch"]
+- apiGroups: ["konverge.dev"]
+  resources: ["vaultrollouts/status"]
+  verbs: ["patch"]
+- apiGroups: ["stable.example.com"]
+  resources: ["vaultsyncstatus"]
+  verbs: ["get","list","patch","watch"]
+- apiGroups: ["stable.example.com"]
+  resources: ["vaultsyncstatus/status"]
+  verbs: ["patch"]
+{{- end }}
+{{- end }}
+{{- define "konverge.rules.roll.all.watched" }}
+{{- end }}
+{{- define "konverge.rules.roll.all.home" }}
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["create"]
+- apiGroups: [""]
+  resources: ["secrets"]
+  resourceNames: ["vault-rollout-operator-digest-key"]
+  verbs: ["get"]
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  verbs: ["create"]
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  resourceNames: ["vault-rollout-operator"]
+  verbs: ["get","patch"]
+{{- end }}
+{{- define "konverge.rules.pull.one.cluster" }}
+{{- end }}
+{{- define "konverge.rules.pull.one.watched" }}
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["get","list","patch","watch"]
+- apiGroups: ["events.k8s.io"]
+  resources: ["events"]
+  verbs: ["create","patch"]
+{{- end }}
+{{- define "konverge.rules.pull.one.home" }}
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  verbs: ["create"]
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  resourceNames: ["zopp-operator"]
+  verbs: ["get","patch"]
+{{- end }}
+{{- define "konverge.rules.push.one.cluster" }}
+- apiGroups: [""]
+  resources: ["namespaces"]
+  resourceNames: ["kube-system"]
+  verbs: ["get"]
+- apiGroups: [""]
+  resources: ["namespaces"]
+  resourceNames: [{{ .namespace | quote }}]
+  verbs: ["get"]
+{{- if .metricsAuth }}
+- apiGroups: ["authentication.k8s.io"]
+  resources: ["tokenreviews"]
+  verbs: ["create"]
+- apiGroups: ["authorization.k8s.io"]
+  resources: ["subjectaccessreviews"]
+  verbs: ["create"]
+{{- end }}
+{{- end }}
+{{- define "konverge.rules.push.one.watched" }}
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["get","list","watch"]
+- apiGroups: ["events.k8s.io"]
+  resources: ["events"]
+  verbs: ["create","patch"]
+{{- if has "deployments" .kinds }}
+- apiGroups: ["apps"]
+  resources: ["deployments"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "statefulsets" .kinds }}
+- apiGroups: ["apps"]
+  resources: ["statefulsets"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "daemonsets" .kinds }}
+- apiGroups: ["apps"]
+  resources: ["daemonsets"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "cronjobs" .kinds }}
+- apiGroups: ["batch"]
+  resources: ["cronjobs"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "jobs" .kinds }}
+- apiGroups: ["batch"]
+  resources: ["jobs"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "secrets" .kinds }}
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["patch"]
+{{- end }}
+{{- if has "vaultpushes" .kinds }}
+- apiGroups: ["konverge.dev"]
+  resources: ["vaultpushes"]
+  verbs: ["get","list","patch","watch"]
+- apiGroups: ["konverge.dev"]
+  resources: ["vaultpushes/status"]
+  verbs: ["patch"]
+{{- end }}
+{{- end }}
+{{- define "konverge.rules.push.one.home" }}
+- apiGroups: [""]
+  resources: ["configmaps"]
+  verbs: ["create"]
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["create","delete","list"]
+- apiGroups: [""]
+  resources: ["configmaps"]
+  resourceNames: ["vault-sync-operator-orphans"]
+  verbs: ["get","patch"]
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  verbs: ["create"]
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  resourceNames: ["vault-sync-operator.io"]
+  verbs: ["get","patch"]
+{{- end }}
+{{- define "konverge.rules.roll.one.cluster" }}
+{{- end }}
+{{- define "konverge.rules.roll.one.watched" }}
+- apiGroups: [""]
+  resources: ["configmaps","secrets"]
+  verbs: ["get","list","watch"]
+- apiGroups: ["events.k8s.io"]
+  resources: ["events"]
+  verbs: ["create","patch"]
+- apiGroups: ["secrets-store.csi.x-k8s.io"]
+  resources: ["secretproviderclasses"]
+  verbs: ["list","watch"]
+{{- if has "deployments" .kinds }}
+- apiGroups: ["apps"]
+  resources: ["deployments"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "statefulsets" .kinds }}
+- apiGroups: ["apps"]
+  resources: ["statefulsets"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "daemonsets" .kinds }}
+- apiGroups: ["apps"]
+  resources: ["daemonsets"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "cronjobs" .kinds }}
+- apiGroups: ["batch"]
+  resources: ["cronjobs"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if has "rollouts" .kinds }}
+- apiGroups: ["argoproj.io"]
+  resources: ["rollouts"]
+  verbs: ["get","list","patch","watch"]
+{{- end }}
+{{- if .vault }}
+- apiGroups: ["konverge.dev"]
+  resources: ["vaultrollouts"]
+  verbs: ["list","watch"]
+- apiGroups: ["konverge.dev"]
+  resources: ["vaultrollouts/status"]
+  verbs: ["patch"]
+- apiGroups: ["stable.example.com"]
+  resources: ["vaultsyncstatus"]
+  verbs: ["get","list","patch","watch"]
+- apiGroups: ["stable.example.com"]
+  resources: ["vaultsyncstatus/status"]
+  verbs: ["patch"]
+{{- end }}
+{{- end }}
+{{- define "konverge.rules.roll.one.home" }}
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["create"]
+- apiGroups: [""]
+  resources: ["secrets"]
+  resourceNames: ["vault-rollout-operator-digest-key"]
+  verbs: ["get"]
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  verbs: ["create"]
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  resourceNames: ["vault-rollout-operator"]
+  verbs: ["get","patch"]
+{{- end }}
