@@ -73,7 +73,11 @@ fn make(builds: &[Build], commit: &Commit, pages: &Path, url: Option<&str>, into
     if let Some(url) = url {
         written.push(file("konverge.yaml", krew(&plugins, url).as_bytes(), into)?);
     }
-    let sums: String = written.iter().map(|one| format!("{}  {}\n", one.digest, one.name)).collect();
+    let mut sums = String::new();
+    for one in &written {
+        // Writing to a string cannot fail.
+        let _ = writeln!(sums, "{}  {}", one.digest, one.name);
+    }
     file("SHA256SUMS", sums.as_bytes(), into)?;
     Ok(written)
 }
