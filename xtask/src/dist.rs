@@ -200,6 +200,9 @@ mod tests {
         for program in &PROGRAMS {
             let output = Command::new(root.join("bin").join(program.name)).arg("--version").output().unwrap();
             assert!(output.status.success() && output.stdout.starts_with(program.name.as_bytes()), "{output:?}");
+            if program.name == "zopp-k8s" {
+                continue; // zopp becomes it, and zopp's pages name its verbs.
+            }
             let page = fs::read_to_string(root.join(format!("man/man1/{}.1", program.name))).unwrap();
             assert!(page.contains(".SH NAME") && page.contains(".SH OPTIONS"), "{}", program.name);
             for completion in [format!("{}.bash", program.name), format!("_{}", program.name)] {

@@ -6,7 +6,7 @@ use konverge_core::SecretValue;
 use konverge_zopp_cli::{
     commands::{
         Outcome,
-        k8s::{ClusterArguments, DiffK8s, Kubernetes, SyncK8s},
+        k8s::{ClusterArguments, DiffK8s, Kubernetes, PROGRAM, SyncK8s},
         secret::snapshot,
     },
     context::Context,
@@ -164,6 +164,8 @@ impl Pair {
 }
 
 impl Kubernetes for ClusterVerbs {
+    const PROGRAM: &'static str = PROGRAM;
+
     async fn sync(&self, context: &Context, arguments: SyncK8s) -> Outcome {
         let SyncK8s { environment, cluster, force, dry_run } = arguments;
         let mut pair = Pair::read(context, environment.resolve()?, &cluster).await?;

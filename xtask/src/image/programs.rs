@@ -22,7 +22,7 @@ pub(crate) struct Program {
 }
 
 /// Every program of a release.
-pub(crate) const PROGRAMS: [Program; 7] = [
+pub(crate) const PROGRAMS: [Program; 8] = [
     Program { name: "konverge", package: "konverge-cli", about: "All jobs of Konverge in one process" },
     Program {
         name: "kubectl-konverge",
@@ -40,6 +40,11 @@ pub(crate) const PROGRAMS: [Program; 7] = [
         about: "Writes Kubernetes Secrets to Vault and OpenBao",
     },
     Program { name: "zopp", package: "konverge-zopp-cli", about: "The command line of zopp" },
+    Program {
+        name: "zopp-k8s",
+        package: "konverge-zopp-k8s",
+        about: "The command line of zopp with the verbs for Kubernetes",
+    },
     Program {
         name: "zopp-operator",
         package: "konverge-zopp-operator",

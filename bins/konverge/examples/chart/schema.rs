@@ -47,6 +47,8 @@ fn special(path: &str) -> Option<Value> {
         // Of a part: empty is that of all.
         "pullPolicy" => json!({ "enum": ["", "Always", "IfNotPresent", "Never"] }),
         "logFormat" => json!({ "enum": ["text", "json"] }),
+        "type" if path == ".server.database.type" => json!({ "enum": ["sqlite", "postgres"] }),
+        "backend" => json!({ "enum": ["auto", "memory", "postgres"] }),
         "layout" => json!({ "enum": ["auto", "file", "env"] }),
         "grpcPort" | "httpPort" | "port" => json!({ "type": "integer", "minimum": 1, "maximum": 65535 }),
         "kinds" if path.starts_with(".push") => {

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::{EVERYTHING, arguments, chart, container, object, objects, render};
+use crate::{EVERYTHING, Objects, arguments, chart, container, object, objects, render};
 
 /// Each value of the chart zopp 0.1.1, with one that is not its default.
 fn of_the_original() -> Value {
@@ -86,6 +86,56 @@ fn the_values_of_the_chart_zopp_are_taken_and_heeded() {
     assert!(!rendered.contains_key(&("Deployment".to_owned(), "zopp-roll".to_owned())), "the chart zopp has no roll");
 }
 
+const POSTGRES: [&str; 3] = ["server.enabled=true", "server.replicaCount=2", "server.database.type=postgres"];
+
+/// The variables of the server's container, by name.
+fn variables(rendered: &Objects) -> Value {
+    let listed = container(rendered, "release-konverge-server")["env"].as_array().unwrap();
+    let value = |one: &Value| {
+        [&one["value"], &one["valueFrom"]["secretKeyRef"]].into_iter().find(|value| !value.is_null()).cloned()
+    };
+    listed.iter().map(|one| (one["name"].as_str().unwrap().to_owned(), value(one).unwrap())).collect()
+}
+
+#[test]
+fn several_servers_share_a_postgresql_whose_address_is_in_a_secret() {
+    let url = "postgres://zopp:word@db.example.com:6432/zopp?sslmode=verify-full";
+    let given = format!("server.database.postgres.url={url}");
+    let rendered = objects(&render(&[&POSTGRES[..], &[&given]].concat(), &[]).unwrap());
+    let deployment = object(&rendered, "Deployment", "release-konverge-server");
+    assert_eq!((&deployment["spec"]["replicas"], &deployment["spec"]["strategy"]), (&json!(2), &Value::Null));
+    let expected = json!({
+        "DATABASE_URL": { "name": "release-konverge-server-database", "key": "DATABASE_URL" },
+        "ZOPP_EVENTS_BACKEND": "auto",
+    });
+    assert_eq!(variables(&rendered), expected);
+    let secret = object(&rendered, "Secret", "release-konverge-server-database");
+    assert_eq!(secret["stringData"], json!({ "DATABASE_URL": url }));
+    assert!(!deployment.to_string().contains("word"), "{deployment}");
+    assert!(!rendered.keys().any(|(kind, _)| kind == "PersistentVolumeClaim"), "{:?}", rendered.keys());
+    assert!(rendered.contains_key(&("PodDisruptionBudget".to_owned(), "release-konverge-server".to_owned())));
+    let ports = &object(&rendered, "NetworkPolicy", "release-konverge-server")["spec"]["egress"][1]["ports"];
+    assert!(ports.as_array().unwrap().iter().any(|port| port["port"] == 6432), "{ports}");
+}
+
+#[test]
+fn addresses_of_databases_can_be_in_secrets_of_ones_own() {
+    let own = [
+        "server.database.postgres.existingSecret=db",
+        "server.database.postgres.existingSecretKey=url",
+        "server.events.backend=postgres",
+        "server.events.existingSecret=events",
+    ];
+    let rendered = objects(&render(&[&POSTGRES[..], &own].concat(), &[]).unwrap());
+    let expected = json!({
+        "DATABASE_URL": { "name": "db", "key": "url" },
+        "ZOPP_EVENTS_BACKEND": "postgres",
+        "ZOPP_EVENTS_DATABASE_URL": { "name": "events", "key": "EVENTS_DATABASE_URL" },
+    });
+    assert_eq!(variables(&rendered), expected);
+    assert!(!rendered.keys().any(|(kind, _)| kind == "Secret"), "{:?}", rendered.keys());
+}
+
 #[test]
 fn credentials_are_a_file_or_variables() {
     for (layout, has_file) in [("auto", true), ("file", true), ("env", false)] {
@@ -108,9 +158,20 @@ fn a_value_that_makes_no_sense_is_refused_with_the_next_step() {
         (&["image.digest=sha256:1"], &["digest"]),
         (&["pull.enabled=true"], &["pull.server.address is required unless server.enabled"]),
         (&["push.enabled=true"], &["push.vault.address is required"]),
-        (&["server.enabled=true", "server.replicaCount=2"], &["server.replicaCount must be 1"]),
-        (&["server.enabled=true", "server.database.type=postgres"], &["must be sqlite"]),
-        (&["server.enabled=true", "server.events.backend=postgres"], &["auto or memory"]),
+        (&["server.enabled=true", "server.replicaCount=2"], &["server.replicaCount must be 1 with SQLite"]),
+        (&["server.enabled=true", "server.database.type=mysql"], &["database/type", "'postgres'"]),
+        (&["server.enabled=true", "server.database.type=postgres"], &["server.database.postgres.url is required"]),
+        (&["server.enabled=true", "server.events.backend=postgres"], &["server.events.existingSecret is required"]),
+        (
+            &[
+                "server.enabled=true",
+                "server.replicaCount=2",
+                "server.database.type=postgres",
+                "server.database.postgres.existingSecret=db",
+                "server.events.backend=memory",
+            ],
+            &["watchers miss the changes"],
+        ),
         (
             &["server.enabled=true", "server.tls.enabled=true"],
             &["server.tls.cert or server.tls.existingSecret is required"],

@@ -5,12 +5,13 @@ use std::process::Command;
 use konverge_e2e::binary;
 
 /// The programs that an image and an archive hold.
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 8] = [
     "konverge",
     "kubectl-konverge",
     "vault-rollout-operator",
     "vault-sync-operator",
     "zopp",
+    "zopp-k8s",
     "zopp-operator",
     "zopp-server",
 ];

@@ -79,9 +79,27 @@
 {{- end }}
 {{- if eq .part "server" }}
 - name: DATABASE_URL
+{{- if eq .values.database.type "sqlite" }}
   value: {{ printf "sqlite://%s?mode=rwc" .values.database.sqlite.path | quote }}
+{{- else }}
+{{- with .values.database.postgres }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ default (include "konverge.server.secret" $.root) .existingSecret }}
+      key: {{ ternary .existingSecretKey "DATABASE_URL" (ne .existingSecret "") }}
+{{- end }}
+{{- end }}
 - name: ZOPP_EVENTS_BACKEND
   value: {{ .values.events.backend | quote }}
+{{- with .values.events }}
+{{- if or .databaseUrl .existingSecret }}
+- name: ZOPP_EVENTS_DATABASE_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ default (include "konverge.server.secret" $.root) .existingSecret }}
+      key: {{ ternary .existingSecretKey "EVENTS_DATABASE_URL" (ne .existingSecret "") }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- with .values.extraEnv }}
 {{ toYaml . }}
@@ -103,12 +121,14 @@
     items: [{ key: ca.crt, path: ca.crt }]
 {{- end }}
 {{- else if eq .part "server" }}
+{{- if eq .values.database.type "sqlite" }}
 - name: data
 {{- if .values.database.sqlite.persistence.enabled }}
   persistentVolumeClaim:
     claimName: {{ include "konverge.fullname" .root }}-server-data
 {{- else }}
   emptyDir: {}
+{{- end }}
 {{- end }}
 - name: tmp
   emptyDir: {}
@@ -139,8 +159,10 @@
   readOnly: true
 {{- end }}
 {{- else if eq .part "server" }}
+{{- if eq .values.database.type "sqlite" }}
 - name: data
   mountPath: {{ dir .values.database.sqlite.path }}
+{{- end }}
 - name: tmp
   mountPath: /tmp
 {{- if .values.tls.enabled }}

@@ -97,6 +97,31 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- ternary "https" "http" .Values.server.tls.enabled }}
 {{- end }}
 
+{{- /* Refuses what the server could not start or work with. Takes its values. */}}
+{{- define "konverge.server.check" -}}
+{{- $events := or .events.databaseUrl .events.existingSecret }}
+{{- if eq .database.type "sqlite" }}
+{{- if gt (int .replicaCount) 1 }}
+{{- fail "server.replicaCount must be 1 with SQLite, which is one file: set server.database.type to postgres for more" }}
+{{- end }}
+{{- if and (eq .events.backend "postgres") (not $events) }}
+{{- fail "server.events.databaseUrl or server.events.existingSecret is required where server.events.backend is postgres and the database is not" }}
+{{- end }}
+{{- else }}
+{{- if not (or .database.postgres.url .database.postgres.existingSecret) }}
+{{- fail "server.database.postgres.existingSecret or server.database.postgres.url is required where server.database.type is postgres" }}
+{{- end }}
+{{- if and (gt (int .replicaCount) 1) (eq .events.backend "memory") }}
+{{- fail "server.events.backend must be auto or postgres with several replicas: with memory, watchers miss the changes of other replicas" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The Secret with the addresses that the values give. */}}
+{{- define "konverge.server.secret" -}}
+{{- printf "%s-server-database" (include "konverge.fullname" .) }}
+{{- end }}
+
 {{- /* Where pull finds the zopp server. Takes root and values. */}}
 {{- define "konverge.pull.address" -}}
 {{- $address := .values.server.address }}

@@ -90,9 +90,9 @@ fn generation(text: &str) -> Result<Profile, &'static str> {
     }
 }
 
-/// Parses this process's arguments; ends the process with code 2 if they make no sense.
-pub fn parse() -> (Arguments, Format) {
-    let matches = command().get_matches();
+/// Parses this process's arguments; ends the process with code 2 if they make no sense. `program` is the name that `--version` prints.
+pub fn parse(program: &'static str) -> (Arguments, Format) {
+    let matches = command().name(program).get_matches();
     let format = chosen_format(&matches);
     match Arguments::from_arg_matches(&matches) {
         Ok(arguments) => (arguments, format),

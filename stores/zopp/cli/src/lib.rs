@@ -30,10 +30,10 @@ pub mod value;
 pub mod wiped;
 
 /// Runs the command of this process's arguments. `kubernetes` has the verbs that need a cluster.
-pub fn run(kubernetes: &impl commands::k8s::Kubernetes) -> ExitCode {
+pub fn run<K: commands::k8s::Kubernetes>(kubernetes: &K) -> ExitCode {
     // Best effort: there is nothing that a user of a short command could do about the rest.
     let _ = konverge_zopp_memory::protect();
-    let (arguments, format) = arguments::parse();
+    let (arguments, format) = arguments::parse(K::PROGRAM);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(source) => return failure::Failure::new("no asynchronous runtime can be started").because(source).report(),

@@ -98,6 +98,9 @@ pub struct DiffK8s {
 /// The verbs that need a cluster.
 #[allow(async_fn_in_trait, reason = "a command runs in one thread")]
 pub trait Kubernetes {
+    /// The name of the program that has them, which `--version` prints.
+    const PROGRAM: &'static str;
+
     /// `zopp sync k8s`
     async fn sync(&self, context: &Context, arguments: SyncK8s) -> Outcome;
 
@@ -109,6 +112,8 @@ pub trait Kubernetes {
 pub struct OtherProgram;
 
 impl Kubernetes for OtherProgram {
+    const PROGRAM: &'static str = "zopp";
+
     async fn sync(&self, _: &Context, _: SyncK8s) -> Outcome {
         Err(become_it())
     }
