@@ -181,8 +181,9 @@ mod tests {
     fn the_files_of_a_release_are_whole_and_their_checksums_right() {
         let folder = tempfile::tempdir().unwrap();
         let (pages, into) = (folder.path().join("pages"), folder.path().join("dist"));
-        let examples = paths::built("debug", "examples/pages");
-        assert!(Command::new(&examples).arg("--into").arg(&pages).status().unwrap().success());
+        let writer = paths::built("debug", "examples/pages");
+        assert!(writer.is_file(), "there is no {}; build it: cargo build --workspace --examples", writer.display());
+        assert!(Command::new(&writer).arg("--into").arg(&pages).status().unwrap().success());
         let build = Build { target: None, profile: "dev".to_owned() };
         let commit = Commit { hash: "1a2b3c4d".to_owned(), seconds: 7, time: "1970-01-01T00:00:07Z".to_owned() };
         let written =
