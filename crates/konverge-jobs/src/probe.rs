@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Asks programs whether they are ready, until all are or time is up.
 #[derive(Debug, Clone, Args)]
 pub struct Probe {
-    /// Pages such as http://konverge-roll.konverge-system.svc:8080/readyz
+    /// Pages such as `http://konverge-roll.konverge-system.svc:8080/readyz`
     #[arg(required = true, value_name = "URL", value_parser = page)]
     pub pages: Vec<Page>,
     /// How long to try

@@ -49,7 +49,8 @@ pub(crate) fn template() -> Result<String, Box<dyn Error>> {
     let mut text = String::from("{{- /* Generated; change the code instead. */ -}}\n");
     for scope in ["all", "one"] {
         let only = (scope == "one").then(|| format!("--namespace={WATCHED}"));
-        for (job, blocks) in [("pull", pull(&only)?), ("push", push(&only)?), ("roll", roll(&only)?)] {
+        let only = only.as_deref();
+        for (job, blocks) in [("pull", pull(only)?), ("push", push(only)?), ("roll", roll(only)?)] {
             for (place, name) in [(Place::Cluster, "cluster"), (Place::Watched, "watched"), (Place::Home, "home")] {
                 write!(text, "{{{{- define \"konverge.rules.{job}.{scope}.{name}\" }}}}")?;
                 for block in &blocks {
@@ -62,7 +63,7 @@ pub(crate) fn template() -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
-fn pull(only: &Option<String>) -> Result<Vec<Block>, clap::Error> {
+fn pull(only: Option<&str>) -> Result<Vec<Block>, clap::Error> {
     let used = grants(pull_uses, only, &["--leader-election"])?;
     Ok(vec![Block { when: None, grants: used }])
 }
@@ -72,7 +73,7 @@ fn pull_uses(arguments: &[String]) -> Result<Vec<Permission>, clap::Error> {
     Ok(konverge_pull::inspect::needed(&config, HOME))
 }
 
-fn push(only: &Option<String>) -> Result<Vec<Block>, clap::Error> {
+fn push(only: Option<&str>) -> Result<Vec<Block>, clap::Error> {
     let kinds = konverge_push::object::Kind::ALL.map(konverge_push::object::Kind::plural);
     let without = ["--leader-elect", "--enable-metrics-auth=false"];
     let mut blocks = by_kind(push_uses, only, &without, &kinds)?;
@@ -87,7 +88,7 @@ fn push_uses(arguments: &[String]) -> Result<Vec<Permission>, clap::Error> {
     Ok(konverge_push::inspect::needed(&config, HOME))
 }
 
-fn roll(only: &Option<String>) -> Result<Vec<Block>, clap::Error> {
+fn roll(only: Option<&str>) -> Result<Vec<Block>, clap::Error> {
     let kinds = konverge_roll::config::KINDS.map(konverge_workload::WorkloadKind::plural);
     let mut blocks = by_kind(roll_uses, only, &["--leader-elect"], &kinds)?;
     let with = grants(roll_uses, only, &["--leader-elect", "--vault-addr=https://vault"])?;
@@ -102,7 +103,7 @@ fn roll_uses(arguments: &[String]) -> Result<Vec<Permission>, clap::Error> {
 }
 
 /// The grants that a job has with every kind, then those that each kind adds.
-fn by_kind(used: Used, only: &Option<String>, with: &[&str], kinds: &[&str]) -> Result<Vec<Block>, clap::Error> {
+fn by_kind(used: Used, only: Option<&str>, with: &[&str], kinds: &[&str]) -> Result<Vec<Block>, clap::Error> {
     let mut of_kinds = Vec::new();
     for kind in kinds {
         let choice = format!("--kinds={kind}");
@@ -118,8 +119,8 @@ fn by_kind(used: Used, only: &Option<String>, with: &[&str], kinds: &[&str]) -> 
     Ok(blocks)
 }
 
-fn grants(used: Used, only: &Option<String>, arguments: &[&str]) -> Result<BTreeSet<Grant>, clap::Error> {
-    let arguments: Vec<String> = arguments.iter().map(|&one| one.to_owned()).chain(only.clone()).collect();
+fn grants(used: Used, only: Option<&str>, arguments: &[&str]) -> Result<BTreeSet<Grant>, clap::Error> {
+    let arguments: Vec<String> = arguments.iter().map(|&one| one.to_owned()).chain(only.map(str::to_owned)).collect();
     Ok(used(&arguments)?.iter().map(grant).collect())
 }
 
@@ -139,6 +140,9 @@ fn grant(permission: &Permission) -> Grant {
     }
 }
 
+/// The group, the name and the verbs that the resources of one rule share.
+type Alike<'a> = (&'a str, Option<&'a str>, BTreeSet<&'a str>);
+
 /// Writes the rules of one place: verbs of one resource are together, and so are resources with the same verbs.
 fn write(text: &mut String, block: &Block, place: Place) -> Result<(), Box<dyn Error>> {
     let mut verbs: BTreeMap<(&str, Option<&str>, &str), BTreeSet<&str>> = BTreeMap::new();
@@ -146,7 +150,7 @@ fn write(text: &mut String, block: &Block, place: Place) -> Result<(), Box<dyn E
         let key = (grant.group.as_str(), grant.name.as_deref(), grant.resource.as_str());
         verbs.entry(key).or_default().insert(&grant.verb);
     }
-    let mut resources: BTreeMap<(&str, Option<&str>, BTreeSet<&str>), Vec<&str>> = BTreeMap::new();
+    let mut resources: BTreeMap<Alike<'_>, Vec<&str>> = BTreeMap::new();
     for ((group, name, resource), verbs) in verbs {
         resources.entry((group, name, verbs)).or_default().push(resource);
     }
