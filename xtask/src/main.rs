@@ -11,6 +11,7 @@ mod dist;
 mod environment;
 mod generate;
 mod image;
+mod metadata;
 mod openbao;
 mod openzro;
 mod outside;

@@ -1,10 +1,10 @@
 //! The crates that are published, as cargo sees them.
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::step::cargo;
+use crate::metadata;
 
 /// A published crate: its manifest, with what it takes from the workspace.
 #[derive(Debug, Default, Deserialize)]
@@ -42,10 +42,6 @@ struct Metadata {
 
 /// Returns the published crates of the workspace.
 pub(crate) fn packages() -> Result<Vec<Package>> {
-    let output = cargo(["metadata", "--no-deps", "--format-version", "1"]).output().context("cannot start cargo")?;
-    if !output.status.success() {
-        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cannot read cargo's metadata")?;
+    let metadata: Metadata = metadata::read(&["--no-deps"])?;
     Ok(metadata.packages.into_iter().filter(|package| package.publish.is_none()).collect())
 }

@@ -165,7 +165,7 @@ impl EventHandler<Workload> for Workloads {
     }
 }
 
-/// Handles the events of the objects of kind `VaultPush`. One that cannot be decoded is told so by its status.
+/// Handles the events of the objects of kind `VaultPush`. The status of an undecodable one says so.
 struct VaultPushes {
     feed: Feed,
 }

@@ -275,7 +275,7 @@ impl EventHandler<SecretProviderClass> for Classes {
 struct Triggers<F> {
     feed: Feed,
     kind: TriggerKind,
-    /// What one of them is to us.
+    /// The role of one of them for the operator.
     shown: F,
 }
 
@@ -295,7 +295,7 @@ impl<K: Resource, F: Fn(K) -> Option<(TriggerRef, WatchedTrigger)>> EventHandler
 
     fn delete(&mut self, key: &TriggerRef) {
         let mut work = self.feed.index.forget_trigger(key);
-        // What is remembered of it goes with it.
+        // The memory of it is removed with it.
         work.triggers.insert(key.clone());
         self.feed.leave(work, Priority::Normal, OBJECT);
     }

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{commit::Commit, step::cargo};
+use crate::{
+    commit::Commit,
+    metadata::{self, Node, Resolve},
+};
 
 /// All packages of a build for one platform, and what each needs.
 #[derive(Deserialize)]
@@ -24,38 +27,10 @@ struct Package {
     source: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    id: String,
-    deps: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    pkg: String,
-    dep_kinds: Vec<DependencyKind>,
-}
-
-#[derive(Deserialize)]
-struct DependencyKind {
-    /// Absent for what is linked; `dev` or `build` otherwise.
-    kind: Option<String>,
-}
-
 impl Resolved {
     /// Asks cargo, which reads the lock file.
     pub(crate) fn read(target: &str) -> Result<Self> {
-        let mut metadata = cargo(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
-        let output = metadata.output().context("cannot start cargo")?;
-        if !output.status.success() {
-            bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        serde_json::from_slice(&output.stdout).context("cannot read cargo's metadata")
+        metadata::read(&["--locked", "--filter-platform", target])
     }
 
     /// The bill of one program, which is made by `package`.
@@ -95,14 +70,6 @@ impl Resolved {
             "dependencies": dependencies.collect::<Vec<_>>(),
         });
         Ok(serde_json::to_vec_pretty(&bill)?)
-    }
-}
-
-impl Node {
-    /// The packages that are linked into it.
-    fn linked(&self) -> impl Iterator<Item = &str> {
-        let is_linked = |dependency: &&Dependency| dependency.dep_kinds.iter().any(|kind| kind.kind.is_none());
-        self.deps.iter().filter(is_linked).map(|dependency| dependency.pkg.as_str())
     }
 }
 

@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use serde::Deserialize;
 
-use crate::step::cargo;
+use crate::metadata::{self, Node, Resolve};
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -31,29 +31,6 @@ struct MetadataPackage {
 struct Target {
     kind: Vec<String>,
     src_path: PathBuf,
-}
-
-#[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    id: String,
-    deps: Vec<Edge>,
-}
-
-#[derive(Deserialize)]
-struct Edge {
-    pkg: String,
-    dep_kinds: Vec<EdgeKind>,
-}
-
-#[derive(Deserialize)]
-struct EdgeKind {
-    /// `None` is a normal dependency; tests and build scripts may look over the walls.
-    kind: Option<String>,
 }
 
 /// A package of the graph.
@@ -120,16 +97,9 @@ impl Graph {
 
 /// Asks cargo.
 pub(crate) fn read(workspace: &Path) -> Result<Graph> {
-    let output = cargo(["metadata", "--format-version", "1"]).output().context("cannot start cargo")?;
-    if !output.status.success() {
-        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cannot read cargo's metadata")?;
-    let mut edges: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for node in metadata.resolve.nodes {
-        let normal = node.deps.into_iter().filter(|edge| edge.dep_kinds.iter().any(|kind| kind.kind.is_none()));
-        edges.insert(node.id, normal.map(|edge| edge.pkg).collect());
-    }
+    let metadata: Metadata = metadata::read(&[])?;
+    let linked = |node: &Node| (node.id.clone(), node.linked().map(str::to_owned).collect());
+    let mut edges: BTreeMap<String, Vec<String>> = metadata.resolve.nodes.iter().map(linked).collect();
     let package = |package: MetadataPackage| {
         let room = if metadata.workspace_members.contains(&package.id) {
             top_folder(workspace, &package.manifest_path)

@@ -273,7 +273,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever others have in the list, the apply contains exactly the conditions that the run changed or had set before.
+        /// The apply contains exactly the conditions that the run changed or had set before.
         #[test]
         fn no_condition_is_claimed_or_lost(
             all in proptest::collection::btree_map(0..8_u8, (any::<bool>(), any::<bool>(), any::<bool>()), 1..8)

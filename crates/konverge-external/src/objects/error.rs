@@ -124,7 +124,7 @@ impl Classify for ObjectsError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Store { kind: Kind::Forbidden, .. } => ErrorClass::Refused,
-            // What is not there may come.
+            // A missing object may appear.
             Self::Store { kind: Kind::Unavailable | Kind::NotFound, .. } | Self::Silent { .. } | Self::Key(_) => {
                 ErrorClass::Transient
             }

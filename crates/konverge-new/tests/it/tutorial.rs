@@ -161,7 +161,7 @@ async fn the_first_operator_is_as_the_page_says() {
             let _ = found.await;
             assert!(shows(&output, &lines), "{command}\n{output}\nis not\n{}", lines.join("\n"));
         }
-        // What the page installs first runs from then on.
+        // The program that the page installs first runs from then on.
         operator.get_or_insert_with(|| {
             let spec = ProcessSpec::new("pages", target().join("debug/pages"))
                 .env("KONVERGE_KUBECONFIG", plane.kubeconfig())

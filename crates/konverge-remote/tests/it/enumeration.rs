@@ -142,7 +142,7 @@ async fn items_without_marks_survive_every_pair_of_faults() {
     enumerate::<false, true>(&STORIES[..5]).await;
 }
 
-/// Whatever goes wrong, an item of somebody else is neither taken over nor deleted.
+/// Under every fault, an item of another owner is neither taken over nor deleted.
 #[tokio::test(start_paused = true)]
 async fn an_item_of_somebody_else_is_refused_under_every_fault() {
     for mark in [None, Some(Mark::new(CLUSTER, "u-9", "")), Some(Mark::new("c-2", "u-1", ""))] {

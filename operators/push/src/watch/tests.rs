@@ -71,7 +71,7 @@ async fn the_queue_of_a_standby_forgets_objects_that_are_gone() {
         standby.secrets(vec![Event::Delete(secret_of(&name, "1", &path))]).await;
     }
     assert_eq!(standby.queued(), [""; 0]);
-    // What a list does not show any more is gone, too.
+    // An object that a list no longer shows is gone, too.
     standby.deployments(vec![Event::Apply(opted_in("missed")), Event::Apply(opted_in("kept"))]).await;
     standby.deployments(vec![Event::Init, Event::InitApply(opted_in("kept")), Event::InitDone]).await;
     assert_eq!(standby.queued(), ["kept"]);

@@ -308,7 +308,7 @@ async fn the_event_of_a_path_that_is_denied_is_renewed_for_as_long_as_it_is() {
     let token = server.token(&["read-only", "default"], json!({ "ttl": "1h" })).await.unwrap();
     let _operator = world.operator_with(Vault::new(&vault_config(&server, &token)), &[]).await;
     let path = world.path("closed");
-    // What is refused is tried as often as the object asks.
+    // A refused path is retried as often as the object requests.
     let often = json!({ "vault-sync.io/path": path, "vault-sync.io/reconcile": "1s" });
     world.secret("closed", &[("n", "1")], often).await;
     world.says(Kind::Secret, "closed", "PermissionDenied").await;

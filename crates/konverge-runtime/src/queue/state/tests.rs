@@ -465,7 +465,7 @@ proptest! {
 }
 
 proptest! {
-    /// Whatever the outcomes of runs and endpoints, no request is lost, and each key has one place.
+    /// For all outcomes of runs and endpoints, no request is lost, and each key has one place.
     #[test]
     fn no_wish_is_lost_in_an_outage(steps in proptest::collection::vec((0..6_u8, 0..5_u8, 0..3000_u64), 0..120)) {
         let (mut state, mut now) = (State::new(), Instant::now());
