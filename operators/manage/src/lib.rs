@@ -1,0 +1,1 @@
+//! Manage: openZro custom resources to the openZro management API.
