@@ -1,1 +1,3 @@
 //! Manage: openZro custom resources to the openZro management API.
+
+pub mod api;
