@@ -104,12 +104,14 @@ async fn leads(field: &Field, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// A write of a child or of a status that was not refused; one whose client was killed may have been committed, whatever it was
-/// answered. Finalizer and label are two different patches of one object, and are not told apart.
+/// A write of a child or of a status that succeeded. The API server answers 504 for a request whose client was killed, whether it was
+/// committed or not. Such a write does not count: if it was not committed, the standby has to repeat it. A standby that repeats
+/// committed writes shows in the thousand that succeeded before the kill. Finalizer and label are two different patches of one object,
+/// and are not told apart.
 fn is_effect(entry: &AuditEntry) -> bool {
     let of = &entry.object_ref;
     entry.is_mutating()
-        && !(400..500).contains(&entry.response_status.code)
+        && (200..300).contains(&entry.response_status.code)
         && (of.resource == "configmaps" || (of.resource == "configmapsyncs" && of.subresource == "status"))
 }
 
