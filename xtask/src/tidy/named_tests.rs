@@ -8,8 +8,9 @@ use anyhow::{Context, Result};
 type Short = &'static [(&'static str, &'static str)];
 
 /// The pages whose words rest on tests.
-const PAGES: [(&str, Short); 4] = [
+const PAGES: [(&str, Short); 5] = [
     ("docs/parity.md", OF_ALL),
+    ("docs/parity-manage.md", OF_MANAGE),
     ("docs/parity-push.md", OF_PUSH),
     ("docs/parity-roll.md", OF_ROLL),
     ("docs/parity-zopp.md", OF_ZOPP),
@@ -28,6 +29,12 @@ const OF_ALL: Short = &[
     ("cms/", "examples/configmapsync/tests/it/"),
     ("multi/", "examples/multicontroller/tests/it/"),
     ("pull/", "tests/it/pull_faults/"),
+];
+
+const OF_MANAGE: Short = &[
+    ("cluster/", "operators/manage/tests/cluster/"),
+    ("manage/", "operators/manage/tests/it/"),
+    ("unit/", "operators/manage/src/"),
 ];
 
 const OF_PUSH: Short = &[

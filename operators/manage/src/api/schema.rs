@@ -172,7 +172,7 @@ pub(super) fn standard_conditions() -> Value {
             "lastTransitionTime": time("When the status changed last."),
             "observedGeneration": with(
                 int64("The generation of the object that the condition is about."),
-                json!({ "minimum": 0 }),
+                json!({ "minimum": 0.0 }),
             ),
         }),
     );

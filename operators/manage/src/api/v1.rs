@@ -437,7 +437,7 @@ fn group() -> Value {
 }
 
 fn policy() -> Value {
-    let port = with(int32("A port."), json!({ "minimum": 0, "maximum": 65535 }));
+    let port = with(int32("A port."), json!({ "minimum": 0.0, "maximum": 65535.0 }));
     let bidirectional =
         with(boolean("Whether the destinations may connect to the sources, too."), json!({ "default": true }));
     let spec = object(
@@ -609,7 +609,7 @@ fn setup_key() -> Value {
                 "expiresIn": fixed(expires_in),
                 "usageLimit": fixed(with(
                     int32("How many peers may use the key; 0 means without limit."),
-                    json!({ "minimum": 0 }),
+                    json!({ "minimum": 0.0 }),
                 )),
                 "autoGroups": filled_texts("Groups of the peers that use the key: names of OZGroup objects, or display names."),
                 "ephemeral": fixed(boolean("Whether openZro removes peers that went away.")),

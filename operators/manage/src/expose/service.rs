@@ -1,0 +1,257 @@
+//! The annotations of a Service as one `OZResource`. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{Service, ServicePort};
+use konverge::{
+    kube::{Resource, ResourceExt},
+    runtime::object::ObjectKey,
+};
+
+use crate::{
+    api::v1::{OZResource, OZResourceSpec},
+    settings::Settings,
+};
+
+/// Annotation: exposes the Service, unless its value is `false`, `no`, `off` or `0`.
+pub const EXPOSE: &str = "openzro.io/expose";
+/// Annotation: display names of the groups of the resource, separated by commas.
+pub const GROUPS: &str = "openzro.io/groups";
+/// Annotation: the display name of the resource.
+pub const RESOURCE_NAME: &str = "openzro.io/resource-name";
+/// Annotation: names of the policies in which the resource takes part, separated by commas.
+pub const POLICY: &str = "openzro.io/policy";
+/// Annotation: which ports of the Service the policies allow, separated by commas; all if absent.
+pub const POLICY_PORTS: &str = "openzro.io/policy-ports";
+/// Annotation: `tcp` or `udp`, if the policies allow ports of one protocol only.
+pub const POLICY_PROTOCOL: &str = "openzro.io/policy-protocol";
+/// Annotation: display names of the source groups of policies that are generated, separated by commas.
+pub const POLICY_SOURCE_GROUPS: &str = "openzro.io/policy-source-groups";
+/// Annotation: display names of policies that are generated, as `policy:Display name`, separated by commas.
+pub const POLICY_NAME: &str = "openzro.io/policy-name";
+
+/// The finalizer that openzro-operator puts on exposed Services and on the resources it makes for them.
+pub const FORMER_FINALIZER: &str = "openzro.io/cleanup";
+/// The name of the routing peer whose network has the resources of Services.
+pub const ROUTER: &str = "router";
+
+/// What a Service asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Exposure {
+    /// The Service is left alone: openzro-operator's chart exposes the API server's own Service by other means.
+    Ignored,
+    /// The Service is not exposed.
+    Hidden,
+    /// The Service is exposed.
+    Exposed(Box<Exposed>),
+}
+
+/// The resource of an exposed Service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exposed {
+    /// The desired resource, but for its network, whose id is not known yet.
+    pub spec: OZResourceSpec,
+    /// The routing peer whose network has the resource.
+    pub router: ObjectKey,
+    /// Annotations that have no effect, each with the reason.
+    pub warnings: Vec<String>,
+}
+
+/// An annotation that cannot be followed. The resource stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("annotation {annotation} {why}")]
+pub struct InvalidAnnotation {
+    /// The annotation.
+    pub annotation: &'static str,
+    /// What is wrong with it, and the next step.
+    pub why: String,
+}
+
+/// The ports of a Service that policies allow.
+#[derive(Debug, Default)]
+struct Ports {
+    tcp: BTreeSet<i32>,
+    udp: BTreeSet<i32>,
+}
+
+/// Returns what the annotations of a Service ask for.
+pub fn exposure(service: &Service, settings: &Settings) -> Result<Exposure, InvalidAnnotation> {
+    let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
+    if (namespace.as_str(), name.as_str()) == ("default", "kubernetes") {
+        return Ok(Exposure::Ignored);
+    }
+    if service.meta().deletion_timestamp.is_some() || !is_exposed(service.annotations()) {
+        return Ok(Exposure::Hidden);
+    }
+    let annotations = service.annotations();
+    let mut warnings = Vec::new();
+    let router_namespace = if settings.namespaced_networks { &namespace } else { &settings.namespace };
+    let router = ObjectKey::namespaced(router_namespace, ROUTER);
+    let mut spec = OZResourceSpec {
+        name: resource_name(annotations, &namespace, &name)?,
+        address: address(service, settings),
+        groups: groups(annotations, settings, &namespace, &name)?,
+        ..OZResourceSpec::default()
+    };
+    let policies = policies(annotations)?;
+    if policies.is_empty() {
+        let idle = [POLICY_PORTS, POLICY_PROTOCOL, POLICY_SOURCE_GROUPS, POLICY_NAME];
+        let idle = idle.into_iter().filter(|annotation| annotations.contains_key(*annotation));
+        warnings.extend(idle.map(|annotation| format!("annotation {annotation} has no effect without {POLICY}")));
+    } else {
+        let Ports { tcp, udp } = ports(service, annotations, &mut warnings)?;
+        spec.policy_name = policies.join(",");
+        (spec.tcp_ports, spec.udp_ports) = (tcp.into_iter().collect(), udp.into_iter().collect());
+        spec.policy_source_groups = items(annotations.get(POLICY_SOURCE_GROUPS));
+        spec.policy_friendly_name = friendly_names(annotations, &policies, &mut warnings);
+    }
+    Ok(Exposure::Exposed(Box::new(Exposed { spec, router, warnings })))
+}
+
+/// The DNS name of a Service in the cluster.
+pub fn address(service: &Service, settings: &Settings) -> String {
+    format!("{}.{}.{}", service.name_any(), service.namespace().unwrap_or_default(), settings.cluster_dns)
+}
+
+/// Whether openzro-operator made this resource for the Service: it has that operator's finalizer and the address of the Service. A resource that a
+/// person wrote has no such finalizer.
+pub fn is_former(resource: &OZResource, service: &Service, settings: &Settings) -> bool {
+    let has_finalizer = resource.finalizers().iter().any(|finalizer| finalizer == FORMER_FINALIZER);
+    has_finalizer && resource.spec.address == address(service, settings)
+}
+
+fn is_exposed(annotations: &BTreeMap<String, String>) -> bool {
+    let is_no = |value: &str| ["false", "no", "off", "0"].iter().any(|no| value.trim().eq_ignore_ascii_case(no));
+    annotations.get(EXPOSE).is_some_and(|value| !is_no(value))
+}
+
+fn resource_name(
+    annotations: &BTreeMap<String, String>,
+    namespace: &str,
+    name: &str,
+) -> Result<String, InvalidAnnotation> {
+    match annotations.get(RESOURCE_NAME).map(|value| value.trim()) {
+        None => Ok(format!("{namespace}-{name}")),
+        Some("") => Err(invalid(RESOURCE_NAME, "is empty; give a name, or remove it")),
+        Some(name) => Ok(name.to_owned()),
+    }
+}
+
+fn groups(
+    annotations: &BTreeMap<String, String>,
+    settings: &Settings,
+    namespace: &str,
+    name: &str,
+) -> Result<Vec<String>, InvalidAnnotation> {
+    let Some(value) = annotations.get(GROUPS) else {
+        return Ok(vec![format!("{}-{namespace}-{name}", settings.cluster_name)]);
+    };
+    let groups = items(Some(value));
+    if groups.is_empty() {
+        return Err(invalid(GROUPS, "names no group; give display names separated by commas, or remove it"));
+    }
+    Ok(groups)
+}
+
+fn policies(annotations: &BTreeMap<String, String>) -> Result<Vec<String>, InvalidAnnotation> {
+    let policies = items(annotations.get(POLICY));
+    match policies.iter().find(|policy| !is_object_name(policy)) {
+        None => Ok(policies),
+        Some(policy) => Err(invalid(
+            POLICY,
+            format!("has {policy:?}, which cannot be the name of an OZPolicy; give names of OZPolicy objects"),
+        )),
+    }
+}
+
+fn ports(
+    service: &Service,
+    annotations: &BTreeMap<String, String>,
+    warnings: &mut Vec<String>,
+) -> Result<Ports, InvalidAnnotation> {
+    let only = annotations.get(POLICY_PORTS).map(|value| port_numbers(value)).transpose()?;
+    let protocol = annotations.get(POLICY_PROTOCOL).map(|value| value.trim().to_ascii_lowercase());
+    if let Some(other) = protocol.as_deref().filter(|protocol| !["tcp", "udp"].contains(protocol)) {
+        return Err(invalid(POLICY_PROTOCOL, format!("is {other:?}; write tcp or udp, or remove it for both")));
+    }
+    let mut ports = Ports::default();
+    let declared = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    for ServicePort { port, protocol: of_port, .. } in declared {
+        let of_port = of_port.as_deref().unwrap_or("TCP").to_ascii_lowercase();
+        let is_wanted = only.as_ref().is_none_or(|only| only.contains(port))
+            && protocol.as_ref().is_none_or(|protocol| *protocol == of_port);
+        match of_port.as_str() {
+            "tcp" => ports.tcp.extend(is_wanted.then_some(*port)),
+            "udp" => ports.udp.extend(is_wanted.then_some(*port)),
+            other => warnings.push(format!("port {port} is left out: openZro's policies have no protocol {other}")),
+        }
+    }
+    for port in only.iter().flatten().filter(|port| !ports.tcp.contains(port) && !ports.udp.contains(port)) {
+        warnings
+            .push(format!("annotation {POLICY_PORTS} has {port}, which is no port of the Service with that protocol"));
+    }
+    if ports.tcp.is_empty() && ports.udp.is_empty() {
+        warnings.push(format!("no port of the Service is left for the policies of annotation {POLICY}"));
+    }
+    Ok(ports)
+}
+
+fn port_numbers(value: &str) -> Result<BTreeSet<i32>, InvalidAnnotation> {
+    let number = |text: &str| text.parse().ok().filter(|port| (1..=65_535).contains(port));
+    let items = items(Some(&value.to_owned()));
+    if items.is_empty() {
+        return Err(invalid(POLICY_PORTS, "has no port; give numbers separated by commas, or remove it for all ports"));
+    }
+    let read = |text: &String| {
+        let why = || format!("has {text:?}, which is no port; give numbers from 1 to 65535 separated by commas");
+        number(text).ok_or_else(|| invalid(POLICY_PORTS, why()))
+    };
+    items.iter().map(read).collect()
+}
+
+fn friendly_names(
+    annotations: &BTreeMap<String, String>,
+    policies: &[String],
+    warnings: &mut Vec<String>,
+) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
+    for item in items(annotations.get(POLICY_NAME)) {
+        let pair = item.split_once(':').map(|(policy, name)| (policy.trim(), name.trim()));
+        match pair {
+            Some((policy, name)) if name.is_empty() || name.contains(':') || policy.is_empty() => {
+                warnings.push(no_pair(&item))
+            }
+            Some((policy, _)) if !policies.iter().any(|known| known == policy) => warnings.push(format!(
+                "annotation {POLICY_NAME} has a name for policy {policy}, which annotation {POLICY} lacks"
+            )),
+            Some((policy, name)) => drop(names.insert(policy.to_owned(), name.to_owned())),
+            None => warnings.push(no_pair(&item)),
+        }
+    }
+    names
+}
+
+fn no_pair(item: &str) -> String {
+    format!("annotation {POLICY_NAME} has {item:?}, which is left out; write policy:Display name")
+}
+
+/// The parts of a list that is separated by commas.
+fn items(value: Option<&String>) -> Vec<String> {
+    let parts = value.into_iter().flat_map(|value| value.split(','));
+    parts.map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+fn is_object_name(name: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_label = |label: &str| {
+        !label.is_empty() && label.chars().all(is_inner) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+fn invalid(annotation: &'static str, why: impl Into<String>) -> InvalidAnnotation {
+    InvalidAnnotation { annotation, why: why.into() }
+}
+
+#[cfg(test)]
+mod tests;

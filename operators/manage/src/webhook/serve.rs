@@ -1,0 +1,211 @@
+//! Where the API server asks for the decisions.
+
+use std::sync::Arc;
+
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+};
+use konverge::{
+    WebhookCaches, WebhookSetup,
+    admission::{FailurePolicy, Mutation, Operation, Review, Verdict, Webhook, Webhooks, handler},
+    kube::{Resource, ResourceExt},
+    runtime::{
+        cache::{Caching, Index, Selection, Store},
+        object::{Object, ObjectKey},
+    },
+};
+use serde_json::Value;
+
+use super::{
+    group::blocker,
+    sidecar::{Injection, Neighbours, SidecarSettings, inject},
+};
+use crate::api::{
+    v1::{OZGroup, OZResource, OZRoutingPeer, OZSetupKey},
+    v1alpha1::{SetupKey, SidecarProfile},
+};
+
+/// The path at which openzro-operator's configuration asks for sidecars.
+pub const POD_PATH: &str = "/mutate--v1-pod";
+/// The label of a namespace whose pods are refused if a profile selects them and cannot be applied.
+pub const PROFILES_LABEL: &str = "konverge.dev/sidecar-profiles";
+/// The value of [`PROFILES_LABEL`].
+pub const REQUIRED: &str = "required";
+
+/// The annotation is there and is not blank.
+const IS_ANNOTATED: &str = "has(object.metadata.annotations) && 'openzro.io/setup-key' in object.metadata.annotations && \
+                            object.metadata.annotations['openzro.io/setup-key'] != ''";
+
+/// Namespaces of the cluster itself. A profile there cannot stop a pod that the cluster needs.
+const SYSTEM_NAMESPACES: [&str; 3] = ["kube-node-lease", "kube-public", "kube-system"];
+
+/// Whether a pod may start without the sidecar of a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Profiles {
+    Optional,
+    Required,
+}
+
+/// The webhooks of the job.
+///
+/// - An annotated pod is refused if it cannot be served, also while no replica answers. No other pod reaches that webhook.
+/// - A pod that a profile selects starts without a sidecar if the profile cannot be applied or no replica answers. It is refused if its
+///   namespace has the label `konverge.dev/sidecar-profiles: required`.
+/// - An `OZGroup` that a resource or a routing peer uses cannot be deleted. While no replica answers, it can: finalizers protect the group in
+///   openZro all the same, and a deletion must not wait for an operator that is gone.
+pub fn webhooks(settings: SidecarSettings) -> WebhookSetup {
+    let settings = Arc::new(settings);
+    WebhookSetup::reading(move |caches| {
+        let neighbours = NeighbourCaches::new(caches);
+        let pods = |profiles| {
+            let (neighbours, settings) = (neighbours.clone(), Arc::clone(&settings));
+            handler::mutator(move |pod: Value, review: &Review<Value>| {
+                let namespace = review.namespace.as_deref().unwrap_or_default();
+                decided(inject(&pod, namespace, &neighbours.of(namespace), &settings), profiles)
+            })
+        };
+        let groups = {
+            let (resources, peers) = (optional::<OZResource>(caches), optional::<OZRoutingPeer>(caches));
+            handler::validator(move |review: &Review<OZGroup>| {
+                let namespace = review.namespace.clone().unwrap_or_default();
+                let key = |name: &str| ObjectKey::namespaced(namespace.as_str(), name);
+                let why = review
+                    .old_object
+                    .as_ref()
+                    .and_then(|group| blocker(group, |name| resources.get(&key(name)), |name| peers.get(&key(name))));
+                why.map_or_else(Verdict::allow, Verdict::deny)
+            })
+        };
+        Webhooks::new()
+            .mutate(annotated_pods(), pods(Profiles::Optional))
+            .mutate(profile_pods(Profiles::Optional), pods(Profiles::Optional))
+            .mutate(profile_pods(Profiles::Required), pods(Profiles::Required))
+            .validate(deleted_groups(), groups)
+    })
+}
+
+/// Asked at the path of openzro-operator, whose configuration sends all pods here. So the handler applies profiles, too.
+fn annotated_pods() -> Webhook {
+    pods().name("mpod-v1.openzro.io").path(POD_PATH).condition("annotated", IS_ANNOTATED)
+}
+
+fn profile_pods(profiles: Profiles) -> Webhook {
+    let (name, path, policy, operator) = match profiles {
+        Profiles::Optional => ("mpod-profile-v1.openzro.io", "/mutate--v1-pod-profile", FailurePolicy::Ignore, "NotIn"),
+        Profiles::Required => {
+            ("mpod-profile-required-v1.openzro.io", "/mutate--v1-pod-profile-required", FailurePolicy::Fail, "In")
+        }
+    };
+    let namespaces = LabelSelector {
+        match_labels: None,
+        match_expressions: Some(vec![
+            requirement(PROFILES_LABEL, operator, &[REQUIRED]),
+            requirement("kubernetes.io/metadata.name", "NotIn", &SYSTEM_NAMESPACES),
+        ]),
+    };
+    pods()
+        .name(name)
+        .path(path)
+        .failure_policy(policy)
+        .namespace_selector(namespaces)
+        .condition("not-annotated", format!("!({IS_ANNOTATED})"))
+}
+
+fn pods() -> Webhook {
+    Webhook::of::<Pod>().operations([Operation::Create])
+}
+
+fn deleted_groups() -> Webhook {
+    Webhook::of::<OZGroup>()
+        .name("vnbgroup-v1.openzro.io")
+        .path("/validate-openzro-io-v1-ozgroup")
+        .operations([Operation::Delete])
+        .failure_policy(FailurePolicy::Ignore)
+}
+
+fn requirement(key: &str, operator: &str, values: &[&str]) -> LabelSelectorRequirement {
+    LabelSelectorRequirement {
+        key: key.to_owned(),
+        operator: operator.to_owned(),
+        values: Some(values.iter().map(|value| (*value).to_owned()).collect()),
+    }
+}
+
+/// The answer to a pod.
+fn decided(injection: Injection, profiles: Profiles) -> Mutation<Value> {
+    let Injection { pod, warnings, unserved } = injection;
+    let mutation = match (unserved, pod) {
+        (Some(unserved), _) if unserved.is_requested || profiles == Profiles::Required => {
+            Mutation::none(Verdict::deny(unserved.why))
+        }
+        (Some(unserved), _) => Mutation::none(Verdict::allow().warning(unserved.why)),
+        (None, Some(pod)) => Mutation::to(pod),
+        (None, None) => Mutation::none(Verdict::allow()),
+    };
+    warnings.into_iter().fold(mutation, Mutation::warning)
+}
+
+/// The caches from which [`Neighbours`] come.
+#[derive(Clone)]
+struct NeighbourCaches {
+    annotated_keys: Index<OZSetupKey, String>,
+    profiles: Index<SidecarProfile, String>,
+    profile_keys: Index<SetupKey, String>,
+}
+
+impl NeighbourCaches {
+    fn new(caches: &mut WebhookCaches<'_>) -> Self {
+        Self {
+            annotated_keys: by_namespace(&optional(caches)),
+            profiles: by_namespace(&optional(caches)),
+            profile_keys: by_namespace(&optional(caches)),
+        }
+    }
+
+    fn of(&self, namespace: &str) -> Neighbours {
+        let namespace = namespace.to_owned();
+        Neighbours {
+            annotated_keys: self.annotated_keys.get(&namespace),
+            profiles: self.profiles.get(&namespace),
+            profile_keys: self.profile_keys.get(&namespace),
+        }
+    }
+}
+
+/// The cache of a kind whose definition may be missing. Without it no pod asks for a sidecar, and others must not wait.
+fn optional<K: Object + Resource<DynamicType = ()>>(caches: &mut WebhookCaches<'_>) -> Store<K> {
+    caches.with(Selection::default(), &Caching::default().optional())
+}
+
+fn by_namespace<K: Object + Resource<DynamicType = ()>>(store: &Store<K>) -> Index<K, String> {
+    store.index(|object: &K| object.namespace().into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::webhook::sidecar::Unserved;
+
+    #[test]
+    fn w29_only_pods_that_ask_for_a_sidecar_are_refused() {
+        let unserved = |is_requested| Injection {
+            unserved: Some(Unserved { why: "no key".to_owned(), is_requested }),
+            ..Injection::default()
+        };
+        let pod =
+            || Injection { pod: Some(serde_json::json!({})), warnings: vec!["w".to_owned()], ..Injection::default() };
+        let allowed =
+            |warning: Option<&str>| Mutation::none(warning.into_iter().fold(Verdict::allow(), Verdict::warning));
+        for (injection, profiles, expected) in [
+            (unserved(true), Profiles::Optional, Mutation::none(Verdict::deny("no key"))),
+            (unserved(true), Profiles::Required, Mutation::none(Verdict::deny("no key"))),
+            (unserved(false), Profiles::Required, Mutation::none(Verdict::deny("no key"))),
+            (unserved(false), Profiles::Optional, allowed(Some("no key"))),
+            (Injection::default(), Profiles::Required, allowed(None)),
+            (pod(), Profiles::Optional, Mutation::to(serde_json::json!({})).warning("w")),
+        ] {
+            assert_eq!(decided(injection.clone(), profiles), expected, "{injection:?} {profiles:?}");
+        }
+    }
+}

@@ -1,0 +1,355 @@
+use serde_json::from_value;
+
+use super::*;
+
+const NAMESPACE: &str = "shop";
+
+fn settings() -> SidecarSettings {
+    SidecarSettings { management_url: "https://openzro.example.com".to_owned(), client_image: "client:1".to_owned() }
+}
+
+/// Objects of the namespace, by their kind.
+fn neighbours(objects: &[Value]) -> Neighbours {
+    let mut neighbours = Neighbours::default();
+    for object in objects.iter().cloned() {
+        match object["kind"].as_str().unwrap() {
+            "OZSetupKey" => neighbours.annotated_keys.push(Arc::new(from_value(object).unwrap())),
+            "SidecarProfile" => neighbours.profiles.push(Arc::new(from_value(object).unwrap())),
+            "SetupKey" => neighbours.profile_keys.push(Arc::new(from_value(object).unwrap())),
+            kind => panic!("{kind}"),
+        }
+    }
+    neighbours
+}
+
+fn object(kind: &str, name: &str, spec: Value) -> Value {
+    json!({ "kind": kind, "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec })
+}
+
+/// A setup key that the operator found to be in order.
+fn ready_key(name: &str, spec: Value) -> Value {
+    let mut key = object("OZSetupKey", name, spec);
+    key["status"] = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
+    key
+}
+
+fn key_of_secret() -> Value {
+    ready_key("web", json!({ "secretKeyRef": { "name": "web-secret", "key": "token" } }))
+}
+
+fn pod(annotations: Value) -> Value {
+    json!({
+        "metadata": { "generateName": "web-", "labels": { "app": "web" }, "annotations": annotations },
+        "spec": { "containers": [{ "name": "web", "image": "web:1", "newField": { "kept": true } }] },
+    })
+}
+
+fn annotated(more: Value) -> Value {
+    let mut annotations = json!({ SETUP_KEY: "web" });
+    annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    pod(annotations)
+}
+
+fn decide(pod: &Value, objects: &[Value]) -> Injection {
+    inject(pod, NAMESPACE, &neighbours(objects), &settings())
+}
+
+/// The pod with its sidecar; the test fails if it gets none.
+fn injected(pod: &Value, objects: &[Value]) -> Value {
+    let injection = decide(pod, objects);
+    assert_eq!((&injection.warnings[..], &injection.unserved), (&[][..], &None), "{pod}");
+    injection.pod.expect("a pod with a sidecar")
+}
+
+fn sidecar(secret: Value) -> Value {
+    json!({
+        "name": "openzro",
+        "image": "client:1",
+        "env": [
+            { "name": "OZ_SETUP_KEY", "valueFrom": { "secretKeyRef": secret } },
+            { "name": "OZ_MANAGEMENT_URL", "value": "https://openzro.example.com" },
+        ],
+        "securityContext": { "capabilities": { "add": ["NET_ADMIN"] } },
+    })
+}
+
+#[test]
+fn w12_w28_an_annotated_pod_gets_a_container_with_one_capability_and_no_probe() {
+    let pod = annotated(json!({}));
+    let after = injected(&pod, &[key_of_secret()]);
+    let expected = sidecar(json!({ "name": "web-secret", "key": "token" }));
+    assert_eq!(after["spec"]["containers"], json!([pod["spec"]["containers"][0], expected]));
+    assert_eq!((&after["metadata"], &after["spec"]["volumes"]), (&pod["metadata"], &Value::Null));
+}
+
+#[test]
+fn an_annotated_pod_gets_what_its_setup_key_and_annotations_say() {
+    let key = ready_key(
+        "web",
+        json!({
+            "secretKeyRef": { "name": "s", "key": "k", "optional": true },
+            "managementURL": "https://other.example.com",
+            "volumes": [{ "name": "certificates", "configMap": { "name": "ca" } }, { "name": "shared", "emptyDir": {} }],
+            "volumeMounts": [{ "name": "certificates", "mountPath": "/etc/ssl/certs" }],
+        }),
+    );
+    let mut pod = annotated(json!({ INIT_SIDECAR: "true", EXTRA_DNS_LABELS: "web,shop" }));
+    pod["spec"]["volumes"] = json!([{ "name": "shared", "emptyDir": {} }]);
+    pod["spec"]["initContainers"] = json!([{ "name": "first", "image": "i" }]);
+    let after = injected(&pod, &[key]);
+    let mut expected = sidecar(json!({ "name": "s", "key": "k", "optional": true }));
+    expected["env"][1]["value"] = json!("https://other.example.com");
+    expected["env"].as_array_mut().unwrap().push(json!({ "name": "OZ_EXTRA_DNS_LABELS", "value": "web,shop" }));
+    expected["volumeMounts"] = json!([{ "name": "certificates", "mountPath": "/etc/ssl/certs" }]);
+    expected["restartPolicy"] = json!("Always");
+    assert_eq!(after["spec"]["initContainers"], json!([{ "name": "first", "image": "i" }, expected]));
+    assert_eq!(after["spec"]["containers"], pod["spec"]["containers"]);
+    let volumes =
+        json!([{ "name": "shared", "emptyDir": {} }, { "name": "certificates", "configMap": { "name": "ca" } }]);
+    assert_eq!(after["spec"]["volumes"], volumes);
+}
+
+#[test]
+fn a_setup_key_that_the_operator_creates_is_in_its_own_secret() {
+    let after = injected(&annotated(json!({})), &[ready_key("web", json!({ "name": "Web" }))]);
+    assert_eq!(after["spec"]["containers"][1], sidecar(json!({ "name": "web-key", "key": "setupKey" })));
+}
+
+#[test]
+fn w29_an_annotated_pod_that_cannot_be_served_is_refused_with_the_cause() {
+    let unready = |condition: Value| {
+        let mut key = key_of_secret();
+        key["status"] = json!({ "conditions": [condition] });
+        key
+    };
+    let with = |field: &str, value: Value| {
+        let mut key = key_of_secret();
+        key["spec"][field] = value;
+        key
+    };
+    let mut unseen = key_of_secret();
+    unseen["status"] = Value::Null;
+    let mut other_volume = annotated(json!({}));
+    other_volume["spec"]["volumes"] = json!([{ "name": "v", "emptyDir": {} }]);
+    for (pod, key, expected) in [
+        (annotated(json!({})), None, "names OZSetupKey web, and namespace shop has none of that name; create it"),
+        (annotated(json!({ SETUP_KEY: "other" })), Some(key_of_secret()), "names OZSetupKey other"),
+        (
+            annotated(json!({})),
+            Some(unseen),
+            "OZSetupKey shop/web is not ready (the operator has not looked at it yet)",
+        ),
+        (
+            annotated(json!({})),
+            Some(unready(
+                json!({ "type": "Ready", "status": "False", "reason": "SecretNotExists", "message": "no Secret" }),
+            )),
+            "OZSetupKey shop/web is not ready (SecretNotExists: no Secret)",
+        ),
+        (annotated(json!({})), Some(unready(json!({ "type": "Ready", "status": "False" }))), "(it gives no reason)"),
+        (annotated(json!({})), Some(unready(json!({ "type": "Other", "status": "True" }))), "not looked at it yet"),
+        (annotated(json!({})), Some(with("volumeMounts", json!([{ "name": 5 }]))), "spec.volumeMounts is not valid"),
+        (
+            other_volume,
+            Some(with("volumes", json!([{ "name": "v", "hostPath": {} }]))),
+            "the pod has another one of that name",
+        ),
+    ] {
+        let injection = decide(&pod, &key.into_iter().collect::<Vec<_>>());
+        assert_eq!(injection.pod, None, "{expected}");
+        let unserved = injection.unserved.expect(expected);
+        assert!(unserved.is_requested, "{expected}");
+        assert!(unserved.why.starts_with("Pod shop/web-* gets no sidecar: "), "{}", unserved.why);
+        assert!(unserved.why.contains(expected), "{}", unserved.why);
+    }
+}
+
+#[test]
+fn w29_a_profile_applies_to_pods_without_annotations() {
+    let objects = [
+        object("SidecarProfile", "web", json!({ "setupKeyRef": { "name": "k" } })),
+        object("SetupKey", "k", json!({ "name": "K", "ephemeral": true })),
+    ];
+    let mut expected = sidecar(json!({ "name": "setup-key-k", "key": "setup-key" }));
+    expected["restartPolicy"] = json!("Always");
+    for annotations in [Value::Null, json!({}), json!({ SETUP_KEY: "" }), json!({ SETUP_KEY: "  " })] {
+        let after = injected(&pod(annotations.clone()), &objects);
+        assert_eq!(after["spec"]["initContainers"], json!([expected]), "{annotations}");
+        assert_eq!(after["metadata"]["annotations"][SIDECAR_PROFILE], "web", "{annotations}");
+    }
+    let mut bare = pod(Value::Null);
+    bare["metadata"].as_object_mut().unwrap().remove("annotations");
+    assert_eq!(injected(&bare, &objects)["metadata"]["annotations"], json!({ SIDECAR_PROFILE: "web" }));
+}
+
+#[test]
+fn the_first_profile_by_name_that_selects_the_pod_counts() {
+    let profile = |name: &str, selector: Value| {
+        object("SidecarProfile", name, json!({ "setupKeyRef": { "name": "k" }, "podSelector": selector }))
+    };
+    let key = || object("SetupKey", "k", json!({ "name": "K", "ephemeral": true }));
+    let app = |value: &str| json!({ "matchLabels": { "app": value } });
+    let expression = |operator: &str, values: Value| json!({ "matchExpressions": [{ "key": "app", "operator": operator, "values": values }] });
+    for (profiles, expected) in [
+        (vec![], None),
+        (vec![profile("a", app("other"))], None),
+        (vec![profile("b", app("web")), profile("a", app("other"))], Some("b")),
+        (vec![profile("b", app("web")), profile("a", json!({}))], Some("a")),
+        (vec![profile("b", app("web")), profile("a", Value::Null)], Some("a")),
+        (vec![profile("a", expression("In", json!(["web", "db"])))], Some("a")),
+        (vec![profile("a", expression("NotIn", json!(["web"])))], None),
+        (vec![profile("a", expression("Exists", Value::Null))], Some("a")),
+        (vec![profile("a", expression("DoesNotExist", Value::Null))], None),
+    ] {
+        let names: Vec<_> = profiles.iter().map(|profile| profile["metadata"]["name"].to_string()).collect();
+        let objects: Vec<_> = profiles.into_iter().chain([key()]).collect();
+        let injection = decide(&pod(Value::Null), &objects);
+        assert_eq!((&injection.warnings[..], &injection.unserved), (&[][..], &None));
+        let found =
+            injection.pod.map(|pod| pod["metadata"]["annotations"][SIDECAR_PROFILE].as_str().unwrap().to_owned());
+        assert_eq!(found.as_deref(), expected, "{names:?}");
+    }
+}
+
+#[test]
+fn a_profile_that_cannot_be_applied_says_why_and_leaves_others_in_force() {
+    let profile = |name: &str, spec: Value| object("SidecarProfile", name, spec);
+    let key = || object("SetupKey", "k", json!({ "name": "K", "ephemeral": true }));
+    let good = || profile("b", json!({ "setupKeyRef": { "name": "k" } }));
+    let bad_selector = |expression: Value| {
+        profile("a", json!({ "setupKeyRef": { "name": "k" }, "podSelector": { "matchExpressions": [expression] } }))
+    };
+    for (expression, expected) in [
+        (json!({ "key": "app", "operator": "In" }), "In has no values"),
+        (json!({ "key": "app", "operator": "Exists", "values": ["x"] }), "Exists cannot have values"),
+        (json!({ "key": "app", "operator": "Like", "values": ["x"] }), "an operator that Kubernetes does not know"),
+    ] {
+        let injection = decide(&pod(Value::Null), &[bad_selector(expression.clone()), good(), key()]);
+        assert_eq!(injection.pod.unwrap()["metadata"]["annotations"][SIDECAR_PROFILE], "b");
+        assert!(injection.warnings[0].contains(expected), "{:?}", injection.warnings);
+        let unserved = decide(&pod(Value::Null), &[bad_selector(expression), key()]).unserved.unwrap();
+        assert!(!unserved.is_requested && unserved.why.contains(expected), "{}", unserved.why);
+    }
+    for (spec, expected) in [
+        (json!({ "setupKeyRef": { "name": "gone" } }), "names SetupKey gone, and the namespace has none of that name"),
+        (
+            json!({ "setupKeyRef": { "name": "k" }, "containerOverride": { "env": [{ "name": "A", "value": 5 }] } }),
+            "spec.containerOverride.env is not valid",
+        ),
+        (
+            json!({ "setupKeyRef": { "name": "k" }, "containerOverride": { "securityContext": { "privileged": "yes" } } }),
+            "spec.containerOverride.securityContext is not valid",
+        ),
+    ] {
+        let injection = decide(&pod(Value::Null), &[profile("a", spec), key()]);
+        let unserved = injection.unserved.expect(expected);
+        assert!(injection.pod.is_none() && !unserved.is_requested);
+        assert!(
+            unserved.why.starts_with("Pod shop/web-* gets no sidecar of SidecarProfile shop/a: "),
+            "{}",
+            unserved.why
+        );
+        assert!(unserved.why.contains(expected), "{}", unserved.why);
+    }
+}
+
+#[test]
+fn a_profile_changes_the_container_as_a_strategic_merge_does() {
+    let profile = object(
+        "SidecarProfile",
+        "p",
+        json!({
+            "setupKeyRef": { "name": "k" },
+            "injectionMode": "Container",
+            "containerOverride": {
+                "image": "client:2",
+                "env": [
+                    { "name": "OZ_LOG_LEVEL", "value": "debug" },
+                    { "name": "OZ_SETUP_KEY", "value": "in the clear" },
+                ],
+                "securityContext": { "runAsUser": 5, "capabilities": { "add": ["NET_ADMIN", "SYS_ADMIN"] }, "newField": 1 },
+            },
+        }),
+    );
+    let after =
+        injected(&pod(Value::Null), &[profile, object("SetupKey", "k", json!({ "name": "K", "ephemeral": true }))]);
+    assert_eq!(
+        after["spec"]["containers"][1],
+        json!({
+            "name": "openzro",
+            "image": "client:2",
+            "env": [
+                { "name": "OZ_SETUP_KEY", "value": "in the clear" },
+                { "name": "OZ_MANAGEMENT_URL", "value": "https://openzro.example.com" },
+                { "name": "OZ_LOG_LEVEL", "value": "debug" },
+            ],
+            "securityContext": { "capabilities": { "add": ["NET_ADMIN", "SYS_ADMIN"] }, "runAsUser": 5, "newField": 1 },
+        })
+    );
+}
+
+#[test]
+fn w30_extra_dns_labels_reach_the_client_and_a_key_that_does_not_allow_them_is_told() {
+    let profile =
+        || object("SidecarProfile", "p", json!({ "setupKeyRef": { "name": "k" }, "extraDNSLabels": ["web", "shop"] }));
+    let key = |allowed: Value| {
+        object("SetupKey", "k", json!({ "name": "K", "ephemeral": true, "allowExtraDNSLabels": allowed }))
+    };
+    let own = |allowed: Value| ready_key("web", json!({ "name": "Web", "allowExtraDNSLabels": allowed }));
+    let labelled = || annotated(json!({ EXTRA_DNS_LABELS: "web,shop" }));
+    let profiled = || pod(Value::Null);
+    let (profiled_place, annotated_place) = (("initContainers", 0), ("containers", 1));
+    for (pod, objects, (list, index), warning) in [
+        (profiled(), vec![profile(), key(json!(true))], profiled_place, None),
+        (profiled(), vec![profile(), key(json!(false))], profiled_place, Some("SetupKey shop/k")),
+        (profiled(), vec![profile(), key(Value::Null)], profiled_place, Some("SetupKey shop/k")),
+        (labelled(), vec![own(json!(true))], annotated_place, None),
+        (labelled(), vec![own(Value::Null)], annotated_place, Some("OZSetupKey shop/web")),
+        // Only openZro knows what a key from elsewhere allows.
+        (labelled(), vec![key_of_secret()], annotated_place, None),
+    ] {
+        let injection = decide(&pod, &objects);
+        let container = &injection.pod.unwrap()["spec"][list][index];
+        assert_eq!(container["env"][2], json!({ "name": "OZ_EXTRA_DNS_LABELS", "value": "web,shop" }));
+        let warnings: Vec<_> = injection.warnings.iter().map(String::as_str).collect();
+        assert_eq!(warnings.len(), usize::from(warning.is_some()), "{warnings:?}");
+        assert!(warnings.iter().all(|told| told.contains(warning.unwrap_or_default())), "{warnings:?}");
+    }
+}
+
+#[test]
+fn w29_a_second_call_and_a_container_of_that_name_add_nothing() {
+    let profile = object("SidecarProfile", "p", json!({ "setupKeyRef": { "name": "k" } }));
+    let objects = [profile, object("SetupKey", "k", json!({ "name": "K", "ephemeral": true })), key_of_secret()];
+    for pod in [pod(Value::Null), annotated(json!({})), annotated(json!({ INIT_SIDECAR: "true" }))] {
+        let once = injected(&pod, &objects);
+        assert_eq!(decide(&once, &objects), Injection::default(), "{once}");
+    }
+    let mut foreign = annotated(json!({}));
+    foreign["spec"]["containers"][0]["name"] = json!("openzro");
+    let injection = decide(&foreign, &objects);
+    assert_eq!((injection.pod, injection.unserved), (None, None));
+    assert!(injection.warnings[0].contains("a container openzro of its own"), "{:?}", injection.warnings);
+    // A routing peer of the operator in a namespace with a profile for all pods.
+    let mut router = pod(Value::Null);
+    router["spec"]["containers"][0]["name"] = json!("openzro");
+    assert_eq!(decide(&router, &objects), Injection::default());
+}
+
+#[test]
+fn no_pod_panics() {
+    let profile = object("SidecarProfile", "p", json!({ "setupKeyRef": { "name": "k" } }));
+    let objects = [profile, object("SetupKey", "k", json!({ "name": "K", "ephemeral": true })), key_of_secret()];
+    for pod in [
+        Value::Null,
+        json!("pod"),
+        json!({}),
+        json!({ "metadata": null, "spec": null }),
+        json!({ "metadata": [], "spec": "x" }),
+        json!({ "metadata": { "annotations": ["x"], "labels": 5 }, "spec": { "containers": {}, "initContainers": "x" } }),
+        json!({ "metadata": { "annotations": { SETUP_KEY: 5 } }, "spec": { "volumes": 5 } }),
+    ] {
+        let injection = decide(&pod, &objects);
+        assert_eq!(injection.pod.is_some(), pod.is_object(), "{pod}");
+    }
+}
