@@ -1,16 +1,20 @@
 //! `zopp-server invite`, `principal` and `user`: letting people in and cutting them off, on the server's own machine.
 
 mod audit;
+mod backup;
+mod import;
 
 use std::io::{self, Write};
 
 pub use audit::audit;
+pub use backup::{backup, restore, restored_in_place};
+pub use import::import;
 
 use crate::{
     args::{InitArguments, InviteCommand, PrincipalCommand, UserCommand},
     call::blank_row,
     clock,
-    store::{Action, AuditRow, InviteRow, Kept, NewInvite, OpenError, Store, StoreError},
+    store::{Action, AuditRow, BackupError, ImportError, InviteRow, Kept, NewInvite, OpenError, Store, StoreError},
 };
 
 /// The prefix that `list` shows before the hash of a token; only the hash is stored.
@@ -28,6 +32,12 @@ pub enum AdminError {
     /// The database failed.
     #[error("the database did not take the change: {0}")]
     Store(#[from] StoreError),
+    /// There is no backup, or no restored database.
+    #[error(transparent)]
+    Backup(Box<BackupError>),
+    /// Nothing was imported.
+    #[error(transparent)]
+    Import(Box<ImportError>),
     /// No such invite.
     #[error("no invite has this token, or it was revoked already; zopp-server invite list shows those there are")]
     Unknown,

@@ -52,6 +52,19 @@ pub enum Command {
     Init(InitArguments),
     /// Look for what would keep the server from serving well, with the arguments of serve; exit code 1 if there is something
     Doctor(Box<ServeArguments>),
+    /// Write a copy of the whole database into a new file, while servers go on
+    Backup {
+        /// The file to make; only this user can read it
+        file: PathBuf,
+    },
+    /// Read a backup into a new database, whose kind may be another; the server must be stopped
+    Restore(RestoreArguments),
+    /// Read a database of the original zopp-server into a new one; the original's is not changed
+    Import {
+        /// The original's database, such as `sqlite:///path/to/zopp.db` or `postgres://user@host/database`
+        #[arg(long, env = "ZOPP_IMPORT_FROM", hide_env_values = true, value_name = "URL")]
+        from: String,
+    },
     /// Let people in: invites to this server
     Invite {
         /// What to do with invites.
@@ -90,6 +103,18 @@ pub struct InitArguments {
     /// How long the command can be used
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=87_600))]
     pub expires_hours: u32,
+}
+
+/// What to restore.
+#[derive(Debug, Args)]
+pub struct RestoreArguments {
+    /// The file that backup wrote
+    #[arg(required_unless_present = "in_place", conflicts_with = "in_place")]
+    pub file: Option<PathBuf>,
+    /// The database was restored by other means, or lost commits in a fail-over: only move the versions of its environments past all that clients may
+    /// have seen
+    #[arg(long)]
+    pub in_place: bool,
 }
 
 /// What to do with the record.

@@ -16,3 +16,8 @@ pub(crate) fn now() -> i64 {
 pub(crate) fn now_milliseconds() -> i64 {
     i64::try_from(since_epoch().as_millis()).unwrap_or(i64::MAX)
 }
+
+/// Unix microseconds.
+pub(crate) fn now_microseconds() -> i64 {
+    i64::try_from(since_epoch().as_micros()).unwrap_or(i64::MAX)
+}

@@ -35,6 +35,20 @@ pub async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
             store.close().await;
             Ok(result?)
         }
+        Command::Backup { file } => {
+            let store = Store::open(&database.existing()).await.map_err(admin::AdminError::Open)?;
+            let result = admin::backup(&store, &file, &mut std::io::stdout()).await;
+            store.close().await;
+            Ok(result?)
+        }
+        Command::Restore(restore) => match restore.file {
+            Some(file) => Ok(admin::restore(&file, &database, &mut std::io::stdout()).await?),
+            None => Ok(admin::restored_in_place(database, &mut std::io::stdout()).await?),
+        },
+        Command::Import { from } => {
+            let from = Location::parse(&from)?.existing();
+            Ok(admin::import(&from, &database, &mut std::io::stdout()).await?)
+        }
         Command::Invite { command } => {
             let store = Store::open(&database).await.map_err(admin::AdminError::Open)?;
             let result = admin::run(&store, &command, &mut std::io::stdout()).await;

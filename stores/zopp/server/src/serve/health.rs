@@ -2,7 +2,7 @@
 //!
 //! The answer is `ok`, or each check in a line with `?verbose` and when one fails, as components of Kubernetes answer.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -17,6 +17,9 @@ use tokio_util::sync::CancellationToken;
 use super::RunError;
 use crate::{metrics::Metrics, store::Store};
 
+/// How long a write that succeeded stands for those of later probes. Each is a commit that waits for the disk.
+const WRITE_EVERY: Duration = Duration::from_secs(5);
+
 /// Of `OpenMetrics`, the text format that [`Metrics::text`] writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -27,11 +30,23 @@ pub(super) struct Probes {
     stop: CancellationToken,
     metrics: Metrics,
     /// One probe asks the database at a time, and its answer is that of all who waited for it: probes without end cost one query.
-    asking: Arc<Mutex<Option<(Instant, bool)>>>,
+    asking: Arc<Mutex<Asked>>,
 }
 
+/// The last answers of the database.
+#[derive(Debug, Default)]
+struct Asked {
+    /// When it was asked, and how it was.
+    last: Option<(Instant, Outcome)>,
+    /// When a write succeeded.
+    written: Option<Instant>,
+}
+
+/// Why a check failed, if it did.
+type Outcome = Result<(), &'static str>;
+
 /// A named check and why it failed.
-type Check = (&'static str, Result<(), &'static str>);
+type Check = (&'static str, Outcome);
 
 /// Answers probes until the calls are `finished`; from the probes' `stop` on, that the server is not ready.
 pub(super) async fn serve(listener: TcpListener, probes: Probes, finished: CancellationToken) -> Result<(), RunError> {
@@ -54,8 +69,7 @@ async fn alive(RawQuery(query): RawQuery) -> (StatusCode, String) {
 async fn ready(State(probes): State<Probes>, RawQuery(query): RawQuery) -> (StatusCode, String) {
     let stopping = if probes.stop.is_cancelled() { Err("stopping") } else { Ok(()) };
     // A server that stops is not ready whatever its database says.
-    let database =
-        if stopping.is_ok() && !probes.answers().await { Err("the database does not answer") } else { Ok(()) };
+    let database = if stopping.is_ok() { probes.examine().await } else { Ok(()) };
     report("readyz", &[("database", database), ("shutdown", stopping)], is_verbose(query.as_deref()))
 }
 
@@ -90,22 +104,36 @@ impl Probes {
         Self { store, stop, metrics, asking: Arc::default() }
     }
 
-    /// Does the database answer, by a question that was put after this was called?
-    async fn answers(&self) -> bool {
+    /// Can the database be read and written, by a question that was put after this was called? A write may be some seconds older.
+    async fn examine(&self) -> Outcome {
         let came = Instant::now();
-        let mut last = self.asking.lock().await;
-        if let Some((asked, answered)) = *last
-            && asked >= came
+        let mut asked = self.asking.lock().await;
+        if let Some((at, outcome)) = asked.last
+            && at >= came
         {
-            return answered;
+            return outcome;
         }
-        let asked = Instant::now();
-        let answer = self.store.ping().await;
-        if let Err(error) = &answer {
-            tracing::error!(error = error as &dyn std::error::Error, "the database does not answer");
+        let at = Instant::now();
+        let outcome = self.ask(&mut asked.written).await;
+        asked.last = Some((at, outcome));
+        outcome
+    }
+
+    async fn ask(&self, written: &mut Option<Instant>) -> Outcome {
+        if let Err(error) = self.store.ping().await {
+            tracing::error!(error = &error as &dyn std::error::Error, "the database does not answer");
+            return Err("the database does not answer");
         }
-        *last = Some((asked, answer.is_ok()));
-        answer.is_ok()
+        if written.is_some_and(|at| at.elapsed() < WRITE_EVERY) {
+            return Ok(());
+        }
+        if let Err(error) = self.store.try_write().await {
+            tracing::error!(error = &error as &dyn std::error::Error, "the database cannot be written");
+            *written = None;
+            return Err("the database cannot be written");
+        }
+        *written = Some(Instant::now());
+        Ok(())
     }
 }
 

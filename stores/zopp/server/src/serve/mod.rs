@@ -35,9 +35,9 @@ use crate::{
     revocations::Revocations,
     service::Service,
     shares::Shares,
-    signatures,
     state::State,
     store::{Location, PostgresAddress, Store},
+    upkeep,
 };
 
 /// How long calls under way may take to finish once the server is to stop. A second before the ten after which container
@@ -195,7 +195,7 @@ impl Server {
         let limits = *self.store.limits();
         let finished = CancellationToken::new();
         let revocations = Revocations::default();
-        tokio::spawn(signatures::forget(self.store.clone(), finished.clone()));
+        tokio::spawn(upkeep::run(self.store.clone(), finished.clone()));
         let (audit, audit_writer) = AuditQueue::start(self.store.clone(), self.audit, finished.clone());
         let events = match self.events {
             Some(listener) => EventBus::shared(listener, self.store.announces(), &revocations, finished.clone()),

@@ -104,6 +104,8 @@ actions! {
     GroupPermissionRemoveProject = "group_permission.remove_project",
     GroupPermissionSetEnvironment = "group_permission.set_environment",
     GroupPermissionRemoveEnvironment = "group_permission.remove_environment",
+    DatabaseRestore = "database.restore",
+    DatabaseImport = "database.import",
 }
 
 /// How it ended.

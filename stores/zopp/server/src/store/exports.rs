@@ -166,7 +166,7 @@ impl Store {
 }
 
 /// The stored digest of a token hash: with a copy of the database, nobody can open an export at the server.
-fn proof(token_hash: &str) -> String {
+pub(super) fn proof(token_hash: &str) -> String {
     hex::encode(Sha256::digest(token_hash))
 }
 

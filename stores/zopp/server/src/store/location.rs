@@ -49,6 +49,15 @@ impl Location {
         Self::Sqlite { path: path.into(), create: true }
     }
 
+    /// The same, where a missing file is an error.
+    #[must_use]
+    pub fn existing(self) -> Self {
+        match self {
+            Self::Sqlite { path, .. } => Self::Sqlite { path, create: false },
+            postgres @ Self::Postgres(_) => postgres,
+        }
+    }
+
     /// Reads `postgres:` and `postgresql:` addresses, `sqlite:` addresses (with or without slashes, `?mode=rwc|rw`), and bare paths,
     /// which are created when missing.
     pub fn parse(text: &str) -> Result<Self, LocationError> {

@@ -8,12 +8,13 @@ use sqlx::{
 
 use super::sql::postgres_schema;
 
-const STEPS: [(i64, &str, &str); 5] = [
+const STEPS: [(i64, &str, &str); 6] = [
     (1, "initial", include_str!("migrations/0001_initial.sql")),
     (2, "signatures", include_str!("migrations/0002_signatures.sql")),
     (3, "identity", include_str!("migrations/0003_identity.sql")),
     (4, "limits", include_str!("migrations/0004_limits.sql")),
     (5, "used_signatures", include_str!("migrations/0005_used_signatures.sql")),
+    (6, "readiness", include_str!("migrations/0006_readiness.sql")),
 ];
 
 pub(super) fn sqlite() -> Migrator {
@@ -21,8 +22,13 @@ pub(super) fn sqlite() -> Migrator {
 }
 
 pub(super) fn postgres() -> Migrator {
+    Migrator::with_migrations(postgres_steps())
+}
+
+/// All steps in the words of PostgreSQL.
+pub(super) fn postgres_steps() -> Vec<Migration> {
     // Safe: made of constants.
-    Migrator::with_migrations(steps(|sql| AssertSqlSafe(postgres_schema(sql)).into_sql_str()))
+    steps(|sql| AssertSqlSafe(postgres_schema(sql)).into_sql_str())
 }
 
 /// All steps, in their order.

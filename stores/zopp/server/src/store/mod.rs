@@ -19,12 +19,14 @@ mod announce;
 mod audit;
 mod audit_query;
 mod authority;
+mod backup;
 mod delegation;
 mod environments;
 mod error;
 mod exports;
 mod grants;
 mod groups;
+mod import;
 mod invites;
 mod lifecycle;
 mod location;
@@ -36,20 +38,26 @@ mod projects;
 mod secrets;
 mod signatures;
 mod sql;
+mod transfer;
 mod users;
 mod workspaces;
 
 use self::sql::{Connection, Pool, QueryAs, Transaction};
-use crate::limits::{Limits, Reached};
+use crate::{
+    clock,
+    limits::{Limits, Reached},
+};
 
 pub use audit::{Action, AuditRow, AuditWrite, Outcome};
 pub use audit_query::{AuditEntry, AuditFilter};
 pub use authority::{Authority, Need, Revoked};
+pub use backup::{BackupError, Restored};
 pub use environments::{EnvironmentRow, NewEnvironment};
 pub use error::StoreError;
 pub use exports::{ExportRow, NewExport, Opened, Opening};
 pub use grants::Branch;
 pub use groups::{GroupCaller, GroupChange, GroupRow, MemberRow};
+pub use import::{ImportError, Imported};
 pub use invites::{InviteRow, NewInvite, hash_token};
 pub use lifecycle::{Decision, Kept, Removed};
 pub use location::{Location, LocationError, PostgresAddress};
@@ -124,10 +132,33 @@ impl Store {
         &self.limits
     }
 
-    /// Can the database be read and written right now?
+    /// Can the database be read right now?
     pub async fn ping(&self) -> Result<(), StoreError> {
         sql::query("SELECT 1 FROM users LIMIT 1").fetch_optional(&self.readers).await?;
         Ok(())
+    }
+
+    /// Can the database be written right now? Commits a change of one row, so it also fails if the disk is full.
+    pub async fn try_write(&self) -> Result<(), StoreError> {
+        let mut transaction = self.begin_apart().await?;
+        sql::query("UPDATE readiness SET checked_at = ?").bind(clock::now()).execute(&mut *transaction).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    /// Empties the write-ahead log of a SQLite file, in which replaced and deleted ciphertexts stay until they are written over. Does nothing
+    /// while somebody still reads an earlier state; waits for nobody.
+    pub async fn empty_log(&self) -> Result<(), StoreError> {
+        if matches!(self.writer, Pool::Postgres(_)) {
+            return Ok(());
+        }
+        let mut writer = self.writer.acquire().await?;
+        // With a patience, the checkpoint would hold writers up while it waits for readers.
+        sql::query("PRAGMA busy_timeout = 0").execute(&mut writer).await?;
+        let emptied = sql::query("PRAGMA wal_checkpoint(TRUNCATE)").fetch_optional(&mut writer).await;
+        sql::query_made(format!("PRAGMA busy_timeout = {}", open::BUSY_TIMEOUT.as_millis()))
+            .execute(&mut writer)
+            .await?;
+        Ok(emptied.map(drop)?)
     }
 
     /// Waits for what is under way and closes the file.

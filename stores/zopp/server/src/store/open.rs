@@ -5,13 +5,32 @@ mod sqlite;
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{Location, Store, sql::Pool};
+use super::{
+    Location, Store,
+    sql::{self, Pool},
+};
 use crate::limits::Limits;
 
 /// Readers in parallel. Reads are short and mostly in a cache; more connections than this only cost memory.
 const READERS: u32 = 8;
+/// How long another process (an `invite` command) may hold the write lock of a SQLite file before a write here fails.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request may wait for a connection; longer than any transaction, shorter than a caller's patience.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The first number of the original's migrations, which are named by their dates. Ours are counted from 1.
+const ORIGINAL_MIGRATIONS: i64 = 20_000_000_000_000;
+
+/// The program that made a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MadeBy {
+    /// This server, of whichever version.
+    Us,
+    /// The original server.
+    Original,
+    /// Nobody: there are no tables, or none of either server.
+    Nobody,
+}
 
 /// Why the database could not be opened. Names the database and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +56,17 @@ pub enum OpenError {
         address: String,
         /// The cause.
         source: sqlx::Error,
+    },
+    /// The original server made the database.
+    #[error(
+        "the database {database} was made by the original zopp-server; read it into a new one: zopp-server import --from {from} \
+         --database-url sqlite:///path/to/new.db?mode=rwc"
+    )]
+    Original {
+        /// The database, without a password.
+        database: String,
+        /// The address to give, without a password.
+        from: String,
     },
     /// The schema could not be brought up to date.
     #[error(
@@ -66,4 +96,25 @@ impl Store {
         };
         Ok(Self { writer, readers, limits: Limits::default(), announces: false })
     }
+}
+
+/// Returns which program made the database, by the migrations that it had.
+pub(super) async fn made_by(database: &Pool) -> Result<MadeBy, sqlx::Error> {
+    let table = match database {
+        Pool::Sqlite(_) => "SELECT name FROM sqlite_master WHERE name = '_sqlx_migrations'",
+        Pool::Postgres(_) => {
+            "SELECT table_name::text FROM information_schema.tables \
+             WHERE table_schema = current_schema() AND table_name = '_sqlx_migrations'"
+        }
+    };
+    if sql::query(table).fetch_optional(database).await?.is_none() {
+        return Ok(MadeBy::Nobody);
+    }
+    let (newest,): (Option<i64>,) =
+        sql::query_as("SELECT max(version) FROM _sqlx_migrations").fetch_one(database).await?;
+    Ok(match newest {
+        None => MadeBy::Nobody,
+        Some(newest) if newest >= ORIGINAL_MIGRATIONS => MadeBy::Original,
+        Some(_) => MadeBy::Us,
+    })
 }

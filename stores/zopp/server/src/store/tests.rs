@@ -1,8 +1,12 @@
 //! One suite for both databases: each test is a function of an empty database, run on SQLite and on PostgreSQL.
 
 use super::*;
+use crate::clock;
 
+mod backup;
 mod concurrency;
+mod erasure;
+mod import;
 mod migrations;
 mod rollback;
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use konverge_zopp_proto::{self as proto, Role};
 use konverge_zopp_server::{admin, args::AuditCommand, serve::Options, store::Store};
-use sqlx::AssertSqlSafe;
 use tonic::Code;
 
 use crate::{
-    harness::{Person, World, code, location, names},
+    database::{location, options},
+    harness::{Person, World, code, names},
     team::call,
 };
 
@@ -272,8 +272,8 @@ async fn polls_of_an_operator_are_one_row_that_counts_them() {
     let world = World::start_in(directory, Options::RECHECK).await;
     let saboteur = world.saboteur().await;
     let rows = async |principal: &str| -> Vec<(String,)> {
-        let rows = sqlx::query_as("SELECT details FROM audit_logs WHERE action = 'secret.list' AND principal_id = ?");
-        rows.bind(principal).fetch_all(&saboteur).await.unwrap()
+        let lists = "SELECT details FROM audit_logs WHERE action = 'secret.list'";
+        saboteur.rows(&format!("{lists} AND principal_id = '{principal}'")).await
     };
     let polls = rows(&service_id).await;
     assert_eq!(polls.len(), 1, "{polls:?}");
@@ -285,23 +285,18 @@ async fn polls_of_an_operator_are_one_row_that_counts_them() {
 async fn a_read_fails_on_demand_when_it_cannot_be_recorded() {
     for required in [true, false] {
         let directory = tempfile::tempdir().unwrap();
-        let mut options = Options::local(location(&directory));
+        let mut options = options(&directory).await;
         options.audit.required = required;
         let world = World::start_as(directory, options).await;
         let mut owner = world.owner().await;
         owner.set("A").await.unwrap();
         owner.get("A").await.unwrap();
         let saboteur = world.saboteur().await;
-        sqlx::query(AssertSqlSafe(
-            "CREATE TRIGGER full BEFORE INSERT ON audit_logs BEGIN SELECT RAISE(ABORT, 'full'); END".to_owned(),
-        ))
-        .execute(&saboteur)
-        .await
-        .unwrap();
+        saboteur.fill_audit_log().await;
         let read = owner.get("A").await;
         assert_eq!(read.as_ref().err().map(tonic::Status::code), required.then_some(Code::Unavailable), "{read:?}");
         assert_eq!(owner.watch(None).await.is_err(), required);
-        sqlx::query("DROP TRIGGER full").execute(&saboteur).await.unwrap();
+        saboteur.empty_audit_log().await;
         owner.get("A").await.unwrap();
     }
 }
@@ -312,14 +307,11 @@ async fn rows_beyond_the_retention_are_deleted() {
     let owner = world.owner().await;
     let saboteur = world.saboteur().await;
     let old = list(&owner, everything()).await.pop().unwrap();
-    sqlx::query("UPDATE audit_logs SET timestamp = timestamp - 3 * 86400000 WHERE id = ?")
-        .bind(&old.id)
-        .execute(&saboteur)
-        .await
-        .unwrap();
+    let age = format!("UPDATE audit_logs SET timestamp = timestamp - 3 * 86400000 WHERE id = '{}'", old.id);
+    saboteur.run(&age).await;
     let kept = list(&owner, everything()).await.len() - 1;
     let directory = world.end().await;
-    let mut options = Options::local(location(&directory));
+    let mut options = options(&directory).await;
     options.audit.retention = Some(Duration::from_hours(48));
     let world = World::start_as(directory, options).await;
     let owner = Person::new(owner.user_id, owner.principal_id, owner.seed, world.client());
@@ -353,7 +345,7 @@ async fn the_operator_exports_all_of_it() {
     owner.set("A").await.unwrap();
     assert_eq!(code(world.client().list_secrets(crate::harness::list_request()).await), Code::Unauthenticated);
     let directory = world.end().await;
-    let store = Store::open(&location(&directory)).await.unwrap();
+    let store = Store::open(&location(&directory).await).await.unwrap();
     let lines = async |from: Option<&str>| {
         let command = AuditCommand::Export { from: from.map(|time| time.parse().unwrap()), to: None };
         let mut out = Vec::new();

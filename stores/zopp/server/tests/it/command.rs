@@ -166,6 +166,62 @@ async fn a_port_for_other_machines_without_tls_is_warned_of_at_each_start() {
     assert!(warning.contains("WARN") && warning.contains("--tls-cert"), "{warning}");
 }
 
+#[tokio::test]
+async fn a_database_file_that_others_can_read_is_warned_of_at_each_start() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let private = Serving::start(directory.path()).await;
+    assert!(!private.first_words.contains("chmod"), "{}", private.first_words);
+    drop(private);
+    let file = directory.path().join("zopp.db");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let open = Serving::start(directory.path()).await;
+    let warning = open.first_words.lines().find(|line| line.contains("chmod 600 zopp.db")).expect("a warning");
+    assert!(warning.contains("WARN") && warning.contains("mode=644"), "{warning}");
+}
+
+#[tokio::test]
+async fn a_backup_of_a_running_server_is_restored_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = stdout(&run(directory.path(), &["invite", "create", "--plain"]));
+    let mut serving = Serving::start(directory.path()).await;
+    let mut owner = serving.join(token.trim()).await;
+    set_up(&mut owner).await;
+    owner.set("A").await.unwrap();
+    let said = stdout(&run(directory.path(), &["backup", "copy.db"]));
+    assert!(said.contains("rows written to copy.db"), "{said}");
+    owner.set("B").await.unwrap();
+    let said = complaint(&run(directory.path(), &["restore", "copy.db"]));
+    assert!(said.contains("zopp.db exists already") && said.contains("move it away"), "{said}");
+    assert!(complaint(&run(directory.path(), &["backup", "copy.db"])).contains("copy.db exists already"));
+    drop(serving);
+
+    // "--db" of later commands is another file.
+    let elsewhere =
+        |arguments: &[&str]| program(directory.path()).args(["--db", "new.db"]).args(arguments).output().unwrap();
+    assert!(complaint(&elsewhere(&["backup", "other.db"])).contains("new.db"), "a backup makes no database");
+    let said = stdout(&elsewhere(&["restore", "copy.db"]));
+    assert!(said.contains("clients read again: 1\n") && said.contains("are lost"), "{said}");
+    let mut command = program(directory.path());
+    command.args(["--db", "new.db"]);
+    let again = Serving::start_as(command).await;
+    owner.client = again.client.clone();
+    let list = owner.list().await.unwrap();
+    let keys: Vec<&str> = list.secrets.iter().map(|secret| secret.key.as_str()).collect();
+    assert_eq!(keys, ["A"]);
+    let restored = list.version;
+    // A client that had seen version 2 is sent to list again.
+    let first = owner.watch(Some(2)).await.unwrap().message().await.unwrap().unwrap();
+    let resync = konverge_zopp_proto::ResyncRequired { current_version: restored };
+    assert_eq!(first.response, Some(konverge_zopp_proto::watch_secrets_response::Response::Resync(resync)));
+    assert!(restored > 1_000_000, "{restored}");
+    owner.set("C").await.unwrap();
+    assert_eq!(owner.list().await.unwrap().version, restored + 1);
+    let said = stdout(&elsewhere(&["restore", "--in-place"]));
+    assert!(said.contains("clients read again: 1\n"), "{said}");
+    assert!(owner.list().await.unwrap().version > restored + 1);
+}
+
 #[test]
 fn the_operator_disables_and_removes_by_name() {
     let directory = tempfile::tempdir().unwrap();

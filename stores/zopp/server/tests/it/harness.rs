@@ -1,6 +1,6 @@
 //! A server of one's own, and people who use it.
 
-use std::{collections::HashSet, net::SocketAddr, path::PathBuf, sync::Mutex, time::Duration};
+use std::{collections::HashSet, net::SocketAddr, sync::Mutex, time::Duration};
 
 use konverge_zopp_crypto::{
     Profile, SigningSeed, X25519Private,
@@ -16,7 +16,7 @@ use konverge_zopp_server::{
     limits::Limits,
     policy::Policy,
     serve::{Options, RunError, Server},
-    store::{Location, NewInvite, Store},
+    store::{NewInvite, Store},
 };
 use prost::Message;
 use tokio::{
@@ -26,6 +26,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Status, Streaming, metadata::MetadataMap, transport::Channel};
+
+use crate::database::{Saboteur, options};
 
 /// Longer than anything here takes, on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -55,19 +57,19 @@ impl World {
     /// With other limits than the usual ones.
     pub(crate) async fn start_limited(limits: Limits) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let options = Options { limits, ..Options::local(location(&directory)) };
+        let options = Options { limits, ..options(&directory).await };
         Self::start_as(directory, options).await
     }
 
     /// With another policy than the usual one.
     pub(crate) async fn start_with(policy: Policy) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let options = Options { policy, ..Options::local(location(&directory)) };
+        let options = Options { policy, ..options(&directory).await };
         Self::start_as(directory, options).await
     }
 
     pub(crate) async fn start_in(directory: tempfile::TempDir, recheck: Duration) -> Self {
-        let options = Options { recheck, ..Options::local(location(&directory)) };
+        let options = Options { recheck, ..options(&directory).await };
         Self::start_as(directory, options).await
     }
 
@@ -101,10 +103,9 @@ impl World {
         IdentityClient::new(self.channel.clone())
     }
 
-    /// A connection of somebody who alters the database. It is one connection, which knows of its own changes to the schema.
-    pub(crate) async fn saboteur(&self) -> sqlx::SqlitePool {
-        let url = format!("sqlite://{}", database(&self.directory).display());
-        sqlx::sqlite::SqlitePoolOptions::new().max_connections(1).connect(&url).await.unwrap()
+    /// Somebody who alters the database.
+    pub(crate) async fn saboteur(&self) -> Saboteur {
+        Saboteur::of(&self.directory).await
     }
 
     /// The response to a probe, from the status on.
@@ -183,23 +184,19 @@ impl World {
     /// The id of workspace `acme`.
     pub(crate) async fn workspace_id(&self) -> String {
         let saboteur = self.saboteur().await;
-        let row = sqlx::query_as("SELECT id FROM workspaces WHERE name = 'acme'").fetch_one(&saboteur);
-        let (id,): (String,) = row.await.unwrap();
+        let (id,): (String,) = saboteur.rows("SELECT id FROM workspaces WHERE name = 'acme'").await.remove(0);
         id
     }
 
     /// Gives a user a role in workspace `acme`, past the server.
     pub(crate) async fn give_role(&self, user_id: &str, role: &str) {
         let saboteur = self.saboteur().await;
-        sqlx::query(
-            "INSERT OR REPLACE INTO user_workspace_permissions (workspace_id, user_id, role, created_at, updated_at) \
-             SELECT id, ?, ?, 0, 0 FROM workspaces WHERE name = 'acme'",
-        )
-        .bind(user_id)
-        .bind(role)
-        .execute(&saboteur)
-        .await
-        .unwrap();
+        let give = format!(
+            "INSERT INTO user_workspace_permissions (workspace_id, user_id, role, created_at, updated_at) \
+             SELECT id, '{user_id}', '{role}', 0, 0 FROM workspaces WHERE name = 'acme' \
+             ON CONFLICT (workspace_id, user_id) DO UPDATE SET role = excluded.role"
+        );
+        saboteur.run(&give).await;
     }
 
     /// A service principal of `acme`, registered by `admin`.
@@ -214,11 +211,8 @@ impl World {
     /// The audit log: action, result, principal, client address; oldest first. Ends the server to have it all.
     pub(crate) async fn into_audit_trail(self) -> Vec<AuditEntry> {
         let directory = self.end().await;
-        let url = format!("sqlite://{}", database(&directory).display());
-        let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
-        let rows =
-            sqlx::query_as("SELECT action, result, principal_id, client_ip FROM audit_logs ORDER BY timestamp, id");
-        rows.fetch_all(&pool).await.unwrap()
+        let all = "SELECT action, result, principal_id, client_ip FROM audit_logs ORDER BY timestamp, id";
+        Saboteur::of(&directory).await.rows(all).await
     }
 }
 
@@ -526,12 +520,4 @@ pub(crate) fn upsert(key: &str) -> proto::UpsertSecretRequest {
 /// The code of what must be an error.
 pub(crate) fn code<T>(result: Result<T, Status>) -> Code {
     result.err().expect("it is refused").code()
-}
-
-pub(crate) fn location(directory: &tempfile::TempDir) -> Location {
-    Location::file(database(directory))
-}
-
-pub(crate) fn database(directory: &tempfile::TempDir) -> PathBuf {
-    directory.path().join("zopp.db")
 }

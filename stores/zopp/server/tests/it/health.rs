@@ -13,7 +13,10 @@ use tonic::{
 };
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
-use crate::harness::{DEADLINE, World, code, location};
+use crate::{
+    database::options,
+    harness::{DEADLINE, World, code},
+};
 
 #[tokio::test]
 async fn grpc_health_answers_for_the_server_and_the_service() {
@@ -33,14 +36,27 @@ async fn readiness_goes_with_the_database_and_comes_back_with_it() {
         assert!(answer.starts_with("200") && answer.ends_with("ok"), "{path}: {answer}");
     }
     let saboteur = world.saboteur().await;
-    sqlx::query("ALTER TABLE users RENAME TO elsewhere").execute(&saboteur).await.unwrap();
+    saboteur.run("ALTER TABLE users RENAME TO elsewhere").await;
     let answer = world.probe("/readyz").await;
     assert!(
         answer.starts_with("503") && answer.contains("[-]database failed: the database does not answer\n"),
         "{answer}"
     );
     assert!(world.probe("/healthz").await.starts_with("200"), "a restart would not help");
-    sqlx::query("ALTER TABLE elsewhere RENAME TO users").execute(&saboteur).await.unwrap();
+    saboteur.run("ALTER TABLE elsewhere RENAME TO users").await;
+    assert!(world.probe("/readyz").await.starts_with("200"));
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_write_is_not_ready() {
+    let world = World::start().await;
+    let saboteur = world.saboteur().await;
+    // As a full disk, or a file system that became read-only: reads still work.
+    saboteur.run("ALTER TABLE readiness RENAME TO elsewhere").await;
+    let answer = world.probe("/readyz").await;
+    assert!(answer.starts_with("503"), "{answer}");
+    assert!(answer.contains("[-]database failed: the database cannot be written\n"), "{answer}");
+    saboteur.run("ALTER TABLE elsewhere RENAME TO readiness").await;
     assert!(world.probe("/readyz").await.starts_with("200"));
 }
 
@@ -51,7 +67,7 @@ async fn a_server_that_stops_is_not_ready_and_finishes_what_is_under_way() {
     let mut reader = world.service(&mut owner).await;
     owner.grant(&reader.principal_id, proto::Role::Read).await.unwrap();
     let saboteur = world.saboteur().await;
-    let lock = saboteur.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let lock = saboteur.lock().await;
     let mut change = pin!(owner.set("A"));
     assert!(futures::poll!(&mut change).is_pending());
     // On the same connection: what was sent before this is answered has been received.
@@ -59,7 +75,7 @@ async fn a_server_that_stops_is_not_ready_and_finishes_what_is_under_way() {
     world.stop.cancel();
     let answer = world.probe("/readyz").await;
     assert!(answer.starts_with("503") && answer.contains("[-]shutdown failed: stopping\n"), "{answer}");
-    lock.rollback().await.unwrap();
+    lock.release().await;
     change.await.unwrap();
     world.end().await;
 }
@@ -116,7 +132,7 @@ async fn s6_at_shutdown_the_health_of_the_server_changes_with_that_of_its_servic
         watches.push((service, watch));
     }
     // A call under way keeps the server from ending at once.
-    let lock = saboteur.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let lock = saboteur.lock().await;
     let mut change = pin!(owner.set("A"));
     assert!(futures::poll!(&mut change).is_pending());
     world.stop.cancel();
@@ -124,7 +140,7 @@ async fn s6_at_shutdown_the_health_of_the_server_changes_with_that_of_its_servic
         let next = timeout(DEADLINE, watch.message()).await.expect("a change is told").unwrap().unwrap();
         assert_eq!(next.status(), ServingStatus::NotServing, "{service:?}");
     }
-    lock.rollback().await.unwrap();
+    lock.release().await;
     let _ = change.await;
     world.end().await;
 }
@@ -144,7 +160,7 @@ impl Secured {
         let file = |name: &str| Some(directory.path().join(name));
         let tls = TlsFiles { certificate: file("cert.pem"), key: file("key.pem"), client_authority: file("ca.pem") };
         replace(directory.path(), authority, of_clients);
-        let server = Server::bind(Options { tls, ..Options::local(location(&directory)) }).await.unwrap();
+        let server = Server::bind(Options { tls, ..options(&directory).await }).await.unwrap();
         let (url, stop) = (format!("https://localhost:{}", server.address().port()), CancellationToken::new());
         let token = stop.clone();
         let running = tokio::spawn(async move { server.run(token).await.unwrap() });

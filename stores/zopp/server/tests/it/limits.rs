@@ -17,7 +17,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use crate::harness::{World, join_request, list_request, now, register_request, upsert, workspace_request};
+use crate::{
+    database::Saboteur,
+    harness::{World, join_request, list_request, now, register_request, upsert, workspace_request},
+};
 
 /// Larger than any name, smaller than the largest request.
 const HUGE: usize = 3 * 1024 * 1024;
@@ -75,10 +78,9 @@ async fn a_huge_name_is_neither_quoted_nor_recorded() {
     }
 
     let directory = world.end().await;
-    let url = format!("sqlite://{}", crate::harness::database(&directory).display());
-    let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
-    let query = "SELECT max(length(resource_id) + length(coalesce(reason, '')) + length(coalesce(details, ''))) FROM audit_logs";
-    let (longest,): (i64,) = sqlx::query_as(query).fetch_one(&pool).await.unwrap();
+    let query = "SELECT CAST(max(length(resource_id) + length(coalesce(reason, '')) + length(coalesce(details, ''))) AS BIGINT) \
+                 FROM audit_logs";
+    let (longest,): (i64,) = Saboteur::of(&directory).await.rows(query).await.remove(0);
     assert!(longest < 1024, "{longest} bytes are on record");
 }
 
@@ -285,7 +287,7 @@ async fn a_handshake_that_is_not_finished_ends() {
         Some(path)
     });
     let tls = TlsFiles { certificate, key, client_authority: None };
-    let options = Options { tls, ..Options::local(crate::harness::location(&directory)) };
+    let options = Options { tls, ..crate::database::options(&directory).await };
     let server = Server::bind(options).await.unwrap();
     let (address, stop) = (server.address(), CancellationToken::new());
     let running = tokio::spawn(server.run(stop.clone()));

@@ -6,6 +6,7 @@ mod accounts;
 mod audit;
 mod authentication;
 mod command;
+mod database;
 mod exports;
 mod grants;
 mod groups;

@@ -89,7 +89,7 @@ async fn a_change_that_fails_in_the_database_is_no_change() {
 
     // The record of a change is written after the change.
     let saboteur = world.saboteur().await;
-    sqlx::query("ALTER TABLE audit_logs RENAME TO elsewhere").execute(&saboteur).await.unwrap();
+    saboteur.run("ALTER TABLE audit_logs RENAME TO elsewhere").await;
     let request = workspace_request("other");
     let failed = world.client().create_workspace(owner.sign("CreateWorkspace", request.clone())).await;
     assert_eq!(code(failed), Code::Internal);
@@ -99,7 +99,7 @@ async fn a_change_that_fails_in_the_database_is_no_change() {
     assert!(!failed.message().contains("audit_logs"), "{failed}");
     world.client().get_invite(proto::GetInviteRequest { token }).await.unwrap();
 
-    sqlx::query("ALTER TABLE elsewhere RENAME TO audit_logs").execute(&saboteur).await.unwrap();
+    saboteur.run("ALTER TABLE elsewhere RENAME TO audit_logs").await;
     world.client().create_workspace(owner.sign("CreateWorkspace", request)).await.unwrap();
     owner.client.revoke_invite(owner.sign("RevokeInvite", revoke)).await.unwrap();
 }

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgSslMode};
 
-use super::{ACQUIRE_TIMEOUT, OpenError, READERS};
-use crate::store::{location::PostgresAddress, migrations};
+use super::{ACQUIRE_TIMEOUT, MadeBy, OpenError, READERS, made_by};
+use crate::store::{location::PostgresAddress, migrations, sql::Pool};
 
 /// Changes in parallel. Reads have connections of their own, so changes that wait for each other never hold up a read.
 const WRITERS: u32 = 8;
@@ -22,6 +22,9 @@ pub(super) async fn open(address: &PostgresAddress) -> Result<(PgPool, PgPool), 
     let pool = || PgPoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
 
     let writer = pool().max_connections(WRITERS).connect_with(options.clone()).await.map_err(connect_error)?;
+    if made_by(&Pool::Postgres(writer.clone())).await.map_err(connect_error)? == MadeBy::Original {
+        return Err(OpenError::Original { database: address.to_string(), from: address.to_string() });
+    }
     // Replicas that start at the same time wait for each other: sqlx takes a lock on the database.
     migrations::postgres()
         .run(&writer)

@@ -1,17 +1,23 @@
 //! A SQLite file: one writer, several readers, write-ahead log.
 
-use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt, path::Path, time::Duration};
+use std::{
+    fs::OpenOptions,
+    io,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::Path,
+};
 
 use sqlx::{
+    AssertSqlSafe,
     migrate::MigrateError,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous},
 };
 
-use super::{ACQUIRE_TIMEOUT, OpenError, READERS};
-use crate::store::migrations;
+use super::{ACQUIRE_TIMEOUT, BUSY_TIMEOUT, MadeBy, OpenError, READERS, made_by};
+use crate::store::{migrations, sql::Pool};
 
-/// How long another process (an `invite` command) may hold the write lock before a write here fails.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The `user_version` of a file in which nothing that was deleted is left. Files of earlier versions have 0.
+const CLEAN: i64 = 1;
 
 /// The connections of the writer and of the readers.
 pub(super) async fn open(path: &Path, create: bool) -> Result<(SqlitePool, SqlitePool), OpenError> {
@@ -19,6 +25,7 @@ pub(super) async fn open(path: &Path, create: bool) -> Result<(SqlitePool, Sqlit
     if create {
         create_private(path).map_err(|error| connect_error(sqlx::Error::Io(error)))?;
     }
+    warn_of_loose_mode(path);
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(false)
@@ -28,8 +35,18 @@ pub(super) async fn open(path: &Path, create: bool) -> Result<(SqlitePool, Sqlit
         .busy_timeout(BUSY_TIMEOUT);
     let pool = || SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
 
-    let writer = pool().max_connections(1).connect_with(options.clone()).await.map_err(connect_error)?;
+    // What is deleted or replaced is written over with zeros.
+    let writing = options.clone().pragma("secure_delete", "on");
+    let writer = pool().max_connections(1).connect_with(writing).await.map_err(connect_error)?;
+    let made_by = made_by(&Pool::Sqlite(writer.clone())).await.map_err(connect_error)?;
+    if made_by == MadeBy::Original {
+        return Err(OpenError::Original {
+            database: path.display().to_string(),
+            from: format!("sqlite:{}", path.display()),
+        });
+    }
     migrate(&writer).await.map_err(|source| OpenError::Migrate { database: path.display().to_string(), source })?;
+    clean(&writer, path, made_by == MadeBy::Nobody).await.map_err(connect_error)?;
     let readers = pool()
         .max_connections(READERS)
         .connect_with(options.pragma("query_only", "on"))
@@ -44,6 +61,46 @@ async fn migrate(writer: &SqlitePool) -> Result<(), MigrateError> {
     let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
     migrations::sqlite().run(&mut *transaction).await?;
     Ok(transaction.commit().await?)
+}
+
+/// Removes, once, what earlier versions deleted and left in the file. A file that another process uses is left for the next start.
+async fn clean(writer: &SqlitePool, path: &Path, is_new: bool) -> Result<(), sqlx::Error> {
+    let mut connection = writer.acquire().await?;
+    let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *connection).await?;
+    if version >= CLEAN {
+        return Ok(());
+    }
+    let cleaned = async {
+        if !is_new {
+            sqlx::query("VACUUM").execute(&mut *connection).await?;
+        }
+        // Safe: made of a constant.
+        let done = AssertSqlSafe(format!("PRAGMA user_version = {CLEAN}"));
+        sqlx::query(done).execute(&mut *connection).await?;
+        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut *connection).await
+    };
+    if let Err(error) = cleaned.await {
+        tracing::warn!(
+            database = %path.display(),
+            %error,
+            "values that an earlier version deleted can still be in the file; the next start tries again to remove them"
+        );
+    }
+    Ok(())
+}
+
+/// Warns if others on this machine can read the file or what SQLite keeps beside it.
+fn warn_of_loose_mode(path: &Path) {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let Ok(metadata) = std::fs::metadata(&name) else { continue };
+        let mode = metadata.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            let file = Path::new(&name).display();
+            tracing::warn!(%file, mode = %format!("{mode:o}"), "other users of this machine can use the database file: chmod 600 {file}");
+        }
+    }
 }
 
 /// Creates the file, if it is missing, for this user alone; SQLite gives its side files the same mode.

@@ -16,5 +16,5 @@ mod row;
 
 pub(super) use connection::{Connection, Pool, Source, Transaction};
 pub(super) use dialect::postgres_schema;
-pub(super) use query::{QueryAs, query, query_as};
+pub(super) use query::{Query, QueryAs, Value, query, query_as, query_made};
 pub(super) use row::{FromRow, Row, from_row};

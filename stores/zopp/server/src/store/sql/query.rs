@@ -12,7 +12,7 @@ use super::{
 
 /// A statement with its values.
 pub(in crate::store) struct Query<'q> {
-    sql: &'static str,
+    sql: Cow<'static, str>,
     values: Vec<Value<'q>>,
 }
 
@@ -37,7 +37,12 @@ pub(in crate::store) struct Done {
 
 /// A statement in the shared SQL.
 pub(in crate::store) const fn query<'q>(sql: &'static str) -> Query<'q> {
-    Query { sql, values: Vec::new() }
+    Query { sql: Cow::Borrowed(sql), values: Vec::new() }
+}
+
+/// A statement that was made of constants and of the names of tables and columns. No value of a row or of a user may be in it.
+pub(in crate::store) const fn query_made<'q>(sql: String) -> Query<'q> {
+    Query { sql: Cow::Owned(sql), values: Vec::new() }
 }
 
 /// The same, with rows of a type.
@@ -105,7 +110,12 @@ impl<'q> Query<'q> {
     }
 
     fn sqlite(self) -> sqlx::query::Query<'static, Sqlite, SqliteArguments> {
-        self.values.into_iter().fold(sqlx::query(self.sql), |query, value| match value {
+        let query = match self.sql {
+            Cow::Borrowed(sql) => sqlx::query(sql),
+            // Safe: made of names and constants, as `query_made` requires.
+            Cow::Owned(sql) => sqlx::query(AssertSqlSafe(sql)),
+        };
+        self.values.into_iter().fold(query, |query, value| match value {
             Value::Text(text) => query.bind(text.map(Cow::into_owned)),
             Value::Bytes(bytes) => query.bind(bytes),
             Value::Integer(number) => query.bind(number),
@@ -114,8 +124,8 @@ impl<'q> Query<'q> {
     }
 
     fn postgres(self) -> sqlx::query::Query<'static, Postgres, PgArguments> {
-        // Safe: made of a constant by a function that adds nothing but digits.
-        let query = sqlx::query(AssertSqlSafe(dialect::postgres(self.sql)));
+        // Safe: made of a constant, or of names and constants, by a function that adds nothing but digits.
+        let query = sqlx::query(AssertSqlSafe(dialect::postgres(&self.sql)));
         self.values.into_iter().fold(query, |query, value| match value {
             Value::Text(text) => query.bind(text.as_deref()),
             Value::Bytes(bytes) => query.bind(bytes),

@@ -1,4 +1,5 @@
-//! Forgets signatures that are too old to be accepted.
+//! What a running server does to its database now and then: it forgets signatures that are too old to be accepted, and empties the log of a
+//! SQLite file, in which deleted ciphertexts stay otherwise.
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ const EVERY: Duration = Duration::from_mins(1);
 /// For how long a signature is remembered beyond its life: the clocks of two replicas may differ.
 const SLACK_SECONDS: i64 = 300;
 
-/// Forgets used signatures, now and every minute, until the calls are `finished`.
-pub(crate) async fn forget(store: Store, finished: CancellationToken) {
+/// Tends the database, now and every minute, until the calls are `finished`.
+pub(crate) async fn run(store: Store, finished: CancellationToken) {
     let mut period = interval(EVERY);
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -23,6 +24,9 @@ pub(crate) async fn forget(store: Store, finished: CancellationToken) {
         }
         if let Err(error) = store.forget_signatures(LIFETIME_SECONDS + SLACK_SECONDS).await {
             tracing::error!(error = &error as &dyn std::error::Error, "old signatures could not be forgotten");
+        }
+        if let Err(error) = store.empty_log().await {
+            tracing::error!(error = &error as &dyn std::error::Error, "the log of the database could not be emptied");
         }
     }
 }
