@@ -88,7 +88,7 @@ impl Call {
         let (Record::Lookup(action, resource_type)
         | Record::Read(action, resource_type)
         | Record::Change(action, resource_type)) = record;
-        let caller = match auth::authenticate(&state.store, &state.replays, method, request, repeat).await {
+        let caller = match auth::authenticate(state, method, request, repeat).await {
             Ok(caller) => caller,
             Err(status) => {
                 if status.code() == Code::Unauthenticated {

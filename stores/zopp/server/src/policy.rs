@@ -1,9 +1,11 @@
-//! The policy for new identities.
+//! The policy for new identities, and for clients of the first generation.
+
+use crate::rbac::Role;
 
 /// One hour.
 const HOUR: i64 = 3600;
 
-/// The policy for new identities.
+/// The policy for new identities, and for clients of the first generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// May anybody who reaches the server become a user, without an invite?
@@ -12,6 +14,15 @@ pub struct Policy {
     pub require_key_proof: bool,
     /// For how many hours an invite to a workspace can be good at most.
     pub invite_max_hours: u32,
+    /// Are clients of the first generation (zopp 0.1.1) served, and how?
+    pub first_generation: Option<FirstGeneration>,
+}
+
+/// How clients of the first generation are served. They know no roles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstGeneration {
+    /// The role that each member of a workspace has without any grant, whichever client is used.
+    pub member_role: Option<Role>,
 }
 
 impl Policy {
@@ -25,6 +36,19 @@ impl Policy {
 
     /// Says loudly what is dangerous.
     pub(crate) fn warn(self) {
+        if let Some(FirstGeneration { member_role }) = self.first_generation {
+            let role = match member_role {
+                None => "no role",
+                Some(Role::Read) => "the role read",
+                Some(Role::Write) => "the role write",
+                Some(Role::Admin) => "the role admin",
+            };
+            tracing::warn!(
+                "--allow-v1 is on: requests of zopp 0.1.1 are signed over nothing but the time, so anybody who sees one can act as its \
+                 principal, in every call that 0.1.1 has, for a minute; each member of a workspace has {role} without any grant \
+                 (--v1-member-role); turn it off once no such client is left"
+            );
+        }
         if self.open_registration {
             tracing::warn!(
                 "--open-registration is on: anybody who reaches this server can become a user, without an invite and under any \
@@ -36,6 +60,11 @@ impl Policy {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { open_registration: false, require_key_proof: false, invite_max_hours: Self::INVITE_MAX_HOURS }
+        Self {
+            open_registration: false,
+            require_key_proof: false,
+            invite_max_hours: Self::INVITE_MAX_HOURS,
+            first_generation: None,
+        }
     }
 }

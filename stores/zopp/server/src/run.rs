@@ -10,7 +10,7 @@ use crate::{
     args::{Arguments, Command, EventsBackend, ServeArguments},
     audit::AuditOptions,
     doctor::{self, Finding},
-    policy::Policy,
+    policy::{FirstGeneration, Policy},
     serve::{Options, Server},
     store::{Location, PostgresAddress, Store},
 };
@@ -89,6 +89,9 @@ async fn serve(database: Location, arguments: ServeArguments) -> Result<(), Box<
             open_registration: arguments.open_registration,
             require_key_proof: arguments.require_key_proof,
             invite_max_hours: arguments.invite_max_hours,
+            first_generation: arguments
+                .allow_v1
+                .then(|| FirstGeneration { member_role: arguments.v1_member_role.role() }),
         },
         limits: arguments.limits,
         trusted_proxies: arguments.trusted_proxies,

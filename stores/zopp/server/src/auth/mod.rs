@@ -18,6 +18,7 @@ pub(crate) use replay::{Admission, LIFETIME_SECONDS, ReplayCache, SignatureDiges
 use crate::{
     clock,
     limits::Reached,
+    state::State,
     status::{disabled, exhausted, from_store, replayed},
     store::{PrincipalRow, Store},
 };
@@ -57,8 +58,7 @@ pub(crate) fn is_signed(metadata: &MetadataMap) -> bool {
 
 /// Verifies that `request` was signed for the call with this full path by a principal that exists and is not disabled, recently.
 pub(crate) async fn authenticate<M: Message>(
-    store: &Store,
-    replays: &ReplayCache,
+    state: &State,
     method: &str,
     request: &Request<M>,
     repeat: Repeat,
@@ -79,41 +79,88 @@ pub(crate) async fn authenticate<M: Message>(
     )
     .map_err(|error| Status::unauthenticated(error.to_string()))?;
     if signed.profile() == Profile::V1 {
+        admit_first_generation(state, method)?;
+    }
+    // Encoded anew: what the handler will see is what must have been signed.
+    let body = request.get_ref().encode_to_vec();
+    verify(&state.store, &state.replays, &principal_id, (method, &body), &signed, repeat).await
+}
+
+/// The calls of the first generation that are signed.
+const FIRST_GENERATION: [&str; 23] = [
+    "Register",
+    "CreateWorkspace",
+    "ListWorkspaces",
+    "GetWorkspaceKeys",
+    "CreateInvite",
+    "ListInvites",
+    "RevokeInvite",
+    "GetPrincipal",
+    "RenamePrincipal",
+    "ListPrincipals",
+    "CreateProject",
+    "ListProjects",
+    "GetProject",
+    "DeleteProject",
+    "CreateEnvironment",
+    "ListEnvironments",
+    "GetEnvironment",
+    "DeleteEnvironment",
+    "UpsertSecret",
+    "GetSecret",
+    "ListSecrets",
+    "DeleteSecret",
+    "WatchSecrets",
+];
+
+/// Refuses the signature of a first-generation client, unless the operator allows it, and always for calls that such a client does not have.
+fn admit_first_generation(state: &State, method: &str) -> Result<(), Status> {
+    if state.policy.first_generation.is_none() {
         return Err(Status::unauthenticated(
             "request-hash is missing: this is the signature of a first-generation client (zopp 0.1.1), which covers nothing \
              but the time; use a client that signs the request",
         ));
     }
-    // Encoded anew: what the handler will see is what must have been signed.
-    let body = request.get_ref().encode_to_vec();
-    verify(store, replays, &principal_id, method, &body, &signed, repeat).await
+    if FIRST_GENERATION.iter().any(|call| method_path(call) == method) {
+        Ok(())
+    } else {
+        Err(Status::unauthenticated(
+            "request-hash is missing: clients of the first generation do not have this call, so it takes no signature of theirs",
+        ))
+    }
 }
 
+/// Verifies the signature of a request, which is a method with a body, by the rules of its generation.
 async fn verify(
     store: &Store,
     replays: &ReplayCache,
     principal_id: &str,
-    method: &str,
-    body: &[u8],
+    (method, body): (&str, &[u8]),
     signed: &Signed,
     repeat: Repeat,
 ) -> Result<Caller, Status> {
     let now = clock::now();
     signature::check_age(signed.timestamp, now).map_err(|error| Status::unauthenticated(error.to_string()))?;
-    if signed.request_hash != Some(signature::request_hash(method, body)) {
+    let request_hash = signature::request_hash(method, body);
+    if signed.request_hash.is_some_and(|signed| signed != request_hash) {
         return Err(Status::unauthenticated(VerifyError::RequestHashMismatch.to_string()));
     }
     // One answer for an unknown principal and for a wrong key: ids are not for guessing.
     let refused = || Status::unauthenticated("principal is unknown or its signature does not match");
     let principal = store.principal(principal_id).await.map_err(from_store)?.ok_or_else(refused)?;
     let public = SigningPublic::from_slice(&principal.public_key).map_err(|_| refused())?;
-    signature::verify(Profile::V2, &public, method, body, signed).map_err(|_| refused())?;
+    signature::verify(signed.profile(), &public, method, body, signed).map_err(|_| refused())?;
     if principal.disabled_at.is_some() {
         return Err(disabled());
     }
     let mut used = None;
     if repeat == Repeat::Refused {
-        let signature = *used.insert(replay::digest(principal_id, &signed.signature));
+        let digest = match signed.profile() {
+            // All requests of a second have the same signature.
+            Profile::V1 => replay::digest_of_request(principal_id, &signed.signature, &request_hash),
+            Profile::V2 => replay::digest(principal_id, &signed.signature),
+        };
+        let signature = *used.insert(digest);
         let share = store.limits().changes;
         match replays.admit(principal_id, signature, share, now) {
             Admission::First => {}
@@ -144,7 +191,7 @@ pub(crate) async fn verify_login(
     let (method, body) = (method_path("Login"), message.encode_to_vec());
     let request_hash = Some(signature::request_hash(&method, &body));
     let signed = Signed { timestamp: message.timestamp, signature, request_hash };
-    verify(store, replays, &principal.id, &method, &body, &signed, Repeat::Refused).await
+    verify(store, replays, &principal.id, (&method, &body), &signed, Repeat::Refused).await
 }
 
 /// Checks the proof, if there is one, that the registering client holds the private half of `public_key`. Stock clients send none.

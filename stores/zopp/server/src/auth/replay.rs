@@ -48,6 +48,11 @@ pub(crate) fn digest(principal_id: &str, signature: &[u8; 64]) -> SignatureDiges
     Sha256::new().chain_update(principal_id).chain_update(signature).finalize().into()
 }
 
+/// The digest under which a request is remembered whose signature covers the time only.
+pub(crate) fn digest_of_request(principal_id: &str, signature: &[u8; 64], request_hash: &[u8; 32]) -> SignatureDigest {
+    Sha256::new().chain_update(principal_id).chain_update(signature).chain_update(request_hash).finalize().into()
+}
+
 #[derive(Debug, Default)]
 struct Seen {
     signatures: HashSet<SignatureDigest>,

@@ -207,7 +207,7 @@ async fn proven_caller<M: Message>(
         return Ok(None);
     }
     let method = method_path(call);
-    let caller = auth::authenticate(&state.store, &state.replays, &method, request, Repeat::Refused).await?;
+    let caller = auth::authenticate(state, &method, request, Repeat::Refused).await?;
     row.signature = caller.used;
     row.authority = Authority::of(&caller.principal.id, caller.principal.user_id.as_deref());
     Ok(Some(caller))

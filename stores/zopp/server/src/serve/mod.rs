@@ -150,6 +150,8 @@ impl Server {
             _ => store,
         };
         options.policy.warn();
+        let member_role = options.policy.first_generation.and_then(|first| first.member_role);
+        store.set_member_role(member_role).await.map_err(StartError::Read)?;
         if tls.is_none() && !address.ip().is_loopback() {
             tracing::warn!(
                 %address,

@@ -15,6 +15,8 @@ const GRANTS: &str = "\
     UNION ALL SELECT 'principal', 1, role FROM project_permissions WHERE project_id = ?2 AND principal_id = ?4 \
     UNION ALL SELECT 'principal', 2, role FROM environment_permissions WHERE environment_id = ?3 AND principal_id = ?4 \
     UNION ALL SELECT 'user', 0, role FROM user_workspace_permissions WHERE workspace_id = ?1 AND user_id = ?5 \
+    UNION ALL SELECT 'user', 0, s.value FROM settings s JOIN workspace_members m ON m.workspace_id = ?1 AND m.user_id = ?5 \
+        WHERE s.name = 'member_role' \
     UNION ALL SELECT 'user', 1, role FROM user_project_permissions WHERE project_id = ?2 AND user_id = ?5 \
     UNION ALL SELECT 'user', 2, role FROM user_environment_permissions WHERE environment_id = ?3 AND user_id = ?5 \
     UNION ALL SELECT 'group', 0, p.role FROM group_workspace_permissions p JOIN group_members m USING (group_id) \
@@ -140,6 +142,10 @@ const OF_USER: &str = all!("user_", "", "g.user_id");
 const OF_GROUP: &str = all!("group_", "", "g.group_id");
 const OF_GROUPS_OF_USER: &str = all!("group_", "JOIN group_members m ON m.group_id = g.group_id", "m.user_id");
 
+/// The role that each member of a workspace has without any grant, where the operator of the server set one.
+const OF_MEMBERS: &str = "SELECT NULL, NULL, s.value FROM settings s \
+    JOIN workspace_members m ON m.workspace_id = ?1 AND m.user_id = ?2 WHERE s.name = 'member_role'";
+
 /// All grants made to one holder in a workspace, and nothing that it has by other ways.
 pub(super) async fn holdings(
     connection: &mut Connection,
@@ -169,7 +175,7 @@ pub(super) async fn principal_holdings(
     held.human = true;
     let owner = "SELECT 1 FROM workspaces WHERE id = ? AND owner_user_id = ?";
     held.owner = exists(connection, owner, &[workspace_id, user_id]).await?;
-    for statement in [OF_USER, OF_GROUPS_OF_USER] {
+    for statement in [OF_USER, OF_GROUPS_OF_USER, OF_MEMBERS] {
         for (node, role) in all_grants(connection, statement, workspace_id, user_id).await? {
             held.add_base(node, role);
         }

@@ -8,13 +8,14 @@ use sqlx::{
 
 use super::sql::postgres_schema;
 
-const STEPS: [(i64, &str, &str); 6] = [
+const STEPS: [(i64, &str, &str); 7] = [
     (1, "initial", include_str!("migrations/0001_initial.sql")),
     (2, "signatures", include_str!("migrations/0002_signatures.sql")),
     (3, "identity", include_str!("migrations/0003_identity.sql")),
     (4, "limits", include_str!("migrations/0004_limits.sql")),
     (5, "used_signatures", include_str!("migrations/0005_used_signatures.sql")),
     (6, "readiness", include_str!("migrations/0006_readiness.sql")),
+    (7, "settings", include_str!("migrations/0007_settings.sql")),
 ];
 
 pub(super) fn sqlite() -> Migrator {

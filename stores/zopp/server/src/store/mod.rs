@@ -36,6 +36,7 @@ mod permissions;
 mod principals;
 mod projects;
 mod secrets;
+mod settings;
 mod signatures;
 mod sql;
 mod transfer;

@@ -156,6 +156,16 @@ async fn open_registration_is_loud_at_each_start() {
 }
 
 #[tokio::test]
+async fn the_first_generation_is_served_on_request_and_loudly() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = command(directory.path());
+    command.env("ZOPP_ALLOW_V1", "true").env("ZOPP_V1_MEMBER_ROLE", "read");
+    let serving = Serving::start_as(command).await;
+    let warning = serving.first_words.lines().find(|line| line.contains("--allow-v1")).expect("a warning");
+    assert!(warning.contains("WARN") && warning.contains("the role read"), "{warning}");
+}
+
+#[tokio::test]
 async fn a_port_for_other_machines_without_tls_is_warned_of_at_each_start() {
     let directory = tempfile::tempdir().unwrap();
     let here = Serving::start(directory.path()).await;

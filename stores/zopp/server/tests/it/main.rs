@@ -8,6 +8,7 @@ mod authentication;
 mod command;
 mod database;
 mod exports;
+mod first_generation;
 mod grants;
 mod groups;
 mod harness;
