@@ -5,9 +5,10 @@ use anyhow::Result;
 use crate::step::{cargo, run};
 
 /// Each program that generates, and where its files are committed.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 5] = [
     ("cloudbucket-operator", "examples/cloudbucket/deploy"),
     ("configmapsync-operator", "examples/configmapsync/deploy"),
+    ("labelcopy-operator", "examples/labelcopy/deploy"),
     ("konverge-template", "crates/konverge-new/template/deploy"),
     ("multicontroller-operator", "examples/multicontroller/deploy"),
 ];

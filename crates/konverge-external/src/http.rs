@@ -19,4 +19,4 @@ pub(crate) use konverge_endpoint::address::shown;
 pub use long_poll::LongPoll;
 pub use reqwest;
 pub use source::{HttpDocument, HttpSource};
-pub use token::Token;
+pub use token::{Token, TokenError};

@@ -63,6 +63,8 @@ mod exit;
 mod finalizers;
 mod flags;
 mod inventory;
+#[cfg(all(feature = "external", feature = "remote"))]
+mod json_api;
 mod leading;
 mod metrics;
 #[cfg(feature = "admission")]
@@ -115,6 +117,8 @@ pub use children::{Child, Children};
 pub use context::Context;
 pub use controller::Controller;
 pub use error::Error;
+#[cfg(all(feature = "external", feature = "remote"))]
+pub use json_api::JsonApi;
 #[cfg(feature = "generate")]
 pub use operator::GenerateError;
 pub use operator::{Home, Operator, Part, Setup, StartError};

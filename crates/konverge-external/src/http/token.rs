@@ -47,7 +47,11 @@ impl Token {
     }
 
     /// The `Authorization` header, which the client does not print.
-    pub(super) async fn header(&self) -> Result<HeaderValue, TokenError> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read, or if it holds no token.
+    pub async fn header(&self) -> Result<HeaderValue, TokenError> {
         Ok(self.0.authorization("token", "Bearer").await?)
     }
 }

@@ -1,0 +1,6 @@
+//! The operator under exactly the role it generates, between a real API server and a list that fails when a test says so.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod copying;
+mod list;
+mod stage;
