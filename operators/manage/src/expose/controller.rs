@@ -62,7 +62,7 @@ pub fn services(settings: &Arc<Settings>) -> Controller<Service, impl Reconcile<
             keys.collect::<Vec<_>>()
         })
         .access(|access| {
-            access.to::<OZResource>(&(), &["create", "delete", "get", "patch", "update"]);
+            access.to::<OZResource>(&(), &["create", "delete", "patch", "update"]);
             access.to::<OZRoutingPeer>(&(), &["create", "patch"]);
         })
 }
@@ -218,6 +218,8 @@ fn own(resource: &mut OZResource, service: &Service, settings: &Settings) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::needless_pass_by_value, reason = "the rows of tables are made in place")]
+
     use serde_json::{Value, from_value, json};
 
     use super::*;

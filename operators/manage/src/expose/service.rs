@@ -217,22 +217,21 @@ fn friendly_names(
     let mut names = BTreeMap::new();
     for item in items(annotations.get(POLICY_NAME)) {
         let pair = item.split_once(':').map(|(policy, name)| (policy.trim(), name.trim()));
-        match pair {
-            Some((policy, name)) if name.is_empty() || name.contains(':') || policy.is_empty() => {
-                warnings.push(no_pair(&item))
-            }
-            Some((policy, _)) if !policies.iter().any(|known| known == policy) => warnings.push(format!(
+        let is_pair = |(policy, name): &(&str, &str)| !policy.is_empty() && !name.is_empty() && !name.contains(':');
+        let Some((policy, name)) = pair.filter(is_pair) else {
+            warnings
+                .push(format!("annotation {POLICY_NAME} has {item:?}, which is left out; write policy:Display name"));
+            continue;
+        };
+        if policies.iter().any(|known| known == policy) {
+            names.insert(policy.to_owned(), name.to_owned());
+        } else {
+            warnings.push(format!(
                 "annotation {POLICY_NAME} has a name for policy {policy}, which annotation {POLICY} lacks"
-            )),
-            Some((policy, name)) => drop(names.insert(policy.to_owned(), name.to_owned())),
-            None => warnings.push(no_pair(&item)),
+            ));
         }
     }
     names
-}
-
-fn no_pair(item: &str) -> String {
-    format!("annotation {POLICY_NAME} has {item:?}, which is left out; write policy:Display name")
 }
 
 /// The parts of a list that is separated by commas.

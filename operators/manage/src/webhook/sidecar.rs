@@ -228,7 +228,7 @@ fn annotation<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     pod["metadata"]["annotations"][name].as_str().map(str::trim).filter(|value| !value.is_empty())
 }
 
-/// The pod in messages. A pod of a ReplicaSet has no name yet.
+/// The pod in messages. A pod of a `ReplicaSet` has no name yet.
 fn pod_name(pod: &Value, namespace: &str) -> String {
     let name = |field: &str| pod["metadata"][field].as_str().filter(|name| !name.is_empty());
     match (name("name"), name("generateName")) {

@@ -54,10 +54,10 @@ async fn says(api: &Api<DynamicObject>, name: &str, place: &str, condition: &str
         let found = conditions.into_iter().find(|found| found["type"] == condition && found["status"] == status)?;
         Some(found["message"].as_str().unwrap_or_default().to_owned())
     });
-    match said.await {
-        Ok(message) => message,
-        Err(_) => panic!("{name} says {:#}", api.get(name).await.unwrap().data["status"]),
+    if let Ok(message) = said.await {
+        return message;
     }
+    panic!("{name} says {:#}", api.get(name).await.unwrap().data["status"])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,13 +95,13 @@ async fn w18_routes_make_resources_of_services_and_every_deletion_completes() {
     let why = says(&gateways, "public", "/status/conditions", "Programmed", "False").await;
     assert!(why.contains("which the listener names, does not exist"), "{why}");
 
-    let router = json!({ "metadata": { "name": "prod" }, "spec": { "dnsZoneRef": { "name": "z" } } });
-    let routers = place.api::<NetworkRouter>();
-    routers.create(&PostParams::default(), &from_value(router).unwrap()).await.unwrap();
+    let prod = json!({ "metadata": { "name": "prod" }, "spec": { "dnsZoneRef": { "name": "z" } } });
+    let network_routers = place.api::<NetworkRouter>();
+    network_routers.create(&PostParams::default(), &from_value(prod).unwrap()).await.unwrap();
     let ready = json!({ "status": { "conditions": [{
         "type": "Ready", "status": "True", "reason": "Reconciled", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z",
     }] } });
-    routers.patch_status("prod", &PatchParams::default(), &Patch::Merge(ready)).await.unwrap();
+    network_routers.patch_status("prod", &PatchParams::default(), &Patch::Merge(ready)).await.unwrap();
     says(&gateways, "public", "/status/conditions", "Programmed", "True").await;
 
     let spec = json!({

@@ -12,7 +12,7 @@ use konverge_testkit::{ControlPlane, eventually};
 use tokio::{sync::OnceCell, task::JoinHandle};
 
 /// How long anything here may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
 /// One control plane for all tests of this binary; it ends with the process.
 pub(crate) async fn control_plane() -> &'static ControlPlane {

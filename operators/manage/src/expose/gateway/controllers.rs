@@ -13,7 +13,7 @@ use konverge::{
         api::{ApiResource, Patch, PatchParams, PostParams},
     },
     prelude::*,
-    runtime::cache::Store,
+    runtime::cache::{Caching, Store},
 };
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ pub fn gateway_classes() -> Controller<DynamicObject, impl Reconcile<DynamicObje
     Controller::dynamic(class_kind(), Classes)
         .named("gateway-classes")
         .reasons::<GatewayReason>()
-        .caching(|caching| caching.optional())
+        .caching(Caching::optional)
         .finalizer_on_demand(CLASS_FINALIZER)
         .access(|access| {
             access.to_resource(GROUP, "gatewayclasses/status", &["patch"]);
@@ -83,7 +83,7 @@ pub fn gateways() -> Controller<DynamicObject, impl Reconcile<DynamicObject>> {
     Controller::dynamic(gateway_kind(), Gateways)
         .named("gateways")
         .reasons::<GatewayReason>()
-        .caching(|caching| caching.optional())
+        .caching(Caching::optional)
         .finalizer_on_demand(GATEWAY_FINALIZER)
         .watches(Watch::<DynamicObject>::of(class_kind()).optional(), |class: &DynamicObject, gateways| {
             let name = class.name_any();
@@ -115,7 +115,7 @@ fn routes(kind: ApiResource, finalizer: &'static str) -> Controller<DynamicObjec
     Controller::dynamic(kind.clone(), Routes(kind.clone()))
         .named(kind.plural)
         .reasons::<GatewayReason>()
-        .caching(|caching| caching.optional())
+        .caching(Caching::optional)
         .finalizer_on_demand(finalizer)
         .watches(Watch::<DynamicObject>::of(class_kind()).optional(), move |_: &DynamicObject, routes| all(routes))
         .watches(Watch::<DynamicObject>::of(gateway_kind()).optional(), move |_: &DynamicObject, routes| all(routes))
@@ -130,7 +130,7 @@ fn routes(kind: ApiResource, finalizer: &'static str) -> Controller<DynamicObjec
         })
         .access(|access| {
             access.to_resource(GROUP, &status, &["patch"]);
-            access.to::<NetworkResource>(&(), &["create", "delete", "get", "patch", "update"]);
+            access.to::<NetworkResource>(&(), &["create", "delete", "patch", "update"]);
         })
 }
 

@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value, reason = "the rows of tables are made in place")]
+
 use std::sync::Arc;
 
 use serde_json::{from_value, json};

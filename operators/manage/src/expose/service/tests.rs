@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value, reason = "the rows of tables are made in place")]
+
 use serde_json::{Value, from_value, json};
 
 use super::*;

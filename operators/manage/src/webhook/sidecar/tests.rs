@@ -1,3 +1,6 @@
+#![allow(clippy::needless_pass_by_value, reason = "the rows of tables are made in place")]
+
+use proptest::{collection, option, prelude::*, sample};
 use serde_json::from_value;
 
 use super::*;
@@ -351,5 +354,59 @@ fn no_pod_panics() {
     ] {
         let injection = decide(&pod, &objects);
         assert_eq!(injection.pod.is_some(), pod.is_object(), "{pod}");
+    }
+}
+
+/// Any JSON, with the names that matter more often than others.
+fn any_json() -> impl Strategy<Value = Value> {
+    let name = || {
+        sample::select(vec![
+            "name",
+            "annotations",
+            "labels",
+            "containers",
+            "initContainers",
+            "volumes",
+            "env",
+            "app",
+            SETUP_KEY,
+            "other",
+        ])
+    };
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        sample::select(vec!["", "web", "openzro", "OZ_SETUP_KEY", "true"]).prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 5, move |inner| {
+        let object = collection::btree_map(name().prop_map(str::to_owned), inner.clone(), 0..5);
+        prop_oneof![
+            collection::vec(inner, 0..4).prop_map(Value::from),
+            object.prop_map(|entries| Value::Object(entries.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_pod_gets_at_most_one_sidecar_and_a_second_call_changes_nothing(
+        metadata in option::of(any_json()),
+        spec in option::of(any_json()),
+        key in option::of(sample::select(vec!["web", "gone", ""])),
+    ) {
+        let mut pod = json!({ "metadata": metadata, "spec": spec });
+        if let (Some(key), Some(metadata)) = (key, pod["metadata"].as_object_mut()) {
+            metadata.insert("annotations".to_owned(), json!({ SETUP_KEY: key }));
+        }
+        let profile = object("SidecarProfile", "p", json!({ "setupKeyRef": { "name": "k" } }));
+        let objects = [profile, object("SetupKey", "k", json!({ "name": "K", "ephemeral": true })), key_of_secret()];
+        let sidecars = |pod: &Value| containers(pod).filter(|container| container["name"] == CONTAINER).count();
+        let injection = decide(&pod, &objects);
+        prop_assert!(injection.pod.is_none() || injection.unserved.is_none());
+        if let Some(after) = injection.pod {
+            prop_assert_eq!((sidecars(&pod), sidecars(&after)), (0, 1));
+            prop_assert_eq!(decide(&after, &objects).pod, None);
+        }
     }
 }
