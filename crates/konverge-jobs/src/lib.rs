@@ -12,6 +12,7 @@
 mod job;
 mod lines;
 mod probe;
+pub mod reference;
 mod run;
 mod shared;
 

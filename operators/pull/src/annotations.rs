@@ -12,6 +12,8 @@ pub const WORKSPACE: &str = "zopp.dev/workspace";
 pub const PROJECT: &str = "zopp.dev/project";
 /// The environment's name.
 pub const ENVIRONMENT: &str = "zopp.dev/environment";
+/// A choice of keys, which the original announces and does not implement. This operator does not follow it either, and says so.
+pub const KEYS: &str = "zopp.dev/keys";
 
 /// The declaration of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -75,6 +75,8 @@ pub struct Binding {
     pub is_touched: bool,
     /// Its content when it was last verified.
     pub verified: Option<Verified>,
+    /// Whether it requests a choice of keys, which is not supported.
+    pub requests_keys: bool,
     /// The statements of the last run.
     pub said: Vec<Statement>,
     /// When this process last wrote it.
@@ -93,6 +95,7 @@ impl Binding {
             shown,
             is_touched: true,
             verified: None,
+            requests_keys: false,
             said: Vec::new(),
             written_at: None,
             empty_since: None,
@@ -171,6 +174,13 @@ impl Bindings {
             return true;
         }
         false
+    }
+
+    /// Notes whether the Secret requests a choice of keys.
+    pub fn set_requests_keys(&self, key: &SecretRef, requests_keys: bool) {
+        if let Some(binding) = self.lock().bindings.get_mut(key) {
+            binding.requests_keys = requests_keys;
+        }
     }
 
     /// A run that began with `before` has learned the content of these resource versions.

@@ -21,17 +21,20 @@ use crate::{
     messages,
     reconcile::FIELD_MANAGER,
     run::PROGRAM,
+    unsupported::{GROUP, PLURAL},
 };
 
 /// Pull, for the plugin.
 pub struct Pull;
 
 /// Which permissions the operator uses: group, resource and verb.
-const NEEDED: [(&str, &str, &str); 6] = [
+const NEEDED: [(&str, &str, &str); 8] = [
     ("", "secrets", "get"),
     ("", "secrets", "list"),
     ("", "secrets", "watch"),
     ("", "secrets", "patch"),
+    (GROUP, PLURAL, "list"),
+    (GROUP, PLURAL, "watch"),
     ("events.k8s.io", "events", "create"),
     ("events.k8s.io", "events", "patch"),
 ];

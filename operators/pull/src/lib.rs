@@ -35,7 +35,9 @@ pub mod plan;
 mod reachability;
 pub mod reasons;
 pub mod reconcile;
+pub mod reference;
 pub mod run;
+mod unsupported;
 pub mod watch;
 
 pub use run::run;

@@ -8,6 +8,7 @@ use konverge_core::{
 use konverge_zopp_client::{EnvironmentName, FetchError};
 
 use crate::{
+    annotations::KEYS,
     plan::{Problem, SECRET_SIZE_LIMIT},
     reasons,
 };
@@ -44,6 +45,27 @@ pub fn not_allowed(namespace: &str, name: &EnvironmentName) -> Statement {
             "namespace {namespace} may not read {name}. The data stays as it is; the operator's administrator can \
              permit it with --allow '{namespace}={name}'"
         ),
+    )
+}
+
+/// The Secret requests a choice of keys, and gets all.
+pub fn keys_not_supported(name: &EnvironmentName) -> Statement {
+    failure(
+        reasons::FEATURE_MISSING,
+        format!(
+            "{KEYS} is not supported: the Secret holds all keys of {name}. Put the keys that it needs into an environment of their own, or remove \
+             the annotation"
+        ),
+    )
+}
+
+/// A `ZoppSecretSync` is not followed.
+pub fn kind_not_supported() -> Statement {
+    failure(
+        reasons::FEATURE_MISSING,
+        "ZoppSecretSync is not supported, so nothing is synced for this object. Annotate a Secret with zopp.dev/sync, or keep the original operator for \
+         these objects"
+            .to_owned(),
     )
 }
 

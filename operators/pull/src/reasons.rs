@@ -6,6 +6,8 @@ pub const SYNCED: &str = "Synced";
 pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
 /// The platform's `--allow` rules do not cover it.
 pub const NOT_ALLOWED: &str = "NotAllowed";
+/// The object requests a feature that this operator does not have.
+pub const FEATURE_MISSING: &str = "FeatureMissing";
 /// Workspace, project or environment does not exist for the operator's principal.
 pub const ENVIRONMENT_NOT_FOUND: &str = "EnvironmentNotFound";
 /// The operator's principal lacks the READ role.
@@ -38,10 +40,11 @@ pub const PASSING: [&str; 6] =
     [SERVER_UNREACHABLE, CREDENTIALS_INVALID, ACCESS_DENIED, ENVIRONMENT_NOT_FOUND, BAD_SERVER_ANSWER, SYNC_FAILED];
 
 /// All of them, for the reference and the tests.
-pub const ALL: [&str; 16] = [
+pub const ALL: [&str; 17] = [
     SYNCED,
     INVALID_ANNOTATION,
     NOT_ALLOWED,
+    FEATURE_MISSING,
     ENVIRONMENT_NOT_FOUND,
     ACCESS_DENIED,
     SERVER_UNREACHABLE,

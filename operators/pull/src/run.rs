@@ -27,6 +27,7 @@ use crate::{
     metrics::Metrics,
     reachability::Reachability,
     reconcile::Pull,
+    unsupported::{self, Unsupported},
     watch::{SecretHandler, wake},
 };
 
@@ -126,6 +127,7 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
         gauge.stalest(age.unwrap_or_default());
     });
 
+    let namespace = config.namespace.clone();
     let watched = WatchOptions::default().with(|options| {
         options.namespace = config.namespace;
         options.label_selector = config.selector;
@@ -135,6 +137,15 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     let mut handler =
         SecretHandler { bindings: Arc::clone(&bindings), hubs, rules: config.allow, queue: queue.clone() };
     manager.task("secrets-watch", async move { watch::handle_events(secrets, &mut handler).await });
+
+    let unsupported = Queue::new("pull-unsupported", metrics.queues());
+    let follow = unsupported::follow(kubernetes.clone(), namespace, unsupported.clone());
+    manager.task("zoppsecretsyncs-watch", follow);
+    let reporter = Unsupported::new(events.clone());
+    manager.controller(
+        "pull-unsupported",
+        Controller::new(Arc::new(reporter), unsupported, metrics.controllers()).workers(1),
+    );
 
     let digest_key = DigestKey::new(rand::random());
     let pull = Pull::new(kubernetes, events, bindings, counts, digest_key, principal, config.workers.into());

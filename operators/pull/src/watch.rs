@@ -14,7 +14,7 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
     allow::{Rule, is_allowed},
-    annotations::{Declaration, declaration},
+    annotations::{Declaration, KEYS, declaration},
     bindings::{Bindings, SecretRef, Source},
     hub::{Hubs, Wake},
 };
@@ -74,8 +74,11 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
             self.delete(key);
             return false;
         };
+        let requests_keys = object.metadata.annotations.is_some_and(|annotations| annotations.contains_key(KEYS));
         let (Some(uid), Some(version)) = (object.metadata.uid, object.metadata.resource_version) else { return false };
-        if self.bindings.apply(key.clone(), uid, version, source, origin) {
+        let has_work = self.bindings.apply(key.clone(), uid, version, source, origin);
+        self.bindings.set_requests_keys(key, requests_keys);
+        if has_work {
             self.queue.add(key.clone(), Priority::Normal, SECRET);
         }
         true

@@ -20,10 +20,13 @@ impl Pull {
             info!(secret = %run.key, environment = %name, version, keys, "written");
         }
         // An event for every change would cost as much as the change; the log has them all.
-        let statements = match problems {
+        let mut statements: Vec<_> = match problems {
             [] => vec![messages::synced(name)],
             problems => problems.iter().map(messages::problem).collect(),
         };
+        if run.binding.requests_keys {
+            statements.push(messages::keys_not_supported(name));
+        }
         self.say(run.key, run.binding, statements);
     }
 

@@ -8,4 +8,5 @@ mod hub;
 mod late;
 mod refusing;
 mod scripted;
+mod unsupported;
 mod world;

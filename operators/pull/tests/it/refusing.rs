@@ -23,6 +23,22 @@ async fn incomplete_annotations_are_named_and_the_data_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_choice_of_keys_is_reported_and_all_keys_are_delivered() {
+    let (world, scene, operator) = World::in_step().await;
+    let environment = scene.name();
+    let annotations = json!({
+        "zopp.dev/sync": "true", "zopp.dev/workspace": environment.workspace, "zopp.dev/project": environment.project,
+        "zopp.dev/environment": environment.environment, "zopp.dev/keys": "A",
+    });
+    world.annotate("backend", annotations).await;
+    let text = world.told("backend", "FeatureMissing").await;
+    assert!(text.contains("zopp.dev/keys") && text.contains("all keys"), "{text}");
+    scene.set("B", "2");
+    world.holds("backend", &[("A", "1"), ("B", "2")]).await;
+    operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_the_rules_forbid_is_not_even_asked_for() {
     let world = World::new().await;
     let (scene, allowed) = (world.server.create("production"), world.server.create("staging"));
