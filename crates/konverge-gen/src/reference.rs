@@ -1,8 +1,8 @@
 //! Pages in which people look things up.
 
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
-use prometheus_client::registry::Registry;
+use prometheus_client::{encoding::text::encode, registry::Registry};
 
 /// A table of the flags that a command shows: name, variable, default, meaning.
 #[cfg(feature = "cli")]
@@ -20,16 +20,53 @@ pub fn flags(command: &clap::Command) -> String {
     page
 }
 
-/// A table of the series in a registry: name and meaning, by name.
+/// A table of the series in a registry: the name that a scrape shows, and the meaning, by name.
+///
+/// A counter is scraped with the suffix `_total`. The registry does not tell the type of a family of series that has no value yet. For the families of
+/// Konverge it is known; any other family shows as a counter once it has a value.
 pub fn metrics(registry: &Registry) -> String {
     let mut page = "| Metric | Meaning |\n|---|---|\n".to_owned();
-    let mut series = described(registry);
-    series.sort();
-    series.dedup();
-    for (name, help) in series {
+    let counted = counted(registry);
+    let is_counter = |series: &Described| {
+        series.is_counter || counted.contains(&series.name) || FAMILIES_OF_COUNTERS.contains(&series.name.as_str())
+    };
+    let series = described(registry).into_iter().map(|series| {
+        let suffix = if is_counter(&series) { "_total" } else { "" };
+        (format!("{}{suffix}", series.name), series.help)
+    });
+    for (name, help) in series.collect::<BTreeSet<_>>() {
         row(&mut page, &[&code(&name), &help]);
     }
     page
+}
+
+/// The counters of the framework that are families, and so have no value before the first run, request or event.
+const FAMILIES_OF_COUNTERS: [&str; 16] = [
+    "controller_runtime_reconcile",
+    "controller_runtime_reconcile_errors",
+    "controller_runtime_reconcile_panics",
+    "controller_runtime_reconcile_timeouts",
+    "controller_runtime_terminal_reconcile_errors",
+    "controller_runtime_webhook_requests",
+    "konverge_cache_events",
+    "konverge_events",
+    "konverge_external_changes",
+    "konverge_external_errors",
+    "konverge_external_polls",
+    "konverge_reconcile_errors",
+    "leader_election_slowpath",
+    "rest_client_requests",
+    "workqueue_adds",
+    "workqueue_retries",
+];
+
+/// The names of the counters that have a value.
+fn counted(registry: &Registry) -> BTreeSet<String> {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = encode(&mut text, registry);
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"));
+    types.map(str::to_owned).collect()
 }
 
 /// A table of words with a fixed meaning, such as the reasons of conditions and events.
@@ -51,19 +88,40 @@ fn row(page: &mut String, cells: &[&str]) {
     let _ = writeln!(page, "| {} |", cells.join(" | "));
 }
 
-/// Name and help of each series. The registry tells them in its debug form only: its text form leaves out series that have no
+/// A series of a registry.
+pub(crate) struct Described {
+    /// The name without the suffix of its type.
+    pub(crate) name: String,
+    help: String,
+    /// Whether it is one counter; a family of counters is not known as such.
+    is_counter: bool,
+}
+
+/// Each series. The registry tells them in its debug form only: its text form leaves out series that have no
 /// value yet, which in a program that does not run is nearly all of them.
-pub(crate) fn described(registry: &Registry) -> Vec<(String, String)> {
+pub(crate) fn described(registry: &Registry) -> Vec<Described> {
     let text = format!("{registry:?}");
     let mut series = Vec::new();
-    let mut rest = text.as_str();
-    while let Some((name, after)) = quoted(rest, "Descriptor { name: ") {
+    let (mut rest, mut prefix) = (text.as_str(), String::new());
+    // A registry tells its whole prefix, then its own series, then the registries within it.
+    while let Some(start) = rest.find(DESCRIPTOR) {
+        if let Some(begin) = rest[..start].rfind(REGISTRY) {
+            let named = quoted(&rest[begin..start], "Registry { prefix: Some(Prefix(");
+            prefix = named.map(|(prefix, _)| prefix + "_").unwrap_or_default();
+        }
+        let Some((name, after)) = quoted(&rest[start..], DESCRIPTOR) else { break };
         let Some((help, after)) = quoted(after, "help: ") else { break };
-        series.push((name, help.trim_end_matches('.').to_owned()));
+        let metric = after.split_once("}, ").map_or("", |(_, metric)| metric);
+        let is_counter = metric.starts_with("Counter {") || metric.starts_with("ConstCounter {");
+        let help = help.trim_end_matches('.').to_owned();
+        series.push(Described { name: format!("{prefix}{name}"), help, is_counter });
         rest = after;
     }
     series
 }
+
+const REGISTRY: &str = "Registry { prefix: ";
+const DESCRIPTOR: &str = "Descriptor { name: ";
 
 /// The quoted text after `marker`, and what follows it.
 fn quoted<'a>(text: &'a str, marker: &str) -> Option<(String, &'a str)> {
@@ -88,6 +146,20 @@ mod tests {
             metrics(&registry),
             "| Metric | Meaning |\n|---|---|\n| `a` | The first |\n| `b_total_things` | Things, \"counted\" |\n"
         );
+    }
+
+    #[test]
+    fn counters_have_the_name_that_a_scrape_shows() {
+        let mut registry = Registry::default();
+        registry.register("one", "A counter", Counter::<u64>::default());
+        registry.register("waiting", "A gauge", Gauge::<i64>::default());
+        registry.register("workqueue_adds", "A family of ours", Family::<Vec<(String, String)>, Counter>::default());
+        let touched = Family::<Vec<(String, String)>, Counter>::default();
+        touched.get_or_create(&vec![("result".to_owned(), "done".to_owned())]).inc();
+        registry.sub_registry_with_prefix("job").register("runs", "A family with a value", touched);
+        let names: Vec<_> =
+            metrics(&registry).lines().skip(2).map(|line| line.split('`').nth(1).unwrap().to_owned()).collect();
+        assert_eq!(names, ["job_runs_total", "one_total", "waiting", "workqueue_adds_total"]);
     }
 
     #[cfg(feature = "cli")]

@@ -8,41 +8,119 @@ mod alerts;
 mod dashboard;
 mod expression;
 
+use std::{collections::BTreeSet, time::Duration};
+
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
+pub use alerts::Alert;
+pub use dashboard::Panel;
 pub use expression::{Series, series_in};
 
 use crate::reference;
 
 /// The series that a program has, by their names in the registry.
 pub fn series(registry: &Registry) -> Series {
-    Series::new(reference::described(registry).into_iter().map(|(name, _)| name))
+    Series::new(reference::described(registry).into_iter().map(|series| series.name))
 }
+
+/// A program to be watched: its series, and what it adds to the panels and alerts that all programs have.
+#[derive(Debug, Clone)]
+pub struct Watching<'a> {
+    program: &'a str,
+    series: &'a Series,
+    time_limit: Duration,
+    alerts: &'a [Alert],
+    panels: &'a [Panel],
+    runbooks: Option<&'a str>,
+}
+
+impl<'a> Watching<'a> {
+    /// The panels and alerts that every program has, for a program with these series.
+    #[must_use]
+    pub fn new(program: &'a str, series: &'a Series) -> Self {
+        Self { program, series, time_limit: TIME_LIMIT, alerts: &[], panels: &[], runbooks: None }
+    }
+
+    /// Sets the time limit of a run, if it is not that of the framework's controllers (5 minutes). It decides when a run counts as stuck.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = limit;
+        self
+    }
+
+    /// Adds alerts of the program's own, before those of all programs.
+    #[must_use]
+    pub fn alerts(mut self, alerts: &'a [Alert]) -> Self {
+        self.alerts = alerts;
+        self
+    }
+
+    /// Adds panels of the program's own, before those of all programs.
+    #[must_use]
+    pub fn panels(mut self, panels: &'a [Panel]) -> Self {
+        self.panels = panels;
+        self
+    }
+
+    /// Gives each alert a `runbook_url`: this page, and the name of the alert in small letters as the anchor.
+    #[must_use]
+    pub fn runbooks(mut self, page: &'a str) -> Self {
+        self.runbooks = Some(page);
+        self
+    }
+
+    /// Returns the series that the program's own alerts and panels name, and that the program does not have.
+    #[must_use]
+    pub fn unknown_series(&self) -> BTreeSet<&'a str> {
+        let of_panels = self.panels.iter().flat_map(|panel| panel.queries.iter().map(|(expression, _)| *expression));
+        let expressions = of_panels.chain(self.alerts.iter().map(|alert| alert.expression));
+        expressions.flat_map(series_in).filter(|name| !self.series.has(name)).collect()
+    }
+
+    /// Returns the alerts whose series the program has.
+    pub fn chosen_alerts(&self) -> impl Iterator<Item = &'a Alert> + use<'a> {
+        let series = self.series;
+        self.alerts.iter().chain(alerts::ALERTS).filter(move |alert| alert.is_of(series))
+    }
+
+    /// Returns the rules of the alerts.
+    #[must_use]
+    pub fn rules(&self) -> Vec<Value> {
+        self.chosen_alerts().map(|alert| alert.json(self.program, self.time_limit, self.runbooks)).collect()
+    }
+
+    /// Returns the dashboard, to be imported into Grafana.
+    #[must_use]
+    pub fn dashboard(&self) -> Value {
+        let rows = self.panels.iter().chain(dashboard::PANELS).filter(|panel| panel.is_of(self.series));
+        let panels: Vec<Value> = rows.enumerate().map(|(number, panel)| panel.json(number, self.program)).collect();
+        json!({
+            "uid": format!("konverge-{}", self.program).chars().take(40).collect::<String>(),
+            "title": self.program,
+            "tags": ["konverge"],
+            "schemaVersion": 39,
+            "timezone": "browser",
+            "time": { "from": "now-6h", "to": "now" },
+            "refresh": "30s",
+            "templating": { "list": [{
+                "name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus",
+            }] },
+            "panels": panels,
+        })
+    }
+}
+
+/// The time limit of a run of the framework's controllers, where their author sets none.
+const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// The dashboard of `program`, to be imported into Grafana.
 pub fn dashboard(program: &str, series: &Series) -> Value {
-    let rows: Vec<_> = dashboard::PANELS.iter().filter(|panel| panel.is_of(series)).collect();
-    let panels: Vec<Value> = rows.iter().enumerate().map(|(number, panel)| panel.json(number, program)).collect();
-    json!({
-        "uid": format!("konverge-{program}").chars().take(40).collect::<String>(),
-        "title": program,
-        "tags": ["konverge"],
-        "schemaVersion": 39,
-        "timezone": "browser",
-        "time": { "from": "now-6h", "to": "now" },
-        "refresh": "30s",
-        "templating": { "list": [{
-            "name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus",
-        }] },
-        "panels": panels,
-    })
+    Watching::new(program, series).dashboard()
 }
 
 /// The alerts of `program`, for the Prometheus operator.
 pub fn prometheus_rule(program: &str, namespace: &str, series: &Series) -> Value {
-    let alerts = alerts::ALERTS.iter().filter(|alert| alert.is_of(series));
-    let rules: Vec<Value> = alerts.map(|alert| alert.json(program)).collect();
     json!({
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
@@ -51,7 +129,7 @@ pub fn prometheus_rule(program: &str, namespace: &str, series: &Series) -> Value
             "namespace": namespace,
             "labels": { "app.kubernetes.io/name": program },
         },
-        "spec": { "groups": [{ "name": program, "rules": rules }] },
+        "spec": { "groups": [{ "name": program, "rules": Watching::new(program, series).rules() }] },
     })
 }
 
@@ -96,5 +174,58 @@ mod tests {
         let text = dashboard.to_string();
         assert!(text.contains("controller_runtime_reconcile_errors_total") && !text.contains("workqueue"), "{text}");
         assert!(!text.contains("$mine") && !text.contains("$program"), "{text}");
+    }
+
+    const OWN: [Alert; 2] = [
+        Alert {
+            name: "TesterFails",
+            expression: "sum by (namespace, job) (rate(tester_failures_total[5m]) $mine) > 0",
+            since: "5m",
+            severity: "warning",
+            summary: "$program fails",
+            runbook: "Look.",
+        },
+        Alert {
+            name: "TesterMisspelt",
+            expression: "tester_failure_total $mine > 0",
+            since: "5m",
+            severity: "warning",
+            summary: "$program fails",
+            runbook: "Look.",
+        },
+    ];
+
+    #[test]
+    fn own_alerts_come_first_and_a_misspelt_series_is_found() {
+        let series = Series::new(["konverge_build_info".to_owned(), "tester_failures".to_owned()]);
+        let watching = Watching::new("tester", &series).alerts(&OWN).runbooks("https://docs.example/alerts.html");
+        assert_eq!(watching.unknown_series(), BTreeSet::from(["tester_failure_total"]));
+        let rules = watching.rules();
+        let names: Vec<_> = rules.iter().filter_map(|rule| rule["alert"].as_str()).collect();
+        assert_eq!(names, ["TesterFails", "OperatorAbsent"]);
+        let urls: Vec<_> = rules.iter().filter_map(|rule| rule["annotations"]["runbook_url"].as_str()).collect();
+        assert_eq!(
+            urls,
+            ["https://docs.example/alerts.html#testerfails", "https://docs.example/alerts.html#operatorabsent"]
+        );
+    }
+
+    /// The watchdog ends a program whose run is in flight for three times its time limit, and the kubelet needs some probes to see it.
+    #[test]
+    fn a_stuck_run_is_reported_before_the_watchdog_ends_the_program() {
+        let series =
+            Series::new(["konverge_build_info".to_owned(), "workqueue_longest_running_processor_seconds".to_owned()]);
+        for limit in [Duration::from_mins(1), TIME_LIMIT, Duration::from_mins(10)] {
+            let rules = Watching::new("tester", &series).time_limit(limit).rules();
+            let rule = rules.iter().find(|rule| rule["alert"] == "OperatorQueueStuck").unwrap();
+            let threshold: u64 = rule["expr"].as_str().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+            let pending: u64 = rule["for"].as_str().unwrap().trim_end_matches('m').parse().unwrap();
+            assert!(threshold > limit.as_secs(), "a run that ends at its limit is not stuck");
+            assert!(threshold + 60 * pending < limit.as_secs() * 3, "{rule}");
+            assert!(
+                rule["annotations"]["summary"].as_str().unwrap().contains(&format!("{threshold} seconds")),
+                "{rule}"
+            );
+        }
     }
 }

@@ -38,6 +38,7 @@ mod reachability;
 pub mod reasons;
 pub mod reconcile;
 pub mod record;
+pub mod reference;
 pub mod run;
 pub mod runtime_info;
 pub mod secrets;

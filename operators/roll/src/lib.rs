@@ -51,6 +51,7 @@ pub mod reader;
 pub mod reasons;
 pub mod reconcile;
 pub mod record;
+pub mod reference;
 pub mod run;
 mod schema;
 pub mod spelling;

@@ -1,15 +1,16 @@
-//! Writes the generated files of the chart `deploy/charts/konverge`: its roles, its custom resource definitions, its alerts, and the schema of its values.
-//! With `--check` it writes nothing, and fails if a file differs. `cargo xtask generate` runs it.
+//! Writes the generated files of the chart `deploy/charts/konverge`: its roles, its custom resource definitions, its alerts and
+//! dashboards, and the schema of its values. With `--check` it writes nothing, and fails if a file differs. `cargo xtask generate` runs it.
 
 mod rules;
 mod schema;
+#[expect(dead_code, reason = "its tables are for the reference pages")]
+mod watched;
 
 use std::{error::Error, fs, path::PathBuf};
 
 use clap::Parser;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use konverge_gen::{Files, remove_unknown_formats, watching};
-use konverge_runtime::Metrics;
+use konverge_gen::{Files, remove_unknown_formats};
 use serde_json::{Value, json};
 
 #[derive(Parser)]
@@ -21,10 +22,6 @@ struct Arguments {
     #[arg(long)]
     check: bool,
 }
-
-/// Each operator's program by its job.
-const PROGRAMS: [(&str, &str); 3] =
-    [("pull", "zopp-operator"), ("push", "vault-sync-operator"), ("roll", "vault-rollout-operator")];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
@@ -40,10 +37,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         files.objects(format!("files/crds/{name}.yaml"), &[applicable(definition)])?;
     }
-    for (job, program) in PROGRAMS {
-        let series = Metrics::new(program, konverge_version::VERSION).register(|registry| watching::series(registry));
-        let rule = watching::prometheus_rule(program, "", &series);
-        files.objects(format!("files/alerts/{job}.yaml"), &[json!({ "groups": rule["spec"]["groups"] })])?;
+    for job in &watched::JOBS {
+        let series = job.series();
+        let watching = job.watching(&series)?;
+        let groups = json!({ "groups": [{ "name": job.program, "rules": watching.rules() }] });
+        files.objects(format!("files/alerts/{}.yaml", job.job), &[groups])?;
+        let dashboard = serde_json::to_string_pretty(&watching.dashboard())?;
+        files.text(format!("files/dashboards/{}.json", job.job), dashboard + "\n");
     }
     let done = if arguments.check { files.check(&arguments.into) } else { files.write(&arguments.into) };
     Ok(done?)

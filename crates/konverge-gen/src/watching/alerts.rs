@@ -1,33 +1,50 @@
-//! When to call somebody, what it means, and what to do.
+//! The alerts of every program: the condition, its meaning and the next step.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::expression::{Series, complete};
 
-pub(super) struct Alert {
-    name: &'static str,
-    pub(super) expression: &'static str,
-    /// How long it has to be so.
-    since: &'static str,
-    severity: &'static str,
-    /// The summary: one line, with labels in it.
-    summary: &'static str,
-    /// The next step.
-    runbook: &'static str,
+/// An alert.
+#[derive(Debug, Clone, Copy)]
+pub struct Alert {
+    /// Its name, such as `OperatorAbsent`.
+    pub name: &'static str,
+    /// The condition. `$mine` stands for the selection of the program's own series, `$program` for its name, and `$stuck` for the seconds after which
+    /// a run counts as stuck.
+    pub expression: &'static str,
+    /// How long the condition must hold, such as `10m`.
+    pub since: &'static str,
+    /// `critical`, `warning` or `info`.
+    pub severity: &'static str,
+    /// One line that may name labels, such as `{{ $labels.reason }}`.
+    pub summary: &'static str,
+    /// The meaning and the next step.
+    pub runbook: &'static str,
 }
 
 impl Alert {
-    pub(super) fn is_of(&self, series: &Series) -> bool {
+    /// Returns whether the program has all series of the condition.
+    #[must_use]
+    pub fn is_of(&self, series: &Series) -> bool {
         series.have(self.expression)
     }
 
-    pub(super) fn json(&self, program: &str) -> Value {
+    pub(super) fn json(&self, program: &str, time_limit: Duration, runbooks: Option<&str>) -> Value {
+        // Half a limit later than a run may take, and well before the watchdog ends the program at three limits.
+        let stuck = (time_limit + time_limit / 2).as_secs().to_string();
+        let text = |template: &str| complete(template, program).replace("$stuck", &stuck);
+        let mut annotations = json!({ "summary": text(self.summary), "runbook": self.runbook });
+        if let Some(page) = runbooks {
+            annotations["runbook_url"] = format!("{page}#{}", self.name.to_lowercase()).into();
+        }
         json!({
             "alert": self.name,
-            "expr": complete(self.expression, program),
+            "expr": text(self.expression),
             "for": self.since,
             "labels": { "severity": self.severity, "program": program },
-            "annotations": { "summary": complete(self.summary, program), "runbook": self.runbook },
+            "annotations": annotations,
         })
     }
 }
@@ -62,8 +79,8 @@ pub(super) const ALERTS: &[Alert] = &[
         expression: r#"min by (namespace, job, instance, check) (konverge_check_status{kind="warning"} $mine) < 1"#,
         since: "30m",
         severity: "warning",
-        summary: "{{ $labels.check }} of $program needs a person",
-        runbook: "The work is done, but it will not be for ever. `/readyz?verbose` on that replica says what is wrong.",
+        summary: "The check {{ $labels.check }} of $program warns",
+        runbook: "The program works, but needs attention, such as for an insecure setting or a certificate that ends. `/readyz?verbose` on that replica has the cause.",
     },
     Alert {
         name: "OperatorRunsFail",
@@ -83,11 +100,11 @@ pub(super) const ALERTS: &[Alert] = &[
     },
     Alert {
         name: "OperatorQueueStuck",
-        expression: "max by (namespace, job, controller) (workqueue_longest_running_processor_seconds $mine) > 600",
-        since: "5m",
+        expression: "max by (namespace, job, controller) (workqueue_longest_running_processor_seconds $mine) > $stuck",
+        since: "1m",
         severity: "warning",
-        summary: "A run of {{ $labels.controller }} in $program takes more than ten minutes",
-        runbook: "A worker is stuck; the liveness check will restart the program where that helps. `/debug/queues` (with --debug-queues) names the object.",
+        summary: "A run of {{ $labels.controller }} in $program has been in flight for more than $stuck seconds",
+        runbook: "A worker is stuck: a run that waits would have ended at its time limit. The liveness check fails at three time limits, and Kubernetes restarts the container. Report the log of that time; where the program has --debug-queues, `/debug/queues` names the object.",
     },
     Alert {
         name: "OperatorQueueGrows",
@@ -127,7 +144,7 @@ pub(super) const ALERTS: &[Alert] = &[
         since: "15m",
         severity: "warning",
         summary: "The API server answers $program with {{ $labels.code }}",
-        runbook: "403: the role is not the generated one; apply role.yaml. 429: too many requests of somebody. 5xx or <error>: the API server or the way to it is ill.",
+        runbook: "403: the role lacks a permission; apply the generated role again. 429: some client sends too many requests. 5xx or <error>: the API server, or the network to it, fails.",
     },
     Alert {
         name: "OperatorWebhooksFail",
@@ -135,7 +152,7 @@ pub(super) const ALERTS: &[Alert] = &[
         since: "10m",
         severity: "critical",
         summary: "The webhook {{ $labels.webhook }} of $program fails",
-        runbook: "Whoever creates or changes such objects is refused, or not checked, as its failure policy says. The log tells the cause.",
+        runbook: "Requests that create or change such objects are refused, or are not checked, as the failure policy says. The log has the cause.",
     },
     Alert {
         name: "OperatorWebhookCertificateEnds",
@@ -151,6 +168,6 @@ pub(super) const ALERTS: &[Alert] = &[
         since: "30m",
         severity: "warning",
         summary: "The source {{ $labels.source }} of $program keeps failing",
-        runbook: "Changes outside are not heard of; what is known stays in force. The reason is a label of konverge_external_errors_total, and /readyz?verbose has the words.",
+        runbook: "The program does not notice changes outside; the last known state stays in force. The reason is a label of konverge_external_errors_total, and /readyz?verbose has the text.",
     },
 ];

@@ -4,12 +4,15 @@ use serde_json::{Value, json};
 
 use super::expression::{Series, complete};
 
-pub(super) struct Panel {
-    title: &'static str,
-    /// A unit of Grafana.
-    unit: &'static str,
-    /// Expressions with their legends.
-    pub(super) queries: &'static [(&'static str, &'static str)],
+/// A panel of the dashboard.
+#[derive(Debug, Clone, Copy)]
+pub struct Panel {
+    /// Its title.
+    pub title: &'static str,
+    /// A unit of Grafana, such as `s`.
+    pub unit: &'static str,
+    /// Expressions with their legends. `$mine` stands for the selection of the program's own series.
+    pub queries: &'static [(&'static str, &'static str)],
 }
 
 /// Grafana's grid has 24 columns; two panels stand side by side.

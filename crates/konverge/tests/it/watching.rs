@@ -49,5 +49,14 @@ async fn row_31_every_expression_is_about_series_that_are_there_when_it_runs() {
             .any(|line| line.strip_prefix(series.as_str()).is_some_and(|rest| rest.starts_with(['{', ' '])));
         assert!(is_there, "{series} is not in\n{text}");
     }
+    // The reference has each series under the name of the scrape.
+    let reference = files.get("reference.md").unwrap();
+    let text = running.scraped();
+    let types: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+    assert!(types.iter().filter(|(_, form)| *form == "counter").count() > 10, "{types:?}");
+    for (name, form) in types {
+        let suffix = if form == "counter" { "_total" } else { "" };
+        assert!(reference.contains(&format!("\n| `{name}{suffix}` |")), "{name} is a {form} in\n{reference}");
+    }
     running.end().await.unwrap();
 }

@@ -6,6 +6,9 @@
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: ["create","patch"]
+- apiGroups: ["zopp.dev"]
+  resources: ["zoppsecretsyncs"]
+  verbs: ["list","watch"]
 {{- end }}
 {{- define "konverge.rules.pull.all.watched" }}
 {{- end }}
@@ -173,6 +176,9 @@
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: ["create","patch"]
+- apiGroups: ["zopp.dev"]
+  resources: ["zoppsecretsyncs"]
+  verbs: ["list","watch"]
 {{- end }}
 {{- define "konverge.rules.pull.one.home" }}
 - apiGroups: ["coordination.k8s.io"]

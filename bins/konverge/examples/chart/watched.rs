@@ -1,0 +1,381 @@
+//! The alerts and panels of each job, beside those of every program.
+
+use std::time::Duration;
+
+use konverge_gen::{
+    reference,
+    watching::{self, Alert, Panel, Series, Watching},
+};
+use prometheus_client::registry::Registry;
+
+/// A job, and what Prometheus and Grafana are told of it.
+pub(crate) struct Watched {
+    pub(crate) job: &'static str,
+    pub(crate) program: &'static str,
+    /// The time limit of its longest runs.
+    time_limit: Duration,
+    register: fn(&mut Registry),
+    alerts: &'static [Alert],
+    panels: &'static [Panel],
+}
+
+/// Stands in the rules of the chart for the address of the docs.
+const RUNBOOKS: &str = "RUNBOOK_BASE_URL/docs/reference/alerts.html";
+
+/// All jobs.
+pub(crate) const JOBS: [Watched; 3] = [
+    Watched {
+        job: "pull",
+        program: "zopp-operator",
+        time_limit: Duration::from_mins(1),
+        register: |registry| konverge_pull::metrics::Metrics::new(registry).synced("changed"),
+        alerts: PULL_ALERTS,
+        panels: PULL_PANELS,
+    },
+    Watched {
+        job: "push",
+        program: "vault-sync-operator",
+        time_limit: Duration::from_mins(10),
+        register: |registry| register_push(&konverge_push::metrics::Metrics::new(registry)),
+        alerts: PUSH_ALERTS,
+        panels: PUSH_PANELS,
+    },
+    Watched {
+        job: "roll",
+        program: "vault-rollout-operator",
+        time_limit: Duration::from_mins(1),
+        register: |registry| {
+            let metrics = konverge_roll::metrics::Metrics::new(registry);
+            metrics.rolled(konverge_workload::WorkloadKind::Deployment, "rolled");
+            metrics.held("reason");
+            metrics.unread("reason");
+        },
+        alerts: ROLL_ALERTS,
+        panels: ROLL_PANELS,
+    },
+];
+
+/// Gives each family of series a value, so that its type is known.
+fn register_push(metrics: &konverge_push::metrics::Metrics) {
+    use konverge_push::{
+        object::{Kind, ObjectRef},
+        spec::Invalid,
+    };
+
+    let web = ObjectRef { kind: Kind::Deployment, namespace: "a".to_owned(), name: "web".to_owned() };
+    metrics.attempted(&web, true, Duration::ZERO);
+    metrics.discovered(&web, 1);
+    metrics.secret_not_found("a", "db");
+    metrics.key_missing("a", "db", "k");
+    metrics.parse_failed(&web, &Invalid::Spec { cause: String::new() });
+    metrics.write_failed(&konverge_vault::VaultError::NoMount { what: String::new() }, "x");
+    metrics.logins(konverge_vault::LoginCounts { succeeded: 1, failed: 1, renewed: 1 });
+    metrics.runtime(&konverge_push::runtime_info::RuntimeInfo::default(), 1);
+    metrics.said(&web, "Synced");
+}
+
+impl Watched {
+    /// Returns the series of the job's program.
+    pub(crate) fn series(&self) -> Series {
+        self.register(watching::series)
+    }
+
+    /// Returns the table of the job's own metrics.
+    pub(crate) fn own_metrics(&self) -> String {
+        let mut registry = Registry::default();
+        (self.register)(&mut registry);
+        reference::metrics(&registry)
+    }
+
+    /// Returns the table of the metrics that every job has.
+    pub(crate) fn common_metrics(&self) -> String {
+        konverge_runtime::Metrics::new(self.program, konverge_version::VERSION)
+            .register(|registry| reference::metrics(registry))
+    }
+
+    fn register<T>(&self, read: impl FnOnce(&Registry) -> T) -> T {
+        konverge_runtime::Metrics::new(self.program, konverge_version::VERSION).register(|registry| {
+            (self.register)(registry);
+            konverge_apply::events::EventSink::describe(registry);
+            read(registry)
+        })
+    }
+
+    /// Returns the alerts and panels of the job, or the series that they name and that it does not have.
+    pub(crate) fn watching<'a>(&'a self, series: &'a Series) -> Result<Watching<'a>, String> {
+        let watching = Watching::new(self.program, series)
+            .time_limit(self.time_limit)
+            .alerts(self.alerts)
+            .panels(self.panels)
+            .runbooks(RUNBOOKS);
+        let unknown = watching.unknown_series();
+        if unknown.is_empty() { Ok(watching) } else { Err(format!("{} has no {unknown:?}", self.program)) }
+    }
+}
+
+const PULL_ALERTS: &[Alert] = &[
+    Alert {
+        name: "PullSecretsOutOfSync",
+        expression: r#"sum by (namespace, job, reason) (konverge_pull_bindings{reason!="Synced"} $mine) > 0"#,
+        since: "15m",
+        severity: "warning",
+        summary: "{{ $value }} Secrets are out of sync with zopp: {{ $labels.reason }}",
+        runbook: "The Secrets keep their last content. The page of reasons has the cause and the next step; `kubectl konverge status secrets -A` lists the Secrets.",
+    },
+    Alert {
+        name: "PullSourceSilent",
+        expression: "max by (namespace, job, instance) (konverge_pull_stalest_seconds $mine) > 300",
+        since: "5m",
+        severity: "warning",
+        summary: "{{ $labels.instance }} has not read an environment for {{ $value }} seconds",
+        runbook: "Changes in zopp do not arrive. Look at `/readyz?verbose`, at the zopp server and at the network between them. Raise the threshold if --poll-interval is longer than 100 seconds.",
+    },
+    Alert {
+        name: "PullSlow",
+        expression: "histogram_quantile(0.99, sum by (namespace, job, le) (rate(konverge_pull_propagation_seconds_bucket[30m]) $mine)) > 1",
+        since: "30m",
+        severity: "warning",
+        summary: "The slowest changes take {{ $value }} seconds from zopp to their Secret",
+        runbook: "Look at the latency of the API server and of the zopp server, and at the work queue. More --workers help where runs wait for the API server.",
+    },
+    Alert {
+        name: "PullMissesEvents",
+        expression: "sum by (namespace, job) (rate(konverge_pull_missed_events_total[1h]) $mine) > 0",
+        since: "1h",
+        severity: "info",
+        summary: "Polls find changes that no stream reported",
+        runbook: "Changes arrive late, with the poll. Streams are lost on the way: look at proxies with an idle timeout, and at the zopp server's event backend.",
+    },
+];
+
+const PULL_PANELS: &[Panel] = &[
+    Panel {
+        title: "Secrets by state",
+        unit: "short",
+        queries: &[("sum by (reason) (konverge_pull_bindings $mine)", "{{reason}}")],
+    },
+    Panel {
+        title: "From zopp to the Secret",
+        unit: "s",
+        queries: &[
+            ("histogram_quantile(0.5, sum by (le) (rate(konverge_pull_propagation_seconds_bucket[5m]) $mine))", "half"),
+            (
+                "histogram_quantile(0.99, sum by (le) (rate(konverge_pull_propagation_seconds_bucket[5m]) $mine))",
+                "99 of 100",
+            ),
+        ],
+    },
+    Panel {
+        title: "Runs by result",
+        unit: "ops",
+        queries: &[("sum by (result) (rate(konverge_pull_syncs_total[5m]) $mine)", "{{result}}")],
+    },
+    Panel {
+        title: "Streams",
+        unit: "short",
+        queries: &[
+            ("sum (konverge_pull_streams $mine)", "open"),
+            ("sum (increase(konverge_pull_stream_ends_total[5m]) $mine)", "ended in 5 minutes"),
+            ("sum (increase(konverge_pull_missed_events_total[5m]) $mine)", "changes missed in 5 minutes"),
+        ],
+    },
+    Panel {
+        title: "Oldest read of an environment",
+        unit: "s",
+        queries: &[("max by (instance) (konverge_pull_stalest_seconds $mine)", "{{instance}}")],
+    },
+];
+
+const PUSH_ALERTS: &[Alert] = &[
+    Alert {
+        name: "PushObjectsOutOfSync",
+        expression: r#"sum by (namespace, job, reason) (konverge_push_bindings{reason!~"Synced|Paused|LeftAlone|Adopted|DriftCorrected|ValuesEncoded|OwnerNotMarked|AnnotationAdjusted"} $mine) > 0"#,
+        since: "15m",
+        severity: "warning",
+        summary: "{{ $value }} objects are not in Vault as requested: {{ $labels.reason }}",
+        runbook: "Vault keeps the last content. The page of reasons has the cause and the next step; `kubectl konverge status -A` lists the objects.",
+    },
+    Alert {
+        name: "PushLoginFails",
+        expression: r#"sum by (namespace, job) (increase(vault_sync_operator_auth_attempts_total{result="failed"}[15m]) $mine) > 0"#,
+        since: "15m",
+        severity: "critical",
+        summary: "vault-sync-operator cannot log in to Vault",
+        runbook: "Nothing is written to Vault. Check the role in Vault, the service account that it is bound to, and whether Vault may create tokenreviews.",
+    },
+    Alert {
+        name: "PushWritesFail",
+        expression: "sum by (namespace, job) (rate(vault_sync_operator_vault_write_errors_total[10m]) $mine) > 0",
+        since: "15m",
+        severity: "warning",
+        summary: "Writes to Vault fail",
+        runbook: "The label error_type of vault_sync_operator_vault_write_errors_total has the cause. The operator retries.",
+    },
+    Alert {
+        name: "PushDeletionsFail",
+        expression: "sum by (namespace, job) (rate(konverge_push_vault_delete_errors_total[10m]) $mine) > 0",
+        since: "30m",
+        severity: "warning",
+        summary: "Deletions in Vault fail",
+        runbook: "Content that nobody requests stays in Vault. The policy lacks delete, or the capability that the deletion policy needs.",
+    },
+    Alert {
+        name: "PushOrphans",
+        expression: "max by (namespace, job) (konverge_push_orphans $mine) > 0",
+        since: "1h",
+        severity: "warning",
+        summary: "{{ $value }} deleted objects have left content in Vault",
+        runbook: "The ConfigMap vault-sync-operator-orphans lists the paths. The operator clears them when Vault allows it.",
+    },
+    Alert {
+        name: "PushDrift",
+        expression: "sum by (namespace, job) (increase(konverge_push_drift_total[1h]) $mine) > 5",
+        since: "0m",
+        severity: "info",
+        summary: "Another client changed content in Vault {{ $value }} times in an hour",
+        runbook: "The operator restores the content each time. Vault's audit log names the client; two clusters on one engine of version 1 are a common cause.",
+    },
+    Alert {
+        name: "PushSlow",
+        expression: "histogram_quantile(0.99, sum by (namespace, job, le) (rate(konverge_push_propagation_seconds_bucket[30m]) $mine)) > 2",
+        since: "30m",
+        severity: "warning",
+        summary: "The slowest changes take {{ $value }} seconds from their Secret to Vault",
+        runbook: "Look at the latency of Vault and its quotas, and at the work queue. More --workers and a higher --vault-rate help where Vault has room.",
+    },
+];
+
+const PUSH_PANELS: &[Panel] = &[
+    Panel {
+        title: "Objects by state",
+        unit: "short",
+        queries: &[("sum by (reason) (konverge_push_bindings $mine)", "{{reason}}")],
+    },
+    Panel {
+        title: "From the Secret to Vault",
+        unit: "s",
+        queries: &[
+            ("histogram_quantile(0.5, sum by (le) (rate(konverge_push_propagation_seconds_bucket[5m]) $mine))", "half"),
+            (
+                "histogram_quantile(0.99, sum by (le) (rate(konverge_push_propagation_seconds_bucket[5m]) $mine))",
+                "99 of 100",
+            ),
+        ],
+    },
+    Panel {
+        title: "Requests to Vault",
+        unit: "reqps",
+        queries: &[
+            ("sum (rate(konverge_push_vault_reads_total[5m]) $mine)", "reads"),
+            ("sum (rate(konverge_push_vault_writes_total[5m]) $mine)", "writes"),
+            ("sum (rate(konverge_push_vault_deletes_total[5m]) $mine)", "deletions"),
+        ],
+    },
+    Panel {
+        title: "Failures",
+        unit: "ops",
+        queries: &[
+            ("sum (rate(vault_sync_operator_vault_write_errors_total[5m]) $mine)", "writes"),
+            ("sum (rate(konverge_push_vault_delete_errors_total[5m]) $mine)", "deletions"),
+            (r#"sum (rate(vault_sync_operator_auth_attempts_total{result="failed"}[5m]) $mine)"#, "logins"),
+            ("sum (rate(konverge_push_conflicts_total[5m]) $mine)", "conflicts"),
+        ],
+    },
+    Panel {
+        title: "Drift, adoptions and orphans",
+        unit: "short",
+        queries: &[
+            ("sum (increase(konverge_push_drift_total[5m]) $mine)", "drift in 5 minutes"),
+            ("sum (increase(konverge_push_adoptions_total[5m]) $mine)", "adoptions in 5 minutes"),
+            ("max (konverge_push_orphans $mine)", "orphans"),
+        ],
+    },
+    Panel {
+        title: "Oldest comparison of an object with an interval",
+        unit: "s",
+        queries: &[("max (konverge_push_oldest_look_seconds $mine)", "age")],
+    },
+];
+
+const ROLL_ALERTS: &[Alert] = &[
+    Alert {
+        name: "RollWaitsLong",
+        expression: "max by (namespace, job) (konverge_roll_oldest_pending_seconds $mine) > 3600",
+        since: "5m",
+        severity: "warning",
+        summary: "A workload has waited {{ $value }} seconds for its rollout",
+        runbook: "`kubectl konverge status -A` and `why` name the workload and the cause: a pause, a halted wave, the budget, or a source that changes too often.",
+    },
+    Alert {
+        name: "RollPatchesFail",
+        expression: r#"sum by (namespace, job, kind) (increase(konverge_roll_rollouts_total{result="failed"}[15m]) $mine) > 0"#,
+        since: "15m",
+        severity: "warning",
+        summary: "The API server refuses rollouts of the kind {{ $labels.kind }}",
+        runbook: "An admission webhook, a policy or a missing permission. The event WorkloadNotWritable on the workload has the response.",
+    },
+    Alert {
+        name: "RollSourceRunsAway",
+        expression: "max by (namespace, job) (konverge_roll_runaway_sources $mine) > 0",
+        since: "10m",
+        severity: "warning",
+        summary: "{{ $value }} sources change so often that nothing restarts for them",
+        runbook: "The event RunawaySource names the source; for one in Vault it is on the objects that name it. Find the client that keeps writing it.",
+    },
+    Alert {
+        name: "RollVaultFails",
+        expression: "max by (namespace, job) (konverge_roll_vault_failing $mine) > 0",
+        since: "15m",
+        severity: "warning",
+        summary: "Vault does not answer about {{ $value }} secrets",
+        runbook: "Changes in Vault are not noticed. The condition Ready of the VaultRollout or the VaultSyncStatus has the cause.",
+    },
+    Alert {
+        name: "RollReadsFail",
+        expression: "sum by (namespace, job, reason) (rate(konverge_roll_failed_checks_total[10m]) $mine) > 0",
+        since: "15m",
+        severity: "warning",
+        summary: "Secrets or ConfigMaps cannot be read: {{ $labels.reason }}",
+        runbook: "Workloads do not restart for them. For Forbidden, apply the role again; SourceForbidden on the workload names the source.",
+    },
+];
+
+const ROLL_PANELS: &[Panel] = &[
+    Panel {
+        title: "Rollouts",
+        unit: "ops",
+        queries: &[("sum by (kind, result) (rate(konverge_roll_rollouts_total[5m]) $mine)", "{{kind}} {{result}}")],
+    },
+    Panel {
+        title: "From the change to the rollout",
+        unit: "s",
+        queries: &[
+            ("histogram_quantile(0.5, sum by (le) (rate(konverge_roll_delay_seconds_bucket[5m]) $mine))", "half"),
+            ("histogram_quantile(0.99, sum by (le) (rate(konverge_roll_delay_seconds_bucket[5m]) $mine))", "99 of 100"),
+        ],
+    },
+    Panel { title: "Workloads that wait", unit: "short", queries: &[("max (konverge_roll_pending $mine)", "waiting")] },
+    Panel {
+        title: "Why rollouts wait",
+        unit: "ops",
+        queries: &[("sum by (reason) (rate(konverge_roll_suppressed_total[5m]) $mine)", "{{reason}}")],
+    },
+    Panel {
+        title: "Opted-in workloads, sources and triggers",
+        unit: "short",
+        queries: &[
+            ("max (konverge_roll_workloads $mine)", "workloads"),
+            ("max (konverge_roll_sources $mine)", "sources"),
+            ("max (konverge_roll_triggers $mine)", "triggers"),
+            ("max (konverge_roll_runaway_sources $mine)", "runaway sources"),
+        ],
+    },
+    Panel {
+        title: "Vault",
+        unit: "short",
+        queries: &[
+            ("sum (rate(konverge_roll_vault_questions_total[5m]) $mine)", "requests per second"),
+            ("max (konverge_roll_vault_failing $mine)", "secrets without an answer"),
+        ],
+    },
+];

@@ -1,0 +1,57 @@
+//! The next step for each reason of the framework.
+
+const RETRIED: &str = "Nothing: the operator retries.";
+const BUG: &str = "Report it with the operator's log.";
+const LOOK: &str = "Follow the text of the event.";
+
+/// Each reason with its next step.
+pub(crate) const NEXT: &[(&str, &str)] = &[
+    ("AlteredByAdmission", "Find the webhook or policy that changes the object, and exempt it."),
+    ("ApiServerAnswerUnreadable", "Look for a proxy between the operator and the API server."),
+    ("ApiServerBusy", RETRIED),
+    ("ApiServerFailing", RETRIED),
+    ("ApiServerUnauthorized", "Check the service account and its token."),
+    ("ApiServerUnreachable", "Check the network to the API server. The operator retries."),
+    ("ChildOrder", BUG),
+    ("ChildrenAppliedTwice", BUG),
+    ("Conflict", RETRIED),
+    ("EventsLimited", "Read the status of the object, or the operator's log."),
+    ("Failed", LOOK),
+    ("FieldConflict", "Find the other field manager in `managedFields`, and let one of both own the field."),
+    ("Forbidden", "Apply the operator's role again."),
+    ("Gone", "Nothing, or create the object again."),
+    ("Immutable", "Delete the object, so that it is created again, or undo the change."),
+    ("InputOutput", RETRIED),
+    ("InvalidData", "Correct the data that the event names."),
+    ("InvalidFinalizer", BUG),
+    ("InvalidName", "Choose a name that Kubernetes allows."),
+    ("MissingField", BUG),
+    ("NotEncodable", BUG),
+    ("NotEstablished", RETRIED),
+    ("NotFound", "Create the namespace or the definition that the event names."),
+    ("NotLeading", "Nothing: the leader continues."),
+    ("NotOurs", "Rename or delete the other object."),
+    ("NotSelected", "Change the labels of the object so that a process selects it."),
+    ("NotUnderstood", "Correct the object, or apply the definition of this version."),
+    ("OwnedByAnother", "Rename the object, or remove the other owner."),
+    ("OwnerKeyUnavailable", "Check the role in the operator's namespace. The operator retries."),
+    ("Panicked", BUG),
+    ("Reconciled", ""),
+    ("Rejected", LOOK),
+    ("RequestFailed", LOOK),
+    ("SecretImmutable", "Delete the Secret, so that it is created again, or undo the change."),
+    ("SecretRejected", "Look for quotas, webhooks and policies on Secrets."),
+    ("SecretTooLarge", "Put less data into the Secret."),
+    (
+        "StoredVersionMissing",
+        "Install a version of the operator that serves the stored version, and migrate the objects.",
+    ),
+    ("Terminating", "Nothing: the object is being deleted."),
+    ("TimedOut", "Look at what the run waits for. The operator retries."),
+    ("TooLarge", "Make the object smaller."),
+    ("TooManyDeletions", "Check the deletions, and allow them with `konverge.dev/allow-deletes`."),
+    ("Undeclared", BUG),
+    ("UnprovenChild", "Remove the owner label from the object, or delete it."),
+    ("WaitingForChildren", "Look at the children that the condition names."),
+    ("WantedTwice", BUG),
+];

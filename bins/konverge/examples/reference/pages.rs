@@ -1,0 +1,229 @@
+//! The text of each page.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
+
+use clap::{Command, CommandFactory};
+use konverge_gen::{reference, watching::Alert};
+use konverge_jobs::reference::{Annotation, Reason};
+use konverge_kubectl::Permission;
+
+use crate::{framework, program, watched};
+
+const GENERATED: &str = "<!-- Generated; change the code instead. -->\n";
+
+/// The operators, by job.
+const OPERATORS: [(&str, &str); 3] =
+    [("Pull", "zopp-operator"), ("Push", "vault-sync-operator"), ("Roll", "vault-rollout-operator")];
+
+fn table<const N: usize>(text: &mut String, head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "| {} |\n|{}", head.join(" | "), "---|".repeat(N));
+    for row in rows {
+        let cells = row.map(|cell| cell.replace('|', "\\|").replace('\n', " "));
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+}
+
+fn code(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("`{text}`") }
+}
+
+/// Annotations and the finalizer, by job.
+pub(crate) fn annotations() -> String {
+    let mut text = format!(
+        "{GENERATED}# Annotations\n\nAnnotations are on the object itself, not on its pod template, unless the table says otherwise. Those of \
+         Reloader and wave are on the pages of [Reloader](../migrate/reloader.md#annotations) and [wave](../migrate/wave.md#annotations).\n"
+    );
+    for (job, entries) in [
+        ("Pull", konverge_pull::reference::ANNOTATIONS),
+        ("Push", konverge_push::reference::ANNOTATIONS),
+        ("Roll", konverge_roll::reference::ANNOTATIONS),
+    ] {
+        let _ = write!(text, "\n## {job}\n\n");
+        let row = |entry: &Annotation| {
+            [code(entry.name), entry.on.to_owned(), entry.meaning.to_owned(), entry.otherwise.to_owned()]
+        };
+        table(&mut text, ["Annotation", "On", "Meaning", "An invalid value"], entries.iter().map(row));
+    }
+    text
+}
+
+/// Flags and variables, by program.
+pub(crate) fn flags() -> String {
+    let mut text = format!(
+        "{GENERATED}# Flags and variables\n\nA flag overrides its variable. A flag without a variable in the table can only be given on the command line. \
+         push and roll also read [the variables of Vault's client](vault-variables.md). `RUST_LOG` sets the log level of every program.\n"
+    );
+    let run = program::Cli::command();
+    let run = run.find_subcommand("run").cloned().unwrap_or(run);
+    for (name, command) in [
+        ("zopp-operator", konverge_pull::config::Config::command()),
+        ("vault-sync-operator", konverge_push::config::Config::command()),
+        ("vault-rollout-operator", konverge_roll::config::Config::command()),
+        ("konverge run", run),
+    ] {
+        let _ = write!(text, "\n## {name}\n\n{}", reference::flags(&command));
+    }
+    let _ = write!(text, "\n## kubectl konverge\n\n{}", reference::flags(&konverge_kubectl::command()));
+    verbs(&mut text, "kubectl konverge", &konverge_kubectl::command());
+    let server = konverge_zopp_server::args::Arguments::command();
+    let _ = write!(text, "\n## zopp-server\n\n{}", reference::flags(&server));
+    verbs(&mut text, "zopp-server", &server);
+    text
+}
+
+/// The flags of each verb that has some.
+fn verbs(text: &mut String, name: &str, command: &Command) {
+    for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
+        let name = format!("{name} {}", verb.get_name());
+        let has_flags = verb.get_arguments().any(|argument| argument.get_long().is_some() && !argument.is_hide_set());
+        if has_flags {
+            let _ = write!(text, "\n### {name}\n\n{}", reference::flags(verb));
+        }
+        verbs(text, &name, verb);
+    }
+}
+
+/// Reasons, by job, then those of the framework.
+pub(crate) fn reasons() -> Result<String, String> {
+    let mut text = format!(
+        "{GENERATED}# Reasons\n\nReasons are in events, conditions, the recorded state and metrics. An object has each event once, until the operator \
+         has something else to say. [By symptom](../troubleshooting/symptoms.md) starts from what you see.\n"
+    );
+    for (job, entries) in [
+        ("Pull", konverge_pull::reference::REASONS),
+        ("Push", konverge_push::reference::REASONS),
+        ("Roll", konverge_roll::reference::REASONS),
+    ] {
+        let _ = write!(text, "\n## {job}\n\n");
+        let row =
+            |entry: &Reason| [code(entry.reason), entry.on.to_owned(), entry.cause.to_owned(), entry.next.to_owned()];
+        table(&mut text, ["Reason", "On", "Cause", "Next step"], entries.iter().map(row));
+    }
+    let _ = write!(
+        text,
+        "\n## Failed writes to the API server\n\nEvery job, and every operator that is made with the framework, can report these.\n\n"
+    );
+    let next: BTreeMap<&str, &str> = framework::NEXT.iter().copied().collect();
+    let known: BTreeSet<&str> = konverge_core::reasons::ALL.iter().map(|(reason, _)| *reason).collect();
+    let listed: BTreeSet<&str> = next.keys().copied().collect();
+    if known != listed {
+        let differs: Vec<_> = known.symmetric_difference(&listed).collect();
+        return Err(format!("framework.rs and konverge_core::reasons differ: {differs:?}"));
+    }
+    let rows = konverge_core::reasons::ALL
+        .iter()
+        .map(|(reason, meaning)| [code(reason), format!("{meaning}."), next[reason].to_owned()]);
+    table(&mut text, ["Reason", "Cause", "Next step"], rows);
+    Ok(text)
+}
+
+/// Metrics, by job, then those of all jobs.
+pub(crate) fn metrics() -> String {
+    let mut text = format!(
+        "{GENERATED}# Metrics\n\nThe names are those of a scrape. No label names an object, except in those metrics of push that have the \
+         original's names; each of these has at most a thousand series. A histogram also has `_bucket`, `_sum` and `_count`.\n"
+    );
+    for ((job, program), watched) in OPERATORS.iter().zip(&watched::JOBS) {
+        let _ = write!(text, "\n## {job}\n\nOf `{program}`.\n\n{}", watched.own_metrics());
+    }
+    let _ = write!(
+        text,
+        "\n## All jobs\n\nSome have a value only after the first run, request or event.\n\n{}",
+        watched::JOBS[0].common_metrics()
+    );
+    text
+}
+
+/// Each alert with its condition and its runbook. The anchors are those of `runbook_url`.
+pub(crate) fn alerts() -> Result<String, String> {
+    let mut text = format!(
+        "{GENERATED}# Alerts\n\n`prometheusRule.enabled=true` of the chart installs these alerts. Each has the labels `program` and `severity`. The alerts of one job \
+         come first, then those of every job.\n"
+    );
+    let mut common: BTreeMap<&str, Alert> = BTreeMap::new();
+    let mut own = Vec::new();
+    for watched in &watched::JOBS {
+        let series = watched.series();
+        let watching = watched.watching(&series)?;
+        let (of_all, of_job): (Vec<Alert>, Vec<Alert>) =
+            watching.chosen_alerts().copied().partition(|alert| alert.name.starts_with("Operator"));
+        common.extend(of_all.into_iter().map(|alert| (alert.name, alert)));
+        own.extend(of_job);
+    }
+    for alert in own.into_iter().chain(common.into_values()) {
+        let condition = alert.expression.replace(" $mine", "").replace("$program", "PROGRAM");
+        let _ = write!(
+            text,
+            "\n## {}\n\n{}.\n\n{}\n\n```promql\n{}\n```\n\nSeverity `{}`, after {}.\n",
+            alert.name,
+            plain(alert.summary),
+            alert.runbook,
+            condition.replace("$stuck", "1.5 * TIME_LIMIT"),
+            alert.severity,
+            alert.since
+        );
+    }
+    Ok(text)
+}
+
+/// Returns a summary with the names of labels in place of their values.
+fn plain(summary: &str) -> String {
+    let labels = summary.replace("{{ $labels.", "").replace("{{ $value }}", "N").replace(" }}", "");
+    labels.replace("$program", "the program").replace("$stuck seconds", "one and a half time limits")
+}
+
+/// The permissions of each program, with every feature.
+pub(crate) fn roles() -> Result<String, clap::Error> {
+    let mut text = format!(
+        "{GENERATED}# Roles\n\nThe permissions that each operator uses with leader election and every kind. *Cluster* means all namespaces; with `--namespace` it \
+         is that namespace. The chart and the files in `deploy/rbac` grant exactly these. `kubectl konverge doctor` checks them.\n"
+    );
+    let none = BTreeMap::new();
+    let arguments = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
+    let pull = konverge_pull::config::Config::of_container(&arguments(&["--leader-election"]), &none)?;
+    let push = konverge_push::config::Config::of_container(&arguments(&["--leader-elect"]), &none)?;
+    let roll = konverge_roll::config::Config::of_container(
+        &arguments(&["--leader-elect", "--vault-addr=https://vault"]),
+        &none,
+    )?;
+    for ((job, program), permissions) in OPERATORS.iter().zip([
+        konverge_pull::inspect::needed(&pull, HOME),
+        konverge_push::inspect::needed(&push, HOME),
+        konverge_roll::inspect::used(&roll, HOME),
+    ]) {
+        let _ = write!(text, "\n## {job}\n\nOf `{program}`.\n\n");
+        let mut verbs: BTreeMap<[String; 4], BTreeSet<String>> = BTreeMap::new();
+        for permission in &permissions {
+            let (place, verb) = place_and_verb(permission);
+            verbs.entry(place).or_default().insert(verb);
+        }
+        let rows = verbs.into_iter().map(|([place, group, resource, name], verbs)| {
+            let verbs: Vec<_> = verbs.iter().map(|verb| code(verb)).collect();
+            [
+                place,
+                code(if group.is_empty() { "core" } else { &group }),
+                code(&resource),
+                code(&name),
+                verbs.join(", "),
+            ]
+        });
+        table(&mut text, ["Where", "API group", "Resource", "Name", "Verbs"], rows);
+    }
+    Ok(text)
+}
+
+/// Stands for the operator's own namespace.
+const HOME: &str = "own namespace";
+
+/// Returns the place, group, resource and name of a permission, and its verb.
+fn place_and_verb(permission: &Permission) -> ([String; 4], String) {
+    let rule = permission.rule();
+    let one = |texts: Option<Vec<String>>| texts.into_iter().flatten().next().unwrap_or_default();
+    let place = permission.namespace().unwrap_or("cluster").to_owned();
+    let resource = if rule.non_resource_urls.is_some() { one(rule.non_resource_urls) } else { one(rule.resources) };
+    ([place, one(rule.api_groups), resource, one(rule.resource_names)], rule.verbs.concat())
+}
