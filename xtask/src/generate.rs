@@ -22,13 +22,18 @@ const DEFINITIONS: [(&str, &str); 2] = [("konverge-push", "deploy/crds"), ("konv
 /// The chart of everything, by an example of the program that runs the jobs.
 const WHOLE_CHART: (&str, &str) = ("konverge-cli", "deploy/charts/konverge");
 
+/// The generated pages of the docs, by an example of the same program.
+const REFERENCE: (&str, &str) = ("konverge-cli", "docs/reference");
+
 /// Writes all generated files, or with `check` fails where they are not as they would be.
 pub(crate) fn generate(check: bool) -> Result<()> {
     let programs = PROGRAMS.map(|(package, folder)| (package, folder, vec!["--", "generate"]));
     let charts = CHARTS.map(|(package, folder)| (package, folder, vec!["--", "generate", "--helm"]));
     let definitions = DEFINITIONS.map(|(package, folder)| (package, folder, vec!["--example", "generate", "--"]));
     let whole_chart = (WHOLE_CHART.0, WHOLE_CHART.1, vec!["--example", "chart", "--"]);
-    for (package, folder, how) in programs.into_iter().chain(charts).chain(definitions).chain([whole_chart]) {
+    let reference = (REFERENCE.0, REFERENCE.1, vec!["--example", "reference", "--"]);
+    for (package, folder, how) in programs.into_iter().chain(charts).chain(definitions).chain([whole_chart, reference])
+    {
         let mut generate = cargo(["run", "--quiet", "--package", package]);
         generate.args(how).args(["--into", folder]);
         if check {

@@ -5,6 +5,7 @@ mod ci;
 mod cluster;
 mod commit;
 mod dist;
+mod docs;
 // The test kit's, so that there is one rule for the cache and one name for each variable; depending on the kit would have every
 // command compile a Kubernetes client first.
 #[path = "../../crates/konverge-testkit/src/environment.rs"]
@@ -121,9 +122,15 @@ enum Command {
         #[arg(long, value_name = "FOLDER")]
         into: Option<std::path::PathBuf>,
     },
+    /// Build the site of the docs with mdBook, which is itself built once per machine
+    Docs {
+        /// The folder [default: target/docs]
+        #[arg(long, value_name = "FOLDER")]
+        into: Option<std::path::PathBuf>,
+    },
     /// Clippy with warnings denied, and the docs
     Lint,
-    /// Walls between the rooms, mains without logic, and tests that docs name
+    /// Walls between the rooms, mains without logic, and tests and links in the docs
     Tidy,
     /// Licences, bans and sources of what we depend on
     Deny,
@@ -182,6 +189,7 @@ fn run(command: Command) -> Result<()> {
         Command::Dist { targets, profile, url, into } => {
             dist::run(&image::programs::builds(&targets, &profile), url.as_deref(), &into.unwrap_or_else(dist::folder))
         }
+        Command::Docs { into } => docs::build(into),
         Command::Lint => recipes::lint(),
         Command::Tidy => tidy::run(),
         Command::Deny => recipes::deny(),

@@ -10,6 +10,8 @@ use crate::{paths, step};
 pub(crate) struct Tool {
     name: &'static str,
     version: &'static str,
+    /// Further arguments of `cargo install`.
+    arguments: &'static [&'static str],
 }
 
 impl Tool {
@@ -20,14 +22,18 @@ impl Tool {
 }
 
 /// Checks licences, bans and sources.
-pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", arguments: &[] };
 
 /// Finds unused dependencies by reading the sources, so it needs no build and is itself built in seconds.
-pub(crate) const MACHETE: Tool = Tool { name: "cargo-machete", version: "0.9.2" };
+pub(crate) const MACHETE: Tool = Tool { name: "cargo-machete", version: "0.9.2", arguments: &[] };
 
 /// Compares the API of a crate with that of an earlier revision. It reads the description that rustdoc writes, whose form changes with Rust: a new
 /// toolchain may need a newer version of it.
-pub(crate) const SEMVER_CHECKS: Tool = Tool { name: "cargo-semver-checks", version: "0.51.0" };
+pub(crate) const SEMVER_CHECKS: Tool = Tool { name: "cargo-semver-checks", version: "0.51.0", arguments: &[] };
+
+/// Builds the site of the docs. Without its server and its watcher, which are most of its dependencies.
+pub(crate) const MDBOOK: Tool =
+    Tool { name: "mdbook", version: "0.5.4", arguments: &["--no-default-features", "--features", "search"] };
 
 /// Whether the tool is in the cache.
 pub(crate) fn is_installed(tool: &Tool) -> Result<bool> {
@@ -40,7 +46,7 @@ pub(crate) fn ensure(tool: &Tool) -> Result<PathBuf> {
     let path = root.join("bin").join(tool.name);
     if !path.exists() {
         let mut install = step::cargo(["install", "--locked", "--quiet", tool.name, "--version", tool.version]);
-        install.arg("--root").arg(&root);
+        install.args(tool.arguments).arg("--root").arg(&root);
         let what =
             format!("building {} {} into the cache, once per machine; takes some minutes", tool.name, tool.version);
         step::run(&what, install, "It comes from the crate registry; is that reachable?")?;

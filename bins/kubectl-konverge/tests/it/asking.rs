@@ -50,6 +50,9 @@ async fn what_is_paused_is_left_alone_until_it_is_resumed() {
     settled(&world).await;
     world.run("pause secret/db").await.ends(0).says(&["left alone from now on"]);
     world.until("secret/db", "Paused").await;
+    // docs/reference/kubectl.md states these exit codes.
+    world.run("status secret/db").await.ends(1);
+    world.run("why secret/db").await.ends(1);
     world.write(&world.path("db"), &[("password", VALUES[2])]).await;
     world.run("sync secret/db").await.ends(1).says(&["is left alone", "kubectl konverge resume secret/db"]);
     world.run("diff secret/db").await.ends(1).says(&["~ password changed"]);

@@ -25,7 +25,7 @@ pub(super) async fn findings(push: &Push, cluster: &Cluster, namespace: Option<&
         Ok(found) if found.is_empty() => findings.push(Finding::note(
             "operator",
             Installation::missing(push),
-            Some("install it as docs/push.md says, unless it runs outside of the cluster"),
+            Some("install it as docs/install.md says, unless it runs outside of the cluster"),
         )),
         Ok(found) => {
             for installation in found {
@@ -70,7 +70,7 @@ async fn operator(cluster: &Cluster, installation: &Installation) -> Vec<Finding
         0 => Finding::note(
             "settings",
             "any namespace may write anywhere in Vault",
-            Some("give it --allow-path, as docs/push.md says"),
+            Some("give it --allow-path, as docs/how-to/tenancy.md says"),
         ),
         1 => Finding::fine("settings", format!("one rule says who may write where: {}", config.allow_path[0])),
         more => Finding::fine("settings", format!("{more} rules say who may write where")),

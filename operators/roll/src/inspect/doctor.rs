@@ -30,7 +30,7 @@ pub(super) async fn findings(roll: &Roll, cluster: &Cluster, namespace: Option<&
         Ok(found) if found.is_empty() => findings.push(Finding::note(
             "operator",
             Installation::missing(roll),
-            Some("install it as docs/roll.md says, unless it runs outside of the cluster"),
+            Some("install it as docs/install.md says, unless it runs outside of the cluster"),
         )),
         Ok(found) => {
             for installation in found {

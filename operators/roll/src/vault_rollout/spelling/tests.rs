@@ -8,8 +8,8 @@ use crate::vault_sync_status::{self, VaultSyncStatus};
 
 const SETTINGS: Settings = Settings { every: Duration::from_mins(1), restart_on_first_seen: true };
 
-/// The page for users.
-const PAGE: &str = include_str!("../../../../../docs/roll.md");
+/// The page that shows the conversion.
+const PAGE: &str = include_str!("../../../../../docs/migrate/vaultsyncstatus.md");
 const EXAMPLE: &str = include_str!("../../../../../deploy/vaultrollout-example.yaml");
 
 fn object(spec: &Value) -> Value {

@@ -1,0 +1,210 @@
+//! Annotations, reasons, metrics, alerts, files, and what the manifests are called.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::{assert_none, first_cells, pages, quoted, read, root, words};
+
+#[test]
+fn metrics_are_named_as_a_scrape_shows_them() {
+    let known = first_cells(&read("docs/reference/metrics.md"));
+    assert!(known.len() > 80, "{known:?}");
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    let prefixes =
+        ["konverge_pull_", "konverge_push_", "konverge_roll_", "vault_sync_operator_", "workqueue_", "rest_client_"];
+    let mut faults = Vec::new();
+    for page in pages() {
+        for word in words(&page.text, is_letter) {
+            let is_metric = prefixes.iter().any(|prefix| word.starts_with(prefix));
+            let of_histogram = ["_bucket", "_sum", "_count"].iter().filter_map(|part| word.strip_suffix(part));
+            if is_metric && !known.contains(word) && !of_histogram.clone().any(|name| known.contains(name)) {
+                faults.push(format!("{}: {word}", page.path));
+            }
+        }
+    }
+    assert_none("there are no such metrics", faults);
+}
+
+#[test]
+fn annotations_are_those_of_the_reference() {
+    let known = first_cells(&read("docs/reference/annotations.md"));
+    assert!(known.len() > 30, "{known:?}");
+    // Marks in Vault, and annotations of the original operator of zopp and of its command line.
+    let others = ["vault-sync.io/owner", "vault-sync.io/uid", "vault-sync.io/instance", "vault-sync.io/key/"];
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-./".contains(letter);
+    let domains = ["vault-sync.io/", "roll.konverge.dev/", "zopp.dev/"];
+    let mut faults = Vec::new();
+    for page in pages() {
+        for word in words(&page.text, is_letter) {
+            let word = word.trim_end_matches('.');
+            let is_annotation = domains.iter().any(|domain| word.starts_with(domain) && word.len() > domain.len());
+            if is_annotation && !known.contains(word) && !others.contains(&word) {
+                faults.push(format!("{}: {word}", page.path));
+            }
+        }
+    }
+    assert_none("there are no such annotations", faults);
+}
+
+/// Words in the form of a reason that are something else.
+const OTHERS: [&str; 56] = [
+    "Age",
+    "Always",
+    "Asks",
+    "Clearing",
+    "ClusterRole",
+    "ConfigMap",
+    "CronJob",
+    "DaemonSet",
+    "Delete",
+    "Deleting",
+    "Deployment",
+    "Forbidden",
+    "Greeting",
+    "Held",
+    "Hold",
+    "IfNotExists",
+    "Ignored",
+    "InSync",
+    "Job",
+    "Merge",
+    "Never",
+    "None",
+    "Noted",
+    "OnDelete",
+    "OperatorAbsent",
+    "OperatorQueueStuck",
+    "Path",
+    "Paths",
+    "Pending",
+    "PersistentVolume",
+    "PodDisruptionBudget",
+    "PodMonitor",
+    "PrometheusRule",
+    "PushSecret",
+    "Ready",
+    "Reason",
+    "Reconciling",
+    "Replace",
+    "Role",
+    "Roll",
+    "RolledOut",
+    "Rollout",
+    "Secret",
+    "SecretStore",
+    "SelfSubjectAccessReview",
+    // Only in the log of roll.
+    "SourceUnreadable",
+    "Stalled",
+    "StatefulSet",
+    "SubjectAccessReview",
+    "True",
+    "VaultPush",
+    "VaultRollout",
+    "VaultSyncStatus",
+    "Working",
+    "Written",
+    "ZoppSecretSync",
+];
+
+#[test]
+fn reasons_are_those_of_the_reference() {
+    let known = first_cells(&read("docs/reference/reasons.md"));
+    assert!(known.len() > 120, "{known:?}");
+    let is_reason = |word: &str| {
+        word.starts_with(|first: char| first.is_ascii_uppercase())
+            && word.chars().all(|letter| letter.is_ascii_alphabetic())
+            && word.chars().any(|letter| letter.is_ascii_lowercase())
+    };
+    let mut faults = Vec::new();
+    for page in pages().iter().filter(|page| !page.path.ends_with("/alerts.md") && !page.path.ends_with("/flags.md")) {
+        for word in quoted(&page.text).filter(|word| is_reason(word)) {
+            if !known.contains(word) && !OTHERS.contains(&word) {
+                faults.push(format!("{}: {word}", page.path));
+            }
+        }
+    }
+    assert_none("there are no such reasons", faults);
+}
+
+#[test]
+fn every_reason_has_a_cause_and_every_problem_a_next_step() {
+    let reasons = konverge_pull::reference::REASONS
+        .iter()
+        .chain(konverge_push::reference::REASONS)
+        .chain(konverge_roll::reference::REASONS);
+    // States that need nobody.
+    let fine = ["Synced", "Cleared", "LeftAlone", "RolledOut", "RolloutTriggered", "InSync", "RolloutRunning"];
+    for entry in reasons {
+        assert!(entry.cause.ends_with('.') && !entry.on.is_empty(), "{entry:?}");
+        assert_eq!(entry.next.is_empty(), fine.contains(&entry.reason), "{entry:?}");
+    }
+}
+
+/// The rules of the chart.
+fn rules() -> Vec<Value> {
+    let mut rules = Vec::new();
+    for job in ["pull", "push", "roll"] {
+        let file: Value =
+            serde_saphyr::from_str(&read(&format!("deploy/charts/konverge/files/alerts/{job}.yaml"))).unwrap();
+        rules.extend(file["groups"][0]["rules"].as_array().unwrap().clone());
+    }
+    rules
+}
+
+#[test]
+fn every_runbook_is_a_section_of_the_page_of_alerts() {
+    let page = read("docs/reference/alerts.md");
+    let rules = rules();
+    assert!(rules.len() > 40, "{rules:?}");
+    let mut names = BTreeSet::new();
+    for rule in &rules {
+        let name = rule["alert"].as_str().unwrap();
+        names.insert(name);
+        assert!(page.contains(&format!("\n## {name}\n")), "{name} has no section");
+        let url = rule["annotations"]["runbook_url"].as_str().unwrap();
+        let expected = format!("RUNBOOK_BASE_URL/docs/reference/alerts.html#{}", name.to_lowercase());
+        assert_eq!(url, expected, "the site has the page docs/reference/alerts.md there");
+        assert!(rule["labels"]["severity"].is_string() && rule["annotations"]["summary"].is_string(), "{rule}");
+    }
+    let sections: BTreeSet<_> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    assert_eq!(sections, names);
+}
+
+#[test]
+fn each_job_has_alerts_of_its_own() {
+    let rules = rules();
+    for prefix in ["Pull", "Push", "Roll"] {
+        let count = rules.iter().filter(|rule| rule["alert"].as_str().unwrap().starts_with(prefix)).count();
+        assert!(count >= 4, "{prefix}: {count}");
+    }
+}
+
+#[test]
+fn files_that_pages_name_are_there() {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
+    let mut faults = Vec::new();
+    for page in pages() {
+        for word in words(&page.text, is_letter) {
+            let word = word.trim_end_matches('.');
+            let is_file = word.starts_with("deploy/") && [".yaml", ".hcl"].iter().any(|ending| word.ends_with(ending));
+            if is_file && !root().join(word).is_file() {
+                faults.push(format!("{}: {word}", page.path));
+            }
+        }
+    }
+    assert_none("there are no such files", faults);
+}
+
+#[test]
+fn the_scrape_configuration_finds_the_pods_of_the_manifest() {
+    let page = read("docs/how-to/monitoring.md");
+    let manifest = read("deploy/konverge.yaml");
+    assert!(page.contains("regex: konverge;http\n"), "label and port");
+    assert!(manifest.contains("app.kubernetes.io/name: konverge\n") && manifest.contains("- name: http\n"));
+    // A Service that is named as a target would have to be one of the manifests.
+    for page in pages() {
+        assert!(!page.text.contains("static_configs"), "{} scrapes a Service", page.path);
+    }
+}
