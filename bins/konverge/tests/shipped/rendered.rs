@@ -172,6 +172,38 @@ fn a_part_of_one_namespace_gets_no_role_of_the_cluster_but_for_what_has_no_names
 }
 
 #[test]
+fn alerts_have_a_runbook_url_only_if_the_docs_have_an_address() {
+    let with = ["prometheusRule.enabled=true", "prometheusRule.runbookBaseUrl=https://docs.example.com/"];
+    for (sets, expected) in [(&with[..1], false), (&with[..], true)] {
+        let objects = objects(&render(&[&EVERYTHING[..], sets].concat(), &[]).unwrap());
+        for name in ["release-konverge-operator", "release-konverge-push", "release-konverge-roll"] {
+            let rules = object(&objects, "PrometheusRule", name)["spec"]["groups"][0]["rules"].as_array().unwrap();
+            assert!(rules.len() > 10, "{rules:?}");
+            for rule in rules {
+                let url = rule["annotations"]["runbook_url"].as_str();
+                let page = "https://docs.example.com/docs/reference/alerts.html#";
+                assert_eq!(url.is_some_and(|url| url.starts_with(page)), expected, "{rule}");
+                assert_eq!(url.is_some(), expected, "{rule}");
+            }
+        }
+    }
+}
+
+#[test]
+fn dashboards_are_config_maps_with_the_label_of_the_sidecar() {
+    let objects = objects(&render(&[&EVERYTHING[..], &["dashboards.enabled=true"]].concat(), &[]).unwrap());
+    for (part, job) in [("operator", "pull"), ("push", "push"), ("roll", "roll")] {
+        let map = object(&objects, "ConfigMap", &format!("release-konverge-{part}-dashboard"));
+        assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+        let dashboard: Value =
+            serde_json::from_str(map["data"][format!("konverge-{job}.json")].as_str().unwrap()).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        let text = panels.iter().map(ToString::to_string).collect::<String>();
+        assert!(panels.len() > 12 && text.contains(&format!("konverge_{job}_")), "{text}");
+    }
+}
+
+#[test]
 fn a_kind_that_takes_no_part_is_not_granted() {
     let objects = objects(&render(&["roll.kinds={deployments}"], &[]).unwrap());
     let granted = grants(of_part(&objects, "roll"), "ClusterRole");
