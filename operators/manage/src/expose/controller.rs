@@ -54,8 +54,8 @@ pub fn services(settings: &Arc<Settings>) -> Controller<Service, impl Reconcile<
         .named("exposed-services")
         .reasons::<ExposeReason>()
         .finalizer_on_demand(FORMER_FINALIZER)
-        .watches(Watch::<OZResource>::new().optional(), |resource: &OZResource, _| ObjectKey::of(resource))
-        .watches(Watch::<OZRoutingPeer>::new().optional(), |router: &OZRoutingPeer, services| {
+        .watches(Watch::<OZResource>::new(), |resource: &OZResource, _| ObjectKey::of(resource))
+        .watches(Watch::<OZRoutingPeer>::new(), |router: &OZRoutingPeer, services| {
             let is_router = router.name_any() == ROUTER;
             let exposed = |service: &Arc<Service>| is_router && service.annotations().contains_key(EXPOSE);
             let keys = services.list().into_iter().filter(exposed).filter_map(|service| ObjectKey::of(&*service));

@@ -11,7 +11,7 @@ use konverge::{
     admission::{FailurePolicy, Mutation, Operation, Review, Verdict, Webhook, Webhooks, handler},
     kube::{Resource, ResourceExt},
     runtime::{
-        cache::{Caching, Index, Selection, Store},
+        cache::{Index, Store},
         object::{Object, ObjectKey},
     },
 };
@@ -66,7 +66,7 @@ pub fn webhooks(settings: SidecarSettings) -> WebhookSetup {
             })
         };
         let groups = {
-            let (resources, peers) = (optional::<OZResource>(caches), optional::<OZRoutingPeer>(caches));
+            let (resources, peers) = (caches.of::<OZResource>(), caches.of::<OZRoutingPeer>());
             handler::validator(move |review: &Review<OZGroup>| {
                 let namespace = review.namespace.clone().unwrap_or_default();
                 let key = |name: &str| ObjectKey::namespaced(namespace.as_str(), name);
@@ -157,9 +157,9 @@ struct NeighbourCaches {
 impl NeighbourCaches {
     fn new(caches: &mut WebhookCaches<'_>) -> Self {
         Self {
-            annotated_keys: by_namespace(&optional(caches)),
-            profiles: by_namespace(&optional(caches)),
-            profile_keys: by_namespace(&optional(caches)),
+            annotated_keys: by_namespace(&caches.of()),
+            profiles: by_namespace(&caches.of()),
+            profile_keys: by_namespace(&caches.of()),
         }
     }
 
@@ -171,11 +171,6 @@ impl NeighbourCaches {
             profile_keys: self.profile_keys.get(&namespace),
         }
     }
-}
-
-/// The cache of a kind whose definition may be missing. Without it no pod asks for a sidecar, and others must not wait.
-fn optional<K: Object + Resource<DynamicType = ()>>(caches: &mut WebhookCaches<'_>) -> Store<K> {
-    caches.with(Selection::default(), &Caching::default().optional())
 }
 
 fn by_namespace<K: Object + Resource<DynamicType = ()>>(store: &Store<K>) -> Index<K, String> {

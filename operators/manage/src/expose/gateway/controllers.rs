@@ -89,7 +89,7 @@ pub fn gateways() -> Controller<DynamicObject, impl Reconcile<DynamicObject>> {
             let name = class.name_any();
             keys(gateways, |gateway| gateway.data["spec"]["gatewayClassName"] == name.as_str())
         })
-        .watches(Watch::<NetworkRouter>::new().optional(), |router: &NetworkRouter, gateways| {
+        .watches(Watch::<NetworkRouter>::new(), |router: &NetworkRouter, gateways| {
             let (namespace, name) = (router.namespace(), router.name_any());
             keys(gateways, |gateway| gateway.namespace() == namespace && names_router(gateway, &name))
         })
@@ -119,8 +119,8 @@ fn routes(kind: ApiResource, finalizer: &'static str) -> Controller<DynamicObjec
         .finalizer_on_demand(finalizer)
         .watches(Watch::<DynamicObject>::of(class_kind()).optional(), move |_: &DynamicObject, routes| all(routes))
         .watches(Watch::<DynamicObject>::of(gateway_kind()).optional(), move |_: &DynamicObject, routes| all(routes))
-        .watches(Watch::<NetworkRouter>::new().optional(), move |_: &NetworkRouter, routes| all(routes))
-        .watches(Watch::<NetworkResource>::new().optional(), |resource: &NetworkResource, routes| {
+        .watches(Watch::<NetworkRouter>::new(), move |_: &NetworkRouter, routes| all(routes))
+        .watches(Watch::<NetworkResource>::new(), |resource: &NetworkResource, routes| {
             let (namespace, name) = (resource.namespace(), resource.name_any());
             keys(routes, |route| route.namespace() == namespace && names_service(route, &name))
         })
