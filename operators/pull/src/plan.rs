@@ -6,6 +6,7 @@ use konverge_core::{
     SecretValue,
     digest::{ContentDigest, DigestKey},
 };
+use konverge_zopp_client::ContentFingerprint;
 
 /// A Secret's data may be this many bytes in all: `MaxSecretSize` of the Kubernetes API.
 pub const SECRET_SIZE_LIMIT: usize = 1 << 20;
@@ -19,6 +20,8 @@ pub struct Upstream<'a> {
     pub environment_id: &'a str,
     /// Its version; counts up with each change and begins at 0.
     pub version: i64,
+    /// Its content, which a version does not always tell: a server that lost changes counts them again.
+    pub content: ContentFingerprint,
     /// The values that could be decrypted.
     pub values: &'a BTreeMap<String, SecretValue>,
     /// Keys that exist and could not be decrypted.
@@ -32,6 +35,8 @@ pub struct Verified {
     pub environment_id: String,
     /// The environment's version then.
     pub version: i64,
+    /// The environment's content then.
+    pub content: ContentFingerprint,
     /// Digest of our keys and their values.
     pub digest: ContentDigest,
 }
@@ -134,7 +139,12 @@ pub fn plan<'a>(upstream: &Upstream<'a>, observed: &Observed<'a>, key: &DigestKe
         return keep(problems);
     }
     let digest = key.digest(desired.iter().map(|(name, value)| (*name, value.expose())));
-    let verified = Verified { environment_id: upstream.environment_id.to_owned(), version: upstream.version, digest };
+    let verified = Verified {
+        environment_id: upstream.environment_id.to_owned(),
+        version: upstream.version,
+        content: upstream.content,
+        digest,
+    };
     let right = match observed {
         Observed::Unchanged(before) => before.digest == digest,
         Observed::Read(contents, _) => contents.hold_exactly(&desired),

@@ -288,6 +288,7 @@ fn upstream(snapshot: &Snapshot) -> Upstream<'_> {
     Upstream {
         environment_id: &snapshot.environment_id,
         version: snapshot.version,
+        content: snapshot.content,
         values: &snapshot.values,
         failed: &snapshot.failed,
     }
@@ -300,6 +301,7 @@ fn is_in_sync(binding: &Binding, hub: &Hub) -> bool {
         && binding.empty_since.is_none()
         && verified.environment_id == stated.environment_id
         && verified.version == stated.version
+        && stated.content.is_none_or(|content| content == verified.content)
         && !binding.said.iter().any(|statement| statement.is_passing)
 }
 

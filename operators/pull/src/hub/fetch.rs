@@ -10,7 +10,7 @@ use futures::{
     future::{BoxFuture, Shared, WeakShared},
 };
 use konverge_core::error::Classify;
-use konverge_zopp_client::{EnvironmentReader, FetchError, Snapshot};
+use konverge_zopp_client::{ContentFingerprint, EnvironmentReader, FetchError, Snapshot};
 use tokio::{sync::Notify, time::Instant};
 
 type Answer = Result<Arc<Snapshot>, Arc<FetchError>>;
@@ -23,6 +23,8 @@ pub struct Stated {
     pub environment_id: String,
     /// Its version.
     pub version: i64,
+    /// Its content; `None` if the version was only heard of.
+    pub content: Option<ContentFingerprint>,
     /// When the process learned of this version.
     pub since: Instant,
 }
@@ -30,12 +32,19 @@ pub struct Stated {
 impl Stated {
     /// The statement of an answer that arrived now.
     pub(super) fn by(snapshot: &Snapshot) -> Self {
-        Self { environment_id: snapshot.environment_id.clone(), version: snapshot.version, since: Instant::now() }
+        Self {
+            environment_id: snapshot.environment_id.clone(),
+            version: snapshot.version,
+            content: Some(snapshot.content),
+            since: Instant::now(),
+        }
     }
 
-    /// Whether it says the same of the environment; when that was learned does not matter.
+    /// Whether it says the same of the environment; when that was learned does not matter. A server that lost changes states a version
+    /// again that it stated before, with other content.
     pub fn agrees_with(&self, other: &Self) -> bool {
-        self.environment_id == other.environment_id && self.version == other.version
+        let has_other_content = self.content.zip(other.content).is_some_and(|(content, other)| content != other);
+        self.environment_id == other.environment_id && self.version == other.version && !has_other_content
     }
 }
 
@@ -120,6 +129,7 @@ impl Fetcher {
         state.era += 1;
         if let Some(stated) = &mut state.stated {
             stated.version = version;
+            stated.content = None;
             stated.since = Instant::now();
         }
     }
@@ -197,8 +207,9 @@ impl State {
 
     fn learn(&mut self, snapshot: &Snapshot) {
         let stated = Stated::by(snapshot);
-        if !self.stated.as_ref().is_some_and(|before| before.agrees_with(&stated)) {
-            self.stated = Some(stated);
+        match &mut self.stated {
+            Some(before) if before.agrees_with(&stated) => before.content = stated.content,
+            _ => self.stated = Some(stated),
         }
     }
 }

@@ -18,7 +18,12 @@ fn contents(data: &[(&str, &str)], owned: &[&str]) -> Contents {
 
 fn verified(version: i64, pairs: &[(&str, &str)]) -> Verified {
     let digest = digest_key().digest(pairs.iter().map(|&(key, value)| (key, value.as_bytes())));
-    Verified { environment_id: ENVIRONMENT.into(), version, digest }
+    Verified { environment_id: ENVIRONMENT.into(), version, content: content(), digest }
+}
+
+/// The content of all environments here. The plan passes it on and does not decide by it.
+fn content() -> ContentFingerprint {
+    ContentFingerprint::of([("A", [1; 24].as_slice())])
 }
 
 /// The outcome of a plan, in a form that a table can hold.
@@ -44,7 +49,8 @@ fn decide(
 ) -> (Outcome, Vec<Problem>) {
     let values = values(upstream);
     let failed: Vec<_> = failed.iter().map(|&key| (key.to_owned(), "wrong tag".to_owned())).collect();
-    let upstream = Upstream { environment_id: ENVIRONMENT, version, values: &values, failed: &failed };
+    let upstream =
+        Upstream { environment_id: ENVIRONMENT, version, content: content(), values: &values, failed: &failed };
     let plan = plan(&upstream, observed, &digest_key(), confirmed);
     let outcome = match plan.action {
         Action::Nothing => Outcome::Nothing,

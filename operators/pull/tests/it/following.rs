@@ -32,6 +32,14 @@ async fn a_value_need_not_be_text() {
     .await;
 }
 
+/// As after a fail-over of the server to a database that lost a change.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_content_under_the_same_version_is_written() {
+    let (world, scene, _operator) = World::in_step().await;
+    scene.set_at_the_same_version("A", "2");
+    world.holds("backend", &[("A", "2")]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_key_goes_when_two_reads_say_so() {
     let (world, scene, _operator) = World::in_step().await;

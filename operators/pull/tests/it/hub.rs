@@ -127,6 +127,27 @@ async fn the_poll_finds_and_counts_what_the_stream_did_not_tell() {
     holds("counted", || world.metrics().contains("konverge_pull_missed_events_total 1")).await;
 }
 
+/// A server that was restored without moving its versions, or that lost changes in a fail-over.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_content_under_the_same_version_is_a_change() {
+    let world = World::new(Duration::from_millis(200)).await;
+    let hub = world.settled().await;
+    let polls = async || {
+        let lists = world.scene.lists();
+        holds("some polls", || world.scene.lists() > lists + 2).await;
+    };
+    polls().await;
+    let (wakes, before) = (world.wakes(), hub.stated().unwrap());
+    polls().await;
+    assert_eq!(world.wakes(), wakes, "the same content is no news");
+    world.scene.set_at_the_same_version("A", "2");
+    holds("woken", || world.wakes() > wakes).await;
+    let after = hub.stated().unwrap();
+    assert_eq!(after.version, before.version);
+    assert!(!after.agrees_with(&before));
+    assert!(hub.snapshot().await.unwrap().values["A"].expose() == b"2");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_during_a_poll_is_heard_at_once_and_not_missed() {
     let world = World::new(Duration::from_millis(200)).await;

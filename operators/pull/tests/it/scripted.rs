@@ -67,14 +67,8 @@ struct Script {
     id: String,
     dek: Arc<Dek>,
     version: i64,
-    values: BTreeMap<String, Stored>,
+    values: BTreeMap<String, Secret>,
     refusal: Option<Status>,
-}
-
-#[derive(Clone)]
-enum Stored {
-    Value(Vec<u8>),
-    Rubbish,
 }
 
 impl Scripted {
@@ -138,11 +132,14 @@ impl Script {
         Self { id, dek, version: 0, values: BTreeMap::new(), refusal: None }
     }
 
-    fn put(&mut self, key: &str, stored: Option<Stored>) -> i64 {
-        match stored {
-            Some(stored) => self.values.insert(key.into(), stored),
-            None => self.values.remove(key),
-        };
+    fn put(&mut self, secret: Secret) -> i64 {
+        self.values.insert(secret.key.clone(), secret);
+        self.version += 1;
+        self.version
+    }
+
+    fn remove(&mut self, key: &str) -> i64 {
+        self.values.remove(key);
         self.version += 1;
         self.version
     }
@@ -155,27 +152,38 @@ impl Scene {
 
     /// Sets a key and tells the streams.
     pub(crate) fn set(&self, key: &str, value: impl AsRef<[u8]>) {
-        self.tell(self.put(key, Some(Stored::Value(value.as_ref().to_vec()))));
+        let version = self.put(key, value.as_ref());
+        self.tell(version);
     }
 
     /// Removes a key and tells the streams.
     pub(crate) fn remove(&self, key: &str) {
-        self.tell(self.put(key, None));
+        let version = self.script().remove(key);
+        self.tell(version);
     }
 
     /// Sets a key to what no key opens, and tells the streams.
     pub(crate) fn spoil(&self, key: &str) {
-        self.tell(self.put(key, Some(Stored::Rubbish)));
+        // A nonce of one byte ended the original's task.
+        let rubbish = Secret { key: key.into(), nonce: vec![1], ciphertext: b"rubbish".to_vec() };
+        let version = self.script().put(rubbish);
+        self.tell(version);
     }
 
     /// Sets a key and tells nobody, as a server does that loses events.
     pub(crate) fn set_silently(&self, key: &str, value: impl AsRef<[u8]>) {
-        self.put(key, Some(Stored::Value(value.as_ref().to_vec())));
+        self.put(key, value.as_ref());
     }
 
     /// Removes a key and tells nobody.
     pub(crate) fn remove_silently(&self, key: &str) {
-        self.put(key, None);
+        self.script().remove(key);
+    }
+
+    /// Sets a key, and states the version that was stated before, as a server does that lost a change and made another. Tells nobody.
+    pub(crate) fn set_at_the_same_version(&self, key: &str, value: impl AsRef<[u8]>) {
+        let version = self.put(key, value.as_ref());
+        self.script().version = version - 1;
     }
 
     /// States this version and tells the streams, as a server does that was restored from a backup.
@@ -229,8 +237,11 @@ impl Scene {
         self.streams.load(Ordering::SeqCst)
     }
 
-    fn put(&self, key: &str, stored: Option<Stored>) -> i64 {
-        self.script().put(key, stored)
+    /// Encrypts once, as a client does, so that each list has the same nonce.
+    fn put(&self, key: &str, value: &[u8]) -> i64 {
+        let mut script = self.script();
+        let sealed = script.dek.encrypt(&self.name, key, &SecretValue::new(value.to_vec())).unwrap();
+        script.put(Secret { key: key.into(), nonce: sealed.nonce.to_vec(), ciphertext: sealed.ciphertext })
     }
 
     fn tell(&self, version: i64) {
@@ -244,18 +255,6 @@ impl Scene {
 
     fn script(&self) -> MutexGuard<'_, Script> {
         self.script.lock().unwrap()
-    }
-
-    fn seal(&self, script: &Script, key: &str, stored: &Stored) -> Secret {
-        let (nonce, ciphertext) = match stored {
-            Stored::Value(value) => {
-                let sealed = script.dek.encrypt(&self.name, key, &SecretValue::new(value.clone())).unwrap();
-                (sealed.nonce.to_vec(), sealed.ciphertext)
-            }
-            // A nonce of one byte ended the original's task.
-            Stored::Rubbish => (vec![1], b"rubbish".to_vec()),
-        };
-        Secret { key: key.into(), nonce, ciphertext }
     }
 }
 
@@ -305,7 +304,7 @@ impl ZoppService for Service {
         // Ended only by the end of the scene, which needs no answer.
         let _ = scene.hangs.subscribe().wait_for(|hangs| !hangs).await;
         let script = scene.script();
-        let secrets = script.values.iter().map(|(key, stored)| scene.seal(&script, key, stored)).collect();
+        let secrets = script.values.values().cloned().collect();
         Ok(Response::new(SecretList { secrets, version: script.version }))
     }
 

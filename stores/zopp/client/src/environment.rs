@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicI64, Ordering},
     },
 };
@@ -26,12 +27,29 @@ use crate::{
 /// A fetch gives up after this many lists, each of another environment: no honest server has so many in so short a time.
 const MOST_LISTS: usize = 5;
 
+/// Stands for the keys of an environment and the nonces of their values: equal content has equal fingerprints, other content almost certainly
+/// has another. Each value that is set gets a new nonce. Comparable within one process only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentFingerprint(u64);
+
+impl ContentFingerprint {
+    /// Returns the fingerprint of keys and nonces, in whichever order they come.
+    pub fn of<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
+        // The server does not know the key of this hash, so it cannot look for content with the same fingerprint.
+        static HASHER: OnceLock<RandomState> = OnceLock::new();
+        let ordered: BTreeMap<&str, &[u8]> = secrets.into_iter().collect();
+        Self(HASHER.get_or_init(RandomState::new).hash_one(ordered))
+    }
+}
+
 /// All values of an environment at one version.
 pub struct Snapshot {
     /// The environment's id. Another id under the same name means that it was deleted and made again.
     pub environment_id: String,
     /// The version the server stated: the values are at least as new.
     pub version: i64,
+    /// Tells content of this version from other content of the same version, as after a server lost changes.
+    pub content: ContentFingerprint,
     /// Key to value.
     pub values: BTreeMap<String, SecretValue>,
     /// Keys whose values cannot be decrypted, and why; the texts hold no value. They exist upstream all the same.
@@ -181,6 +199,7 @@ impl EnvironmentReader {
         let mut snapshot = Snapshot {
             environment_id: key.environment_id.clone(),
             version: list.version,
+            content: ContentFingerprint::of(list.secrets.iter().map(|secret| (secret.key.as_str(), &*secret.nonce))),
             values: BTreeMap::new(),
             failed: Vec::new(),
         };
@@ -226,4 +245,24 @@ fn event(answer: WatchSecretsResponse) -> Option<WatchEvent> {
             version: event.version,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_tells_keys_and_nonces_apart_and_not_their_order() {
+        let of = |secrets: &[(&str, &[u8])]| ContentFingerprint::of(secrets.iter().copied());
+        let content = of(&[("A", &[1; 24]), ("B", &[2; 24])]);
+        assert_eq!(of(&[("B", &[2; 24]), ("A", &[1; 24])]), content);
+        for other in [
+            of(&[("A", &[1; 24])]),
+            of(&[("A", &[2; 24]), ("B", &[1; 24])]),
+            of(&[("A", &[1; 24]), ("C", &[2; 24])]),
+            of(&[]),
+        ] {
+            assert_ne!(other, content);
+        }
+    }
 }

@@ -44,7 +44,7 @@ pub use client::Client;
 pub use config::{ClientCertificate, ClientConfig, ConfigError};
 pub use config_file::ConfigFile;
 pub use connection::Connection;
-pub use environment::{EnvironmentReader, Snapshot, WatchEvent};
+pub use environment::{ContentFingerprint, EnvironmentReader, Snapshot, WatchEvent};
 pub use error::{CallError, FetchError};
 pub use identity::{CredentialsError, Identity};
 pub use konverge_zopp_crypto::{EnvironmentName, Fingerprint, FingerprintError, Profile};
