@@ -65,6 +65,11 @@ impl WorkspaceArguments {
     pub fn resolve(self) -> Result<String, Failure> {
         Sources::of_process().workspace(self.workspace)
     }
+
+    /// The workspace's name, if one is given somewhere. A project file that cannot be understood is an error.
+    pub fn known(self) -> Result<Option<String>, Failure> {
+        Sources::of_process().find(self.workspace, "ZOPP_WORKSPACE", |file| file.workspace.as_ref())
+    }
 }
 
 impl ProjectArguments {

@@ -11,7 +11,11 @@ use konverge_zopp_proto::{GetInviteRequest, JoinRequest, JoinResponse};
 use serde::Serialize;
 use tonic::Code;
 
-use super::{Outcome, principal::new_principal, workspace::WorkspaceObject};
+use super::{
+    Outcome,
+    principal::{new_principal, pending},
+    workspace::WorkspaceObject,
+};
 use crate::{
     context::{Context, tell_replaced},
     failure::{Failure, failed},
@@ -78,6 +82,9 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
     let lock = Context::lock()?;
     // Before anything is sent: a file that cannot be read would lose the identity that the server is about to know.
     let mut config = Context::config_or_empty()?;
+    if let Some(position) = pending::position(&config, &name) {
+        return pending::join(context, lock, config, position, &token).await;
+    }
     refuse_duplicate(&config, &name)?;
 
     let connection = context.connection()?;

@@ -9,6 +9,7 @@ use crate::{context::Context, scope::WorkspaceArguments};
 
 mod create;
 mod local;
+pub(super) mod pending;
 mod remote;
 mod transfer;
 

@@ -43,6 +43,41 @@ fn a_user_who_joins_another_workspace_stays_the_same_user() {
     assert!(stderr.starts_with("Error: cannot join: "), "an address alone opens nobody's account: {stderr}");
 }
 
+/// The four lines of the published operator's documentation, as a shell runs them.
+#[test]
+fn the_setup_of_the_published_operator_works_as_printed() {
+    let mut world = World::new();
+    world.alice.ok("secret set K v");
+    // Without a default workspace, as for somebody who follows the documentation.
+    for name in ["WORKSPACE", "PROJECT", "ENVIRONMENT"] {
+        world.alice.set(&format!("ZOPP_{name}"), "");
+    }
+    assert!(world.alice.ok("principal create k8s-operator --service").contains("created on this device"));
+    let early = world.alice.fails("principal use k8s-operator", 1);
+    assert!(early.contains("has not joined a workspace yet") && early.contains("zopp join"), "{early}");
+    let code = world.alice.ok("invite create --workspace acme --plain");
+    let server_invite = world.server.invite();
+    let join = |code: &str| format!("join {code} k8s-operator@acme.com --principal k8s-operator");
+    assert!(world.alice.fails(&join(&server_invite), 2).contains("is a service"), "a user is not made of it");
+    let said = world.alice.ok(&join(code.trim()));
+    assert!(said.contains("k8s-operator (service)") && said.contains("Role:         read"), "{said}");
+    assert_eq!(world.alice.ok("principal current"), "laptop\n");
+    world.alice.ok("principal use k8s-operator");
+
+    let place = "-w acme -p backend -e dev";
+    assert_eq!(world.alice.ok(&format!("secret get K {place}")), "v\n");
+    let refused = world.alice.fails(&format!("secret set K w {place}"), 1);
+    assert!(refused.contains("(PermissionDenied)"), "{refused}");
+    world.alice.fails("project create other -w acme", 1);
+    let list = normalise(&world.alice.ok("principal list"));
+    assert!(list.contains("* k8s-operator (ID: <uuid>, User: service principal)\n"), "{list}");
+    let config = file(world.alice.config_file());
+    assert_eq!(config["principals"][1].get("pending_service"), None);
+    world.alice.ok("principal use laptop");
+    let services = world.alice.ok("principal service-list -w acme");
+    assert!(services.contains("k8s-operator"), "{services}");
+}
+
 #[test]
 fn a_second_device_reads_the_same_secrets() {
     let World { alice, server: _server } = World::new();

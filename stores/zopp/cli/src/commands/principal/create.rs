@@ -11,7 +11,7 @@ use konverge_zopp_crypto::{SigningSeed, X25519Private, X25519Public};
 use konverge_zopp_proto::{Empty, RegisterRequest};
 use serde::Serialize;
 
-use super::new_principal;
+use super::{new_principal, pending};
 use crate::{
     commands::{
         Outcome,
@@ -29,6 +29,7 @@ Examples:
   zopp principal create tablet                  another device of yours, with your workspaces' keys
   zopp principal create ci --service -w acme    a service; give it a role with zopp permission set
   zopp principal create k8s --service -w acme --credentials-file k8s.json --credentials-only
+  zopp principal create k8s --service           its keys only; it joins a workspace by zopp join
 
 The credentials file holds that one principal with its private keys, in the form of
 ~/.zopp/config.json and readable by you only: what the operator takes as --credentials.
@@ -107,6 +108,10 @@ pub(super) async fn execute(context: &Context, arguments: CreateArguments) -> Ou
     if let Some(file) = &credentials_file {
         refuse_existing(file)?;
     }
+    let workspace = if service { WorkspaceArguments { workspace }.known()? } else { None };
+    if service && workspace.is_none() && credentials_file.is_none() {
+        return pending::prepare(lock, config, name);
+    }
     let client = context.client()?;
     let (seed, exchange) = generate_keys()?;
     let new = New { name, seed, exchange };
@@ -132,23 +137,9 @@ async fn create_service(
     workspace: String,
     place: Place,
 ) -> Outcome {
-    let what = format!("cannot create service principal '{}'", new.name);
-    let need = scope::Place::Workspace { workspace: workspace.clone() }.need("admin", client);
-    let key = client.workspace_key(&workspace).await.map_err(failed(what.clone(), need.clone()))?;
-    let WrappedFields { ephemeral_pub, kek_nonce, kek_wrapped } = wrap(&key.kek, &new.exchange.public(), &key.id)?;
-    let request = RegisterRequest {
-        workspace_name: Some(workspace.clone()),
-        is_service: true,
-        ephemeral_pub: Some(ephemeral_pub),
-        kek_wrapped: Some(kek_wrapped),
-        kek_nonce: Some(kek_nonce),
-        ..registration(&new, String::new())
-    };
-    let id = client.register(request, &new.seed).await.map_err(failed(what, need))?.principal_id;
+    let keys = (&new.seed, &new.exchange);
+    let (id, known) = register(context, client, &new.name, keys, &workspace).await?;
     context.trust()?.pin_principal(&id, new.fingerprint());
-    let mut known = ServerRecord::default();
-    known.generation = context.trust()?.generation();
-    known.workspaces.insert(workspace.clone(), key.fingerprint());
     let address = context.address()?;
 
     let principal = || new_principal(id.clone(), new.name.clone(), &new.seed, &new.exchange);
@@ -208,6 +199,33 @@ async fn create_service(
     Ok(plain(Created { id, name, service: true, workspaces, failed: Vec::new(), credentials_file }, text))
 }
 
+/// Registers a service in a workspace, and hands it the workspace's key. Returns its ID, and what it has to know of the server.
+pub(super) async fn register(
+    context: &Context,
+    client: &Client,
+    name: &str,
+    (seed, exchange): (&SigningSeed, &X25519Private),
+    workspace: &str,
+) -> Result<(String, ServerRecord), Failure> {
+    let what = format!("cannot create service principal '{name}'");
+    let need = scope::Place::Workspace { workspace: workspace.to_owned() }.need("admin", client);
+    let key = client.workspace_key(workspace).await.map_err(failed(what.clone(), need.clone()))?;
+    let WrappedFields { ephemeral_pub, kek_nonce, kek_wrapped } = wrap(&key.kek, &exchange.public(), &key.id)?;
+    let request = RegisterRequest {
+        workspace_name: Some(workspace.to_owned()),
+        is_service: true,
+        ephemeral_pub: Some(ephemeral_pub),
+        kek_wrapped: Some(kek_wrapped),
+        kek_nonce: Some(kek_nonce),
+        ..registration(name, (seed, exchange), String::new())
+    };
+    let id = client.register(request, seed).await.map_err(failed(what, need))?.principal_id;
+    let mut known = ServerRecord::default();
+    known.generation = context.trust()?.generation();
+    known.workspaces.insert(workspace.to_owned(), key.fingerprint());
+    Ok((id, known))
+}
+
 async fn create_device(context: &Context, client: &Client, lock: Lock, mut config: ConfigFile, new: New) -> Outcome {
     let (Some(user_id), Some(email)) = (client.identity().user_id(), client.identity().email()) else {
         return Err(Failure::new(format!(
@@ -217,7 +235,7 @@ async fn create_device(context: &Context, client: &Client, lock: Lock, mut confi
         .next("Switch to a principal of yours (zopp principal use <name>), or add --service for another service."));
     };
     let what = format!("cannot create principal '{}'", new.name);
-    let request = registration(&new, email.to_owned());
+    let request = registration(&new.name, (&new.seed, &new.exchange), email.to_owned());
     let id = client.register(request, &new.seed).await.map_err(failed(what, None))?.principal_id;
     context.trust()?.pin_principal(&id, new.fingerprint());
     let mut principal = new_principal(id.clone(), new.name.clone(), &new.seed, &new.exchange);
@@ -255,12 +273,12 @@ async fn grant_all(
     Ok((granted, refused))
 }
 
-fn registration(new: &New, email: String) -> RegisterRequest {
+fn registration(name: &str, (seed, exchange): (&SigningSeed, &X25519Private), email: String) -> RegisterRequest {
     RegisterRequest {
         email,
-        principal_name: new.name.clone(),
-        public_key: new.seed.public().to_bytes().to_vec(),
-        x25519_public_key: new.exchange.public().to_bytes().to_vec(),
+        principal_name: name.to_owned(),
+        public_key: seed.public().to_bytes().to_vec(),
+        x25519_public_key: exchange.public().to_bytes().to_vec(),
         is_service: false,
         workspace_name: None,
         ephemeral_pub: None,

@@ -70,6 +70,10 @@ pub(super) fn switch_to(name: &str) -> Outcome {
     let _lock = Context::lock()?;
     let mut config = Context::config()?;
     let index = find(&config, name)?;
+    if super::pending::is_pending(&config.principals[index]) {
+        return Err(Failure::new(format!("service principal '{name}' has not joined a workspace yet"))
+            .next(format!("Make an invite (zopp invite create -w <workspace>), then: zopp join <invite> {name}@localhost --principal {name}")));
+    }
     config.current_principal = Some(name.to_owned());
     Context::save(&config)?;
     Ok(plain(object(config.principals.swap_remove(index), Some(name)), format!("Now using principal '{name}'")))
