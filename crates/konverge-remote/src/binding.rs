@@ -14,12 +14,17 @@ pub struct Binding {
     pub name: String,
     /// The id in the status of the object, if there is one.
     pub id: Option<String>,
+    /// Whether that id proves, also without a mark and a record, that the item was made for the object: for objects of a former operator that
+    /// wrote only ids of items that it had made.
+    pub id_is_proof: bool,
     /// Whether an item that somebody else made may be taken over.
     pub adoption: Adoption,
     /// Whether an adopted item is only observed: it is never updated.
     pub observe_adopted: bool,
     /// The fate of the item when the object is deleted.
     pub deletion: DeletionPolicy,
+    /// Whether the item is deleted although others have put something into it; see [`Remote::foreign_content`](crate::Remote::foreign_content).
+    pub deletes_foreign_content: bool,
     /// The time after which a deletion is given up. The object goes, and the item is [left behind](crate::LeftBehind). Without a limit, the
     /// object waits until the item is gone.
     pub deletion_deadline: Option<Duration>,

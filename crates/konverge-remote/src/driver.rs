@@ -285,6 +285,28 @@ impl<R: Remote> Remotes<R> {
         Ok(Finalized::Done)
     }
 
+    /// Undoes one part of an object that stays, as [`finalize`](Self::finalize) does for an object that goes, and takes it out of the record.
+    pub async fn withdraw(&self, ledger: &impl Ledger, binding: &Binding) -> Result<Finalized, Failure> {
+        let finalized = self.finalize(ledger, binding).await?;
+        if finalized == Finalized::Done {
+            let mut run = self.run(ledger, binding)?;
+            if run.record.part(&run.key()).is_some() {
+                run.retract().await?;
+            }
+        }
+        Ok(finalized)
+    }
+
+    /// Returns the parts that the record of the object has in this collection: all that may have been created for it.
+    pub fn parts(&self, ledger: &impl Ledger) -> Vec<String> {
+        let record = Record::read(ledger.record().as_deref(), ledger.cluster(), ledger.uid());
+        let of_this = |key: &str| {
+            let part = key.strip_prefix(R::NOUN)?;
+            if part.is_empty() { Some(String::new()) } else { part.strip_prefix('/').map(str::to_owned) }
+        };
+        record.iter().flat_map(Record::parts).filter_map(of_this).collect()
+    }
+
     async fn remove(&self, ledger: &impl Ledger, binding: &Binding) -> Result<Finalized, Failure> {
         if binding.deletion == DeletionPolicy::Orphan {
             return Ok(Finalized::Done);
@@ -346,6 +368,16 @@ impl<R: Remote> Remotes<R> {
         }
         let message = format!("waits for the {noun} {}", konverge_core::names::few(missing));
         Err(Failure::after(LOOK_WHILE_WAITING, "WaitingForReference", message))
+    }
+
+    /// Returns the item with this id, or `None` if neither the list nor the server has it.
+    pub async fn look_up(&self, scope: &str, id: &str) -> Result<Option<Arc<R::Item>>, Failure> {
+        let collection = &self.begun()?.collection;
+        let snapshot = collection.list(scope, collection.oldest()).await?;
+        match snapshot.items.get(id) {
+            Some(item) => Ok(Some(Arc::clone(item))),
+            None => Ok(collection.remote.get(scope, id).await?.map(Arc::new)),
+        }
     }
 
     /// The items that stayed on the server although their objects are gone, as far as this process knows: at most the last 1000.

@@ -126,7 +126,9 @@ impl<'a, R: Remote> Facts<'a, R> {
     /// The origin of the item, `None` if nothing tells.
     fn origin(&self, item: &R::Item) -> Option<Origin> {
         let by_mark = || (R::mark(item).as_ref() == Some(self.mark)).then_some(Origin::Made);
-        self.entry.map(|entry| entry.origin).or_else(by_mark)
+        let is_inherited =
+            || self.status_id() == Some(R::id(item)) && (self.binding.id_is_proof || R::is_of_former_operator(item));
+        self.entry.map(|entry| entry.origin).or_else(by_mark).or_else(|| is_inherited().then_some(Origin::Made))
     }
 
     /// Why the item must not be touched: it bears the mark of somebody else.
@@ -298,7 +300,7 @@ impl<'a, R: Remote> Facts<'a, R> {
             let users = few(self.users);
             return Step::Wait("InUse", format!("the {noun} {name} ({id}) is in use by {users}"));
         }
-        match R::foreign_content(item) {
+        match R::foreign_content(item).filter(|_| !self.binding.deletes_foreign_content) {
             Some(content) => {
                 Step::Release(Some(format!("the {noun} {name} ({id}), because others have put {content} into it")))
             }

@@ -65,6 +65,11 @@ impl Record {
         self.parts.get(part)
     }
 
+    /// The names of all parts.
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.parts.keys().map(String::as_str)
+    }
+
     /// Sets or removes the entry of a part.
     pub fn set(&mut self, part: &str, entry: Option<Entry>) {
         match entry {

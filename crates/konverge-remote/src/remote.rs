@@ -66,7 +66,15 @@ pub trait Remote: Send + Sync + 'static {
     /// count. A failure says that the item cannot become as desired, for example because a field cannot be changed.
     fn differences(item: &Self::Item, desired: &Self::Desired, mark: &Mark) -> Result<Vec<&'static str>, Failure>;
 
-    /// Returns what others have put into the item, such as `3 peers`. An item with such content is left behind instead of deleted.
+    /// Whether an item without a mark was made by a former operator of the same objects, if the status of an object has its id. It then counts as
+    /// made for that object, and not as adopted.
+    fn is_of_former_operator(item: &Self::Item) -> bool {
+        let _ = item;
+        false
+    }
+
+    /// Returns what others have put into the item, such as `3 peers`. An item with such content is left behind instead of deleted, unless
+    /// [`Binding::deletes_foreign_content`](crate::Binding::deletes_foreign_content) says otherwise.
     fn foreign_content(item: &Self::Item) -> Option<String> {
         let _ = item;
         None

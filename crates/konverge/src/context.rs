@@ -225,6 +225,16 @@ impl<K: Object> Context<K> {
         Ok(after.map_or(Ok(()), |after| self.has_written(&after))?)
     }
 
+    /// Gives the object itself an annotation; nothing is sent if it has it. Annotations of others stay.
+    pub async fn annotate(&self, name: &str, value: &str) -> Result<(), Error>
+    where
+        K: Writable,
+    {
+        let change = MetadataChange::new().annotation(name, value);
+        let after = self.applier().change_metadata_with(&*self.written(), &change, self.kind()).await?;
+        Ok(after.map_or(Ok(()), |after| self.has_written(&after))?)
+    }
+
     /// Tells the readers of the object's events. `reason` and `action` are `CamelCase` words from fixed lists; never a secret in `note`.
     pub fn event(
         &self,

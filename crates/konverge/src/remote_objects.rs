@@ -162,14 +162,19 @@ impl<K: Object + Writable, R: Remote> RemoteObject<'_, K, R> {
     /// Undoes it, as the policies of the binding say: for [`Reconcile::finalize`](crate::Reconcile::finalize).
     pub async fn finalize(&self, binding: &Binding) -> Result<Cleanup, Error> {
         let ledger = self.ledger().await?;
-        Ok(match self.remotes.finalize(&ledger, binding).await? {
-            Finalized::Done => Cleanup::Done,
-            Finalized::Pending(after, reason, message) => {
-                let reason = konverge_apply::conditions::Reason::parse(reason);
-                let reason = reason.unwrap_or(const { konverge_apply::conditions::Reason::new(reasons::FAILED) });
-                Cleanup::pending(after, reason, message)
-            }
-        })
+        Ok(cleanup(self.remotes.finalize(&ledger, binding).await?))
+    }
+
+    /// Undoes one part of an object that stays. Take its id out of the status once this is [`Cleanup::Done`].
+    pub async fn withdraw(&self, binding: &Binding) -> Result<Cleanup, Error> {
+        let ledger = self.ledger().await?;
+        Ok(cleanup(self.remotes.withdraw(&ledger, binding).await?))
+    }
+
+    /// Returns the parts that may have been created for the object in this collection, by its record.
+    pub async fn parts(&self) -> Result<Vec<String>, Error> {
+        let ledger = self.ledger().await?;
+        Ok(self.remotes.parts(&ledger))
     }
 
     /// Returns what the next run would do, without a write. `desired` is `None` for the deletion of the object.
@@ -191,6 +196,17 @@ impl<K: Object + Writable, R: Remote> RemoteObject<'_, K, R> {
         };
         let cluster = self.remotes.cluster(read).await?;
         Ok(ObjectLedger { context: self.context, cluster })
+    }
+}
+
+fn cleanup(finalized: Finalized) -> Cleanup {
+    match finalized {
+        Finalized::Done => Cleanup::Done,
+        Finalized::Pending(after, reason, message) => {
+            let reason = konverge_apply::conditions::Reason::parse(reason);
+            let reason = reason.unwrap_or(const { konverge_apply::conditions::Reason::new(reasons::FAILED) });
+            Cleanup::pending(after, reason, message)
+        }
     }
 }
 

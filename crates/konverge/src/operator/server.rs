@@ -11,7 +11,7 @@ use crate::options::Options;
 
 /// A manager that has its address.
 pub(super) async fn manager(options: &Options, metrics: Metrics) -> Result<Manager, StartError> {
-    Ok(Manager::bind(options.server.address, metrics).await?)
+    Ok(Manager::listen(options.server.address, metrics).await?)
 }
 
 /// Takes the address for metrics, if they have one of their own.

@@ -5,6 +5,8 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
 };
 
+use konverge_runtime::http_server::Listen;
+
 use crate::{flags::Args, options::MetricsOptions};
 
 /// The HTTP endpoints and their addresses.
@@ -13,7 +15,7 @@ use crate::{flags::Args, options::MetricsOptions};
 pub struct ServerOptions {
     /// Where /healthz, /readyz and, unless told otherwise, /metrics are served
     #[arg(long, env = "KONVERGE_ADDRESS", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
-    pub address: SocketAddr,
+    pub address: Listen,
     /// Where metrics are served.
     #[command(flatten)]
     pub metrics: MetricsOptions,
@@ -24,7 +26,7 @@ pub struct ServerOptions {
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        let address = (Ipv4Addr::UNSPECIFIED, 8080).into();
+        let address = Listen::from(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)));
         Self { address, metrics: MetricsOptions::default(), debug_queues: false }
     }
 }
