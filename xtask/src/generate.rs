@@ -17,7 +17,8 @@ const PROGRAMS: [(&str, &str); 5] = [
 const CHARTS: [(&str, &str); 1] = [("configmapsync-operator", "examples/configmapsync/deploy/chart")];
 
 /// The definition of a job of ours, by an example of its crate: the program itself holds nothing but the job.
-const DEFINITIONS: [(&str, &str); 2] = [("konverge-push", "deploy/crds"), ("konverge-roll", "deploy/crds")];
+const DEFINITIONS: [(&str, &str); 3] =
+    [("konverge-push", "deploy/crds"), ("konverge-roll", "deploy/crds"), ("konverge-manage", "deploy/openzro")];
 
 /// The chart of everything, by an example of the program that runs the jobs.
 const WHOLE_CHART: (&str, &str) = ("konverge-cli", "deploy/charts/konverge");

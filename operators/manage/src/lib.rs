@@ -1,6 +1,39 @@
 //! Manage: openZro custom resources to the openZro management API.
+//!
+//! ```text
+//! OZGroup, OZPolicy, …   (v1)      ─┐                                        one list per collection
+//! Group, SetupKey, …     (v1alpha1) ─┴▶ control: lower ▶ resolve ▶ apply ▶ Collections ──▶ Account ──▶ management API
+//! ```
+//!
+//! Read in this order:
+//! - [`api`]: the custom resources of both versions;
+//! - [`annotations`]: what may happen to items that others made;
+//! - [`remote`]: the items on the server, and how they are compared;
+//! - [`control`]: one controller per kind;
+//! - [`expose`] and [`webhook`]: exposed Services and the Gateway API, sidecars and protected groups;
+//! - [`account`]: the client, and what its errors mean;
+//! - [`config`], [`program`] and [`job`]: the program, alone and as one job of several in a process.
+//!
+//! # Guarantees
+//! - What people made in openZro is never emptied, taken over without a word, or deleted with an object.
+//! - A write changes the fields that an object decides, and keeps all others. What is as desired is not written.
+//! - No request has an id that could not be resolved.
+//! - No failure, empty answer or missing object deletes anything.
 
+pub mod account;
+pub mod annotations;
 pub mod api;
+pub mod collections;
+pub mod config;
+pub mod control;
 pub mod expose;
+pub mod job;
+pub mod metrics;
+pub mod program;
+mod reasons;
+pub mod remote;
 pub mod settings;
 pub mod webhook;
+
+pub use program::run;
+pub use reasons::Why;

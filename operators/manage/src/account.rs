@@ -1,0 +1,239 @@
+//! The account on the openZro server, as the collections of remote objects use it.
+
+use std::{sync::Arc, time::Duration};
+
+use konverge::remote::{self, Failure};
+use konverge_core::{
+    SecretValue,
+    error::{Classify, ErrorClass},
+};
+use konverge_openzro::{
+    Cause, Collection, Created, Deletion, Effect, Fields, Modified, Object, OpenZro, OpenZroError, Place,
+    types::{self, Network},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::{sync::Mutex, time::Instant};
+
+/// The name of the server in error classes: one object finds out when it answers again.
+const ENDPOINT: &str = "openzro";
+/// How soon an object is tried again that something on the server stands against, such as a link. Nothing tells when it goes.
+const REFUSED_RETRY: Duration = Duration::from_secs(30);
+/// How long one list of networks serves the collections that only need to know which network an item belongs to.
+const NETWORKS_COUNT: Duration = Duration::from_secs(2);
+
+/// One account on the server. Clones share its client, and with it limits and breaker.
+#[derive(Clone)]
+pub struct Account(Arc<Inner>);
+
+struct Inner {
+    client: OpenZro,
+    networks: Mutex<Option<(Instant, Arc<Vec<Network>>)>>,
+}
+
+impl Account {
+    /// The account of this client's token.
+    pub fn new(client: OpenZro) -> Self {
+        Self(Arc::new(Inner { client, networks: Mutex::default() }))
+    }
+
+    pub(crate) async fn list<T: DeserializeOwned>(&self, collection: &Collection) -> Result<Vec<T>, Failure> {
+        let objects = self.0.client.list(collection).await.map_err(|error| failure(&error))?;
+        objects.iter().map(read).collect()
+    }
+
+    /// Returns the object, or `None` if the API itself says that there is none.
+    pub(crate) async fn find<T: DeserializeOwned>(&self, place: &Place) -> Result<Option<T>, Failure> {
+        self.0.client.find(place).await.map_err(|error| failure(&error))?.as_ref().map(read).transpose()
+    }
+
+    pub(crate) async fn create<T: DeserializeOwned>(
+        &self,
+        collection: &Collection,
+        fields: Value,
+    ) -> Result<(T, Option<SecretValue>), Failure> {
+        let Created { object, secret } =
+            self.0.client.create(collection, &map(fields)).await.map_err(|error| failure_of_create(&error))?;
+        Ok((read(&object).map_err(Failure::may_have_effect)?, secret))
+    }
+
+    /// Sets these fields of the object and keeps all others, also those that we do not know.
+    pub(crate) async fn set<T: DeserializeOwned>(&self, place: &Place, fields: Value) -> Result<T, Failure> {
+        self.modify(place, |body| body.extend(map(fields))).await
+    }
+
+    pub(crate) async fn modify<T: DeserializeOwned>(
+        &self,
+        place: &Place,
+        change: impl FnOnce(&mut Fields),
+    ) -> Result<T, Failure> {
+        match self.0.client.modify(place, change).await.map_err(|error| failure(&error))? {
+            Modified::Unchanged(object) | Modified::Written(object) => read(&object),
+        }
+    }
+
+    /// Sets these fields of the object and moves it to another collection of the same kind, such as the resources of another network.
+    pub(crate) async fn relocate<T: DeserializeOwned>(
+        &self,
+        from: &Place,
+        to: &Collection,
+        fields: Value,
+    ) -> Result<T, Failure> {
+        let mut body = self.0.client.get(from).await.map_err(|error| failure(&error))?.writable();
+        body.extend(map(fields));
+        let moved = self.0.client.replace(&to.place(from.id.clone()), &body).await.map_err(|error| failure(&error))?;
+        read(&moved)
+    }
+
+    pub(crate) async fn delete(&self, place: &Place) -> Result<remote::Deletion, Failure> {
+        match self.0.client.delete(place).await.map_err(|error| failure(&error))? {
+            Deletion::Deleted | Deletion::Absent => Ok(remote::Deletion::Gone),
+        }
+    }
+
+    /// Puts a group into the groups that the admission checks of the account leave out, or takes it out. All other settings stay as they are. Writes
+    /// only if that changes something, and reads again afterwards, because the API has no lock against another writer.
+    pub(crate) async fn set_exempt(&self, group: &str, is_wanted: bool) -> Result<(), Failure> {
+        let account = self.own().await?;
+        if is_exempt(&account, group) == is_wanted {
+            return Ok(());
+        }
+        let place = Collection::Accounts.place(account.id);
+        let edit = |body: &mut Fields| set_exempt(body, group, is_wanted);
+        self.0.client.modify(&place, edit).await.map_err(|error| failure(&error))?;
+        if is_exempt(&self.own().await?, group) == is_wanted {
+            return Ok(());
+        }
+        let message = "another client wrote the settings of the account at the same time; they are written again";
+        Err(Failure::new(ErrorClass::Transient, "SettingsOverwritten", message))
+    }
+
+    /// The account of the token.
+    async fn own(&self) -> Result<types::Account, Failure> {
+        let accounts = self.list::<types::Account>(&Collection::Accounts).await?;
+        accounts.into_iter().next().ok_or_else(|| {
+            Failure::refused("NoAccount", "openZro shows the token no account; use the token of an administrator")
+        })
+    }
+
+    /// Lists all networks now.
+    pub(crate) async fn list_networks(&self) -> Result<Arc<Vec<Network>>, Failure> {
+        // Held during the call, so that the collections that need the networks at the same time share it.
+        let mut known = self.0.networks.lock().await;
+        let begun = Instant::now();
+        let networks: Arc<Vec<Network>> = Arc::new(self.list(&Collection::Networks).await?);
+        *known = Some((begun, Arc::clone(&networks)));
+        Ok(networks)
+    }
+
+    /// Returns all networks, from a list that is at most a moment old.
+    pub(crate) async fn networks(&self) -> Result<Arc<Vec<Network>>, Failure> {
+        let known = self.0.networks.lock().await.clone();
+        match known {
+            Some((at, networks)) if at.elapsed() < NETWORKS_COUNT => Ok(networks),
+            _ => self.list_networks().await,
+        }
+    }
+
+    /// Forgets the networks, because a list has an item that none of them has.
+    pub(crate) async fn forget_networks(&self) {
+        *self.0.networks.lock().await = None;
+    }
+}
+
+/// The setting with the groups that the admission checks leave out.
+const EXEMPT: &str = "admission_exempt_groups";
+
+fn is_exempt(account: &types::Account, group: &str) -> bool {
+    let groups = account.settings.get(EXEMPT).and_then(Value::as_array);
+    groups.into_iter().flatten().any(|known| known == group)
+}
+
+fn set_exempt(account: &mut Fields, group: &str, is_wanted: bool) {
+    let Some(settings) = account.get_mut("settings").and_then(Value::as_object_mut) else { return };
+    let groups = settings.get(EXEMPT).and_then(Value::as_array).cloned().unwrap_or_default();
+    let others = groups.into_iter().filter(|known| known != group);
+    settings.insert(EXEMPT.to_owned(), others.chain(is_wanted.then(|| group.into())).collect());
+}
+
+fn map(fields: Value) -> Fields {
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Fields::new(),
+    }
+}
+
+fn read<T: DeserializeOwned>(object: &Object) -> Result<T, Failure> {
+    object.read().map_err(|error| {
+        let message =
+            format!("openZro sent a {} that cannot be read: {error}; check the server's version", object.place());
+        Failure::new(ErrorClass::Transient, "InvalidAnswer", message)
+    })
+}
+
+/// The failure of a call, with the class that decides when the object is tried again.
+fn failure(error: &OpenZroError) -> Failure {
+    let class = match &error.cause {
+        Cause::Limited { .. } | Cause::Foreign { retry_after: Some(_), .. } => error.class(),
+        _ if error.concerns_every_request() => ErrorClass::Unavailable(ENDPOINT),
+        Cause::Linked { .. } => ErrorClass::After(REFUSED_RETRY),
+        Cause::Failed { .. } => ErrorClass::Transient,
+        _ => ErrorClass::Refused,
+    };
+    let failure = Failure::new(class, error.reason(), error.to_string());
+    if error.effect() == Effect::Unknown { failure.may_have_effect() } else { failure }
+}
+
+/// The failure of a create. An item of that name that the list does not show yet will be there in the next list.
+fn failure_of_create(error: &OpenZroError) -> Failure {
+    match &error.cause {
+        Cause::Exists { .. } => Failure::after(REFUSED_RETRY, error.reason(), error.to_string()),
+        _ => failure(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn w9_only_the_group_is_put_into_the_settings_or_taken_out() {
+        let account = |groups: Value| map(json!({ "id": "a", "settings": { EXEMPT: groups, "unknown": { "x": 1 } } }));
+        for (before, is_wanted, after) in [
+            (json!(null), true, json!(["g"])),
+            (json!(["h"]), true, json!(["h", "g"])),
+            (json!(["g", "h"]), true, json!(["h", "g"])),
+            (json!(["g", "h"]), false, json!(["h"])),
+            (json!(null), false, json!([])),
+        ] {
+            let mut body = account(before);
+            set_exempt(&mut body, "g", is_wanted);
+            assert_eq!(body, account(after));
+        }
+    }
+
+    #[test]
+    fn the_answer_decides_when_an_object_is_tried_again_and_whether_the_call_may_have_taken_effect() {
+        let message = || "why".to_owned();
+        let pause = Duration::from_secs(7);
+        for (cause, class) in [
+            (Cause::Unauthenticated { message: message() }, ErrorClass::Unavailable(ENDPOINT)),
+            (Cause::Timeout { address: "a".into(), limit: pause }, ErrorClass::Unavailable(ENDPOINT)),
+            (Cause::Paused { address: "a".into(), cause: "c".into(), after: pause }, ErrorClass::Unavailable(ENDPOINT)),
+            (Cause::Limited { retry_after: Some(pause) }, ErrorClass::After(pause)),
+            (Cause::Forbidden { message: message() }, ErrorClass::Refused),
+            (Cause::Invalid { status: 422, message: message() }, ErrorClass::Refused),
+            (Cause::Linked { kind: message(), name: message() }, ErrorClass::After(REFUSED_RETRY)),
+            (Cause::Failed { status: 500, message: message() }, ErrorClass::Transient),
+            (Cause::Unsupported { route: "/dns/zones" }, ErrorClass::Refused),
+        ] {
+            let mut error = OpenZroError { what: "do it".to_owned(), effect: Effect::None, cause };
+            assert_eq!(failure(&error).class(), class, "{error}");
+            assert!(!failure(&error).may_have_taken_effect(), "{error}");
+            error.effect = Effect::Unknown;
+            assert!(failure(&error).may_have_taken_effect(), "{error}");
+        }
+    }
+}

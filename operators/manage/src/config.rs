@@ -1,0 +1,321 @@
+//! The operator's flags: the original's under their names and with their defaults, and ours.
+
+use std::{collections::BTreeMap, fmt, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
+
+use clap::{ArgAction, Parser, ValueEnum};
+use konverge::{LogFormat, Options, runtime::http_server::Listen};
+use konverge_core::SecretValue;
+use konverge_openzro::{ConfigError, Credential, Limits, OpenZro, OpenZroConfig};
+
+use crate::{account::Account, metrics::Metrics, settings::Settings};
+
+/// The name of the lease: that of the original.
+const LEASE: &str = "operator.openzro.io";
+/// The longest list of an account: some thousands of peers are in the list of groups.
+const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
+
+/// Keeps openZro as custom resources of Kubernetes say.
+///
+/// The flags are those of openzro-operator. Flags of ours are marked.
+#[derive(Clone, Parser)]
+#[command(name = "openzro-operator", version = konverge_version::line(), args_override_self = true)]
+pub struct Config {
+    /// The namespace of the operator [default: that of the pod or of the kubeconfig]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
+    pub runtime_namespace: Option<String>,
+    /// Address of the management server
+    #[arg(long, default_value = "https://api.openzro.io", value_name = "URL")]
+    pub openzro_management_url: String,
+    /// Image of routing peers and sidecars
+    #[arg(long, default_value = "openzro/openzro:latest", value_name = "IMAGE")]
+    pub openzro_client_image: String,
+    /// Name of the cluster, which its network in openZro has
+    #[arg(long, default_value = "kubernetes", value_name = "NAME")]
+    pub cluster_name: String,
+    /// Give each namespace a network of its own
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
+    pub namespaced_networks: bool,
+    /// Domain of Services in the cluster
+    #[arg(long, default_value = "svc.cluster.local", value_name = "DOMAIN")]
+    pub cluster_dns: String,
+    /// Personal access token; others can read it in the list of processes, so prefer --openzro-api-key-file or the variable
+    #[arg(long, env = "OZ_API_KEY", hide_env_values = true, value_name = "TOKEN")]
+    pub openzro_api_key: Option<ApiKey>,
+    /// File with the personal access token, which is read again when it changes (ours)
+    #[arg(long, env = "OZ_API_KEY_FILE", value_name = "FILE")]
+    pub openzro_api_key_file: Option<PathBuf>,
+    /// Let resources create the policies that they name
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
+    pub allow_automatic_policy_creation: bool,
+    /// Labels of all objects that the operator creates, such as team=net,tier=infra
+    #[arg(long, default_value = "", value_parser = labels, value_name = "LABELS")]
+    pub default_labels: Labels,
+    /// Serve Gateways, HTTPRoutes and TCPRoutes
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
+    pub gateway_api_enabled: bool,
+    /// Where /metrics is served; 0 is nowhere
+    #[arg(long, default_value = "0", value_name = "ADDRESS")]
+    pub metrics_bind_address: Listen,
+    /// Where /healthz and /readyz are served; 0 is nowhere
+    #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
+    pub health_probe_bind_address: Listen,
+    /// Let one of several replicas work while the others stand by
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
+    pub leader_elect: bool,
+    /// Folder with the certificate of the webhooks [default: one that the operator makes]
+    #[arg(long, value_name = "FOLDER")]
+    pub webhook_cert_path: Option<PathBuf>,
+    /// File of the certificate in that folder
+    #[arg(long, default_value = "tls.crt", value_name = "FILE")]
+    pub webhook_cert_name: String,
+    /// File of the key in that folder
+    #[arg(long, default_value = "tls.key", value_name = "FILE")]
+    pub webhook_cert_key: String,
+    /// Answer the API server's webhooks
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true", action = ArgAction::Set)]
+    pub enable_webhooks: bool,
+    /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Form of the log lines: console or json; how many there are is up to `RUST_LOG`
+    #[arg(long, default_value = "console", value_name = "FORM")]
+    pub zap_encoder: Encoder,
+    /// Accepted and without effect
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide = true)]
+    pub zap_devel: Option<String>,
+    /// Accepted and without effect: `RUST_LOG` has the level
+    #[arg(long, hide = true)]
+    pub zap_log_level: Option<String>,
+    /// Accepted and without effect
+    #[arg(long, hide = true)]
+    pub zap_stacktrace_level: Option<String>,
+    /// Accepted and without effect
+    #[arg(long, hide = true)]
+    pub zap_time_encoding: Option<String>,
+
+    /// How often each collection of the account is read, in seconds: a change by hand is corrected within this time (ours)
+    #[arg(long, env = "OPENZRO_INTERVAL", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    pub interval: u64,
+    /// How many requests per second the management server gets in the long run (ours)
+    #[arg(long, env = "OPENZRO_REQUESTS_PER_SECOND", default_value = "20", value_name = "NUMBER")]
+    pub requests_per_second: NonZeroU32,
+    /// Delete adopted groups and networks with their objects, as the original does (ours)
+    #[arg(long, env = "OPENZRO_DELETE_ADOPTED")]
+    pub delete_adopted: bool,
+    /// The name that tells this cluster from others on the same account, in marks [default: the uid of the namespace kube-system] (ours)
+    #[arg(long, env = "OPENZRO_CLUSTER_ID", value_name = "ID")]
+    pub cluster_id: Option<String>,
+    /// Say what would be written, and write nothing (ours)
+    #[arg(long, env = "OPENZRO_DRY_RUN")]
+    pub dry_run: bool,
+}
+
+/// A personal access token in a setting. It has no `Debug` and no `Display`.
+#[derive(Clone)]
+pub struct ApiKey(Arc<SecretValue>);
+
+impl From<String> for ApiKey {
+    fn from(text: String) -> Self {
+        Self(Arc::new(SecretValue::from(text)))
+    }
+}
+
+/// Labels of a flag.
+pub type Labels = BTreeMap<String, String>;
+
+/// The form of log lines, as zap names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Encoder {
+    /// Text.
+    Console,
+    /// JSON.
+    Json,
+}
+
+/// Reads `k=v,k=v`. The chart of the original renders blanks after the commas and quotes around the whole.
+fn labels(text: &str) -> Result<Labels, String> {
+    let text = text.trim().trim_matches(['"', '\'']);
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let read = |pair: &str| {
+        let (name, value) = pair.split_once('=').ok_or_else(|| format!("{pair:?} is no label; write name=value"))?;
+        let (name, value) = (name.trim(), value.trim());
+        let of = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        let is_name = !name.is_empty() && name.splitn(2, '/').all(|part| !part.is_empty() && of(part));
+        if is_name && of(value) && value.len() <= 63 {
+            Ok((name.to_owned(), value.to_owned()))
+        } else {
+            Err(format!("{pair:?} is no label that Kubernetes accepts; correct --default-labels"))
+        }
+    };
+    pairs.map(read).collect()
+}
+
+impl Config {
+    /// The account, or `None` without a token. Nothing is sent.
+    pub fn account(&self, metrics: &Metrics) -> Result<Option<Account>, ConfigError> {
+        let credential = match (&self.openzro_api_key_file, &self.openzro_api_key) {
+            (Some(path), _) => Credential::file(path.clone()),
+            (None, Some(ApiKey(key))) if !key.is_empty() => Credential::value(SecretValue::new(key.expose().to_vec())),
+            (None, _) => return Ok(None),
+        };
+        let limits = Limits::default().with(|limits| {
+            limits.rate = Some(self.requests_per_second);
+            limits.burst = self.requests_per_second;
+            limits.answer = LONGEST_ANSWER;
+        });
+        let config = OpenZroConfig::new(&self.openzro_management_url, credential)?;
+        if config.is_in_the_clear() {
+            tracing::warn!(
+                server = self.openzro_management_url,
+                "the token goes to another machine without TLS, so everybody on the way can read it; use https://"
+            );
+        }
+        let config = config.limits(limits).observer(metrics.observer());
+        Ok(Some(Account::new(OpenZro::new(&config))))
+    }
+
+    /// What objects mean.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            cluster_name: self.cluster_name.clone(),
+            namespaced_networks: self.namespaced_networks,
+            cluster_dns: self.cluster_dns.clone(),
+            management_url: self.openzro_management_url.clone(),
+            client_image: self.openzro_client_image.clone(),
+            default_labels: self.default_labels.clone(),
+            creates_policies: self.allow_automatic_policy_creation,
+            deletes_adopted: self.delete_adopted,
+            namespace: self.runtime_namespace.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The settings of the framework.
+    pub fn options(&self) -> Options {
+        Options::default().with(|options| {
+            options.kubeconfig.clone_from(&self.kubeconfig);
+            options.server.address = self.health_probe_bind_address;
+            options.server.metrics.address = Some(self.metrics_bind_address);
+            options.leader_election = self.leader_elect;
+            options.lease_namespace.clone_from(&self.runtime_namespace);
+            options.lease_name = Some(LEASE.to_owned());
+            options.dry_run = self.dry_run;
+            options.log_format = self.log_format();
+            if let Some(folder) = &self.webhook_cert_path {
+                options.webhook.certificate = Some(folder.join(&self.webhook_cert_name));
+                options.webhook.key = Some(folder.join(&self.webhook_cert_key));
+            }
+        })
+    }
+
+    /// The form of log lines.
+    pub fn log_format(&self) -> LogFormat {
+        match self.zap_encoder {
+            Encoder::Console => LogFormat::Text,
+            Encoder::Json => LogFormat::Json,
+        }
+    }
+
+    /// How the lists of the account are read.
+    pub fn remote(&self) -> konverge::remote::Settings {
+        konverge::remote::Settings::default().with(|settings| {
+            settings.cluster.clone_from(&self.cluster_id);
+            settings.interval = Duration::from_secs(self.interval);
+        })
+    }
+}
+
+/// The settings in force, in one line. The token is not among them.
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or_default = |text: Option<&str>| text.unwrap_or("default").to_owned();
+        let labels: Vec<_> = self.default_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let path = |path: &Option<PathBuf>| path.as_ref().map_or("none".to_owned(), |path| path.display().to_string());
+        write!(f, "runtime-namespace={} ", or_default(self.runtime_namespace.as_deref()))?;
+        write!(f, "openzro-management-url={} ", self.openzro_management_url)?;
+        write!(f, "openzro-client-image={} ", self.openzro_client_image)?;
+        write!(f, "cluster-name={} namespaced-networks={} ", self.cluster_name, self.namespaced_networks)?;
+        write!(f, "cluster-dns={} openzro-api-key={} ", self.cluster_dns, self.openzro_api_key.is_some())?;
+        write!(f, "openzro-api-key-file={} ", path(&self.openzro_api_key_file))?;
+        write!(f, "allow-automatic-policy-creation={} ", self.allow_automatic_policy_creation)?;
+        write!(f, "default-labels={} gateway-api-enabled={} ", labels.join(","), self.gateway_api_enabled)?;
+        write!(f, "metrics-bind-address={} ", self.metrics_bind_address)?;
+        write!(f, "health-probe-bind-address={} ", self.health_probe_bind_address)?;
+        write!(f, "leader-elect={} webhook-cert-path={} ", self.leader_elect, path(&self.webhook_cert_path))?;
+        write!(f, "enable-webhooks={} kubeconfig={} ", self.enable_webhooks, path(&self.kubeconfig))?;
+        write!(f, "interval={}s requests-per-second={} ", self.interval, self.requests_per_second)?;
+        write!(f, "delete-adopted={} cluster-id={} ", self.delete_adopted, or_default(self.cluster_id.as_deref()))?;
+        write!(f, "dry-run={}", self.dry_run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Config, clap::Error> {
+        Config::try_parse_from([&["openzro-operator"], arguments].concat())
+    }
+
+    #[test]
+    fn the_flags_of_the_original_have_their_defaults() {
+        let config = parse(&[]).ok().unwrap();
+        assert_eq!(config.openzro_management_url, "https://api.openzro.io");
+        assert_eq!(config.openzro_client_image, "openzro/openzro:latest");
+        assert_eq!((&*config.cluster_name, &*config.cluster_dns), ("kubernetes", "svc.cluster.local"));
+        assert!(!config.namespaced_networks && !config.allow_automatic_policy_creation && !config.gateway_api_enabled);
+        assert_eq!(config.metrics_bind_address, Listen::Nowhere);
+        assert_eq!(config.health_probe_bind_address.to_string(), "[::]:8081");
+        assert!(!config.leader_elect && config.enable_webhooks && config.webhook_cert_path.is_none());
+        assert_eq!((&*config.webhook_cert_name, &*config.webhook_cert_key), ("tls.crt", "tls.key"));
+        assert!(config.default_labels.is_empty());
+    }
+
+    #[test]
+    fn the_arguments_of_the_originals_chart_are_understood() {
+        let config = parse(&[
+            "--metrics-bind-address=:8080",
+            "--leader-elect",
+            "--health-probe-bind-address=:8081",
+            "--webhook-cert-path=/tmp/k8s-webhook-server/serving-certs",
+            "--cluster-name=prod",
+            "--cluster-dns=svc.cluster.local",
+            "--namespaced-networks=false",
+            "--allow-automatic-policy-creation=true",
+            "--enable-webhooks=true",
+            "--default-labels=\"a=b, c=d\"",
+            "--openzro-api-key=nbp_hunter2",
+            "--zap-log-level=debug",
+            "--zap-devel",
+            "--gateway-api-enabled",
+        ]);
+        let config = config.map_err(|error| error.to_string()).ok().unwrap();
+        assert!(config.leader_elect && config.allow_automatic_policy_creation && config.gateway_api_enabled);
+        assert_eq!(config.default_labels, [("a", "b"), ("c", "d")].map(|(n, v)| (n.to_owned(), v.to_owned())).into());
+        let options = config.options();
+        assert_eq!((options.leader_election, options.lease_name.as_deref()), (true, Some("operator.openzro.io")));
+        assert!(config.account(&Metrics::default()).unwrap().is_some());
+    }
+
+    #[test]
+    fn w11_no_token_is_shown() {
+        let config = parse(&["--openzro-api-key=hunter2"]).ok().unwrap();
+        assert!(!config.to_string().contains("hunter2") && config.to_string().contains("openzro-api-key=true"));
+        assert!(parse(&["--openzro-api-key="]).ok().unwrap().account(&Metrics::default()).unwrap().is_none());
+    }
+
+    #[test]
+    fn w33_labels_with_the_quotes_of_the_chart_are_read_and_others_refused() {
+        for (text, expected) in [
+            ("", Some(0)),
+            ("a=b", Some(1)),
+            ("\"a=b, c=d\"", Some(2)),
+            ("example.com/team=net", Some(1)),
+            ("a", None),
+            ("a=b c", None),
+            ("/a=b", None),
+            ("=b", None),
+        ] {
+            assert_eq!(labels(text).ok().map(|labels| labels.len()), expected, "{text}");
+        }
+    }
+}

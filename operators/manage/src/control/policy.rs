@@ -1,0 +1,168 @@
+//! `OZPolicy`: access policies, one of the server's for each protocol or rule.
+
+mod lower;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use konverge::{
+    kube::ResourceExt,
+    prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
+    remote::{Binding, DeletionPolicy, Interest},
+};
+use konverge_core::names::few;
+
+use self::lower::{Contribution, Lowered, Part};
+use crate::{
+    annotations,
+    api::v1::{OZPolicy, OZResource},
+    collections::Collections,
+    reasons::Why,
+    remote::DesiredPolicy,
+    settings::Settings,
+};
+
+pub(super) use self::lower::{GENERATED_BY, generated_name, requested_policies};
+
+/// The finalizer, which is the original's.
+const FINALIZER: &str = "openzro.io/cleanup";
+
+/// Keeps policies.
+pub struct PolicyReconciler {
+    collections: Collections,
+    settings: Arc<Settings>,
+}
+
+impl PolicyReconciler {
+    fn deletion(&self, policy: &OZPolicy) -> DeletionPolicy {
+        annotations::deletion(policy.annotations(), self.settings.deletes_adopted)
+    }
+
+    /// The item of a part. The original creates each policy itself, so an id in the status proves that.
+    fn binding(&self, policy: &OZPolicy, part: &str, name: &str) -> Binding {
+        Binding::new(name).with(|binding| {
+            part.clone_into(&mut binding.part);
+            binding.id = lower::id(policy, part);
+            binding.id_is_proof = true;
+            binding.deletion = self.deletion(policy);
+        })
+    }
+
+    async fn apply_part(&self, context: &Context<OZPolicy>, part: &Part, ids: &Ids) -> Result<(), Error> {
+        let binding = self.binding(context.object(), &part.part, &part.name);
+        let of = |names: &BTreeSet<String>| names.iter().filter_map(|name| ids.get(name)).cloned().collect();
+        let desired = DesiredPolicy {
+            name: part.name.clone(),
+            description: part.description.clone(),
+            enabled: part.enabled,
+            action: part.action.clone(),
+            protocol: part.protocol.clone(),
+            ports: part.ports.clone(),
+            sources: of(&part.sources),
+            destinations: of(&part.destinations),
+            bidirectional: part.bidirectional,
+        };
+        let standing = context.remote(&self.collections.policies).apply(&binding, &desired).await?;
+        context.status(|status| lower::set_id(status, part, Some(standing.item.id())));
+        Ok(())
+    }
+
+    /// Withdraws the parts that the object no longer has, so that no rule outlives its request.
+    async fn withdraw_others(&self, context: &Context<OZPolicy>, lowered: &Lowered) -> Result<Option<Cleanup>, Error> {
+        let policy = Arc::clone(context.object());
+        let remote = context.remote(&self.collections.policies);
+        let mut pending = None;
+        for part in lower::former_parts(&policy, remote.parts().await?) {
+            if lowered.parts.iter().any(|wanted| wanted.part == part) {
+                continue;
+            }
+            match remote.withdraw(&self.binding(&policy, &part, "")).await? {
+                Cleanup::Done => context.status(|status| lower::forget_id(status, &part)),
+                waits => pending = Some(waits),
+            }
+        }
+        Ok(pending)
+    }
+}
+
+/// Ids of groups by name.
+type Ids = BTreeMap<String, String>;
+
+impl Reconcile<OZPolicy> for PolicyReconciler {
+    type Error = Error;
+
+    async fn apply(&self, policy: Arc<OZPolicy>, context: Context<OZPolicy>) -> Result<Action, Error> {
+        let resources = context.watched::<OZResource>()?.list();
+        let contribution = Contribution::of(&policy, resources.iter().map(|resource| &**resource));
+        let lowered =
+            lower::lower(&policy.spec, &contribution).map_err(|invalid| Error::permanent(Why::InvalidSpec, invalid))?;
+        context.status(|status| status.managed_service_list.clone_from(&contribution.members));
+
+        let names: BTreeSet<String> =
+            lowered.parts.iter().flat_map(|part| part.sources.iter().chain(&part.destinations)).cloned().collect();
+        let names: Vec<String> = names.into_iter().collect();
+        let items = self.collections.groups.resolve("", &names).await?;
+        let ids: Ids = names.into_iter().zip(items.iter().map(|item| item.id().to_owned())).collect();
+
+        // A part that fails does not keep the others from their place.
+        let mut first_error = None;
+        for part in &lowered.parts {
+            if let Err(error) = self.apply_part(&context, part, &ids).await {
+                first_error.get_or_insert(error);
+            }
+        }
+        let pending = self.withdraw_others(&context, &lowered).await?;
+        if let Some(error) = first_error {
+            return Err(error);
+        }
+        if let Some(Cleanup::Pending { after, reason, message, .. }) = pending {
+            context.progressing(reason, message);
+            return Ok(Action::After(after));
+        }
+        if lowered.parts.is_empty() {
+            let lacking = few(&lowered.lacking);
+            context.progressing(Why::Incomplete, format!("the policy has no effect, because it has no {lacking}"));
+        }
+        Ok(Action::Done)
+    }
+
+    async fn finalize(&self, policy: Arc<OZPolicy>, context: Context<OZPolicy>) -> Result<Cleanup, Error> {
+        let remote = context.remote(&self.collections.policies);
+        let mut cleanup = Cleanup::Done;
+        for part in lower::former_parts(&policy, remote.parts().await?) {
+            let of_part = remote.finalize(&self.binding(&policy, &part, "")).await?;
+            if of_part != Cleanup::Done {
+                cleanup = of_part;
+            }
+        }
+        Ok(cleanup)
+    }
+}
+
+/// The policies that a resource concerns.
+fn policies_of(resource: &OZResource) -> Vec<ObjectKey> {
+    let (namespace, name) = (resource.namespace().unwrap_or_default(), resource.name_any());
+    let requested = requested_policies(&resource.spec);
+    let generated = requested.iter().map(|policy| generated_name(policy, &namespace, &name)).collect::<Vec<_>>();
+    requested.into_iter().chain(generated).map(|name| ObjectKey { namespace: None, name }).collect()
+}
+
+/// The controller of `OZPolicy`s.
+pub fn oz_policy(collections: &Collections, settings: &Arc<Settings>) -> Controller<OZPolicy, PolicyReconciler> {
+    Controller::new(PolicyReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
+        .finalizer_on_demand(FINALIZER)
+        .reasons::<Why>()
+        .watches(konverge::Watch::<OZResource>::new(), |resource, _| policies_of(resource))
+        .remote(&collections.groups, |policy: &OZPolicy| {
+            lower::group_names(&policy.spec)
+                .iter()
+                .fold(Interest::default(), |interest, name| interest.refers_to("", name))
+        })
+        .remote(&collections.policies, |policy: &OZPolicy| {
+            lower::policy_names(&policy.spec)
+                .iter()
+                .fold(Interest::default(), |interest, name| interest.claims(&Binding::new(name)))
+        })
+}

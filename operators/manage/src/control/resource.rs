@@ -1,0 +1,178 @@
+//! `OZResource`: addresses in the network of a routing peer.
+
+mod groups;
+mod policies;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use konverge::{
+    Watch,
+    kube::ResourceExt,
+    prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
+    remote::{Adoption, Binding, Interest},
+};
+
+use super::routing::current_network;
+use crate::{
+    annotations,
+    api::v1::{OZGroup, OZPolicy, OZResource, OZRoutingPeer},
+    collections::Collections,
+    reasons::Why,
+    remote::{DesiredResource, FORMER_DESCRIPTION, canonical},
+    settings::Settings,
+};
+
+/// The finalizer that is ours from now on: the original's.
+const FINALIZER: &str = "gateway.openzro.io/resource";
+/// How soon an object is looked at that waits for another one, which mostly wakes it before.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Keeps `OZResource`s.
+pub struct ResourceReconciler {
+    collections: Collections,
+    settings: Arc<Settings>,
+}
+
+/// The item. The original creates each resource itself, so an id in the status proves that.
+fn binding(resource: &OZResource, settings: &Settings) -> Binding {
+    let adoption = annotations::adoption(resource.annotations(), Adoption::Never);
+    Binding::new(&resource.spec.name).with(|binding| {
+        binding.id = resource.status.as_ref().and_then(|status| status.network_resource_id.clone());
+        binding.id_is_proof = adoption == Adoption::Never;
+        binding.adoption = adoption;
+        binding.deletion = annotations::deletion(resource.annotations(), settings.deletes_adopted);
+    })
+}
+
+/// Returns the address in the server's form, or why the spec has none.
+fn address(resource: &OZResource) -> Result<String, String> {
+    let spec = &resource.spec;
+    let address = canonical(&spec.address).ok_or_else(|| {
+        format!("spec.address is {:?}; use an IP address, a CIDR or a domain such as web.example.com", spec.address)
+    })?;
+    let is = match address.rsplit_once('/') {
+        Some((_, "32" | "128")) => "host",
+        Some(_) => "subnet",
+        None => "domain",
+    };
+    match spec.type_.as_deref() {
+        Some(wanted) if wanted != is => Err(format!("spec.type is {wanted}, and spec.address is a {is}; correct one")),
+        _ => Ok(address),
+    }
+}
+
+impl Reconcile<OZResource> for ResourceReconciler {
+    type Error = Error;
+
+    async fn apply(&self, resource: Arc<OZResource>, context: Context<OZResource>) -> Result<Action, Error> {
+        let spec = &resource.spec;
+        let address = address(&resource).map_err(|why| Error::permanent(Why::InvalidSpec, why))?;
+        let peers = context.watched::<OZRoutingPeer>()?.list();
+        let namespace = resource.namespace().unwrap_or_default();
+        let Some(network) = current_network(spec, &namespace, &peers) else {
+            let message = match &spec.network_ref {
+                Some(reference) => format!("waits for the network of OZRoutingPeer {}", reference.name),
+                None => "spec has neither networkID nor networkRef; give one of them".to_owned(),
+            };
+            return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
+        };
+        if self.collections.networks.look_up("", &network).await?.is_none() {
+            let message =
+                format!("waits for the network {network}, which openZro does not have; correct spec.networkID");
+            return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
+        }
+        let names: BTreeSet<String> = spec.groups.iter().cloned().collect();
+        let names: Vec<String> = names.into_iter().collect();
+        if let Some(waits) = groups::ensure(&context, &self.collections.groups, &self.settings, &names).await? {
+            return Err(Error::after(LOOK_AGAIN, Why::Dependency, waits));
+        }
+        // A failure here ends the run: a resource never loses its groups because they could not be read.
+        let groups = self.collections.groups.resolve("", &names).await?;
+        let groups: BTreeSet<String> = groups.iter().map(|group| group.id().to_owned()).collect();
+        let desired = DesiredResource {
+            network,
+            name: spec.name.clone(),
+            description: spec.description.clone().unwrap_or_else(|| FORMER_DESCRIPTION.to_owned()),
+            address,
+            groups: groups.clone(),
+        };
+        let binding = binding(&resource, &self.settings);
+        let standing = context.remote(&self.collections.resources).apply(&binding, &desired).await?;
+        let mapping = policies::ensure(&context, &self.settings).await?;
+        groups::release_others(&context, &names).await?;
+        context.status(|status| {
+            status.policy_name_mapping = mapping;
+            status.network_resource_id = Some(standing.item.id().to_owned());
+            status.groups = groups.into_iter().collect();
+            status.policy_name = Some(spec.policy_name.clone()).filter(|name| !name.is_empty());
+            status.tcp_ports.clone_from(&spec.tcp_ports);
+            status.udp_ports.clone_from(&spec.udp_ports);
+        });
+        Ok(Action::Done)
+    }
+
+    async fn finalize(&self, resource: Arc<OZResource>, context: Context<OZResource>) -> Result<Cleanup, Error> {
+        policies::delete_generated(&context, &[]).await?;
+        context.remote(&self.collections.resources).finalize(&binding(&resource, &self.settings)).await
+    }
+}
+
+/// The resources whose network a routing peer decides.
+fn users(peer: &OZRoutingPeer, resources: Vec<Arc<OZResource>>) -> Vec<ObjectKey> {
+    let peer = [Arc::new(peer.clone())];
+    let is_user = |resource: &Arc<OZResource>| {
+        let namespace = resource.namespace().unwrap_or_default();
+        let reference = resource.spec.network_ref.as_ref().map(|reference| reference.name.as_str());
+        let own = peer[0].status.as_ref().and_then(|status| status.network_id.clone());
+        reference == peer[0].metadata.name.as_deref() && reference.is_some()
+            || own.is_some() && current_network(&resource.spec, &namespace, &peer) == own
+    };
+    resources.into_iter().filter(is_user).filter_map(|resource| ObjectKey::of(&*resource)).collect()
+}
+
+/// The controller of `OZResource`s.
+pub fn oz_resource(collections: &Collections, settings: &Arc<Settings>) -> Controller<OZResource, ResourceReconciler> {
+    let of_resources = Arc::clone(settings);
+    Controller::new(ResourceReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
+        .finalizer_on_demand(FINALIZER)
+        .former_finalizer("openzro.io/cleanup")
+        .reasons::<Why>()
+        .access(|access| {
+            access.to::<OZGroup>(&(), &["create", "delete", "patch"]);
+            access.to::<OZPolicy>(&(), &["create", "delete", "patch"]);
+        })
+        .watches(Watch::<OZRoutingPeer>::new(), |peer, resources| users(peer, resources.list()))
+        .watches(Watch::<OZGroup>::new(), |group, _| groups::owners(group))
+        .watches(Watch::<OZPolicy>::new(), |policy, resources| policies::users(policy, &resources.list()))
+        .remote(&collections.groups, |resource: &OZResource| {
+            resource.spec.groups.iter().fold(Interest::default(), |interest, name| interest.refers_to("", name))
+        })
+        .remote(&collections.resources, move |resource: &OZResource| {
+            Interest::default().claims(&binding(resource, &of_resources))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_checked_before_the_server_answers_500() {
+        for (spec, expected) in [
+            (json!({ "address": "10.0.0.1" }), Ok("10.0.0.1/32")),
+            (json!({ "address": "10.0.0.0/8", "type": "subnet" }), Ok("10.0.0.0/8")),
+            (json!({ "address": "a.example.com", "type": "domain" }), Ok("a.example.com")),
+            (json!({ "address": "a.example.com", "type": "host" }), Err("is a domain")),
+            (json!({ "address": "nonsense" }), Err("spec.address is \"nonsense\"")),
+        ] {
+            let resource = OZResource::new("r", serde_json::from_value(spec.clone()).unwrap());
+            match (address(&resource), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
+                other => panic!("{spec}: {other:?}"),
+            }
+        }
+    }
+}

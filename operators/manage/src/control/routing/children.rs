@@ -1,0 +1,45 @@
+//! Objects that belong to another one by an owner reference, as the original makes them.
+
+use std::sync::Arc;
+
+use konverge::{
+    Object,
+    apply::Writable,
+    kube::{Resource, ResourceExt},
+    prelude::{Context, Error, ObjectKey},
+};
+
+use crate::reasons::Why;
+
+/// Makes a child of the object as desired, and returns it as the cache showed it before; `None` if it was not there. Sends nothing if it is in sync. An
+/// object of that name that does not belong to the owner is left alone.
+pub(super) async fn apply<K, C>(context: &Context<K>, desired: &C) -> Result<Option<Arc<C>>, Error>
+where
+    K: Object + Writable,
+    C: Object + Writable + Resource<DynamicType = ()>,
+{
+    let Some(key) = ObjectKey::of(desired) else { return Ok(None) };
+    let observed = context.watched::<C>()?.get(&key);
+    if let Some(observed) = &observed
+        && !belongs_to(&**observed, &**context.object())
+    {
+        let kind = C::kind(&());
+        let message = format!("{kind} {key} exists and does not belong to this object; delete or rename it");
+        return Err(Error::refused(Why::NotOurs, message));
+    }
+    let applied = context.applier().apply(desired, observed.as_deref()).await?;
+    tracing::trace!(outcome = ?applied.outcome, "applied a child");
+    Ok(observed)
+}
+
+/// Whether an object has an owner reference to another one.
+pub(super) fn belongs_to<C: Resource, K: Resource>(child: &C, owner: &K) -> bool {
+    let uid = owner.meta().uid.as_ref();
+    child.owner_references().iter().any(|reference| Some(&reference.uid) == uid)
+}
+
+/// The owner of this kind that an object has in its own namespace.
+pub(super) fn owner_key<C: Resource, K: Resource<DynamicType = ()>>(child: &C) -> Option<ObjectKey> {
+    let owner = child.owner_references().iter().find(|owner| owner.kind == K::kind(&()))?;
+    Some(ObjectKey { namespace: child.namespace(), name: owner.name.clone() })
+}

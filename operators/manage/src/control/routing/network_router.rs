@@ -1,0 +1,233 @@
+//! `NetworkRouter`: a network of its own, and its routing peers.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use konverge::{
+    Watch,
+    apply::Owner,
+    kube::{ResourceExt, api::ObjectMeta},
+    prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
+    remote::{Adoption, Binding, DeletionPolicy, Interest, Step},
+};
+use konverge_core::names::few;
+use sha2::{Digest, Sha256};
+
+use super::{
+    children,
+    workload::{self, Wishes, Workload},
+};
+use crate::{
+    annotations,
+    api::v1alpha1::{Group, GroupReference, GroupSpec, NetworkResource, NetworkRouter, SetupKey, SetupKeySpec},
+    collections::Collections,
+    reasons::Why,
+    remote::{DesiredNetwork, DesiredRouter},
+    settings::Settings,
+};
+
+/// The finalizer, which is the original's.
+const FINALIZER: &str = "finalizers.openzro.io/networkrouter";
+/// How soon an object is looked at that waits for another one, which mostly wakes it before.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Keeps `NetworkRouter`s.
+pub struct NetworkRouterReconciler {
+    collections: Collections,
+    settings: Arc<Settings>,
+}
+
+fn deletion(router: &NetworkRouter, settings: &Settings) -> DeletionPolicy {
+    annotations::deletion(router.annotations(), settings.deletes_adopted)
+}
+
+/// The network. The original creates each itself, so an id in the status proves that.
+fn network(router: &NetworkRouter, settings: &Settings) -> Binding {
+    let adoption = annotations::adoption(router.annotations(), Adoption::Never);
+    Binding::new(router.name_any()).with(|binding| {
+        binding.id = router.status.as_ref().and_then(|status| status.network_id.clone());
+        binding.id_is_proof = adoption == Adoption::Never;
+        binding.adoption = adoption;
+        binding.deletion = deletion(router, settings);
+    })
+}
+
+fn item(router: &NetworkRouter, group: &str, settings: &Settings) -> Binding {
+    Binding::new(group).with(|binding| {
+        binding.id = router.status.as_ref().and_then(|status| status.routing_peer_id.clone());
+        binding.id_is_proof = true;
+        binding.deletion = deletion(router, settings);
+    })
+}
+
+/// The name of the objects that belong to a router, as the original has it.
+fn child_name(router: &NetworkRouter) -> String {
+    format!("networkrouter-{}", router.name_any())
+}
+
+/// The name of the group and the setup key in openZro, as the original has it.
+fn display_name(network: &str, uid: &str) -> String {
+    let digest = Sha256::digest(uid.as_bytes());
+    let short = digest.iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    format!("networkrouter-{network}-{short}")
+}
+
+fn wishes(router: &NetworkRouter) -> Wishes {
+    let wanted = router.spec.workload_override.clone().unwrap_or_default();
+    Wishes {
+        replicas: wanted.replicas,
+        labels: wanted.labels,
+        annotations: wanted.annotations,
+        pod_template: wanted.pod_template,
+        ..Wishes::default()
+    }
+}
+
+impl NetworkRouterReconciler {
+    fn metadata(&self, router: &NetworkRouter) -> Result<ObjectMeta, Error> {
+        let labels = self.settings.default_labels.clone();
+        Ok(ObjectMeta {
+            name: Some(child_name(router)),
+            namespace: router.namespace(),
+            labels: Some(labels).filter(|labels| !labels.is_empty()),
+            owner_references: Some(vec![Owner::of(router)?.controller_reference()]),
+            ..ObjectMeta::default()
+        })
+    }
+
+    /// Makes the `Group` and the `SetupKey` exist. Returns the id of the group once the key is there, or what is waited for.
+    async fn children(
+        &self,
+        router: &NetworkRouter,
+        context: &Context<NetworkRouter>,
+        network: &str,
+    ) -> Result<Result<String, String>, Error> {
+        let (name, namespace) = (child_name(router), router.namespace().unwrap_or_default());
+        let display = display_name(network, router.metadata.uid.as_deref().unwrap_or_default());
+        let mut group = Group::new(&name, GroupSpec { name: display.clone() });
+        group.metadata = self.metadata(router)?;
+        let group = children::apply(context, &group).await?;
+        let Some(id) = group.and_then(|group| group.status.as_ref()?.group_id.clone()) else {
+            return Ok(Err(format!("waits for Group {namespace}/{name}")));
+        };
+        let reference = GroupReference { id: Some(id.clone()), ..GroupReference::default() };
+        let spec =
+            SetupKeySpec { name: display, ephemeral: true, auto_groups: vec![reference], ..SetupKeySpec::default() };
+        let mut key = SetupKey::new(&name, spec);
+        key.metadata = self.metadata(router)?;
+        let key = children::apply(context, &key).await?;
+        if key.is_none_or(|key| key.status.as_ref().is_none_or(|status| status.setup_key_id.is_none())) {
+            return Ok(Err(format!("waits for SetupKey {namespace}/{name}")));
+        }
+        Ok(Ok(id))
+    }
+}
+
+impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
+    type Error = Error;
+
+    async fn apply(&self, router: Arc<NetworkRouter>, context: Context<NetworkRouter>) -> Result<Action, Error> {
+        let binding = network(&router, &self.settings);
+        let desired = DesiredNetwork { name: binding.name.clone() };
+        let standing = context.remote(&self.collections.networks).apply(&binding, &desired).await?;
+        let network = standing.item.id().to_owned();
+        context.status(|status| status.network_id = Some(network.clone()));
+
+        let group = match self.children(&router, &context, &network).await? {
+            Ok(group) => group,
+            Err(waits) => {
+                context.progressing(Why::Dependency, waits);
+                return Ok(Action::After(LOOK_AGAIN));
+            }
+        };
+        let binding = item(&router, &group, &self.settings);
+        let desired = DesiredRouter { network, group };
+        let standing = context.remote(&self.collections.routers).apply(&binding, &desired).await?;
+        context.status(|status| status.routing_peer_id = Some(standing.item.id().to_owned()));
+
+        let (owner, name) = (Owner::of(&*router)?, child_name(&router));
+        let instance = router.name_any();
+        let selector = [("app.kubernetes.io/name", "networkrouter"), ("app.kubernetes.io/instance", &instance)];
+        let (secret, wishes) = (SetupKey::secret_name(&name), wishes(&router));
+        let workload = Workload {
+            name: &name,
+            namespace: &router.namespace().unwrap_or_default(),
+            owner: &owner,
+            selector: selector.map(|(label, value)| (label.to_owned(), value.to_owned())).into(),
+            secret: (&secret, SetupKey::SECRET_KEY),
+            wishes: &wishes,
+        };
+        if let Some(waits) = workload::apply(&context, &workload, &self.settings).await? {
+            context.progressing(Why::WaitingForPods, waits);
+        }
+        Ok(Action::Done)
+    }
+
+    async fn finalize(&self, router: Arc<NetworkRouter>, context: Context<NetworkRouter>) -> Result<Cleanup, Error> {
+        if deletion(&router, &self.settings) == DeletionPolicy::Orphan {
+            return Ok(Cleanup::Done);
+        }
+        let name = router.name_any();
+        let resources = context.watched::<NetworkResource>()?.list();
+        let users: Vec<_> = resources
+            .iter()
+            .filter(|user| refers_to(user, &router))
+            .filter_map(|user| ObjectKey::of(&**user))
+            .collect();
+        if !users.is_empty() {
+            let message = format!("the network {name} is in use by NetworkResource {}", few(users));
+            return Ok(Cleanup::pending(LOOK_AGAIN, Why::InUse, message));
+        }
+        let network = network(&router, &self.settings);
+        if let Step::Delete(item) = context.remote(&self.collections.networks).preview(&network, None).await?
+            && let Some(remote) = self.collections.networks.remote()
+            && let count @ 1.. = remote.resources_of(item.id()).await?
+        {
+            let message = format!(
+                "the network {name} has {count} resources that others made; delete them, or set the annotation {} to orphan",
+                annotations::DELETION
+            );
+            return Ok(Cleanup::pending(LOOK_AGAIN, Why::InUse, message));
+        }
+        let item = item(&router, "", &self.settings);
+        let router = context.remote(&self.collections.routers).finalize(&item).await?;
+        let network = context.remote(&self.collections.networks).finalize(&network).await?;
+        Ok([router, network].into_iter().find(|cleanup| *cleanup != Cleanup::Done).unwrap_or(Cleanup::Done))
+    }
+}
+
+/// Whether a resource is in the network of a router.
+fn refers_to(resource: &NetworkResource, router: &NetworkRouter) -> bool {
+    let reference = &resource.spec.network_router_ref;
+    reference.name == router.name_any() && Some(&reference.namespace) == router.metadata.namespace.as_ref()
+}
+
+/// The controller of `NetworkRouter`s.
+pub fn network_router(
+    collections: &Collections,
+    settings: &Arc<Settings>,
+) -> Controller<NetworkRouter, NetworkRouterReconciler> {
+    let of_networks = Arc::clone(settings);
+    Controller::new(NetworkRouterReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
+        .finalizer_on_demand(FINALIZER)
+        .reasons::<Why>()
+        .access(|access| {
+            access.to::<Group>(&(), &["create", "patch"]);
+            access.to::<SetupKey>(&(), &["create", "patch"]);
+            workload::declare(access);
+        })
+        .watches(Watch::<Group>::new(), |group, _| children::owner_key::<_, NetworkRouter>(group))
+        .watches(Watch::<SetupKey>::new(), |key, _| children::owner_key::<_, NetworkRouter>(key))
+        .watches(Watch::<Deployment>::new(), |deployment, _| children::owner_key::<_, NetworkRouter>(deployment))
+        .watches(Watch::<NetworkResource>::new(), |resource, _| {
+            let reference = &resource.spec.network_router_ref;
+            Some(ObjectKey { namespace: Some(reference.namespace.clone()), name: reference.name.clone() })
+        })
+        .remote(&collections.networks, move |router: &NetworkRouter| {
+            Interest::default().claims(&network(router, &of_networks))
+        })
+        .remote(&collections.routers, |router: &NetworkRouter| {
+            let id = router.status.as_ref().and_then(|status| status.routing_peer_id.clone()).unwrap_or_default();
+            Interest::default().refers_to("", &id)
+        })
+}

@@ -1,0 +1,290 @@
+//! The Deployment of routing peers, and its disruption budget.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::{apps::v1::Deployment, policy::v1::PodDisruptionBudget};
+use konverge::{
+    Object,
+    apply::{Owner, Writable},
+    generate::Access,
+    kube::Api,
+    prelude::{Context, Error, EventType, ObjectKey},
+};
+use serde_json::{Value, json};
+
+use super::{children, merge::merge};
+use crate::{reasons::Why, settings::Settings};
+
+/// The number of pods unless said.
+pub(super) const REPLICAS: i32 = 3;
+
+type Labels = BTreeMap<String, String>;
+
+/// The wishes of an object for its pods.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wishes {
+    pub(super) replicas: Option<i32>,
+    pub(super) labels: Labels,
+    pub(super) annotations: Labels,
+    pub(super) node_selector: Labels,
+    pub(super) tolerations: Vec<Value>,
+    pub(super) volumes: Vec<Value>,
+    pub(super) volume_mounts: Vec<Value>,
+    pub(super) resources: Option<Value>,
+    pub(super) privileged: bool,
+    /// Merged into the pod template at last.
+    pub(super) pod_template: Option<Value>,
+}
+
+/// A routing workload.
+pub(super) struct Workload<'a> {
+    pub(super) name: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) owner: &'a Owner,
+    /// Selects the pods of this object and no others.
+    pub(super) selector: Labels,
+    /// The Secret with the setup key, and the key in it.
+    pub(super) secret: (&'a str, &'a str),
+    pub(super) wishes: &'a Wishes,
+}
+
+impl Workload<'_> {
+    /// Returns the Deployment. A Deployment that exists keeps its selector, which cannot change. The error says which field of the object no
+    /// Deployment can have.
+    ///
+    /// There is no probe: the client has no command that tells whether it is connected and that exists in each of its versions.
+    pub(super) fn deployment(&self, settings: &Settings, existing: Option<&Deployment>) -> Result<Deployment, String> {
+        let wishes = self.wishes;
+        let known = existing.and_then(|existing| existing.spec.as_ref()?.selector.match_labels.clone());
+        let selector = known.unwrap_or_else(|| self.selector.clone());
+        let labels = self.labels(settings, &selector);
+        let (secret, key) = self.secret;
+        let mut container = json!({
+            "name": "openzro",
+            "image": settings.client_image,
+            "env": [
+                { "name": "OZ_SETUP_KEY", "valueFrom": { "secretKeyRef": { "name": secret, "key": key } } },
+                { "name": "OZ_MANAGEMENT_URL", "value": settings.management_url },
+            ],
+            "securityContext": { "capabilities": { "add": ["NET_ADMIN"] } },
+        });
+        if wishes.privileged {
+            container["securityContext"]["privileged"] = json!(true);
+        }
+        if let Some(resources) = &wishes.resources {
+            container["resources"] = resources.clone();
+        }
+        if !wishes.volume_mounts.is_empty() {
+            container["volumeMounts"] = json!(wishes.volume_mounts);
+        }
+        let mut spec = json!({
+            "containers": [container],
+            "topologySpreadConstraints": [{
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": { "matchLabels": selector },
+            }],
+        });
+        if !wishes.node_selector.is_empty() {
+            spec["nodeSelector"] = json!(wishes.node_selector);
+        }
+        if !wishes.tolerations.is_empty() {
+            spec["tolerations"] = json!(wishes.tolerations);
+        }
+        if !wishes.volumes.is_empty() {
+            spec["volumes"] = json!(wishes.volumes);
+        }
+        let mut template = json!({ "metadata": { "labels": labels }, "spec": spec });
+        if !wishes.annotations.is_empty() {
+            template["metadata"]["annotations"] = json!(wishes.annotations);
+        }
+        if let Some(patch) = &wishes.pod_template {
+            merge(&mut template, patch);
+            // Pods that the selector does not find would be made without end.
+            merge(&mut template, &json!({ "metadata": { "labels": selector } }));
+        }
+        let mut metadata = self.metadata(settings, &labels);
+        if !wishes.annotations.is_empty() {
+            metadata["annotations"] = json!(wishes.annotations);
+        }
+        let deployment = json!({
+            "metadata": metadata,
+            "spec": {
+                "replicas": wishes.replicas.unwrap_or(REPLICAS),
+                "selector": { "matchLabels": selector },
+                "template": template,
+            },
+        });
+        serde_json::from_value(deployment)
+            .map_err(|error| format!("no Deployment can have what the spec says of its pods: {error}"))
+    }
+
+    /// Returns the budget that lets one pod at a time be evicted.
+    pub(super) fn budget(&self, settings: &Settings, deployment: &Deployment) -> Result<PodDisruptionBudget, String> {
+        let selector = deployment.spec.as_ref().map(|spec| &spec.selector);
+        let labels = self.labels(settings, &self.selector);
+        let budget = json!({
+            "metadata": self.metadata(settings, &labels),
+            "spec": { "maxUnavailable": 1, "selector": selector },
+        });
+        serde_json::from_value(budget).map_err(|error| error.to_string())
+    }
+
+    fn labels(&self, settings: &Settings, selector: &Labels) -> Labels {
+        let own = self.wishes.labels.iter().chain(selector);
+        settings.default_labels.iter().chain(own).map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    fn metadata(&self, _: &Settings, labels: &Labels) -> Value {
+        json!({
+            "name": self.name,
+            "namespace": self.namespace,
+            "labels": labels,
+            "ownerReferences": [self.owner.controller_reference()],
+        })
+    }
+}
+
+/// Why the pods of a Deployment are not available yet; `None` if all are.
+pub(super) fn unavailable(deployment: &Deployment) -> Option<String> {
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let status = deployment.status.as_ref();
+    let is_seen = status.and_then(|status| status.observed_generation) >= deployment.metadata.generation;
+    let available = status.and_then(|status| status.available_replicas).unwrap_or_default();
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    match (is_seen, available >= wanted) {
+        (true, true) => None,
+        (false, _) => Some(format!("waits for the Deployment {name} to be rolled out")),
+        (true, false) => Some(format!("{available} of {wanted} pods of the Deployment {name} are available")),
+    }
+}
+
+/// What the operator needs to write workloads.
+pub(super) fn declare(access: &mut Access) {
+    access.to::<Deployment>(&(), &["create", "get", "patch"]);
+    access.to::<PodDisruptionBudget>(&(), &["create", "get", "patch"]);
+}
+
+/// Makes the Deployment and its budget as desired. Returns why pods are not available yet; `None` if all are.
+pub(super) async fn apply<K>(
+    context: &Context<K>,
+    workload: &Workload<'_>,
+    settings: &Settings,
+) -> Result<Option<String>, Error>
+where
+    K: Object + Writable,
+{
+    let invalid = |why: String| Error::permanent(Why::InvalidSpec, why);
+    let key = ObjectKey { namespace: Some(workload.namespace.to_owned()), name: workload.name.to_owned() };
+    let existing = context.watched::<Deployment>()?.get(&key);
+    let desired = workload.deployment(settings, existing.as_deref()).map_err(invalid)?;
+    let observed = children::apply(context, &desired).await?;
+    let budget = workload.budget(settings, &desired).map_err(invalid)?;
+    let budgets = Api::<PodDisruptionBudget>::namespaced(context.client().clone(), workload.namespace);
+    let known = match budgets.get_opt(workload.name).await {
+        // The role of the original does not have budgets, and the pods run without one.
+        Err(konverge::kube::Error::Api(status)) if status.code == 403 => {
+            let note = "the role allows no PodDisruptionBudget; apply the generated role to have one";
+            context.event(EventType::Normal, "NoDisruptionBudget", "Reconcile", note);
+            return Ok(waits(observed.as_deref(), workload.name));
+        }
+        known => known?,
+    };
+    let _ = context.applier().apply(&budget, known.as_ref()).await?;
+    Ok(waits(observed.as_deref(), workload.name))
+}
+
+fn waits(observed: Option<&Deployment>, name: &str) -> Option<String> {
+    observed.map_or_else(|| Some(format!("waits for the Deployment {name}")), unavailable)
+}
+
+#[cfg(test)]
+mod tests {
+    use konverge::kube::api::ObjectMeta;
+
+    use super::*;
+    use crate::api::v1::{OZRoutingPeer, OZRoutingPeerSpec};
+
+    fn settings() -> Settings {
+        Settings {
+            cluster_name: "c".to_owned(),
+            namespaced_networks: false,
+            cluster_dns: String::new(),
+            management_url: "https://oz".to_owned(),
+            client_image: "openzro:1".to_owned(),
+            default_labels: [("team".to_owned(), "net".to_owned())].into(),
+            creates_policies: false,
+            deletes_adopted: false,
+            namespace: String::new(),
+        }
+    }
+
+    fn owner() -> Owner {
+        let mut peer = OZRoutingPeer::new("r", OZRoutingPeerSpec::default());
+        peer.metadata.namespace = Some("n".to_owned());
+        peer.metadata.uid = Some("u".to_owned());
+        Owner::of(&peer).unwrap()
+    }
+
+    fn deployment(wishes: &Wishes, existing: Option<&Deployment>) -> Value {
+        let owner = owner();
+        let selector = [("app.kubernetes.io/instance".to_owned(), "r".to_owned())].into();
+        let workload = Workload { name: "r", namespace: "n", owner: &owner, selector, secret: ("s", "k"), wishes };
+        serde_json::to_value(workload.deployment(&settings(), existing).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn w12_pods_get_net_admin_alone_unless_more_is_requested() {
+        let plain = deployment(&Wishes::default(), None);
+        let container = &plain["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["securityContext"], json!({ "capabilities": { "add": ["NET_ADMIN"] } }));
+        assert_eq!((&plain["spec"]["replicas"], container.get("readinessProbe")), (&json!(3), None));
+        let privileged = deployment(&Wishes { privileged: true, ..Wishes::default() }, None);
+        let container = &privileged["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["securityContext"]["privileged"], true);
+    }
+
+    #[test]
+    fn w28_each_object_has_a_selector_and_labels_of_its_own_and_an_existing_selector_stays() {
+        let wishes = Wishes { labels: [("a".to_owned(), "b".to_owned())].into(), ..Wishes::default() };
+        let made = deployment(&wishes, None);
+        assert_eq!(made["spec"]["selector"]["matchLabels"], json!({ "app.kubernetes.io/instance": "r" }));
+        let labels = json!({ "a": "b", "app.kubernetes.io/instance": "r", "team": "net" });
+        assert_eq!(made["spec"]["template"]["metadata"]["labels"], labels);
+        let old = json!({ "metadata": {}, "spec": { "selector": { "matchLabels": { "app.kubernetes.io/name": "openzro-router" } },
+            "template": {} } });
+        let kept = deployment(&wishes, Some(&serde_json::from_value(old).unwrap()));
+        assert_eq!(kept["spec"]["selector"]["matchLabels"], json!({ "app.kubernetes.io/name": "openzro-router" }));
+        assert_eq!(kept["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"], "openzro-router");
+    }
+
+    #[test]
+    fn w31_an_override_changes_the_pods_and_never_their_selector() {
+        let template = json!({ "metadata": { "labels": { "app.kubernetes.io/instance": "other", "x": "y" } },
+            "spec": { "containers": [{ "name": "openzro", "securityContext": { "privileged": true } }] } });
+        let made = deployment(&Wishes { pod_template: Some(template), ..Wishes::default() }, None);
+        let pod = &made["spec"]["template"];
+        assert_eq!(pod["metadata"]["labels"]["app.kubernetes.io/instance"], "r");
+        assert_eq!(pod["metadata"]["labels"]["x"], "y");
+        assert_eq!(pod["spec"]["containers"][0]["image"], "openzro:1");
+        assert_eq!(pod["spec"]["containers"][0]["securityContext"]["privileged"], true);
+    }
+
+    #[test]
+    fn ready_follows_the_available_pods_of_the_latest_rollout() {
+        let of = |generation: i64, observed: i64, available: i32, wanted: i32| {
+            let status = json!({ "observedGeneration": observed, "availableReplicas": available });
+            let spec = json!({ "replicas": wanted, "selector": {}, "template": {} });
+            let mut deployment: Deployment =
+                serde_json::from_value(json!({ "metadata": {}, "spec": spec, "status": status })).unwrap();
+            deployment.metadata = ObjectMeta { generation: Some(generation), ..ObjectMeta::default() };
+            unavailable(&deployment).is_none()
+        };
+        assert!(of(1, 1, 3, 3) && of(1, 1, 0, 0) && of(2, 2, 4, 3));
+        assert!(!of(2, 1, 3, 3) && !of(1, 1, 2, 3));
+        let fresh =
+            json!({ "metadata": { "generation": 1 }, "spec": { "replicas": 0, "selector": {}, "template": {} } });
+        assert!(unavailable(&serde_json::from_value(fresh).unwrap()).is_some(), "w31: nothing was rolled out yet");
+    }
+}

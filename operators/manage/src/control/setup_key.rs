@@ -1,0 +1,222 @@
+//! `SetupKey` and `OZSetupKey`: setup keys of the account, each in a Secret.
+
+mod duration;
+mod secret;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::Secret;
+use konverge::{
+    Watch,
+    kube::{Api, ResourceExt},
+    prelude::{Action, Cleanup, Context, Controller, Error, Reconcile},
+    remote::{Binding, DeletionPolicy, Interest},
+};
+
+pub(super) use self::secret::{Place, declare, ensure};
+use super::references;
+use crate::{
+    annotations,
+    api::{
+        v1::{OZGroup, OZSetupKey},
+        v1alpha1::{Group, SetupKey},
+    },
+    collections::Collections,
+    reasons::Why,
+    remote::DesiredSetupKey,
+    settings::Settings,
+};
+
+/// How often a Secret is looked at. Secrets are read by their names and never watched, so that no list of them is needed.
+pub(super) const SECRET_CHECK: Duration = Duration::from_secs(15 * 60);
+
+/// The item of an object. The original creates each setup key itself, so an id in the status proves that.
+pub(super) fn binding(name: &str, id: Option<String>, deletion: DeletionPolicy) -> Binding {
+    Binding::new(name).with(|binding| {
+        binding.id = id;
+        binding.id_is_proof = true;
+        binding.deletion = deletion;
+    })
+}
+
+/// Keeps `SetupKey`s.
+pub struct SetupKeyReconciler {
+    collections: Collections,
+    settings: Arc<Settings>,
+}
+
+fn of_setup_key(key: &SetupKey, settings: &Settings) -> Binding {
+    let id = key.status.as_ref().and_then(|status| status.setup_key_id.clone());
+    binding(&key.spec.name, id, annotations::deletion(key.annotations(), settings.deletes_adopted))
+}
+
+impl Reconcile<SetupKey> for SetupKeyReconciler {
+    type Error = Error;
+
+    async fn apply(&self, key: Arc<SetupKey>, context: Context<SetupKey>) -> Result<Action, Error> {
+        let (spec, namespace) = (&key.spec, key.namespace().unwrap_or_default());
+        let groups = &self.collections.groups;
+        let auto_groups =
+            references::group_ids(&spec.auto_groups, &namespace, &context.watched::<Group>()?, groups).await?;
+        let expires_in = spec.duration.as_deref().map_or(Ok(0), duration::seconds);
+        let desired = DesiredSetupKey {
+            name: spec.name.clone(),
+            is_reusable: true,
+            usage_limit: 0,
+            ephemeral: spec.ephemeral,
+            expires_in: expires_in.map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.duration {why}")))?,
+            auto_groups,
+            allow_extra_dns_labels: spec.allow_extra_dns_labels.unwrap_or_default(),
+        };
+        let place = Place { name: SetupKey::secret_name(&key.name_any()), key: SetupKey::SECRET_KEY.to_owned() };
+        let binding = of_setup_key(&key, &self.settings);
+        let keys = &self.collections.setup_keys;
+        ensure(&context, keys, &self.settings, binding, &desired, &place, |id| {
+            context.status(|status| status.setup_key_id = id);
+        })
+        .await?;
+        Ok(Action::After(SECRET_CHECK))
+    }
+
+    async fn finalize(&self, key: Arc<SetupKey>, context: Context<SetupKey>) -> Result<Cleanup, Error> {
+        context.remote(&self.collections.setup_keys).finalize(&of_setup_key(&key, &self.settings)).await
+    }
+}
+
+/// The controller of `SetupKey`s.
+pub fn setup_key(collections: &Collections, settings: &Arc<Settings>) -> Controller<SetupKey, SetupKeyReconciler> {
+    let of_interest = Arc::clone(settings);
+    Controller::new(SetupKeyReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
+        .finalizer_on_demand("finalizers.openzro.io/setupkey")
+        .reasons::<Why>()
+        .access(secret::declare)
+        .watches(Watch::<Group>::new(), |group, store| {
+            references::users(group, store.list(), |key: &SetupKey| &key.spec.auto_groups)
+        })
+        .remote(&collections.groups, |key: &SetupKey| {
+            let names = references::names(&key.spec.auto_groups);
+            names.fold(Interest::default(), |interest, name| interest.refers_to("", name))
+        })
+        .remote(&collections.setup_keys, move |key: &SetupKey| {
+            Interest::default().claims(&of_setup_key(key, &of_interest))
+        })
+}
+
+/// Keeps `OZSetupKey`s: those with a Secret of the user's are checked, the others have a key created.
+pub struct OzSetupKeyReconciler {
+    collections: Collections,
+    settings: Arc<Settings>,
+}
+
+fn of_oz_setup_key(key: &OZSetupKey, settings: &Settings) -> Binding {
+    let id = key.status.as_ref().and_then(|status| status.setup_key_id.clone());
+    let name = key.spec.name.as_deref().unwrap_or_default();
+    binding(name, id, annotations::deletion(key.annotations(), settings.deletes_adopted))
+}
+
+/// The display name of a group that is given by the name of an `OZGroup` of the namespace or by its display name.
+fn display_name(reference: &str, namespace: &str, groups: &[Arc<OZGroup>]) -> String {
+    let is_meant = |group: &&Arc<OZGroup>| {
+        group.metadata.namespace.as_deref() == Some(namespace) && group.metadata.name.as_deref() == Some(reference)
+    };
+    groups.iter().find(is_meant).map_or_else(|| reference.to_owned(), |group| group.spec.name.clone())
+}
+
+impl OzSetupKeyReconciler {
+    /// Says whether the Secret of the user has a setup key.
+    async fn check(&self, key: &OZSetupKey, context: &Context<OZSetupKey>) -> Result<(), Error> {
+        let (namespace, reference) = (key.namespace().unwrap_or_default(), key.spec.secret(&key.name_any()));
+        let secrets = Api::<Secret>::namespaced(context.client().clone(), &namespace);
+        let (name, field) = (&reference.name, &reference.key);
+        let Some(secret) = secrets.get_opt(name).await? else {
+            let message = format!("there is no Secret {namespace}/{name}; create it, or correct spec.secretKeyRef");
+            return Err(Error::refused(Why::SecretNotExists, message));
+        };
+        let Some(value) = secret.data.as_ref().and_then(|data| data.get(field)) else {
+            let message =
+                format!("the Secret {namespace}/{name} has no key {field}; add it, or correct spec.secretKeyRef");
+            return Err(Error::refused(Why::SecretKeyNotExists, message));
+        };
+        if !std::str::from_utf8(&value.0).is_ok_and(secret::is_setup_key) {
+            let message = format!(
+                "the key {field} of the Secret {namespace}/{name} is no setup key, which is a UUID; correct it"
+            );
+            return Err(Error::refused(Why::InvalidSetupKey, message));
+        }
+        Ok(())
+    }
+}
+
+impl Reconcile<OZSetupKey> for OzSetupKeyReconciler {
+    type Error = Error;
+
+    async fn apply(&self, key: Arc<OZSetupKey>, context: Context<OZSetupKey>) -> Result<Action, Error> {
+        let spec = &key.spec;
+        let Some(name) = spec.name.clone().filter(|_| spec.secret_key_ref.is_none()) else {
+            self.check(&key, &context).await?;
+            return Ok(Action::After(SECRET_CHECK));
+        };
+        let namespace = key.namespace().unwrap_or_default();
+        let local = context.watched::<OZGroup>()?.list();
+        let names: BTreeSet<String> =
+            spec.auto_groups.iter().map(|group| display_name(group, &namespace, &local)).collect();
+        let names: Vec<String> = names.into_iter().collect();
+        let groups = self.collections.groups.resolve("", &names).await?;
+        let expires_in = spec.expires_in.as_deref().map_or(Ok(0), duration::seconds);
+        let desired = DesiredSetupKey {
+            name,
+            is_reusable: spec.type_.as_deref() != Some("one-off"),
+            usage_limit: spec.usage_limit.unwrap_or_default(),
+            ephemeral: spec.ephemeral.unwrap_or_default(),
+            expires_in: expires_in
+                .map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.expiresIn {why}")))?,
+            auto_groups: groups.iter().map(|group| group.id().to_owned()).collect(),
+            allow_extra_dns_labels: spec.allow_extra_dns_labels.unwrap_or_default(),
+        };
+        let reference = spec.secret(&key.name_any());
+        let place = Place { name: reference.name, key: reference.key };
+        let binding = of_oz_setup_key(&key, &self.settings);
+        let keys = &self.collections.setup_keys;
+        ensure(&context, keys, &self.settings, binding, &desired, &place, |id| {
+            context.status(|status| status.setup_key_id = id);
+        })
+        .await?;
+        Ok(Action::After(SECRET_CHECK))
+    }
+
+    async fn finalize(&self, key: Arc<OZSetupKey>, context: Context<OZSetupKey>) -> Result<Cleanup, Error> {
+        context.remote(&self.collections.setup_keys).finalize(&of_oz_setup_key(&key, &self.settings)).await
+    }
+}
+
+/// The controller of `OZSetupKey`s. It works without a token, too, and then only checks Secrets.
+pub fn oz_setup_key(
+    collections: &Collections,
+    settings: &Arc<Settings>,
+) -> Controller<OZSetupKey, OzSetupKeyReconciler> {
+    let of_interest = Arc::clone(settings);
+    Controller::new(OzSetupKeyReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
+        .finalizer_on_demand("openzro.io/setup-key-cleanup")
+        .reasons::<Why>()
+        .access(secret::declare)
+        .watches(Watch::<OZGroup>::new(), |group, store| {
+            let is_user = |key: &Arc<OZSetupKey>| {
+                key.metadata.namespace == group.metadata.namespace
+                    && key.spec.auto_groups.iter().any(|name| Some(name) == group.metadata.name.as_ref())
+            };
+            store
+                .list()
+                .into_iter()
+                .filter(is_user)
+                .filter_map(|key| konverge::prelude::ObjectKey::of(&*key))
+                .collect::<Vec<_>>()
+        })
+        .remote(&collections.groups, |key: &OZSetupKey| {
+            key.spec.auto_groups.iter().fold(Interest::default(), |interest, name| interest.refers_to("", name))
+        })
+        .remote(&collections.setup_keys, move |key: &OZSetupKey| {
+            let is_managed = key.spec.name.is_some() && key.spec.secret_key_ref.is_none();
+            let interest = Interest::default();
+            if is_managed { interest.claims(&of_oz_setup_key(key, &of_interest)) } else { interest }
+        })
+}

@@ -1,0 +1,30 @@
+//! Manage as one of several jobs in a process.
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, FromArgMatches};
+use konverge_jobs::{Job, Ready, Shared};
+
+use crate::{config::Config, program};
+
+const SHARED: Shared =
+    Shared { addresses: &["health_probe_bind_address", "metrics_bind_address"], of_process: &["zap_encoder"] };
+
+/// openZro as custom resources say.
+pub struct Manage;
+
+impl Job for Manage {
+    fn name(&self) -> &'static str {
+        "manage"
+    }
+
+    fn about(&self) -> &'static str {
+        "openZro as custom resources say, as openzro-operator does it"
+    }
+
+    fn ready(&self, line: Vec<OsString>) -> Result<Ready, clap::Error> {
+        let config = Config::from_arg_matches(&SHARED.matches(self.name(), Config::command(), line)?)?;
+        let settings = config.to_string();
+        Ok(Ready { settings, manager: Box::pin(async move { Ok(program::job(&config).await?) }) })
+    }
+}

@@ -1,0 +1,140 @@
+//! The parts put together: the operator, alone and as one job of several in a process.
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::Parser;
+use futures::{FutureExt, future::BoxFuture};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge::{
+    Error, Home, Operator, Part, Setup, StartError,
+    generate::Access,
+    remote::{Remote, Remotes, Settings as RemoteSettings},
+    runtime::{Manager, telemetry},
+};
+
+use crate::{
+    account::Account,
+    api,
+    collections::Collections,
+    config::Config,
+    control, expose,
+    metrics::Metrics,
+    remote::{Groups, Networks, Policies, Records, Resources, Routers, SetupKeys},
+    webhook,
+};
+
+/// The program's name in metrics, events and as a field manager: that of the original.
+pub const PROGRAM: &str = "openzro-operator";
+
+/// The operator cannot start, whatever the servers do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// Logging cannot be set up.
+    #[error(transparent)]
+    Telemetry(#[from] telemetry::TelemetryError),
+    /// The way to the management server cannot be used.
+    #[error(transparent)]
+    Server(#[from] konverge_openzro::ConfigError),
+    /// The operator cannot be put together.
+    #[error(transparent)]
+    Start(#[from] konverge::StartError),
+    /// It started and then could not go on.
+    #[error(transparent)]
+    Run(#[from] konverge::runtime::manager::RunError),
+}
+
+/// Runs the operator until it is told to stop. Settings that can never work end it at once with status 1; a server that is away does not.
+pub async fn run(config: Config) -> ExitCode {
+    telemetry::exit_code(PROGRAM, start(config).await)
+}
+
+async fn start(config: Config) -> Result<(), RunError> {
+    let filter = telemetry::init(config.log_format())?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), %config, "starting");
+    let mut manager = job(&config).await?;
+    manager.log_filter(filter);
+    Ok(manager.run().await?)
+}
+
+/// The operator, ready to run, in a process that logs already.
+pub async fn job(config: &Config) -> Result<Manager, RunError> {
+    if config.openzro_api_key.is_some() && config.openzro_api_key_file.is_none() {
+        tracing::warn!(
+            "the token is on the command line or in a variable, where other processes may read it, and a new one needs a restart; mount \
+             the Secret as a file and use --openzro-api-key-file"
+        );
+    }
+    let metrics = Metrics::default();
+    let account = config.account(&metrics)?;
+    if account.is_none() {
+        tracing::warn!("there is no token, so nothing in openZro is managed; use --openzro-api-key-file");
+    }
+    Ok(operator(config, account, metrics).assemble(config.options()).await?)
+}
+
+/// The operator with all its parts, for manifests. It reaches no server.
+pub fn for_manifests() -> Result<Operator, konverge_openzro::ConfigError> {
+    let config = Config::parse_from([PROGRAM, "--openzro-api-key-file=/nowhere"]);
+    let account = config.account(&Metrics::default())?;
+    Ok(operator(&config, account, Metrics::default()))
+}
+
+/// The definitions of all kinds, also of those without a controller.
+struct Definitions;
+
+impl Part for Definitions {
+    fn crds(&self) -> Vec<CustomResourceDefinition> {
+        api::definitions()
+    }
+
+    fn access(&self, _: &Home<'_>, _: &mut Access, _: &mut Access) {}
+
+    fn install(self: Box<Self>, _: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
+        std::future::ready(Ok(())).boxed()
+    }
+}
+
+/// The operator of an account. Without one, it manages nothing, and can still generate its manifests.
+pub fn operator(config: &Config, account: Option<Account>, metrics: Metrics) -> Operator {
+    let (collections, settings) = (Collections::default(), Arc::new(config.settings()));
+    let operator = Operator::new(PROGRAM, env!("CARGO_PKG_VERSION"))
+        .part(metrics)
+        .part(Definitions)
+        .controller(control::oz_setup_key(&collections, &settings));
+    let operator =
+        if config.enable_webhooks { operator.webhooks(webhook::webhooks((&*settings).into())) } else { operator };
+    let Some(account) = account else { return operator };
+    let remote = config.remote();
+    let of = Collecting { account, settings: remote };
+    let operator = of.with(operator, &collections.groups, Groups::new);
+    let operator = of.with(operator, &collections.policies, Policies::new);
+    let operator = of.with(operator, &collections.setup_keys, SetupKeys::new);
+    let operator = of.with(operator, &collections.networks, Networks::new);
+    let operator = of.with(operator, &collections.routers, Routers::new);
+    let operator = of.with(operator, &collections.resources, Resources::new);
+    let operator = of.with(operator, &collections.records, Records::new);
+    operator
+        .controller(control::oz_group(&collections, &settings))
+        .controller(control::group(&collections, &settings))
+        .controller(control::oz_policy(&collections, &settings))
+        .controller(control::setup_key(&collections, &settings))
+        .controller(control::oz_routing_peer(&collections, &settings))
+        .controller(control::network_router(&collections, &settings))
+        .controller(control::oz_resource(&collections, &settings))
+        .controller(control::network_resource(&collections, &settings))
+        .controller(expose::services(&settings))
+}
+
+/// Gives each collection the account and the settings.
+struct Collecting {
+    account: Account,
+    settings: RemoteSettings,
+}
+
+impl Collecting {
+    fn with<R: Remote>(&self, operator: Operator, remotes: &Remotes<R>, make: fn(Account) -> R) -> Operator {
+        let (account, settings) = (self.account.clone(), self.settings.clone());
+        operator.remote(remotes, move |_: &Setup| Ok::<_, Error>((make(account), settings)))
+    }
+}

@@ -1,0 +1,116 @@
+//! Networks.
+
+use konverge::remote::{Deletion, Failure, Mark, Remote};
+use konverge_openzro::{Collection, types::Network};
+use serde_json::json;
+
+use super::{FORMER_DESCRIPTION, differing, marked};
+use crate::account::Account;
+
+/// The networks of an account. The mark is in the description.
+pub struct Networks(Account);
+
+impl Networks {
+    /// The networks of this account.
+    pub fn new(account: Account) -> Self {
+        Self(account)
+    }
+
+    /// How many resources the network has now. A network that is gone has none.
+    pub async fn resources_of(&self, id: &str) -> Result<usize, Failure> {
+        let network = self.0.find::<Network>(&Collection::Networks.place(id)).await?;
+        Ok(network.map_or(0, |network| network.resources.len()))
+    }
+}
+
+/// A network, without its routers and resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkItem {
+    id: String,
+    name: String,
+    description: String,
+}
+
+impl NetworkItem {
+    /// The id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// The desired content of a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesiredNetwork {
+    /// The name.
+    pub name: String,
+}
+
+impl From<Network> for NetworkItem {
+    fn from(network: Network) -> Self {
+        Self { id: network.id, name: network.name, description: network.description }
+    }
+}
+
+impl Remote for Networks {
+    type Item = NetworkItem;
+    type Desired = DesiredNetwork;
+
+    const NOUN: &'static str = "network";
+    const NAMES_ARE_UNIQUE: bool = false;
+
+    async fn list(&self, _: &str) -> Result<Vec<NetworkItem>, Failure> {
+        let networks = self.0.list_networks().await?;
+        Ok(networks.iter().cloned().map(Into::into).collect())
+    }
+
+    async fn get(&self, _: &str, id: &str) -> Result<Option<NetworkItem>, Failure> {
+        Ok(self.0.find::<Network>(&Collection::Networks.place(id)).await?.map(Into::into))
+    }
+
+    async fn create(&self, _: &str, desired: &DesiredNetwork, mark: &Mark) -> Result<NetworkItem, Failure> {
+        let fields = json!({ "name": desired.name, "description": marked(FORMER_DESCRIPTION, mark) });
+        let made = self.0.create::<Network>(&Collection::Networks, fields).await;
+        self.0.forget_networks().await;
+        Ok(made?.0.into())
+    }
+
+    async fn update(
+        &self,
+        _: &str,
+        item: &NetworkItem,
+        desired: &DesiredNetwork,
+        mark: &Mark,
+    ) -> Result<NetworkItem, Failure> {
+        let fields = json!({ "name": desired.name, "description": marked(FORMER_DESCRIPTION, mark) });
+        let set = self.0.set::<Network>(&Collection::Networks.place(&item.id), fields).await;
+        self.0.forget_networks().await;
+        Ok(set?.into())
+    }
+
+    async fn delete(&self, _: &str, item: &NetworkItem) -> Result<Deletion, Failure> {
+        let deleted = self.0.delete(&Collection::Networks.place(&item.id)).await;
+        self.0.forget_networks().await;
+        deleted
+    }
+
+    fn id(item: &NetworkItem) -> &str {
+        &item.id
+    }
+
+    fn name(item: &NetworkItem) -> &str {
+        &item.name
+    }
+
+    fn mark(item: &NetworkItem) -> Option<Mark> {
+        Mark::find_in(&item.description)
+    }
+
+    fn differences(item: &NetworkItem, desired: &DesiredNetwork, mark: &Mark) -> Result<Vec<&'static str>, Failure> {
+        let has_mark = Self::mark(item).as_ref() == Some(mark);
+        Ok(differing([("name", item.name == desired.name), ("description", has_mark)]))
+    }
+
+    fn is_of_former_operator(item: &NetworkItem) -> bool {
+        item.description == FORMER_DESCRIPTION
+    }
+}

@@ -1,0 +1,201 @@
+//! DNS records of the zones of an account.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use konverge::remote::{Deletion, Failure, Mark, Remote};
+use konverge_openzro::{
+    Collection,
+    types::{Record, Zone},
+};
+use serde_json::{Value, json};
+
+use super::differing;
+use crate::account::Account;
+
+/// The records of all zones. They have no field for a mark, and are found by their content.
+pub struct Records {
+    account: Account,
+    /// The zones of the last list.
+    zones: Mutex<Arc<Vec<Zone>>>,
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordItem {
+    id: String,
+    /// The id of the zone.
+    zone: String,
+    /// Name, type and content.
+    full_name: String,
+    ttl: i64,
+}
+
+impl RecordItem {
+    fn new(record: Record, zone: &str) -> Self {
+        let full_name = full_name(&record.name, &record.r#type, &record.content);
+        Self { id: record.id, zone: zone.to_owned(), full_name, ttl: record.ttl }
+    }
+
+    /// The id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The id of the zone.
+    pub fn zone(&self) -> &str {
+        &self.zone
+    }
+}
+
+/// The desired content of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesiredRecord {
+    /// The id of the zone.
+    pub zone: String,
+    /// The full name.
+    pub name: String,
+    /// `A` or `AAAA`.
+    pub kind: &'static str,
+    /// The address.
+    pub content: String,
+}
+
+impl DesiredRecord {
+    /// What tells the record from all others.
+    pub fn full_name(&self) -> String {
+        full_name(&self.name, self.kind, &self.content)
+    }
+}
+
+/// The time to live of the original.
+const TTL: i64 = 300;
+
+fn full_name(name: &str, kind: &str, content: &str) -> String {
+    format!("{name} {kind} {content}")
+}
+
+fn fields(desired: &DesiredRecord) -> Value {
+    json!({ "name": desired.name, "type": desired.kind, "content": desired.content, "ttl": TTL })
+}
+
+fn collection(zone: &str) -> Collection {
+    Collection::Records { zone: zone.to_owned() }
+}
+
+impl Records {
+    /// The records of this account.
+    pub fn new(account: Account) -> Self {
+        Self { account, zones: Mutex::default() }
+    }
+
+    async fn read(&self) -> Result<Arc<Vec<Zone>>, Failure> {
+        let zones: Arc<Vec<Zone>> = Arc::new(self.account.list(&Collection::Zones).await?);
+        *self.zones.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&zones);
+        Ok(zones)
+    }
+
+    /// Returns the id and the domain of the zone that a name means. One that the last list does not have is looked for again.
+    pub async fn zone(&self, name: &str) -> Result<Option<(String, String)>, Failure> {
+        let known = Arc::clone(&self.zones.lock().unwrap_or_else(PoisonError::into_inner));
+        match meant(&known, name) {
+            Some(zone) => Ok(Some(zone)),
+            None => Ok(meant(&self.read().await?, name)),
+        }
+    }
+}
+
+/// The zone of this domain, or else the only one of this display name.
+fn meant(zones: &[Zone], name: &str) -> Option<(String, String)> {
+    let wanted = name.trim_end_matches('.');
+    let mut by_name = zones.iter().filter(|zone| zone.name == name);
+    let only = by_name.next().filter(|_| by_name.next().is_none());
+    let zone = zones.iter().find(|zone| zone.domain.trim_end_matches('.') == wanted).or(only)?;
+    Some((zone.id.clone(), zone.domain.clone()))
+}
+
+impl Remote for Records {
+    type Item = RecordItem;
+    type Desired = DesiredRecord;
+
+    const NOUN: &'static str = "DNS record";
+    const IS_MARKED: bool = false;
+
+    async fn list(&self, _: &str) -> Result<Vec<RecordItem>, Failure> {
+        let zones = self.read().await?;
+        let items =
+            zones.iter().flat_map(|zone| zone.records.iter().cloned().map(|record| RecordItem::new(record, &zone.id)));
+        Ok(items.collect())
+    }
+
+    async fn get(&self, scope: &str, id: &str) -> Result<Option<RecordItem>, Failure> {
+        Ok(self.list(scope).await?.into_iter().find(|record| record.id == id))
+    }
+
+    async fn create(&self, _: &str, desired: &DesiredRecord, _: &Mark) -> Result<RecordItem, Failure> {
+        let made = self.account.create::<Record>(&collection(&desired.zone), fields(desired)).await?;
+        Ok(RecordItem::new(made.0, &desired.zone))
+    }
+
+    async fn update(
+        &self,
+        _: &str,
+        item: &RecordItem,
+        desired: &DesiredRecord,
+        _: &Mark,
+    ) -> Result<RecordItem, Failure> {
+        let place = collection(&item.zone).place(&item.id);
+        Ok(RecordItem::new(self.account.set(&place, fields(desired)).await?, &item.zone))
+    }
+
+    async fn delete(&self, _: &str, item: &RecordItem) -> Result<Deletion, Failure> {
+        self.account.delete(&collection(&item.zone).place(&item.id)).await
+    }
+
+    fn id(item: &RecordItem) -> &str {
+        &item.id
+    }
+
+    fn name(item: &RecordItem) -> &str {
+        &item.full_name
+    }
+
+    fn mark(_: &RecordItem) -> Option<Mark> {
+        None
+    }
+
+    fn differences(item: &RecordItem, desired: &DesiredRecord, _: &Mark) -> Result<Vec<&'static str>, Failure> {
+        if item.zone != desired.zone {
+            let message = format!("the record {} is in another zone", item.full_name);
+            return Err(Failure::refused("InOtherZone", message));
+        }
+        Ok(differing([("content", item.full_name == desired.full_name()), ("ttl", item.ttl == TTL)]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w10_a_zone_is_found_by_its_domain_before_its_display_name() {
+        let zone = |id: &str, name: &str, domain: &str| {
+            serde_json::from_value::<Zone>(json!({ "id": id, "name": name, "domain": domain })).unwrap()
+        };
+        let zones = [
+            zone("1", "prod", "a.example"),
+            zone("2", "a.example", "b.example"),
+            zone("3", "x", "c.example"),
+            zone("4", "x", "d.example"),
+        ];
+        for (name, expected) in [
+            ("a.example", Some(("1", "a.example"))),
+            ("a.example.", Some(("1", "a.example"))),
+            ("prod", Some(("1", "a.example"))),
+            ("x", None),
+            ("y", None),
+        ] {
+            let found = meant(&zones, name);
+            assert_eq!(found.as_ref().map(|(id, domain)| (id.as_str(), domain.as_str())), expected, "{name}");
+        }
+    }
+}

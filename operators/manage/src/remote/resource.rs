@@ -1,0 +1,171 @@
+//! Resources of networks.
+
+use std::collections::BTreeSet;
+
+use konverge::remote::{Deletion, Failure, Mark, Remote};
+use konverge_core::error::ErrorClass;
+use konverge_openzro::{Collection, types::Resource};
+use serde_json::{Value, json};
+
+use super::{differing, marked};
+use crate::account::Account;
+
+/// The network resources of an account. The mark is in the description.
+pub struct Resources(Account);
+
+impl Resources {
+    /// The network resources of this account.
+    pub fn new(account: Account) -> Self {
+        Self(account)
+    }
+
+    fn collection(network: &str) -> Collection {
+        Collection::Resources { network: network.to_owned() }
+    }
+
+    /// The resources with their networks. A resource that no network has is newer than the list of networks, which is then read again.
+    async fn placed(&self, resources: Vec<Resource>) -> Result<Vec<ResourceItem>, Failure> {
+        let networks = self.0.networks().await?;
+        let is_known = |resource: &Resource| networks.iter().any(|network| network.resources.contains(&resource.id));
+        let networks = if resources.iter().all(is_known) {
+            networks
+        } else {
+            self.0.forget_networks().await;
+            self.0.networks().await?
+        };
+        let network_of =
+            |id: &str| networks.iter().find(|network| network.resources.iter().any(|resource| resource == id));
+        Ok(resources
+            .into_iter()
+            .map(|resource| {
+                let network = network_of(&resource.id).map(|network| network.id.clone()).unwrap_or_default();
+                ResourceItem::new(resource, network)
+            })
+            .collect())
+    }
+}
+
+/// A network resource in normal form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceItem {
+    id: String,
+    /// The id of its network; empty if no network shows it.
+    network: String,
+    name: String,
+    description: String,
+    address: String,
+    enabled: bool,
+    groups: BTreeSet<String>,
+}
+
+impl ResourceItem {
+    fn new(resource: Resource, network: String) -> Self {
+        let groups = resource.groups.into_iter().map(|group| group.id).collect();
+        let Resource { id, name, description, address, enabled, .. } = resource;
+        Self { id, network, name, description, address, enabled, groups }
+    }
+
+    /// The id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The id of its network.
+    pub fn network(&self) -> &str {
+        &self.network
+    }
+}
+
+/// The desired content of a network resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesiredResource {
+    /// The id of the network.
+    pub network: String,
+    /// The name, unique in the account.
+    pub name: String,
+    /// The description, without the mark.
+    pub description: String,
+    /// The address in its [canonical](super::canonical) form.
+    pub address: String,
+    /// Ids of the groups.
+    pub groups: BTreeSet<String>,
+}
+
+fn fields(desired: &DesiredResource, mark: &Mark) -> Value {
+    let description = marked(&desired.description, mark);
+    json!({ "name": desired.name, "description": description, "address": desired.address, "enabled": true,
+        "groups": desired.groups })
+}
+
+impl Remote for Resources {
+    type Item = ResourceItem;
+    type Desired = DesiredResource;
+
+    const NOUN: &'static str = "network resource";
+
+    async fn list(&self, _: &str) -> Result<Vec<ResourceItem>, Failure> {
+        self.placed(self.0.list::<Resource>(&Collection::AllResources).await?).await
+    }
+
+    async fn get(&self, scope: &str, id: &str) -> Result<Option<ResourceItem>, Failure> {
+        // There is no route to a resource whose network is not known, so the list that began now is the answer.
+        Ok(self.list(scope).await?.into_iter().find(|resource| resource.id == id))
+    }
+
+    async fn create(&self, _: &str, desired: &DesiredResource, mark: &Mark) -> Result<ResourceItem, Failure> {
+        let made = self.0.create::<Resource>(&Self::collection(&desired.network), fields(desired, mark)).await;
+        self.0.forget_networks().await;
+        Ok(ResourceItem::new(made?.0, desired.network.clone()))
+    }
+
+    async fn update(
+        &self,
+        _: &str,
+        item: &ResourceItem,
+        desired: &DesiredResource,
+        mark: &Mark,
+    ) -> Result<ResourceItem, Failure> {
+        let place = Self::collection(&item.network).place(&item.id);
+        let set = if item.network == desired.network {
+            self.0.set(&place, fields(desired, mark)).await
+        } else {
+            let moved = self.0.relocate(&place, &Self::collection(&desired.network), fields(desired, mark)).await;
+            self.0.forget_networks().await;
+            moved
+        };
+        Ok(ResourceItem::new(set?, desired.network.clone()))
+    }
+
+    async fn delete(&self, _: &str, item: &ResourceItem) -> Result<Deletion, Failure> {
+        if item.network.is_empty() {
+            let message = format!("no network shows the resource {}; it is tried again with a newer list", item.name);
+            return Err(Failure::new(ErrorClass::Transient, "NetworkUnknown", message));
+        }
+        let deleted = self.0.delete(&Self::collection(&item.network).place(&item.id)).await;
+        self.0.forget_networks().await;
+        deleted
+    }
+
+    fn id(item: &ResourceItem) -> &str {
+        &item.id
+    }
+
+    fn name(item: &ResourceItem) -> &str {
+        &item.name
+    }
+
+    fn mark(item: &ResourceItem) -> Option<Mark> {
+        Mark::find_in(&item.description)
+    }
+
+    fn differences(item: &ResourceItem, desired: &DesiredResource, mark: &Mark) -> Result<Vec<&'static str>, Failure> {
+        Ok(differing([
+            ("network", item.network == desired.network),
+            ("name", item.name == desired.name),
+            ("description", item.description == marked(&desired.description, mark)),
+            ("address", item.address == desired.address),
+            ("enabled", item.enabled),
+            ("groups", item.groups == desired.groups),
+        ]))
+    }
+}

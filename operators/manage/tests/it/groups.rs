@@ -1,0 +1,192 @@
+//! `OZGroup` and `Group`: created, adopted, shared, waited for, deleted.
+
+use konverge_manage::api::{
+    v1::{OZGroup, OZGroupSpec},
+    v1alpha1::{Group, GroupSpec},
+};
+use konverge_openzro::Collection;
+use konverge_testkit_stores::Fault;
+use serde_json::json;
+
+use crate::stage::Stage;
+
+fn oz_group(name: &str, display: &str) -> OZGroup {
+    OZGroup::new(name, OZGroupSpec { name: display.to_owned() })
+}
+
+fn group(name: &str, display: &str) -> Group {
+    Group::new(name, GroupSpec { name: display.to_owned() })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w5_a_group_follows_its_object_from_creation_to_deletion() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&[]).await;
+    let (groups, of_alpha) = (stage.api::<OZGroup>(), stage.api::<Group>());
+    stage.create(&groups, &oz_group("devs", "Developers")).await;
+    let ready = stage.says(&groups, "devs", "Ready", "Reconciled").await;
+    let on_server = stage.on_server(&Collection::Groups).await;
+    assert_eq!(ready.status.unwrap().group_id.as_deref(), on_server["Developers"]["id"].as_str());
+    assert_eq!(stage.finalizers(&groups, "devs").await, ["openzro.io/group-cleanup"]);
+    stage.told("devs", "Created").await;
+
+    // A v1alpha1 group can be renamed, and keeps its id.
+    stage.create(&of_alpha, &group("ops", "Operations")).await;
+    let before = stage.says(&of_alpha, "ops", "Ready", "Reconciled").await.status.unwrap().group_id;
+    stage.patch(&of_alpha, "ops", json!({ "spec": { "name": "SRE" } })).await;
+    stage.until("the group is renamed", async || stage.on_server(&Collection::Groups).await.contains_key("SRE")).await;
+    let after = stage.says(&of_alpha, "ops", "Ready", "Reconciled").await.status.unwrap().group_id;
+    assert!(before.is_some() && before == after);
+
+    // A restart writes nothing (W1, W2, W27), and neither do intervals at rest.
+    let writes = stage.writes();
+    operator.stop().await;
+    let operator = stage.start(&[]).await;
+    let lists = stage.front.journal().len();
+    stage.until("the lists are read again", async || stage.front.journal().len() > lists + 12).await;
+    assert_eq!(stage.writes(), writes, "{:#?}", stage.calls());
+
+    stage.delete(&groups, "devs").await;
+    stage.delete(&of_alpha, "ops").await;
+    stage.gone(&groups, "devs").await;
+    stage.gone(&of_alpha, "ops").await;
+    assert_eq!(stage.on_server(&Collection::Groups).await.into_keys().collect::<Vec<_>>(), ["All"]);
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w8_w17_a_group_of_others_is_adopted_by_name_loudly_or_on_request_and_survives() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&[]).await;
+    let (groups, of_alpha) = (stage.api::<OZGroup>(), stage.api::<Group>());
+    let theirs = stage.by_hand(&Collection::Groups, json!({ "name": "theirs" })).await;
+
+    stage.create(&groups, &oz_group("theirs", "theirs")).await;
+    let adopted = stage.says(&groups, "theirs", "Ready", "Reconciled").await;
+    assert_eq!(adopted.status.unwrap().group_id.as_deref(), Some(&*theirs));
+    stage.told("theirs", "Adopted").await;
+    assert!(stage.finalizers(&groups, "theirs").await.is_empty(), "nothing holds an object that adopts");
+
+    // W17: the newer kind says why it does not take the group, and takes it on request once the other has let it go.
+    stage.delete(&groups, "theirs").await;
+    stage.gone(&groups, "theirs").await;
+    stage.create(&of_alpha, &group("theirs", "theirs")).await;
+    stage.says(&of_alpha, "theirs", "Stalled", "NameTaken").await;
+    stage.patch(&of_alpha, "theirs", json!({ "metadata": { "annotations": { "konverge.dev/adopt": "true" } } })).await;
+    let adopted = stage.says(&of_alpha, "theirs", "Ready", "Reconciled").await;
+    assert_eq!(adopted.status.unwrap().group_id.as_deref(), Some(&*theirs));
+    stage.delete(&of_alpha, "theirs").await;
+    stage.gone(&of_alpha, "theirs").await;
+    assert_eq!(stage.on_server(&Collection::Groups).await["theirs"]["id"], *theirs);
+    assert_eq!(stage.writes(), 0, "{:#?}", stage.calls());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_oz_groups_of_one_name_share_the_group() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&[]).await;
+    let groups = stage.api::<OZGroup>();
+    stage.create(&groups, &oz_group("first", "shared")).await;
+    let first = stage.says(&groups, "first", "Ready", "Reconciled").await;
+    stage.create(&groups, &oz_group("second", "shared")).await;
+    let second = stage.says(&groups, "second", "Ready", "Shared").await;
+    assert_eq!(first.status.unwrap().group_id, second.status.unwrap().group_id);
+    // The group stays while the second one needs it.
+    stage.delete(&groups, "first").await;
+    stage.gone(&groups, "first").await;
+    stage.says(&groups, "second", "Ready", "Reconciled").await;
+    assert!(stage.on_server(&Collection::Groups).await.contains_key("shared"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w13_w14_w18_a_deletion_names_its_blocker_waits_for_it_and_never_hangs_on_what_is_gone() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&[]).await;
+    let (groups, of_alpha) = (stage.api::<OZGroup>(), stage.api::<Group>());
+    for name in ["linked", "vanished"] {
+        stage.create(&groups, &oz_group(name, name)).await;
+        stage.create(&of_alpha, &group(name, &format!("{name}-alpha"))).await;
+        stage.says(&groups, name, "Ready", "Reconciled").await;
+        stage.says(&of_alpha, name, "Ready", "Reconciled").await;
+    }
+    let ids = stage.on_server(&Collection::Groups).await;
+    let id = |name: &str| ids[name]["id"].as_str().unwrap().to_owned();
+
+    // W14: a group that somebody deleted on the server does not hold its object.
+    for name in ["vanished", "vanished-alpha"] {
+        stage.dashboard.delete(&Collection::Groups.place(id(name))).await.unwrap();
+    }
+    stage.delete(&groups, "vanished").await;
+    stage.delete(&of_alpha, "vanished").await;
+    stage.gone(&groups, "vanished").await;
+    stage.gone(&of_alpha, "vanished").await;
+
+    // A setup key of somebody else uses the groups.
+    let autos = [id("linked"), id("linked-alpha")];
+    let key = json!({ "name": "theirs", "type": "reusable", "expires_in": 0, "auto_groups": autos, "usage_limit": 0,
+        "ephemeral": false, "allow_extra_dns_labels": false });
+    let key = stage.by_hand(&Collection::SetupKeys, key).await;
+    stage.delete(&groups, "linked").await;
+    stage.delete(&of_alpha, "linked").await;
+    let waits = stage.says(&groups, "linked", "Reconciling", "InUse").await;
+    let message = waits.status.unwrap().standard.conditions.get("Reconciling").unwrap().message.clone();
+    assert!(message.contains("setup key") && message.contains("theirs"), "{message}");
+    stage.says(&of_alpha, "linked", "Reconciling", "InUse").await;
+
+    // Whoever does not want to wait leaves the group behind.
+    let orphan = json!({ "metadata": { "annotations": { "konverge.dev/deletion": "orphan" } } });
+    stage.patch(&of_alpha, "linked", orphan).await;
+    stage.gone(&of_alpha, "linked").await;
+    stage.dashboard.delete(&Collection::SetupKeys.place(key)).await.unwrap();
+    stage
+        .patch(&groups, "linked", json!({ "metadata": { "annotations": { "konverge.dev/reconcile-at": "1" } } }))
+        .await;
+    stage.gone(&groups, "linked").await;
+    let left: Vec<_> = stage.on_server(&Collection::Groups).await.into_keys().collect();
+    assert_eq!(left, ["All", "linked-alpha"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w35_a_lost_reply_makes_no_second_group_and_a_404_of_a_proxy_releases_nothing() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&[]).await;
+    let of_alpha = stage.api::<Group>();
+    stage.front.plan(|seen| (seen.method == "POST").then_some(Fault::DropReply));
+    stage.create(&of_alpha, &group("once", "once")).await;
+    let created = async || stage.on_server(&Collection::Groups).await.contains_key("once");
+    stage.until("the group is there", created).await;
+    operator.stop().await;
+    stage.front.plan(|_| None);
+    let _operator = stage.start(&[]).await;
+    stage.says(&of_alpha, "once", "Ready", "Reconciled").await;
+    let posts = stage.front.journal().iter().filter(|seen| seen.method == "POST" && seen.status == Some(200)).count();
+    assert_eq!(posts, 1, "{:#?}", stage.calls());
+
+    stage.front.plan(|seen| (seen.method == "DELETE").then(Fault::html_404));
+    stage.delete(&of_alpha, "once").await;
+    stage.says(&of_alpha, "once", "Reconciling", "InvalidAnswer").await;
+    assert!(!stage.finalizers(&of_alpha, "once").await.is_empty());
+    stage.front.plan(|_| None);
+    stage.gone(&of_alpha, "once").await;
+    assert!(!stage.on_server(&Collection::Groups).await.contains_key("once"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_originals_finalizers_are_released_and_its_group_survives() {
+    let stage = Stage::set().await;
+    let groups = stage.api::<OZGroup>();
+    let id = stage.by_hand(&Collection::Groups, json!({ "name": "old" })).await;
+    let mut old = oz_group("old", "old");
+    old.metadata.finalizers =
+        Some(["openzro.io/group-cleanup", "openzro.io/resource-cleanup"].map(str::to_owned).to_vec());
+    stage.create(&groups, &old).await;
+    let status = json!({ "status": { "groupID": id, "conditions": [{ "type": "Ready", "status": "True" }] } });
+    let patch = konverge::kube::api::Patch::Merge(status);
+    groups.patch_status("old", &konverge::kube::api::PatchParams::default(), &patch).await.unwrap();
+    let _operator = stage.start(&[]).await;
+    stage.says(&groups, "old", "Ready", "Reconciled").await;
+    stage.delete(&groups, "old").await;
+    stage.gone(&groups, "old").await;
+    assert_eq!(stage.on_server(&Collection::Groups).await["old"]["id"], *id);
+    assert_eq!(stage.writes(), 0);
+}

@@ -1,0 +1,138 @@
+//! `OZPolicy`: standing alone, with resources, with rules, and gone.
+
+use konverge::kube::Api;
+use konverge_manage::api::v1::{OZGroup, OZGroupSpec, OZPolicy, OZPolicySpec, OZResource, OZResourceSpec};
+use konverge_openzro::Collection;
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+fn policy(name: &str, spec: Value) -> OZPolicy {
+    OZPolicy::new(name, serde_json::from_value::<OZPolicySpec>(spec).unwrap())
+}
+
+/// The rule of a policy, with its groups by name.
+fn rule(policy: &Value) -> Value {
+    let rule = &policy["rules"][0];
+    let mut ports: Vec<_> = rule["ports"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    ports.sort_unstable();
+    let names = |key: &str| {
+        let mut names: Vec<_> =
+            rule[key].as_array().unwrap().iter().map(|group| group["name"].as_str().unwrap()).collect();
+        names.sort_unstable();
+        json!(names)
+    };
+    json!({ "ports": ports, "sources": names("sources"), "destinations": names("destinations"),
+        "protocol": rule["protocol"], "bidirectional": rule["bidirectional"] })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w2_w13_w21_a_policy_stands_alone_keeps_posture_checks_and_is_deleted() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&[]).await;
+    let policies = Api::<OZPolicy>::all(stage.client.clone());
+    let spec = json!({ "name": "web", "description": "to the web", "sourceGroups": ["devs"], "destinationGroups": ["servers"],
+        "ports": [443, 80] });
+    stage.create(&policies, &policy("web", spec)).await;
+    // No request is sent with a group that is not there.
+    let waits = stage.says(&policies, "web", "Reconciling", "WaitingForReference").await;
+    let message = waits.status.unwrap().standard.conditions.get("Reconciling").unwrap().message.clone();
+    assert!(message.contains("devs") && message.contains("servers"), "{message}");
+    assert_eq!(stage.writes(), 0);
+    stage.by_hand(&Collection::Groups, json!({ "name": "devs" })).await;
+    let servers = OZGroup::new("servers", OZGroupSpec { name: "servers".to_owned() });
+    stage.create(&stage.api(), &servers).await;
+    let ready = stage.says(&policies, "web", "Ready", "Reconciled").await;
+
+    let on_server = stage.on_server(&Collection::Policies).await;
+    for (protocol, name) in [("tcp", "web TCP"), ("udp", "web UDP")] {
+        let expected = json!({ "ports": ["443", "80"], "sources": ["devs"], "destinations": ["servers"], "protocol": protocol,
+            "bidirectional": true });
+        assert_eq!(rule(&on_server[name]), expected);
+        assert_eq!(on_server[name]["description"], "to the web");
+    }
+    let status = ready.status.unwrap();
+    assert_eq!(status.tcp_policy_id.as_deref(), on_server["web TCP"]["id"].as_str());
+    assert_eq!(status.udp_policy_id.as_deref(), on_server["web UDP"]["id"].as_str());
+
+    // W2: an administrator adds a posture check, and it survives a change of the ports.
+    let check =
+        json!({ "name": "recent", "description": "", "checks": { "nb_version_check": { "min_version": "0.20.0" } } });
+    let check = stage.by_hand(&Collection::PostureChecks, check).await;
+    let tcp = Collection::Policies.place(status.tcp_policy_id.clone().unwrap());
+    let with_check = |body: &mut konverge_openzro::Fields| {
+        body.insert("source_posture_checks".to_owned(), json!([check]));
+    };
+    stage.dashboard.modify(&tcp, with_check).await.unwrap();
+    stage.patch(&policies, "web", json!({ "spec": { "ports": [8443], "protocols": ["tcp"] } })).await;
+    let ready = stage.says(&policies, "web", "Ready", "Reconciled").await;
+    let on_server = stage.on_server(&Collection::Policies).await;
+    assert_eq!(on_server.keys().collect::<Vec<_>>(), ["web TCP"], "UDP was excluded");
+    assert_eq!(rule(&on_server["web TCP"])["ports"], json!(["8443"]));
+    assert_eq!(on_server["web TCP"]["source_posture_checks"], json!([check]));
+    assert_eq!(ready.status.unwrap().udp_policy_id, None);
+
+    // The group is in use, and both go in any order. W13: the policy is gone on the server already.
+    stage.dashboard.delete(&tcp).await.unwrap();
+    stage.delete(&stage.api::<OZGroup>(), "servers").await;
+    stage.delete(&policies, "web").await;
+    stage.gone(&policies, "web").await;
+    stage.gone(&stage.api::<OZGroup>(), "servers").await;
+    assert!(stage.on_server(&Collection::Policies).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w3_w21_a_policy_without_an_effect_or_with_a_wrong_port_says_so() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&[]).await;
+    let policies = Api::<OZPolicy>::all(stage.client.clone());
+    stage.by_hand(&Collection::Groups, json!({ "name": "a" })).await;
+    let spec = json!({ "name": "empty", "sourceGroups": ["a"], "destinationGroups": ["a"] });
+    stage.create(&policies, &policy("empty", spec)).await;
+    stage.says(&policies, "empty", "Reconciling", "Incomplete").await;
+    stage.patch(&policies, "empty", json!({ "spec": { "ports": [0] } })).await;
+    stage.says(&policies, "empty", "Stalled", "InvalidSpec").await;
+    assert_eq!(stage.writes(), 0);
+
+    // W7: a resource adds its ports, and takes them away with it.
+    stage.patch(&policies, "empty", json!({ "spec": { "ports": [], "protocols": ["udp"] } })).await;
+    let spec = json!({ "name": "r", "networkID": "n", "address": "10.0.0.1", "groups": ["a"], "policyName": "empty",
+        "udpPorts": [53], "tcpPorts": [80] });
+    let resource = OZResource::new("r", serde_json::from_value::<OZResourceSpec>(spec).unwrap());
+    stage.create(&stage.api(), &resource).await;
+    let ready = stage.says(&policies, "empty", "Ready", "Reconciled").await;
+    assert_eq!(ready.status.unwrap().managed_service_list, [format!("{}/r", stage.namespace)]);
+    assert_eq!(rule(&stage.on_server(&Collection::Policies).await["empty UDP"])["ports"], json!(["53"]));
+    let resources = stage.api::<OZResource>();
+    stage.patch(&resources, "r", json!({ "metadata": { "finalizers": null } })).await;
+    stage.delete(&resources, "r").await;
+    stage.says(&policies, "empty", "Reconciling", "Incomplete").await;
+    assert!(stage.on_server(&Collection::Policies).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_of_the_documented_form_become_policies_and_go_with_their_rule() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&[]).await;
+    let policies = Api::<OZPolicy>::all(stage.client.clone());
+    stage.by_hand(&Collection::Groups, json!({ "name": "a" })).await;
+    let web = json!({ "name": "web", "sources": ["a"], "destinations": ["a"], "protocol": "tcp", "ports": ["80", "8000-8010"] });
+    let ping =
+        json!({ "name": "ping", "sources": ["a"], "destinations": ["a"], "protocol": "icmp", "bidirectional": false });
+    stage.create(&policies, &policy("p", json!({ "name": "p", "rules": [web, ping] }))).await;
+    let ready = stage.says(&policies, "p", "Ready", "Reconciled").await;
+    assert_eq!(ready.status.unwrap().rule_policy_ids.len(), 2);
+    let on_server = stage.on_server(&Collection::Policies).await;
+    assert_eq!(
+        on_server["p web"]["rules"][0]["port_ranges"],
+        json!([{ "start": 80, "end": 80 }, { "start": 8000, "end": 8010 }])
+    );
+    assert_eq!(on_server["p ping"]["rules"][0]["protocol"], "icmp");
+    stage.patch(&policies, "p", json!({ "spec": { "rules": [ping] } })).await;
+    stage.until("the rule is gone", async || stage.on_server(&Collection::Policies).await.len() == 1).await;
+    let ready = stage.says(&policies, "p", "Ready", "Reconciled").await;
+    assert_eq!(ready.status.unwrap().rule_policy_ids.into_keys().collect::<Vec<_>>(), ["ping"]);
+    stage.delete(&policies, "p").await;
+    stage.gone(&policies, "p").await;
+    assert!(stage.on_server(&Collection::Policies).await.is_empty());
+}

@@ -1,0 +1,209 @@
+//! `OZRoutingPeer`, `NetworkRouter`, and the resources in their networks.
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget};
+use konverge::kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use konverge_manage::api::{
+    v1::{OZGroup, OZPolicy, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec},
+    v1alpha1::{Group, NetworkResource, NetworkResourceSpec, NetworkRouter, NetworkRouterSpec, SetupKey},
+};
+use konverge_openzro::Collection;
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+fn peer(name: &str, spec: Value) -> OZRoutingPeer {
+    OZRoutingPeer::new(name, serde_json::from_value::<OZRoutingPeerSpec>(spec).unwrap())
+}
+
+fn resource(name: &str, spec: Value) -> OZResource {
+    OZResource::new(name, serde_json::from_value::<OZResourceSpec>(spec).unwrap())
+}
+
+/// Says of a Deployment what its controller would, which no test cluster has.
+async fn roll_out(stage: &Stage, name: &str) {
+    let deployments = stage.api::<Deployment>();
+    let deployment = deployments.get(name).await.unwrap();
+    let replicas = deployment.spec.unwrap().replicas;
+    let status = json!({ "status": { "observedGeneration": deployment.metadata.generation, "replicas": replicas,
+        "readyReplicas": replicas, "availableReplicas": replicas, "updatedReplicas": replicas } });
+    deployments.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+}
+
+async fn admission_exempt(stage: &Stage) -> Value {
+    let accounts = stage.dashboard.list(&Collection::Accounts).await.unwrap();
+    Value::Object(accounts[0].raw().clone())["settings"]["admission_exempt_groups"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w5_w9_w15_a_routing_peer_has_all_its_parts_and_takes_them_along() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&["--cluster-name=prod"]).await;
+    let peers = stage.api::<OZRoutingPeer>();
+    stage.create(&peers, &peer("router", json!({ "replicas": 2, "ephemeral": true }))).await;
+    stage.says(&peers, "router", "Reconciling", "WaitingForPods").await;
+    roll_out(&stage, "router").await;
+    let status = stage.says(&peers, "router", "Ready", "Reconciled").await.status.unwrap();
+
+    let network = &stage.on_server(&Collection::Networks).await["prod"];
+    assert_eq!(status.network_id.as_deref(), network["id"].as_str());
+    assert!(network["description"].as_str().unwrap().starts_with("Created by openzro-operator konverge="), "{network}");
+    assert_eq!(network["routers"], json!([status.router_id]));
+    let group = stage.on_server(&Collection::Groups).await["prod"]["id"].clone();
+    let key = stage.dashboard.list(&Collection::SetupKeys).await.unwrap()[0].raw().clone();
+    assert_eq!((&key["auto_groups"], &key["ephemeral"]), (&json!([group]), &json!(true)));
+    let router = stage.dashboard.list(&Collection::AllRouters).await.unwrap()[0].raw().clone();
+    assert_eq!((&router["peer_groups"], &router["metric"]), (&json!([group]), &json!(9999)));
+    let deployment = stage.api::<Deployment>().get("router").await.unwrap();
+    assert_eq!(deployment.spec.unwrap().replicas, Some(2));
+    assert!(stage.api::<PodDisruptionBudget>().get("router").await.is_ok());
+    // W9: the group is exempt, and all other settings are as before.
+    assert_eq!(admission_exempt(&stage).await, json!([group]));
+
+    // W15: a resource of this network keeps it, and one of another network does not.
+    let other = stage.by_hand(&Collection::Networks, json!({ "name": "other", "description": "" })).await;
+    let resources = stage.api::<OZResource>();
+    let spec = |name: &str, network: &Value| json!({ "name": name, "networkID": network, "address": "10.1.0.0/16", "groups": ["prod"] });
+    stage.create(&resources, &resource("here", spec("here", &network["id"]))).await;
+    stage.create(&resources, &resource("there", spec("there", &json!(other)))).await;
+    stage.says(&resources, "here", "Ready", "Reconciled").await;
+    stage.says(&resources, "there", "Ready", "Reconciled").await;
+    stage.delete(&peers, "router").await;
+    let waits = stage.says(&peers, "router", "Reconciling", "InUse").await.status.unwrap();
+    let message = waits.standard.conditions.get("Reconciling").unwrap().message.clone();
+    assert!(message.contains("/here") && !message.contains("/there"), "{message}");
+    stage.delete(&resources, "here").await;
+    stage.gone(&peers, "router").await;
+    assert_eq!(stage.on_server(&Collection::Networks).await.into_keys().collect::<Vec<_>>(), ["other"]);
+    assert!(stage.dashboard.list(&Collection::SetupKeys).await.unwrap().is_empty());
+    assert!(admission_exempt(&stage).await.as_array().is_none_or(Vec::is_empty));
+    // The test cluster has no garbage collector, which deletes the group's object after its owner.
+    stage.delete(&resources, "there").await;
+    stage.gone(&resources, "there").await;
+    stage.delete(&stage.api::<OZGroup>(), "router").await;
+    stage.gone(&stage.api::<OZGroup>(), "router").await;
+    assert_eq!(stage.on_server(&Collection::Groups).await.into_keys().collect::<Vec<_>>(), ["All"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w8_w20_networks_and_resources_of_others_survive() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&["--cluster-name=prod"]).await;
+    let (peers, resources) = (stage.api::<OZRoutingPeer>(), stage.api::<OZResource>());
+    let theirs = stage.by_hand(&Collection::Networks, json!({ "name": "prod", "description": "hand-made" })).await;
+    let in_theirs = Collection::Resources { network: theirs.clone() };
+    let fields =
+        json!({ "name": "db", "description": "hand-made", "address": "10.9.0.1", "enabled": true, "groups": [] });
+    let db = stage.by_hand(&in_theirs, fields).await;
+
+    stage.create(&peers, &peer("router", json!({ "exemptFromAdmission": false }))).await;
+    let adopted = stage.says(&peers, "router", "Reconciling", "WaitingForPods").await.status.unwrap();
+    assert_eq!(adopted.network_id.as_deref(), Some(&*theirs));
+    stage.told("router", "Adopted").await;
+
+    // W20: a resource of the name is not taken over without a request.
+    let spec = json!({ "name": "db", "networkRef": { "name": "router" }, "address": "10.9.0.1", "groups": ["prod"] });
+    stage.create(&resources, &resource("db", spec)).await;
+    stage.says(&resources, "db", "Stalled", "NameTaken").await;
+    stage.patch(&resources, "db", json!({ "metadata": { "annotations": { "konverge.dev/adopt": "true" } } })).await;
+    let ready = stage.says(&resources, "db", "Ready", "Reconciled").await.status.unwrap();
+    assert_eq!(ready.network_resource_id.as_deref(), Some(&*db));
+    stage.delete(&resources, "db").await;
+    stage.gone(&resources, "db").await;
+    stage.delete(&peers, "router").await;
+    stage.gone(&peers, "router").await;
+    let network = &stage.on_server(&Collection::Networks).await["prod"];
+    assert_eq!((&network["id"], &network["description"]), (&json!(theirs), &json!("hand-made")));
+    assert!(stage.on_server(&in_theirs).await.contains_key("db"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w4_w16_a_network_that_vanished_is_made_anew_and_its_resources_follow() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&["--cluster-name=prod", "--allow-automatic-policy-creation"]).await;
+    let (peers, resources) = (stage.api::<OZRoutingPeer>(), stage.api::<OZResource>());
+    stage.create(&peers, &peer("router", json!({ "exemptFromAdmission": false }))).await;
+    let before =
+        stage.says(&peers, "router", "Reconciling", "WaitingForPods").await.status.unwrap().network_id.unwrap();
+    stage.by_hand(&Collection::Groups, json!({ "name": "devs" })).await;
+    // Its group does not exist yet, and neither does its policy.
+    let spec = json!({ "name": "web", "networkID": before, "address": "10.0.0.1", "groups": ["Web Servers"], "policyName": "web",
+        "policySourceGroups": ["devs"], "tcpPorts": [80] });
+    stage.create(&resources, &resource("web", spec)).await;
+    let status = stage.says(&resources, "web", "Ready", "Reconciled").await.status.unwrap();
+    let generated = format!("web-{}-web", stage.namespace);
+    assert_eq!(status.policy_name_mapping["web"], generated);
+    assert_eq!(stage.api::<OZGroup>().get("web-servers").await.unwrap().spec.name, "Web Servers");
+    let policies = Api::<OZPolicy>::all(stage.client.clone());
+    stage.says(&policies, &generated, "Ready", "Reconciled").await;
+    let writes = stage.writes();
+    let lists = stage.front.journal().len();
+    stage.until("the lists are read again", async || stage.front.journal().len() > lists + 16).await;
+    assert_eq!(stage.writes(), writes, "an address in another form is no difference: {:#?}", stage.calls());
+
+    stage.dashboard.delete(&Collection::Networks.place(before.clone())).await.unwrap();
+    let is_back = async || {
+        let all = stage.dashboard.list(&Collection::AllResources).await.unwrap();
+        all.iter().any(|resource| resource.raw()["name"] == "web")
+    };
+    stage.until("the resource is back", is_back).await;
+    let after = peers.get("router").await.unwrap().status.unwrap().network_id.unwrap();
+    assert_ne!(before, after);
+    let network = &stage.on_server(&Collection::Networks).await["prod"];
+    assert_eq!((&network["id"], network["resources"].as_array().unwrap().len()), (&json!(after), 1));
+
+    // W22: the generated policy goes with its resource.
+    stage.delete(&resources, "web").await;
+    stage.gone(&resources, "web").await;
+    stage.gone(&policies, &generated).await;
+    assert!(stage.on_server(&Collection::Policies).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w10_w31_a_network_router_serves_a_service_with_a_record() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&[]).await;
+    let (routers, resources) = (stage.api::<NetworkRouter>(), stage.api::<NetworkResource>());
+    let all = stage.on_server(&Collection::Groups).await["All"]["id"].clone();
+    let zone = json!({ "name": "Production", "domain": "prod.example", "enabled": true, "enable_search_domain": false,
+        "distribution_groups": [all] });
+    let zone = stage.by_hand(&Collection::Zones, zone).await;
+    let spec = json!({ "dnsZoneRef": { "name": "prod.example" }, "workloadOverride": { "replicas": 1, "labels": { "a": "b" } } });
+    let router = NetworkRouter::new("edge", serde_json::from_value::<NetworkRouterSpec>(spec.clone()).unwrap());
+    stage.create(&routers, &router).await;
+    stage.says(&routers, "edge", "Reconciling", "WaitingForPods").await;
+    roll_out(&stage, "networkrouter-edge").await;
+    let ready = stage.says(&routers, "edge", "Ready", "Reconciled").await;
+    assert_eq!(serde_json::to_value(&ready.spec).unwrap(), spec, "W31: the spec is the user's");
+
+    let mut service = Service::default();
+    service.metadata.name = Some("web".to_owned());
+    service.spec = serde_json::from_value(json!({ "ports": [{ "port": 80 }] })).unwrap();
+    let reference = json!({ "name": "edge", "namespace": stage.namespace });
+    let spec = json!({ "networkRouterRef": reference, "serviceRef": { "name": "web" }, "groups": [{ "localRef": { "name": "networkrouter-edge" } }] });
+    let object = NetworkResource::new("web", serde_json::from_value::<NetworkResourceSpec>(spec).unwrap());
+    stage.create(&resources, &object).await;
+    stage.says(&resources, "web", "Reconciling", "Dependency").await;
+    let service = stage.create(&stage.api::<Service>(), &service).await;
+    let address = service.spec.unwrap().cluster_ip.unwrap();
+    let status = stage.says(&resources, "web", "Ready", "Reconciled").await.status.unwrap();
+    let records = stage.on_server(&Collection::Records { zone }).await;
+    let record = &records[&format!("web.{}.prod.example", stage.namespace)];
+    assert_eq!((&record["type"], &record["content"], &record["ttl"]), (&json!("A"), &json!(address), &json!(300)));
+    assert_eq!(status.dns_record_id.as_deref(), record["id"].as_str());
+
+    stage.delete(&routers, "edge").await;
+    stage.says(&routers, "edge", "Reconciling", "InUse").await;
+    stage.delete(&resources, "web").await;
+    stage.gone(&resources, "web").await;
+    stage.gone(&routers, "edge").await;
+    assert!(stage.on_server(&Collection::Networks).await.is_empty());
+    assert!(stage.dashboard.list(&Collection::AllResources).await.unwrap().is_empty());
+    // The test cluster has no garbage collector.
+    stage.delete(&stage.api::<SetupKey>(), "networkrouter-edge").await;
+    stage.delete(&stage.api::<Group>(), "networkrouter-edge").await;
+    stage.gone(&stage.api::<Group>(), "networkrouter-edge").await;
+    assert!(stage.dashboard.list(&Collection::SetupKeys).await.unwrap().is_empty());
+}

@@ -1,0 +1,212 @@
+//! A control plane with the operator installed, and an account of openZro.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use clap::Parser;
+use konverge::{
+    CustomStatus, Object,
+    apply::Writable,
+    k8s_openapi::api::events::v1::Event,
+    kube::{
+        Api, Client, Resource, ResourceExt,
+        api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+        core::{NamespaceResourceScope, object::HasStatus},
+    },
+};
+use konverge_core::SecretValue;
+use konverge_manage::{config::Config, metrics::Metrics, program};
+use konverge_openzro::{Collection, Credential, OpenZro, OpenZroConfig};
+use konverge_openzro_testing::Double;
+use konverge_testkit::{ControlPlane, InstalledOperator, Options, client_for, eventually};
+use konverge_testkit_stores::{HttpFront, OpenZroServer};
+use serde_json::Value;
+
+/// How long a test waits for what takes milliseconds on a machine at rest.
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
+
+/// The server of a test.
+enum Server {
+    Double { _double: Double },
+    Real,
+}
+
+pub(crate) struct Stage {
+    pub(crate) front: HttpFront,
+    /// The account, past the operator and its proxy: what people do in the dashboard.
+    pub(crate) dashboard: OpenZro,
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    installed: InstalledOperator,
+    home: String,
+    token: String,
+    _server: Server,
+    _plane: ControlPlane,
+}
+
+/// A running operator. Dropping it stops it.
+pub(crate) struct Running {
+    stop: konverge::CancellationToken,
+    ended: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Running {
+    /// Stops it and waits until it has ended.
+    pub(crate) async fn stop(mut self) {
+        self.stop.cancel();
+        if let Some(ended) = self.ended.take() {
+            ended.await.unwrap();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(ended) = &self.ended {
+            ended.abort();
+        }
+    }
+}
+
+fn config(arguments: &[&str]) -> Config {
+    let common = ["openzro-operator", "--health-probe-bind-address=0", "--interval=1", "--requests-per-second=200"];
+    // The port of the webhooks is one, and tests run side by side.
+    Config::parse_from(common.iter().chain(&["--enable-webhooks=false"]).chain(arguments))
+}
+
+impl Stage {
+    /// The operator is installed, but does not run.
+    pub(crate) async fn set() -> Self {
+        let plane = ControlPlane::start(Options::ours()).await.unwrap();
+        let client = plane.admin_client().await.unwrap();
+        let home = plane.namespace("operator").await.unwrap();
+        let nobody = config(&["--openzro-api-key=nobody"]);
+        let account = nobody.account(&Metrics::default()).unwrap();
+        let files = program::operator(&nobody, account, Metrics::default()).generate(&home).unwrap();
+        let installed = plane.install(program::PROGRAM, &home, &files.manifest()).await.unwrap();
+        let namespace = plane.namespace("user").await.unwrap();
+        let (server, url, token) = match OpenZroServer::shared().await.unwrap() {
+            Some(server) => (Server::Real, OpenZroServer::URL.to_owned(), server.account().tokens["admin"].clone()),
+            None => {
+                eprintln!("this machine has no openZro server: only the verified double is asked");
+                let double = Double::start().await.unwrap();
+                let (url, token) = (double.url().to_owned(), double.account().tokens["admin"].clone());
+                (Server::Double { _double: double }, url, token)
+            }
+        };
+        let front = HttpFront::start(&url).await.unwrap();
+        let credential = Credential::value(SecretValue::from(token.clone()));
+        let dashboard = OpenZro::new(&OpenZroConfig::new(&url, credential).unwrap());
+        Self { front, dashboard, client, namespace, installed, home, token, _server: server, _plane: plane }
+    }
+
+    /// Starts the operator as its own service account, with the role that is generated for it.
+    pub(crate) async fn start(&self, arguments: &[&str]) -> Running {
+        let front = self.front.url();
+        let own =
+            ["--openzro-api-key", &self.token, "--openzro-management-url", &front, "--runtime-namespace", &self.home];
+        let config = config(&[&own, arguments].concat());
+        let account = config.account(&Metrics::default()).unwrap();
+        let client = client_for(self.installed.kubeconfig()).await.unwrap();
+        let operator = program::operator(&config, account, Metrics::default());
+        let manager = operator.assemble_with(client, config.options()).await.unwrap();
+        let (stop, checks) = (manager.shutdown(), manager.checks().clone());
+        let ended = tokio::spawn(async move { manager.run().await.unwrap() });
+        let ready = eventually(LIMIT, || std::future::ready(checks.ready().passed.then_some(())));
+        assert!(ready.await.is_ok(), "{}", checks.ready().text);
+        Running { stop, ended: Some(ended) }
+    }
+
+    /// The objects of a kind in the user's namespace.
+    pub(crate) fn api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Waits until a condition of the object has this status and reason.
+    pub(crate) async fn says<K>(&self, api: &Api<K>, name: &str, condition: &str, reason: &str) -> K
+    where
+        K: Object + Writable + HasStatus<Status: CustomStatus>,
+    {
+        let found = eventually(LIMIT, || async {
+            api.get_opt(name).await.unwrap().filter(|object| {
+                let status = object.status().map(CustomStatus::standard);
+                let found = status.and_then(|status| status.conditions.get(condition));
+                let is_current = found.is_some_and(|found| found.observed_generation == object.meta().generation);
+                is_current && found.is_some_and(|found| found.status == "True" && found.reason == reason)
+            })
+        });
+        match found.await {
+            Ok(object) => object,
+            Err(_) => {
+                let now = api.get_opt(name).await.unwrap().map(|object| serde_json::to_value(object).unwrap());
+                panic!("{name} does not say {condition} {reason}: {now:#?}; the calls: {:#?}", self.calls())
+            }
+        }
+    }
+
+    /// Waits until the object is gone.
+    pub(crate) async fn gone<K: Object + Writable>(&self, api: &Api<K>, name: &str) {
+        self.until(&format!("{name} is gone"), async || api.get_opt(name).await.unwrap().is_none()).await;
+    }
+
+    pub(crate) async fn create<K: Object + Writable>(&self, api: &Api<K>, object: &K) -> K {
+        api.create(&PostParams::default(), object).await.unwrap()
+    }
+
+    pub(crate) async fn delete<K: Object + Writable>(&self, api: &Api<K>, name: &str) {
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    pub(crate) async fn patch<K: Object + Writable>(&self, api: &Api<K>, name: &str, patch: Value) -> K {
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
+    }
+
+    /// Waits for an event of this reason about an object of this name.
+    pub(crate) async fn told(&self, name: &str, reason: &str) {
+        let events = Api::<Event>::all(self.client.clone());
+        self.until(&format!("{name} is told {reason}"), async || {
+            events.list(&ListParams::default()).await.unwrap().iter().any(|event| {
+                let about = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
+                about == Some(name) && event.reason.as_deref() == Some(reason)
+            })
+        })
+        .await;
+    }
+
+    /// Waits until this holds.
+    pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        let found = eventually(LIMIT, || async { holds().await.then_some(()) }).await;
+        assert!(found.is_ok(), "not in time: {what}; the calls: {:#?}", self.calls());
+    }
+
+    /// The calls of the operator so far, by method and path.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.front.journal().iter().map(|seen| format!("{} {} {:?}", seen.method, seen.path, seen.status)).collect()
+    }
+
+    /// How many writes the operator has sent to the account.
+    pub(crate) fn writes(&self) -> usize {
+        self.front.journal().iter().filter(|seen| seen.method != "GET").count()
+    }
+
+    /// The objects of a collection by name.
+    pub(crate) async fn on_server(&self, collection: &Collection) -> BTreeMap<String, Value> {
+        let objects = self.dashboard.list(collection).await.unwrap();
+        let named = objects.iter().map(|object| {
+            let raw = Value::Object(object.raw().clone());
+            (raw["name"].as_str().unwrap_or_default().to_owned(), raw)
+        });
+        named.collect()
+    }
+
+    /// Creates an object in the dashboard and returns its id.
+    pub(crate) async fn by_hand(&self, collection: &Collection, fields: Value) -> String {
+        let Value::Object(fields) = fields else { panic!("fields of an object") };
+        self.dashboard.create(collection, &fields).await.unwrap().object.id().to_owned()
+    }
+
+    /// The finalizers of an object.
+    pub(crate) async fn finalizers<K: Object + Writable>(&self, api: &Api<K>, name: &str) -> Vec<String> {
+        api.get(name).await.unwrap().finalizers().to_vec()
+    }
+}
