@@ -26,6 +26,7 @@ async fn main() -> ExitCode {
         Box::new(konverge_pull::job::Pull),
         Box::new(konverge_push::job::Push),
         Box::new(konverge_roll::job::Roll),
+        Box::new(konverge_manage::job::Manage),
     ];
     let command = Cli::command().mut_subcommand("run", |run| run.after_help(konverge_jobs::about(&jobs)));
     match Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit()) {

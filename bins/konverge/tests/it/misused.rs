@@ -13,9 +13,9 @@ fn konverge(arguments: &[&str]) -> Output {
 fn what_cannot_run_is_told_with_the_name_of_the_job_and_the_next_step() {
     for (arguments, parts) in [
         (&["run"][..], &["--job", "try '--help'"][..]),
-        (&["run", "--job", ""], &["names no job", "There are pull, push and roll"]),
+        (&["run", "--job", ""], &["names no job", "There are pull, push, roll and manage"]),
         (&["run", "--job", "--server=hunter2"], &["names no job"]),
-        (&["run", "--job", "pul"], &["no job \"pul\"", "pull, push and roll"]),
+        (&["run", "--job", "pul"], &["no job \"pul\"", "pull, push, roll and manage"]),
         (&["run", "--job", "roll", "--job", "roll --leader-elect"], &["job roll is asked for twice", "one --job"]),
         (&["run", "--job", "pull --credentials 'hunter2"], &["job pull", "no end"]),
         (
