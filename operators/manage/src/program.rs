@@ -17,7 +17,8 @@ use crate::{
     api,
     collections::Collections,
     config::Config,
-    control, expose,
+    control,
+    expose::{self, gateway::controllers as gateway},
     metrics::Metrics,
     remote::{Groups, Networks, Policies, Records, Resources, Routers, SetupKeys},
     webhook,
@@ -114,6 +115,15 @@ pub fn operator(config: &Config, account: Option<Account>, metrics: Metrics) -> 
     let operator = of.with(operator, &collections.routers, Routers::new);
     let operator = of.with(operator, &collections.resources, Resources::new);
     let operator = of.with(operator, &collections.records, Records::new);
+    let operator = if config.gateway_api_enabled {
+        operator
+            .controller(gateway::gateway_classes())
+            .controller(gateway::gateways())
+            .controller(gateway::http_routes())
+            .controller(gateway::tcp_routes())
+    } else {
+        operator
+    };
     operator
         .controller(control::oz_group(&collections, &settings))
         .controller(control::group(&collections, &settings))
