@@ -104,8 +104,13 @@ impl Announcer {
 
     /// Announces a statement: a log line and an event.
     pub fn announce(&self, object: &dyn fmt::Display, regarding: ObjectReference, statement: &Statement) {
-        (self.log)(object, statement, false);
+        self.log(object, statement);
         self.publish(regarding, statement);
+    }
+
+    /// Writes the log line of a statement, without an event.
+    pub fn log(&self, object: &dyn fmt::Display, statement: &Statement) {
+        (self.log)(object, statement, false);
     }
 
     /// Announces those of the statements that were not said before, and renews the events of refusals that were. The log has a

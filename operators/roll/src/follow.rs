@@ -6,11 +6,10 @@ use std::{
     time::Duration,
 };
 
-use konverge_apply::events::{EventSink, Notice};
+use konverge_apply::{Announcer, Statement};
 use konverge_core::{backoff::Backoff, digest::DigestKey, outage::PROBES};
 use konverge_runtime::{Priority, Queue};
 use konverge_vault::{Found, Known, KvVersion, Location, Seen, Vault, VaultError, Watches};
-use kube::runtime::events::EventType;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until},
@@ -21,7 +20,7 @@ use crate::{
     digest::{Digester, KeyDigests},
     digest_key::Key,
     index::Index,
-    messages::{ACTION, Message},
+    messages,
     metrics::Metrics,
     object::{SourceKind, SourceRef, WorkloadRef},
     time::Time,
@@ -46,8 +45,8 @@ pub struct VaultSourceParts {
     pub workloads: Queue<WorkloadRef>,
     /// Wakes those that tell how it stands.
     pub triggers: Queue<TriggerRef>,
-    /// Where those who ask for what runs away are told.
-    pub events: EventSink,
+    /// Announces sources that run away.
+    pub announcer: Announcer,
     /// The metrics.
     pub metrics: Metrics,
 }
@@ -236,13 +235,13 @@ impl Follower {
             parts.metrics.checked(learned.changed);
         }
         if learned.ran_away.is_some() {
-            let Message { reason, text, .. } = Message::vault_ran_away();
-            tracing::warn!(%source, reason, "{text}");
-            // A secret in Vault is no object that events could be about.
+            let statement = messages::vault_ran_away();
+            parts.announcer.log(source, &statement);
+            // A secret in Vault is no object, so the events are about the triggers that follow it.
+            let text = format!("{}: {}", source.name, statement.text);
+            let statement = Statement { text, ..statement };
             for (trigger, shown) in triggers.iter().filter_map(|key| Some((key, parts.index.trigger(key)?))) {
-                let regarding = trigger.reference(&shown.uid);
-                let note = format!("{}: {text}", source.name);
-                parts.events.send(Notice { regarding, kind: EventType::Warning, reason, action: ACTION, note });
+                parts.announcer.publish(trigger.reference(&shown.uid), &statement);
             }
         }
         for user in learned.users {

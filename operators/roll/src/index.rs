@@ -21,13 +21,13 @@ use std::{
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use konverge_apply::Statement;
 use konverge_workload::{SecretProviderClass, Workload, WorkloadKind};
 
 use crate::{
     breaker,
     declarations::{Others, SourceSpec},
     digest::KeyDigests,
-    messages::Message,
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
     state::{Read, SourceChange, WorkloadState},
     time::Time,
@@ -101,7 +101,7 @@ impl Index {
     }
 
     /// Notes the messages of a run. Returns the messages that were not reported before.
-    pub fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Message>, now: Time) -> Vec<Message> {
+    pub fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Statement>, now: Time) -> Vec<Statement> {
         let mut new = Vec::new();
         self.note(key, uid, |state| new = state.health.say(messages, now));
         new
@@ -200,7 +200,7 @@ impl Index {
     }
 
     /// A source may not be read. Its state stays. Returns its users, unless they know that.
-    pub fn refuse(&self, source: &SourceRef, why: Message) -> BTreeSet<WorkloadRef> {
+    pub fn refuse(&self, source: &SourceRef, why: Statement) -> BTreeSet<WorkloadRef> {
         let mut tables = self.lock();
         match tables.sources.get_mut(source) {
             Some(known) if known.refused.as_ref() != Some(&why) => known.refused = Some(why),

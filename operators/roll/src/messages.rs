@@ -1,6 +1,7 @@
 //! The messages to the owners of objects: the cause and the next step, never a value.
 
 use jiff::Timestamp;
+use konverge_apply::{Announcer, Severity, Statement, events::EventSink, statement_log};
 use konverge_core::{
     error::{Classify, in_one_line},
     names::few,
@@ -19,177 +20,173 @@ use crate::{
 };
 
 /// The `action` of every event of this operator.
-pub(crate) const ACTION: &str = "Roll";
+const ACTION: &str = "Roll";
 
-/// A message about an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// One of [`reasons`], or an error's.
-    pub reason: &'static str,
-    /// The sentence.
-    pub text: String,
-    /// Whether somebody should look.
-    pub is_problem: bool,
+/// Announces statements about workloads and triggers.
+pub fn announcer(events: EventSink) -> Announcer {
+    Announcer::new(events, ACTION, statement_log!(object))
 }
 
-impl Message {
-    fn normal(reason: &'static str, text: String) -> Self {
-        Self { reason, text, is_problem: false }
-    }
+/// Announces statements about sources.
+pub fn source_announcer(events: EventSink) -> Announcer {
+    Announcer::new(events, ACTION, statement_log!(source))
+}
 
-    fn problem(reason: &'static str, text: String) -> Self {
-        Self { reason, text, is_problem: true }
-    }
+fn notice(reason: &'static str, text: String) -> Statement {
+    Statement::new(Severity::Notice, reason, text)
+}
 
-    /// An annotation cannot be followed.
-    pub fn invalid(invalid: &Invalid) -> Self {
-        Self::problem(reasons::INVALID_ANNOTATION, format!("{invalid}. Nothing is rolled for its sake"))
-    }
+fn problem(reason: &'static str, text: String) -> Statement {
+    Statement::new(Severity::Problem, reason, text)
+}
 
-    /// It asks to be rolled, and has no template of its own.
-    pub fn elsewhere(other: &TemplateOf) -> Self {
-        Self::problem(reasons::TEMPLATE_ELSEWHERE, template_elsewhere(other))
-    }
+/// An annotation cannot be followed.
+pub fn invalid(invalid: &Invalid) -> Statement {
+    problem(reasons::INVALID_ANNOTATION, format!("{invalid}. Nothing is rolled for its sake"))
+}
 
-    /// It was rolled.
-    pub fn rolled(because: &str) -> Self {
-        Self::normal(reasons::ROLLED, format!("rolled: {because}"))
-    }
+/// It asks to be rolled, and has no template of its own.
+pub fn elsewhere(other: &TemplateOf) -> Statement {
+    problem(reasons::TEMPLATE_ELSEWHERE, template_elsewhere(other))
+}
 
-    /// Somebody is rolled for a source.
-    pub fn rolled_user(user: &WorkloadRef) -> Self {
-        Self::normal(reasons::ROLLED_USER, format!("its content changed: {user} is rolled"))
-    }
+/// It was rolled.
+pub fn rolled(because: &str) -> Statement {
+    notice(reasons::ROLLED, format!("rolled: {because}"))
+}
 
-    /// A source changes all the time.
-    pub fn ran_away() -> Self {
-        Self::problem(
-            reasons::RAN_AWAY,
-            "it changes again and again, so nobody is rolled for it until it is quiet; find out who writes it: its metadata.managedFields \
-             name them"
-                .to_owned(),
-        )
-    }
+/// Somebody is rolled for a source.
+pub fn rolled_user(user: &WorkloadRef) -> Statement {
+    notice(reasons::ROLLED_USER, format!("its content changed: {user} is rolled"))
+}
 
-    /// The same for a secret in Vault.
-    pub fn vault_ran_away() -> Self {
-        Self::problem(
-            reasons::RAN_AWAY,
-            "it changes again and again, so nobody is rolled for it until it is quiet; Vault's audit log tells who writes it".to_owned(),
-        )
-    }
+/// A source changes all the time.
+pub fn ran_away() -> Statement {
+    problem(
+        reasons::RAN_AWAY,
+        "it changes again and again, so nobody is rolled for it until it is quiet; find out who writes it: its metadata.managedFields \
+         name them"
+            .to_owned(),
+    )
+}
 
-    /// A workload is rolled for an object's sake, and so many others.
-    pub fn trigger_rolled(workload: &WorkloadRef, others: usize, source: &SourceName) -> Self {
-        let text = match others {
-            0 => format!("{source} changed: {workload} is rolled"),
-            others => format!("{source} changed: {workload} and {others} more are rolled"),
-        };
-        Self::normal(reasons::ROLLED_USER, text)
-    }
+/// The same for a secret in Vault.
+pub fn vault_ran_away() -> Statement {
+    problem(
+        reasons::RAN_AWAY,
+        "it changes again and again, so nobody is rolled for it until it is quiet; Vault's audit log tells who writes it".to_owned(),
+    )
+}
 
-    /// Somebody else works on the object, too.
-    pub fn original_runs() -> Self {
-        Self::problem(
-            reasons::ORIGINAL_RUNS,
-            "kopf's finalizer and annotations have come back, so the original still runs, and restarts what this operator restarts. Scale it down"
-                .to_owned(),
-        )
-    }
+/// A workload is rolled for an object's sake, and so many others.
+pub fn trigger_rolled(workload: &WorkloadRef, others: usize, source: &SourceName) -> Statement {
+    let text = match others {
+        0 => format!("{source} changed: {workload} is rolled"),
+        others => format!("{source} changed: {workload} and {others} more are rolled"),
+    };
+    notice(reasons::ROLLED_USER, text)
+}
 
-    /// Another client keeps removing its record.
-    pub fn taken() -> Self {
-        Self::problem(
-            reasons::RECORD_TAKEN,
-            format!(
-                "somebody takes the annotation {RECORD} away or sets it back, again and again, so it is written later and later. Nothing is rolled by \
-                 that, but what changes while the operator is down may be missed; find out who does it: its metadata.managedFields name them"
-            ),
-        )
-    }
+/// Somebody else works on the object, too.
+pub fn original_runs() -> Statement {
+    problem(
+        reasons::ORIGINAL_RUNS,
+        "kopf's finalizer and annotations have come back, so the original still runs, and restarts what this operator restarts. Scale it down"
+            .to_owned(),
+    )
+}
 
-    /// It cannot be read or written.
-    pub fn failed(error: &(impl std::error::Error + Classify)) -> Self {
-        Self::problem(error.reason(), format!("{}. It is tried again", in_one_line(error)))
-    }
+/// Another client keeps removing its record.
+pub fn taken() -> Statement {
+    problem(
+        reasons::RECORD_TAKEN,
+        format!(
+            "somebody takes the annotation {RECORD} away or sets it back, again and again, so it is written later and later. Nothing is rolled by \
+             that, but what changes while the operator is down may be missed; find out who does it: its metadata.managedFields name them"
+        ),
+    )
+}
 
-    /// A source may not be read.
-    pub fn refused(source: &SourceName, error: &impl std::error::Error) -> Self {
-        let text = format!(
-            "{source} may not be read, so nothing is rolled for it: {}. Let the operator's service account get it; it is tried again",
-            in_one_line(error)
-        );
-        Self::problem(reasons::FORBIDDEN, text)
-    }
+/// It cannot be read or written.
+pub fn failed(error: &(impl std::error::Error + Classify)) -> Statement {
+    problem(error.reason(), format!("{}. It is tried again", in_one_line(error)))
+}
 
-    /// It waits. `changed` is what for.
-    pub fn held(hold: BlockedBy, changed: &str) -> Self {
-        let why = match hold {
-            BlockedBy::Asked => "its annotation says to pause".to_owned(),
-            BlockedBy::Paused => "its rollout is paused; resume it to have it rolled".to_owned(),
-            BlockedBy::Debounce(until) => format!("more changes may come until {}", second(until.wall())),
-            BlockedBy::Interval(until) => {
-                format!("it was rolled a short while ago; the next time is {} at the earliest", second(until.wall()))
-            }
-        };
-        let reason = match hold {
-            BlockedBy::Asked | BlockedBy::Paused => reasons::PAUSED,
-            BlockedBy::Debounce(_) | BlockedBy::Interval(_) => reasons::INTERVAL,
-        };
-        Self::normal(reason, format!("{changed}, and it is not rolled yet: {why}"))
-    }
+/// A source may not be read.
+pub fn refused(source: &SourceName, error: &impl std::error::Error) -> Statement {
+    let text = format!(
+        "{source} may not be read, so nothing is rolled for it: {}. Let the operator's service account get it; it is tried again",
+        in_one_line(error)
+    );
+    problem(reasons::FORBIDDEN, text)
+}
 
-    /// Says why a changed source rolls nothing yet. Returns `None` if that is not reported.
-    pub fn deferral(deferral: &Deferral, changed: &str) -> Option<Self> {
-        match deferral {
-            Deferral::RanAway(_) => {
-                let text = format!("{changed}, again and again, and it is not rolled for that before it is quiet");
-                Some(Self::normal(reasons::BREAKER, text))
-            }
-            Deferral::Suspended | Deferral::Awaited(_, None) => None,
-            Deferral::Awaited(secret, Some(until)) => {
-                let until = second(until.wall());
-                let text = format!(
-                    "{changed}, and it is not rolled yet: {secret} has to follow, and is waited for until {until}"
-                );
-                Some(Self::normal(reasons::AWAITED, text))
-            }
-            Deferral::Overdue(secret, until) => {
-                let until = second(until.wall());
-                let text = format!(
-                    "{changed}, and it is not rolled: {secret} has not followed by {until}. See to who syncs it; as soon as it has, this is rolled"
-                );
-                Some(Self::problem(reasons::NOT_FOLLOWED, text))
-            }
+/// It waits. `changed` is what for.
+pub fn held(hold: BlockedBy, changed: &str) -> Statement {
+    let why = match hold {
+        BlockedBy::Asked => "its annotation says to pause".to_owned(),
+        BlockedBy::Paused => "its rollout is paused; resume it to have it rolled".to_owned(),
+        BlockedBy::Debounce(until) => format!("more changes may come until {}", second(until.wall())),
+        BlockedBy::Interval(until) => {
+            format!("it was rolled a short while ago; the next time is {} at the earliest", second(until.wall()))
+        }
+    };
+    let reason = match hold {
+        BlockedBy::Asked | BlockedBy::Paused => reasons::PAUSED,
+        BlockedBy::Debounce(_) | BlockedBy::Interval(_) => reasons::INTERVAL,
+    };
+    notice(reason, format!("{changed}, and it is not rolled yet: {why}"))
+}
+
+/// Says why a changed source rolls nothing yet. Returns `None` if that is not reported.
+pub fn deferral(deferral: &Deferral, changed: &str) -> Option<Statement> {
+    match deferral {
+        Deferral::RanAway(_) => {
+            let text = format!("{changed}, again and again, and it is not rolled for that before it is quiet");
+            Some(notice(reasons::BREAKER, text))
+        }
+        Deferral::Suspended | Deferral::Awaited(_, None) => None,
+        Deferral::Awaited(secret, Some(until)) => {
+            let until = second(until.wall());
+            let text =
+                format!("{changed}, and it is not rolled yet: {secret} has to follow, and is waited for until {until}");
+            Some(notice(reasons::AWAITED, text))
+        }
+        Deferral::Overdue(secret, until) => {
+            let until = second(until.wall());
+            let text = format!(
+                "{changed}, and it is not rolled: {secret} has not followed by {until}. See to who syncs it; as soon as it has, this is rolled"
+            );
+            Some(problem(reasons::NOT_FOLLOWED, text))
         }
     }
+}
 
-    /// It is not its turn.
-    pub fn not_its_wave(turn: &WaveGate<WorkloadRef>, changed: &str) -> Option<Self> {
-        match turn {
-            WaveGate::Now => None,
-            WaveGate::After(other) => {
-                let text = format!("{changed}, and it is not rolled yet: {other} of an earlier wave is first");
-                Some(Self::normal(reasons::WAVE, text))
-            }
-            WaveGate::Halted(other) => {
-                let text = format!(
-                    "{changed}, and it is not rolled: {other} of an earlier wave is first, and cannot be rolled or does not become ready. Its \
-                     events tell why. Mend that, or change the content again"
-                );
-                Some(Self::problem(reasons::HALTED, text))
-            }
+/// It is not its turn.
+pub fn not_its_wave(turn: &WaveGate<WorkloadRef>, changed: &str) -> Option<Statement> {
+    match turn {
+        WaveGate::Now => None,
+        WaveGate::After(other) => {
+            let text = format!("{changed}, and it is not rolled yet: {other} of an earlier wave is first");
+            Some(notice(reasons::WAVE, text))
+        }
+        WaveGate::Halted(other) => {
+            let text = format!(
+                "{changed}, and it is not rolled: {other} of an earlier wave is first, and cannot be rolled or does not become ready. Its \
+                 events tell why. Mend that, or change the content again"
+            );
+            Some(problem(reasons::HALTED, text))
         }
     }
+}
 
-    /// There were enough rollouts for the time being.
-    pub fn spent(spent: &Spent, changed: &str) -> Self {
-        let (reason, what) = match spent.by {
-            Limit::Rate => (reasons::RATE, "so many were rolled within a minute as may be"),
-            Limit::AtOnce => (reasons::AT_ONCE, "so many rollouts are under way as may be"),
-        };
-        Self::normal(reason, format!("{changed}, and it is not rolled yet: {what}"))
-    }
+/// There were enough rollouts for the time being.
+pub fn spent(spent: &Spent, changed: &str) -> Statement {
+    let (reason, what) = match spent.by {
+        Limit::Rate => (reasons::RATE, "so many were rolled within a minute as may be"),
+        Limit::AtOnce => (reasons::AT_ONCE, "so many rollouts are under way as may be"),
+    };
+    notice(reason, format!("{changed}, and it is not rolled yet: {what}"))
 }
 
 /// Says which sources have changed, and by which annotation each counts.

@@ -131,8 +131,3 @@ impl fmt::Display for SourceRef {
         write!(out, "{} {}/{}", self.name.kind.name(), self.namespace, self.name.name)
     }
 }
-
-/// Returns whether a resource version is an earlier one. Returns `false` if the versions are not numbers: the API server refuses a stale write then.
-pub(crate) fn is_older(version: &str, than: &str) -> bool {
-    matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
-}

@@ -9,6 +9,7 @@ pub mod peer;
 
 use std::collections::BTreeMap;
 
+use konverge_apply::Statement;
 use litemap::LiteMap;
 
 use self::judge::{Judged, judge};
@@ -16,7 +17,6 @@ use crate::{
     decision::Verdict,
     declarations::{Invalid, WorkloadSpec},
     digest::Digester,
-    messages::Message,
     object::{SourceName, SourceRef},
     record::Record,
     state::{Snapshot, workload::Observed},
@@ -81,7 +81,7 @@ pub struct Plan {
     /// When a source that it may be rolled for changed last, as far as that was seen.
     pub changed: Option<Time>,
     /// The sources that may not be read.
-    pub refused: Vec<Message>,
+    pub refused: Vec<Statement>,
     /// Until when its record is not restored, because another client keeps removing it.
     pub contested_until: Option<Time>,
 }

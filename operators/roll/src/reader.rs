@@ -3,23 +3,20 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use konverge_apply::{
-    error::class_of,
-    events::{EventSink, Notice},
-};
+use konverge_apply::{Announcer, error::class_of};
 use konverge_core::{
     SecretValue,
     error::{Classify, ErrorClass},
 };
 use konverge_runtime::{Action, Priority, Queue, Reconciler, Request};
-use kube::{Api, Client, runtime::events::EventType};
+use kube::{Api, Client};
 
 use crate::{
     digest::{Digester, KeyDigests},
     digest_key::Key,
     follow::VaultSource,
     index::Index,
-    messages::{ACTION, Message},
+    messages,
     metrics::Metrics,
     object::{SourceKind, SourceRef, WorkloadRef},
     reasons,
@@ -37,8 +34,8 @@ pub struct Reader {
     pub key: Key,
     /// Wakes those that use what changed.
     pub workloads: Queue<WorkloadRef>,
-    /// Where events go.
-    pub events: EventSink,
+    /// Announces sources that run away.
+    pub announcer: Announcer,
     /// The metrics.
     pub metrics: Metrics,
     /// Follows what is in Vault, if there is one.
@@ -95,10 +92,7 @@ impl Reconciler for Reader {
         let learned = self.index.learn(source, version, content, Time::now());
         self.metrics.checked(learned.changed);
         if let Some(uid) = learned.ran_away {
-            let Message { reason, text, .. } = Message::ran_away();
-            tracing::warn!(%source, reason, "{text}");
-            let regarding = source.reference(&uid);
-            self.events.send(Notice { regarding, kind: EventType::Warning, reason, action: ACTION, note: text });
+            self.announcer.announce(source, source.reference(&uid), &messages::ran_away());
         }
         for user in learned.users {
             self.workloads.add(user, Priority::High, SOURCE);
@@ -113,7 +107,7 @@ impl Reader {
         let error = ReadError { source_ref: source.clone(), source: Box::new(error) };
         self.metrics.unread(error.reason());
         if error.is_refused() {
-            for user in self.index.refuse(source, Message::refused(&source.name, &*error.source)) {
+            for user in self.index.refuse(source, messages::refused(&source.name, &*error.source)) {
                 self.workloads.add(user, Priority::Normal, SOURCE);
             }
         }

@@ -5,20 +5,17 @@ mod attempt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::SignedDuration;
-use konverge_apply::{
-    error::class_of,
-    events::{EventSink, Notice},
-};
+use konverge_apply::{Announcer, Statement, error::class_of};
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_runtime::{Action, Priority, Queue, Reconciler, Request, object::Scope, watch::Guarded};
 use konverge_workload::Workload;
-use kube::{Api, Client, core::NamespaceResourceScope, runtime::events::EventType};
+use kube::{Api, Client, core::NamespaceResourceScope};
 
 use crate::{
     budget::Budget,
     digest_key::Key,
     index::{Index, Shows},
-    messages::{ACTION, Message},
+    messages,
     metrics::Metrics,
     object::{SourceRef, WorkloadRef},
     time::Time,
@@ -60,8 +57,8 @@ pub struct Roller {
     pub sources: Queue<SourceRef>,
     /// Has objects told how their workloads stand.
     pub triggers: Queue<TriggerRef>,
-    /// Where events go.
-    pub events: EventSink,
+    /// Announces how workloads stand.
+    pub announcer: Announcer,
     /// The metrics.
     pub metrics: Metrics,
     /// The settings of the platform.
@@ -126,7 +123,7 @@ impl Reconciler for Roller {
                 Ok(Attempt::Ended(action)) => return Ok(action),
                 Ok(Attempt::Outdated) => self.look_again(key, &view.observed().version).await?,
                 Err(error) => {
-                    self.say(key, view.uid(), vec![Message::failed(&error)]);
+                    self.say(key, view.uid(), vec![messages::failed(&error)]);
                     return Err(error);
                 }
             }
@@ -170,19 +167,13 @@ impl Roller {
     }
 
     /// Says each of these once, until something else is said.
-    fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Message>) {
+    fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Statement>) {
         let new = self.index.say(key, uid, messages, Time::now());
         if !new.is_empty() {
             self.tell(key);
         }
-        for Message { reason, text, is_problem } in new {
-            if is_problem {
-                tracing::warn!(object = %key, reason, "{text}");
-            } else {
-                tracing::info!(object = %key, reason, "{text}");
-            }
-            let kind = if is_problem { EventType::Warning } else { EventType::Normal };
-            self.events.send(Notice { regarding: key.reference(uid), kind, reason, action: ACTION, note: text });
+        for statement in &new {
+            self.announcer.announce(key, key.reference(uid), statement);
         }
     }
 

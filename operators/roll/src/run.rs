@@ -41,6 +41,7 @@ use crate::{
     follow::{VaultSource, VaultSourceParts},
     index::Index,
     kinds_seen::{self, Kind},
+    messages,
     metrics::Metrics,
     object::{SourceKind, SourceRef, WorkloadRef},
     reader::Reader,
@@ -109,6 +110,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     let (events, publish) = EventSink::new(of_each_replica.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
     metrics.register(|registry| events.register(registry));
     manager.stopping_task("events", publish);
+    let (announcer, of_sources) = (messages::announcer(events.clone()), messages::source_announcer(events));
 
     let key = load_digest_key(&mut manager, of_each_replica, &config);
     let index = Arc::new(Index::new(config.others(), breaker_settings(&config)));
@@ -127,7 +129,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         workloads: workloads.clone(),
         sources: sources.clone(),
         triggers: triggers.clone(),
-        events: events.clone(),
+        announcer: of_sources.clone(),
     };
     let watched = watch_all(&mut manager, &client, &config, &feed);
     let vault = reach_vault(&mut manager, &config)?;
@@ -139,7 +141,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
             key: key.clone(),
             workloads: workloads.clone(),
             triggers: triggers.clone(),
-            events: events.clone(),
+            announcer: of_sources.clone(),
             metrics: counts.clone(),
         })
     });
@@ -148,7 +150,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         index: Arc::clone(&index),
         key: key.clone(),
         workloads: workloads.clone(),
-        events: events.clone(),
+        announcer: of_sources,
         metrics: counts.clone(),
         vault,
     };
@@ -170,7 +172,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         client.clone(),
         Arc::clone(&index),
         key.clone(),
-        events.clone(),
+        announcer.clone(),
         config.vault.write_spec_timestamp,
     );
     let status_controller = Controller::new(Arc::new(status_controller), triggers.clone(), metrics.controllers())
@@ -185,7 +187,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         queue: workloads.clone(),
         sources,
         triggers,
-        events,
+        announcer,
         metrics: counts,
         policy: Policy { min_interval: config.min_interval, debounce: config.debounce, longest: config.longest },
     };

@@ -7,25 +7,20 @@ use std::{
 };
 
 use jiff::SignedDuration;
-use konverge_apply::{
-    Applier, ApplyError, MetadataChange,
-    error::class_of,
-    events::{EventSink, Notice},
-};
+use konverge_apply::{Announcer, Applier, ApplyError, MetadataChange, Statement, error::class_of};
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_runtime::{Action, Reconciler, Request};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
     core::{DynamicObject, PartialObjectMeta},
-    runtime::events::EventType,
 };
 use serde_json::json;
 
 use crate::{
     digest_key::Key,
     index::Index,
-    messages::{ACTION, Message},
+    messages,
     status::Status,
     time::Time,
     trigger::{TriggerKind, TriggerRef, WatchedTrigger},
@@ -45,7 +40,7 @@ pub struct StatusController {
     applier: Applier,
     index: Arc<Index>,
     key: Key,
-    events: EventSink,
+    announcer: Announcer,
     /// Whether the time of the version is written in `spec.timeStamp`, as the original does.
     write_spec_timestamp: bool,
     /// Which objects were freed of what the original leaves: their uids, and when.
@@ -120,16 +115,16 @@ impl Reconciler for StatusController {
         if status != *shown.status {
             self.write(key, &shown, status).await?;
         }
-        self.say(key, &shown, news);
+        self.say(key, &shown, &news);
         Ok(again.map_or(free_again, Action::After))
     }
 }
 
 impl StatusController {
     /// Tells through this client.
-    pub fn new(client: Client, index: Arc<Index>, key: Key, events: EventSink, write_spec_timestamp: bool) -> Self {
+    pub fn new(client: Client, index: Arc<Index>, key: Key, announcer: Announcer, write_spec_timestamp: bool) -> Self {
         let applier = Applier::new(client.clone(), FIELD_MANAGER);
-        Self { client, applier, index, key, events, write_spec_timestamp, freed: Mutex::default() }
+        Self { client, applier, index, key, announcer, write_spec_timestamp, freed: Mutex::default() }
     }
 
     /// Takes off what the original has left. While that still runs it puts it on again, and is left to it for some time, or until the object is
@@ -140,7 +135,7 @@ impl StatusController {
         }
         let rest = rest(self.freed().get(key), &shown.uid, Time::now()).filter(|_| !shown.deleting);
         if rest.is_some() {
-            self.say(key, shown, vec![Message::original_runs()]);
+            self.say(key, shown, &[messages::original_runs()]);
             return Ok(rest);
         }
         let kind = key.kind.resource();
@@ -214,15 +209,9 @@ impl StatusController {
         }
     }
 
-    fn say(&self, key: &TriggerRef, shown: &WatchedTrigger, news: Vec<Message>) {
-        for Message { reason, text, is_problem } in news {
-            if is_problem {
-                tracing::warn!(object = %key, reason, "{text}");
-            } else {
-                tracing::info!(object = %key, reason, "{text}");
-            }
-            let kind = if is_problem { EventType::Warning } else { EventType::Normal };
-            self.events.send(Notice { regarding: key.reference(&shown.uid), kind, reason, action: ACTION, note: text });
+    fn say(&self, key: &TriggerRef, shown: &WatchedTrigger, news: &[Statement]) {
+        for statement in news {
+            self.announcer.announce(key, key.reference(&shown.uid), statement);
         }
     }
 

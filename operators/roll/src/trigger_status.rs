@@ -7,14 +7,17 @@ mod words;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use konverge_apply::conditions::{ConditionStatus, Conditions, Moment, READY, Reason};
+use konverge_apply::{
+    Severity, Statement,
+    conditions::{ConditionStatus, Conditions, Moment, READY, Reason},
+};
 
 use self::{
     state::{InSync, PendingRollout, TargetState, TargetStatus},
     words::{How, Word, what, words},
 };
 use crate::{
-    messages::{Message, second},
+    messages::{self, second},
     object::WorkloadRef,
     reasons,
     status::{Baseline, HELD, ROLLED_OUT, Status, VaultSync},
@@ -39,7 +42,7 @@ pub struct StatusUpdate {
     /// Its status.
     pub status: Status,
     /// The messages that were not reported before.
-    pub news: Vec<Message>,
+    pub news: Vec<Statement>,
     /// When to look again though nothing happens.
     pub again: Option<Duration>,
 }
@@ -104,7 +107,7 @@ struct Waiting<'a> {
     /// How many workloads.
     workloads: u32,
     /// The first of them, and why.
-    first: Option<(&'a WorkloadRef, &'a Message)>,
+    first: Option<(&'a WorkloadRef, &'a Statement)>,
     /// When the first of them may go on.
     until: Option<Time>,
 }
@@ -201,13 +204,13 @@ fn worst(shown: &WatchedTrigger, words: &[Option<Word>]) -> Option<Word> {
     Some(worst)
 }
 
-fn news(word: &Word, before: &Status, target_statuses: &[TargetStatus]) -> Vec<Message> {
+fn news(word: &Word, before: &Status, target_statuses: &[TargetStatus]) -> Vec<Statement> {
     let mut news = Vec::new();
     let rolled = target_statuses.iter().filter(|target| target.rolled() > before.last_rollout);
     let mut rolled: Vec<_> = rolled.collect();
     rolled.dedup_by_key(|target| &target.workload);
     if let Some(first) = rolled.first() {
-        news.push(Message::trigger_rolled(&first.workload, rolled.len() - 1, &first.source));
+        news.push(messages::trigger_rolled(&first.workload, rolled.len() - 1, &first.source));
     }
     let said = before.conditions.get(READY);
     let is_new = said.is_none_or(|said| said.reason != word.reason);
@@ -217,7 +220,8 @@ fn news(word: &Word, before: &Status, target_statuses: &[TargetStatus]) -> Vec<M
     let is_problem = is_problem && word.reason != reasons::SUSPENDED;
     let was_problem = said.is_some_and(|said| said.status != "True");
     if is_new && (is_problem || was_problem && word.how == How::Ready) {
-        news.push(Message { reason: word.reason, text: word.text.clone(), is_problem });
+        let severity = if is_problem { Severity::Problem } else { Severity::Notice };
+        news.push(Statement::new(severity, word.reason, word.text.clone()));
     }
     news
 }

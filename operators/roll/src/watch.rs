@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::Stream;
-use konverge_apply::events::{EventSink, Notice};
+use konverge_apply::Announcer;
 use konverge_runtime::{
     Priority, Queue,
     watch::{Event, EventHandler, Guarded, Origin, Undecodable, handle_events},
@@ -17,13 +17,12 @@ use konverge_workload::{SecretProviderClass, Workload, WorkloadKind};
 use kube::{
     Resource,
     core::{ObjectMeta, PartialObjectMeta},
-    runtime::events::EventType,
 };
 
 use crate::{
     budget::{self, Budget},
     index::{ClassRef, Index, Shows, Work},
-    messages::{ACTION, Message},
+    messages,
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
     time::Time,
     trigger::{TriggerKind, TriggerRef, WatchedTrigger},
@@ -43,8 +42,8 @@ pub struct Feed {
     pub sources: Queue<SourceRef>,
     /// Where objects that ask for rollouts are left to be told how they stand.
     pub triggers: Queue<TriggerRef>,
-    /// Where events go.
-    pub events: EventSink,
+    /// Announces sources with invalid annotations.
+    pub announcer: Announcer,
 }
 
 impl Feed {
@@ -143,10 +142,7 @@ impl Feed {
             self.triggers.remove_on_standby(&trigger, || self.index.has_trigger(&trigger));
         }
         if let Some((source, uid, invalid)) = work.invalid {
-            let Message { reason, text, .. } = Message::invalid(&invalid);
-            tracing::warn!(%source, reason, "{text}");
-            let regarding = source.reference(&uid);
-            self.events.send(Notice { regarding, kind: EventType::Warning, reason, action: ACTION, note: text });
+            self.announcer.announce(&source, source.reference(&uid), &messages::invalid(&invalid));
         }
     }
 }

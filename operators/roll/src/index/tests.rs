@@ -20,6 +20,7 @@ use crate::{
     decision::Verdict,
     declarations::{IGNORE, ON_CHANGE, RECORD, ROLL_SELECTOR, ROLL_USERS},
     digest::Digester,
+    messages,
     object::SourceKind,
     plan::View,
     record::Record,

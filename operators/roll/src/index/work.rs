@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use konverge_runtime::version::is_older;
+
 use crate::{
     declarations::Invalid,
-    object::{SourceRef, WorkloadRef, is_older},
+    object::{SourceRef, WorkloadRef},
     trigger::TriggerRef,
 };
 

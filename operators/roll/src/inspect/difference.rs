@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     decision::Verdict,
-    messages::Message,
+    messages,
     object::{SourceName, WorkloadRef},
     plan::View,
     record::{Content, Entry},
@@ -23,7 +23,7 @@ pub(super) async fn differences(cluster: &Cluster, key: &WorkloadRef) -> Result<
     let look = look(cluster, key).await?;
     let Some(view) = &look.view else { return Ok(Vec::new()) };
     if let Err(invalid) = view.spec() {
-        return Err(Failure::Failed(Message::invalid(invalid).text));
+        return Err(Failure::Failed(messages::invalid(invalid).text));
     }
     if let Some(failure) = look.incomparable {
         return Err(Failure::Failed(format!(

@@ -19,7 +19,7 @@ use crate::{
     decision::Verdict,
     declarations::{Others, Rule, SourceSpec, WorkloadSpec},
     hold::{BlockedBy, Candidate},
-    messages::{Message, because, second, template_elsewhere},
+    messages::{self, because, second, template_elsewhere},
     object::{SourceKind, SourceName, WorkloadRef},
     plan::View,
     trigger::{TriggerRef, WatchedTrigger},
@@ -116,7 +116,7 @@ fn last(view: &View, look: &Look) -> String {
 /// Whether what there is is what its pods run with.
 fn now(view: &View, look: &Look) -> String {
     if let Err(invalid) = view.spec() {
-        return Message::invalid(invalid).text;
+        return messages::invalid(invalid).text;
     }
     if let Some(failure) = &look.incomparable {
         return format!("not compared with what is recorded: {failure}");

@@ -2,12 +2,13 @@
 //!
 //! The current content is not read: `why` and `diff` do that.
 
+use konverge_apply::Statement;
 use konverge_kubectl::{Grade, Place, Standing};
 use kube::{ResourceExt, core::DynamicObject};
 
 use crate::{
     declarations::{Annotations, Invalid, ON_CHANGE, Others, PAUSE, RECORD, SourceSpec, WorkloadSpec},
-    messages::Message,
+    messages,
     record::{Content, Record},
 };
 
@@ -48,7 +49,7 @@ pub(super) fn of_workload(object: &DynamicObject) -> Option<Standing> {
     let asks = match read(object, Others::default()) {
         Ok(asks) => asks,
         Err(invalid) => {
-            let Message { reason, text, .. } = Message::invalid(&invalid);
+            let Statement { reason, text, .. } = messages::invalid(&invalid);
             return Some(standing(reason, Grade::Wrong, &text));
         }
     };
@@ -82,7 +83,7 @@ pub(super) fn of_source(object: &DynamicObject) -> Option<Standing> {
     let asks = match SourceSpec::read(object.annotations(), Others::default()) {
         Ok(asks) => asks,
         Err(invalid) => {
-            let Message { reason, text, .. } = Message::invalid(&invalid);
+            let Statement { reason, text, .. } = messages::invalid(&invalid);
             return Some(Standing::new(reason, Grade::Wrong, text));
         }
     };

@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, mem::discriminant, time::Duration};
 
-use konverge_apply::{conditions::whole_second, events::Notice};
+use konverge_apply::{Statement, conditions::whole_second};
 use konverge_runtime::{Action, Priority};
-use kube::runtime::events::EventType;
 
 use super::{RollError, Roller};
 use crate::{
@@ -13,7 +12,7 @@ use crate::{
     declarations::{RESTARTED_AT, WorkloadSpec, ZOPP_RESTARTED_AT},
     digest::Digester,
     hold::Candidate,
-    messages::{ACTION, Message, because, without},
+    messages::{self, because, without},
     object::{SourceName, WorkloadRef},
     plan::View,
     record::{Entry, Record},
@@ -64,13 +63,13 @@ impl Run<'_> {
             Ok(spec) => spec,
             Err(invalid) => {
                 self.release_slot();
-                self.settled(vec![Message::invalid(invalid)]);
+                self.settled(vec![messages::invalid(invalid)]);
                 return Ok(DONE);
             }
         };
         if let Some(other) = &view.observed().template_of {
             self.release_slot();
-            self.settled(vec![Message::elsewhere(other)]);
+            self.settled(vec![messages::elsewhere(other)]);
             return Ok(DONE);
         }
         match &view.plan.verdict {
@@ -137,14 +136,14 @@ impl Run<'_> {
     }
 
     /// Returns why none of the changed sources rolls it, and until when at least.
-    fn deferral_of_all(&self) -> Option<(Message, Option<Time>)> {
+    fn deferral_of_all(&self) -> Option<(Statement, Option<Time>)> {
         let deferral = || self.view.plan.deferral.iter().filter(|(_, deferral)| deferral.is_told());
         let until = deferral().filter_map(|(_, deferral)| deferral.until()).min();
         let (_, first) = deferral().min_by_key(|(_, deferral)| deferral.until())?;
         // A source that is held back for another reason is reported later.
         let alike = deferral().filter(|(_, deferral)| discriminant(*deferral) == discriminant(first));
         let changed = because(alike.filter_map(|(name, _)| Some((name, self.view.uses().get(name)?))));
-        Some((Message::deferral(first, &changed)?, until))
+        Some((messages::deferral(first, &changed)?, until))
     }
 
     /// Returns why it may not be rolled now, until when, and when to look again. Returns `None` if it may be.
@@ -153,7 +152,7 @@ impl Run<'_> {
         spec: &WorkloadSpec,
         changed: &[SourceName],
         why: &str,
-    ) -> Option<(Message, Option<Time>, Action)> {
+    ) -> Option<(Statement, Option<Time>, Action)> {
         let Self { roller, key, view, now, digester } = self;
         let policy = &roller.policy;
         let candidate = Candidate {
@@ -166,12 +165,12 @@ impl Run<'_> {
             pending: view.pending(),
         };
         if let Some(hold) = candidate.blocked_by(*now) {
-            let message = Message::held(hold, why);
+            let message = messages::held(hold, why);
             let until = hold.until();
             return Some((message, until, until.map_or(Action::Done, |until| self.at(until))));
         }
         let turn = roller.index.wave_gate(key, spec.wave, changed, digester, (*now, policy.longest));
-        Message::not_its_wave(&turn, why).map(|message| (message, None, Action::After(LOOK_AGAIN)))
+        messages::not_its_wave(&turn, why).map(|message| (message, None, Action::After(LOOK_AGAIN)))
     }
 
     async fn roll(
@@ -185,7 +184,7 @@ impl Run<'_> {
         let stamp = digester.next_stamp(view.uid(), content, view.observed().stamp.as_deref());
         if let Err(spent) = roller.budget().take(key, &stamp, *now) {
             let Spent { until, .. } = spent;
-            self.block(Message::spent(&spent, why), Some(until));
+            self.block(messages::spent(&spent, why), Some(until));
             return Ok(Attempt::Ended(self.at(until)));
         }
         let mut record = Record {
@@ -233,13 +232,11 @@ impl Run<'_> {
         }
         // Each is news, also if the one before was for the same.
         self.say(Vec::new());
-        self.say(vec![Message::rolled(why)]);
+        self.say(vec![messages::rolled(why)]);
         for name in changed {
             let source = name.of(&key.namespace);
             let Some(uid) = roller.index.source_uid(&source) else { continue };
-            let Message { reason, text, .. } = Message::rolled_user(key);
-            let regarding = source.reference(&uid);
-            roller.events.send(Notice { regarding, kind: EventType::Normal, reason, action: ACTION, note: text });
+            roller.announcer.publish(source.reference(&uid), &messages::rolled_user(key));
         }
     }
 
@@ -287,23 +284,23 @@ impl Run<'_> {
     }
 
     /// It waits, and says why.
-    fn block(&self, message: Message, until: Option<Time>) {
+    fn block(&self, message: Statement, until: Option<Time>) {
         self.roller.index.pending(self.key, self.view.uid(), Some((self.now, until)));
         self.roller.metrics.held(message.reason);
         self.say(vec![message]);
     }
 
     /// It waits for nothing any more.
-    fn settled(&self, messages: Vec<Message>) {
+    fn settled(&self, messages: Vec<Statement>) {
         self.roller.index.pending(self.key, self.view.uid(), None);
         self.roller.index.needs_no_turn(self.key);
         self.say(messages);
     }
 
     /// And what may not be read, and that somebody fights.
-    fn say(&self, mut messages: Vec<Message>) {
+    fn say(&self, mut messages: Vec<Statement>) {
         messages.extend(self.view.plan.refused.iter().cloned());
-        messages.extend(self.view.plan.contested_until.map(|_| Message::taken()));
+        messages.extend(self.view.plan.contested_until.map(|_| messages::taken()));
         self.roller.say(self.key, self.view.uid(), messages);
     }
 

@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use konverge_apply::Statement;
+
 use crate::{
     breaker::{self, Breaker},
     declarations::{Invalid, SourceSpec},
     digest::KeyDigests,
-    messages::Message,
     object::WorkloadRef,
     time::Time,
     vault::{SecretState, Version},
@@ -34,7 +35,7 @@ pub struct SourceState {
     /// The state of the secret in Vault, if it is one.
     pub standing: SecretState,
     /// Why the last read was refused.
-    pub refused: Option<Message>,
+    pub refused: Option<Statement>,
 }
 
 /// Whether the content of a source may be older than what is known otherwise. A user that came after the read may run with newer content, and so may one

@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use konverge_apply::Statement;
+use konverge_runtime::version::is_older;
 use konverge_workload::{Keys, Progress, Rollout, TemplateOf, Usage, Workload, WorkloadKind};
 use litemap::LiteMap;
 
@@ -12,8 +14,7 @@ use super::revert_guard::RevertGuard;
 use crate::{
     declarations::{Invalid, Others, RECORD, STAMP, WorkloadSpec},
     digest::Digester,
-    messages::Message,
-    object::{SourceName, WorkloadRef, is_older},
+    object::{SourceName, WorkloadRef},
     reasons,
     record::Record,
     time::Time,
@@ -100,7 +101,7 @@ pub struct Health {
     /// Since when it has had a problem that somebody should solve.
     pub troubled: Option<Time>,
     /// The messages that were reported last.
-    pub said: Vec<Message>,
+    pub said: Vec<Statement>,
 }
 
 impl WorkloadState {
@@ -296,8 +297,8 @@ impl RecordState {
 
 impl Health {
     /// Notes the messages of a run. Returns the messages that were not reported before.
-    pub(crate) fn say(&mut self, messages: Vec<Message>, now: Time) -> Vec<Message> {
-        let is_troubled = messages.iter().any(|message| message.is_problem);
+    pub(crate) fn say(&mut self, messages: Vec<Statement>, now: Time) -> Vec<Statement> {
+        let is_troubled = messages.iter().any(Statement::is_problem);
         self.troubled = is_troubled.then(|| self.troubled.unwrap_or(now));
         let new = messages.iter().filter(|message| !self.said.contains(message)).cloned().collect();
         self.said = messages;
@@ -318,7 +319,7 @@ impl Health {
     }
 
     /// Returns the message that says why it is not rolled.
-    pub fn blocked_by(&self) -> Option<&Message> {
+    pub fn blocked_by(&self) -> Option<&Statement> {
         self.said.iter().find(|message| message.reason != reasons::ROLLED)
     }
 }

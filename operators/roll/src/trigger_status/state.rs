@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
+use konverge_apply::Statement;
 use konverge_workload::{Progress, TemplateOf};
 
 use crate::{
     decision::Verdict,
     digest::Digester,
-    messages::Message,
     object::{SourceName, WorkloadRef},
     plan::judge::{Judged, judge},
     record::Record,
@@ -66,7 +66,7 @@ pub enum TargetState {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PendingRollout {
     /// The message about that. `None` if it is rolled at once.
-    pub said: Option<Message>,
+    pub said: Option<Statement>,
     /// The earliest time of the rollout, if that is known.
     pub until: Option<Time>,
 }

@@ -213,8 +213,7 @@ fn of_ours() -> TriggerRef {
 }
 
 fn held(until: i64) -> TargetState {
-    let said =
-        Message { reason: reasons::INTERVAL, text: "it was rolled a short while ago".to_owned(), is_problem: false };
+    let said = Statement::new(Severity::Notice, reasons::INTERVAL, "it was rolled a short while ago");
     TargetState::PendingRollout(PendingRollout { said: Some(said), until: Some(Time::at(until)) })
 }
 

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use futures::{future::pending, stream};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
+use konverge_apply::events::EventSink;
 use konverge_runtime::{Metrics, queue::Completion};
 use konverge_workload::Keys;
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ fn standby() -> Feed {
         workloads: Queue::new("roll", metrics.queues()),
         sources: Queue::new("roll-sources", metrics.queues()),
         triggers: Queue::new("roll-triggers", metrics.queues()),
-        events: EventSink::dry_run(pending::<()>()).0,
+        announcer: messages::source_announcer(EventSink::dry_run(pending::<()>()).0),
     }
 }
 

@@ -65,7 +65,7 @@ fn a_source_that_may_not_be_read_keeps_no_other_back() {
         let index = with_two_sources(is_recorded);
         let view = || index.view(&key("web"), &digester(), now()).unwrap();
         assert_eq!(view().plan.verdict.is_some(), is_recorded, "it is being read");
-        let why = Message::refused(&SourceName::secret("bad"), &std::io::Error::other("no"));
+        let why = messages::refused(&SourceName::secret("bad"), &std::io::Error::other("no"));
         index.refuse(&secret("bad"), why.clone());
         // Somebody else begins to use it, so that what was read of it is in doubt.
         show(&index, "other", &json!({ ON_CHANGE: "true" }), &["bad"]);

@@ -35,7 +35,7 @@ fn who_uses_what_may_not_be_read_is_told_once_and_again_when_it_is_read() {
     let all = json!({ ON_CHANGE: "true" });
     show(&index, "web", &all, &["db"]);
     learn(&index, "db", "1", "x");
-    let why = |text: &'static str| Message::refused(&SourceName::secret("db"), &std::io::Error::other(text));
+    let why = |text: &'static str| messages::refused(&SourceName::secret("db"), &std::io::Error::other(text));
     let refuse = |text| index.refuse(&secret("db"), why(text)).into_iter().map(|key| key.name).collect::<Vec<_>>();
     let refused = |name| index.view(&key(name), &digester(), now()).unwrap().plan.refused;
     assert_eq!((refuse("no"), refuse("no")), (strings(&["web"]), vec![]));

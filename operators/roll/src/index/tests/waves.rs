@@ -144,7 +144,7 @@ fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
     shown(&index, 6, 1, &record_of("x"), 30);
     learn(&index, "db", "2", "y");
     assert_eq!(turn(&index, 50), after(), "it may be held back by the budget");
-    let refused = || vec![Message::ran_away()];
+    let refused = || vec![messages::ran_away()];
     index.say(&key("web"), "uid of web", refused(), at(50));
     index.say(&key("web"), "uid of web", refused(), at(55));
     shown(&index, 7, 1, &record_of("x"), 56);
@@ -211,13 +211,13 @@ fn happens(index: &Index, what: usize, name: &str, number: u64, at: Time) {
             index.learn(&secret(secret_name), Some(number.to_string()), Some(content), at);
         }
         2 => {
-            let why = Message::refused(&SourceName::secret(secret_name), &std::io::Error::other(number.to_string()));
+            let why = messages::refused(&SourceName::secret(secret_name), &std::io::Error::other(number.to_string()));
             index.refuse(&secret(secret_name), why);
         }
         3 => drop(index.say(
             &key(name),
             &format!("uid of {name}"),
-            if lot < 4 { vec![Message::ran_away()] } else { vec![] },
+            if lot < 4 { vec![messages::ran_away()] } else { vec![] },
             at,
         )),
         4 => {
