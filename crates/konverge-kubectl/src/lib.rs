@@ -4,8 +4,8 @@
 //! kubectl konverge VERB TYPE/NAME ─▶ cluster: the object ─▶ Job: how it stands, why, what would change ─▶ words or JSON
 //! ```
 //!
-//! Read in this order: [`Job`], what an operator's crate says about its objects; [`Kind`], what a person may type; [`Cluster`], the
-//! way to the API server; then one file for each verb.
+//! Read in this order: [`Job`], what an operator's crate says about its objects; [`Operator`], what it says about its operator; [`Kind`], what a
+//! person may type; [`Cluster`], the way to the API server; then one file for each verb.
 //!
 //! # Guarantees
 //! - Objects are listed by their metadata, page by page; a kind is read whole only where its job says so.
@@ -25,6 +25,7 @@ mod failure;
 mod installation;
 mod job;
 mod kind;
+mod operator;
 mod output;
 mod permission;
 mod target;
@@ -40,6 +41,7 @@ pub use failure::Failure;
 pub use installation::{Installation, Leader};
 pub use job::{Change, Difference, Fact, Fate, Finding, Grade, Job, Place, Standing, Verdict, Wish};
 pub use kind::{Kind, Shown};
+pub use operator::{Found, Installed, Objects, Operator, findings, in_sync, named, operator_of};
 pub use permission::Permission;
 pub use words::{age, when};
 

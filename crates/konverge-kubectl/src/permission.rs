@@ -31,6 +31,12 @@ impl Permission {
         Self { group, resource, subresource: None, verb, namespace: None, name: None }
     }
 
+    /// Returns the permissions of a leader election: to create leases in a namespace, and to hold the one of this name.
+    pub fn lease(name: &str, namespace: &str) -> Vec<Self> {
+        let lease = |verb| Self::new("coordination.k8s.io", "leases", verb).within(Some(namespace));
+        vec![lease("create"), lease("get").on(name), lease("patch").on(name)]
+    }
+
     /// Only on a part of it, such as `status`.
     #[must_use]
     pub fn part(self, subresource: &'static str) -> Self {

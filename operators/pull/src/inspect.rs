@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::field_ownership;
 use konverge_kubectl::{
-    Cluster, Difference, Fact, Failure, Finding, Grade, Installation, Job, Kind, Permission, Place, Shown, Standing,
-    Wish,
+    Cluster, Difference, Fact, Failure, Finding, Found, Grade, Installation, Job, Kind, Operator, Permission, Place,
+    Shown, Standing, Wish,
 };
 use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde_json::Value;
@@ -95,58 +95,57 @@ impl Job for Pull {
     }
 
     async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
-        let installations = cluster.installations(self).await;
-        let objects = match self.kinds().first() {
-            Some(kind) => cluster.list(kind, namespace).await,
-            None => Ok(Vec::new()),
-        };
-        let asking: Vec<Standing> = objects.iter().flatten().filter_map(|object| standing(&object.metadata)).collect();
-        let mut findings = Vec::new();
-        match &installations {
-            Err(failure) => findings.push(Finding::unknown("operator", failure)),
-            Ok(found) if found.is_empty() && asking.is_empty() => {
-                return vec![Finding::note("operator", "it is not installed, and nothing asks for it", None)];
-            }
-            Ok(found) if found.is_empty() => findings.push(Finding::note(
-                "operator",
-                Installation::missing(self),
-                Some("apply deploy/zopp-operator.yaml, unless it runs outside of the cluster"),
-            )),
-            Ok(found) => {
-                for installation in found {
-                    findings.push(installation.finding());
-                    match settings(installation) {
-                        Ok(config) => findings.push(permissions(cluster, installation, &config).await),
-                        Err(error) => findings.push(installation.does_not_start(&error)),
-                    }
-                }
-            }
-        }
-        let elects = |installation: &Installation| settings(installation).is_ok_and(|config| config.leader_election);
-        findings.push(cluster.leader_finding(PROGRAM, installations.iter().flatten().any(elects)).await);
-        if let Err(failure) = &objects {
-            findings.push(Finding::unknown("objects", failure));
-        }
-        let written = asking.iter().filter(|standing| standing.grade == Grade::InStep).count();
-        let says = format!("{written} of {} written", asking.len());
-        let is_wrong = asking.iter().any(|standing| standing.grade == Grade::Wrong);
-        findings.push(if is_wrong {
-            Finding::wrong("objects", says, "kubectl konverge status secrets -A")
-        } else {
-            Finding::fine("objects", says)
-        });
-        findings
+        konverge_kubectl::findings(self, cluster, namespace).await
     }
 }
 
-/// Returns the settings of an installation, or why it would not start.
-fn settings(installation: &Installation) -> Result<Config, clap::Error> {
-    Config::of_container(&installation.arguments, &installation.variables)
-}
+#[async_trait]
+impl Operator for Pull {
+    type Config = Config;
 
-async fn permissions(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
-    let next = format!("apply {}", installation.role("deploy/rbac/zopp-operator.yaml"));
-    cluster.permissions_finding(installation, needed(config, &installation.namespace), next).await
+    fn lease(&self) -> &'static str {
+        PROGRAM
+    }
+
+    fn how_to_install(&self) -> &'static str {
+        "apply deploy/zopp-operator.yaml, unless it runs outside of the cluster"
+    }
+
+    fn role(&self) -> &'static str {
+        "deploy/rbac/zopp-operator.yaml"
+    }
+
+    fn settings(&self, installation: &Installation) -> Result<Config, clap::Error> {
+        Config::of_container(&installation.arguments, &installation.variables)
+    }
+
+    fn namespace<'a>(&self, config: &'a Config) -> Option<&'a str> {
+        config.namespace.as_deref()
+    }
+
+    fn elects(&self, config: &Config) -> bool {
+        config.leader_election
+    }
+
+    fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
+        needed(config, home)
+    }
+
+    async fn check_objects(&self, _: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
+        let failures = found.objects.iter().filter_map(|objects| objects.found.as_ref().err());
+        let mut findings: Vec<_> = failures.map(|failure| Finding::unknown("objects", failure)).collect();
+        let objects = found.objects.iter().flat_map(|objects| &objects.found).flatten();
+        let standings: Vec<_> = objects.filter_map(|object| standing(&object.metadata)).collect();
+        let written = standings.iter().filter(|standing| standing.grade == Grade::InStep).count();
+        let text = format!("{written} of {} written", standings.len());
+        let is_wrong = standings.iter().any(|standing| standing.grade == Grade::Wrong);
+        findings.push(if is_wrong {
+            Finding::wrong("objects", text, "kubectl konverge status secrets -A")
+        } else {
+            Finding::fine("objects", text)
+        });
+        findings
+    }
 }
 
 /// Returns every permission that an operator with these settings uses. `home` is its own namespace.
@@ -154,9 +153,8 @@ pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
     // An operator that is confined to a namespace needs no rights in the whole cluster.
     let only = config.namespace.as_deref();
     let of_secrets = NEEDED.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(only));
-    let lease = |verb| Permission::new("coordination.k8s.io", "leases", verb).within(Some(home));
-    let of_lease = [lease("create"), lease("get").on(PROGRAM), lease("patch").on(PROGRAM)];
-    of_secrets.into_iter().chain(of_lease.into_iter().filter(|_| config.leader_election)).collect()
+    let lease = if config.leader_election { Permission::lease(PROGRAM, home) } else { Vec::new() };
+    of_secrets.into_iter().chain(lease).collect()
 }
 
 /// Returns the state of a Secret as far as its metadata tell it, or `None` if it is not annotated.

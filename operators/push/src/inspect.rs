@@ -14,7 +14,10 @@ mod vault;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use konverge_kubectl::{Cluster, Difference, Fact, Failure, Finding, Job, Shown, Standing, Wish};
+use konverge_kubectl::{
+    Cluster, Difference, Fact, Failure, Finding, Found, Installation, Installed, Job, Operator, Permission, Shown,
+    Standing, Wish, in_sync,
+};
 use konverge_workload::Workload;
 use kube::{
     Resource, ResourceExt,
@@ -26,9 +29,11 @@ use serde_json::Value;
 pub use self::permissions::needed;
 use crate::{
     annotations::{PATH, PAUSE, SYNC_NOW, parse_spec},
+    config::Config,
     desired::Wanted,
     object::{Kind, ObjectRef},
     record::Record,
+    run::LEASE,
     secrets,
     spec::{Invalid, PushSpec},
     vault_push,
@@ -102,7 +107,56 @@ impl Job for Push {
     }
 
     async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
-        doctor::findings(self, cluster, namespace).await
+        konverge_kubectl::findings(self, cluster, namespace).await
+    }
+}
+
+#[async_trait]
+impl Operator for Push {
+    type Config = Config;
+
+    fn lease(&self) -> &'static str {
+        LEASE
+    }
+
+    fn how_to_install(&self) -> &'static str {
+        "install it as docs/install.md says, unless it runs outside of the cluster"
+    }
+
+    fn role(&self) -> &'static str {
+        "deploy/rbac/vault-sync-operator.yaml"
+    }
+
+    fn settings(&self, installation: &Installation) -> Result<Config, clap::Error> {
+        Config::of_container(&installation.arguments, &installation.variables)
+    }
+
+    fn namespace<'a>(&self, config: &'a Config) -> Option<&'a str> {
+        config.namespace.as_deref()
+    }
+
+    fn elects(&self, config: &Config) -> bool {
+        config.leader_elect
+    }
+
+    fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
+        needed(config, home)
+    }
+
+    fn grant(&self, role: &str) -> String {
+        format!("apply {role}, or leave a kind out with --kinds")
+    }
+
+    fn check_settings(&self, operator: &Installed<Config>) -> Vec<Finding> {
+        doctor::settings(operator)
+    }
+
+    async fn check_objects(&self, cluster: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
+        let mut findings = in_sync(self, found.objects);
+        findings.extend(doctor::deserted(found.objects, found.installations));
+        findings.push(doctor::orphans(cluster).await);
+        findings.push(doctor::vault_serves().await);
+        findings
     }
 }
 

@@ -5,13 +5,13 @@ mod vault;
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::Parser;
+use clap::{Args, Parser};
 use jiff::SignedDuration;
 use konverge_runtime::{http_server::Listen, telemetry::LogFormat, watch::namespace};
 use konverge_workload::WorkloadKind;
 
-pub use self::vault::VaultFlags;
-use crate::declarations::Others;
+pub use self::vault::{VaultFlags, VaultLogin};
+use crate::{declarations::Others, time::span};
 
 /// The kinds that can take part: those with a template that may change.
 pub const KINDS: [WorkloadKind; 5] = [
@@ -39,27 +39,9 @@ pub struct Config {
     #[arg(long, env = "ROLLOUT_WAVE_ANNOTATIONS")]
     pub wave_annotations: bool,
 
-    /// The least time between two rollouts of a workload that does not say
-    #[arg(long, env = "ROLLOUT_MIN_INTERVAL", default_value = "1m", value_parser = span, value_name = "TIME")]
-    pub min_interval: SignedDuration,
-    /// How long to wait for more changes after one, and five times as long at most
-    #[arg(long, env = "ROLLOUT_DEBOUNCE", default_value = "0s", value_parser = span, value_name = "TIME")]
-    pub debounce: SignedDuration,
-    /// How long later waves and the budget wait for a rollout that does not become ready
-    #[arg(long, env = "ROLLOUT_LONGEST", default_value = "10m", value_parser = span, value_name = "TIME")]
-    pub longest: SignedDuration,
-    /// Rollouts in any minute, over all workloads; 0 is no limit
-    #[arg(long, env = "ROLLOUT_IN_A_MINUTE", default_value_t = 0, value_name = "NUMBER")]
-    pub in_a_minute: usize,
-    /// Rollouts under way at the same time, over all workloads; 0 is no limit
-    #[arg(long, env = "ROLLOUT_AT_ONCE", default_value_t = 0, value_name = "NUMBER")]
-    pub at_once: usize,
-    /// A Secret or `ConfigMap` that changes so often within a minute is not followed until it is quiet; 0 follows all
-    #[arg(long, env = "ROLLOUT_RUNAWAY_CHANGES", default_value_t = 10, value_name = "NUMBER")]
-    pub runaway_changes: usize,
-    /// So long it must not have changed to be quiet
-    #[arg(long, env = "ROLLOUT_RUNAWAY_QUIET", default_value = "1m", value_parser = span, value_name = "TIME")]
-    pub runaway_quiet: SignedDuration,
+    /// How often and how many workloads are rolled
+    #[command(flatten)]
+    pub pace: Pace,
 
     /// How Vault is reached, if it takes part
     #[command(flatten)]
@@ -85,6 +67,33 @@ pub struct Config {
     pub log_format: LogFormat,
 }
 
+/// How often and how many workloads are rolled.
+#[derive(Debug, Clone, Args)]
+#[command(about = None, long_about = None)]
+pub struct Pace {
+    /// The least time between two rollouts of a workload that does not say
+    #[arg(long, env = "ROLLOUT_MIN_INTERVAL", default_value = "1m", value_parser = span, value_name = "TIME")]
+    pub min_interval: SignedDuration,
+    /// How long to wait for more changes after one, and five times as long at most
+    #[arg(long, env = "ROLLOUT_DEBOUNCE", default_value = "0s", value_parser = span, value_name = "TIME")]
+    pub debounce: SignedDuration,
+    /// How long later waves and the budget wait for a rollout that does not become ready
+    #[arg(long, env = "ROLLOUT_LONGEST", default_value = "10m", value_parser = span, value_name = "TIME")]
+    pub longest: SignedDuration,
+    /// Rollouts in any minute, over all workloads; 0 is no limit
+    #[arg(long, env = "ROLLOUT_IN_A_MINUTE", default_value_t = 0, value_name = "NUMBER")]
+    pub in_a_minute: usize,
+    /// Rollouts under way at the same time, over all workloads; 0 is no limit
+    #[arg(long, env = "ROLLOUT_AT_ONCE", default_value_t = 0, value_name = "NUMBER")]
+    pub at_once: usize,
+    /// A Secret or `ConfigMap` that changes so often within a minute is not followed until it is quiet; 0 follows all
+    #[arg(long, env = "ROLLOUT_RUNAWAY_CHANGES", default_value_t = 10, value_name = "NUMBER")]
+    pub runaway_changes: usize,
+    /// So long it must not have changed to be quiet
+    #[arg(long, env = "ROLLOUT_RUNAWAY_QUIET", default_value = "1m", value_parser = span, value_name = "TIME")]
+    pub runaway_quiet: SignedDuration,
+}
+
 /// The settings of the command line and the environment. Prints what is asked for (help, version) or what is wrong, and ends
 /// the program then.
 pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
@@ -96,11 +105,6 @@ impl Config {
     pub fn others(&self) -> Others {
         Others { reloader: self.reloader_annotations, wave: self.wave_annotations }
     }
-}
-
-fn span(text: &str) -> Result<SignedDuration, String> {
-    let span = text.trim().parse::<SignedDuration>().ok().filter(|span| !span.is_negative());
-    span.ok_or_else(|| "write a span of time, such as 90s, 5m or 1h30m".to_owned())
 }
 
 fn kind(text: &str) -> Result<WorkloadKind, String> {
@@ -121,7 +125,10 @@ mod tests {
     #[test]
     fn what_is_not_given_rolls_each_workload_once_a_minute_at_most() {
         let config = parse(&[]).unwrap();
-        assert_eq!((config.min_interval, config.debounce), (SignedDuration::from_mins(1), SignedDuration::ZERO));
+        assert_eq!(
+            (config.pace.min_interval, config.pace.debounce),
+            (SignedDuration::from_mins(1), SignedDuration::ZERO)
+        );
         assert_eq!(config.kinds.len(), 5);
         assert_eq!(config.others(), Others::default());
     }

@@ -31,7 +31,7 @@ pub const ROLL_USERS: &str = "roll.konverge.dev/roll-users";
 pub const ROLL_SELECTOR: &str = "roll.konverge.dev/roll-selector";
 /// On a Secret or a `ConfigMap`: `true` rolls no workload.
 pub const IGNORE: &str = "roll.konverge.dev/ignore";
-/// Written by us on a workload: its [`Record`](crate::record::Record).
+/// The operator writes it on a workload: the record of the content that its pods run with.
 pub const RECORD: &str = "roll.konverge.dev/record";
 /// Written by us on a pod template: one text for all content that its pods run with.
 pub const STAMP: &str = "roll.konverge.dev/content";

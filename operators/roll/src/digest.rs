@@ -2,7 +2,7 @@
 //!
 //! Each user who may see a workload sees the digests on it. Content is often short, so a plain hash of it could be guessed by trying, and
 //! so could one with a public key, such as a uid. Hence the key is random. It is made once for an installation and
-//! kept in a Secret beside the operator ([`digest_key`](crate::digest_key)), for all replicas and their successors. Each digest is also bound to its workload and to the
+//! kept in a Secret beside the operator, for all replicas and their successors. Each digest is also bound to its workload and to the
 //! name of its source. So two equal digests only say that the same content has come back to the same place.
 
 use std::collections::BTreeMap;

@@ -9,7 +9,6 @@ mod difference;
 mod doctor;
 mod explain;
 mod look;
-mod operator;
 mod permissions;
 mod standing;
 mod trigger;
@@ -18,7 +17,10 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use konverge_kubectl::{Cluster, Difference, Fact, Failure, Finding, Job, Kind, Shown, Standing, Wish};
+use konverge_kubectl::{
+    Cluster, Difference, Fact, Failure, Finding, Found, Installation, Installed, Job, Kind, Operator, Permission,
+    Shown, Standing, Wish, in_sync,
+};
 use konverge_workload::WorkloadKind;
 use kube::{
     ResourceExt,
@@ -28,7 +30,7 @@ use serde_json::Value;
 
 pub use self::permissions::used;
 use crate::{
-    config::KINDS,
+    config::{Config, KINDS},
     declarations::{ON_CHANGE, PAUSE, ROLL_USERS},
     object::{SourceKind, WorkloadRef},
     run::PROGRAM,
@@ -144,7 +146,66 @@ impl Job for Roll {
     }
 
     async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
-        doctor::findings(self, cluster, namespace).await
+        konverge_kubectl::findings(self, cluster, namespace).await
+    }
+}
+
+#[async_trait]
+impl Operator for Roll {
+    type Config = Config;
+
+    fn lease(&self) -> &'static str {
+        PROGRAM
+    }
+
+    fn how_to_install(&self) -> &'static str {
+        "install it as docs/install.md says, unless it runs outside of the cluster"
+    }
+
+    fn role(&self) -> &'static str {
+        "deploy/rbac/vault-rollout-operator.yaml"
+    }
+
+    fn settings(&self, installation: &Installation) -> Result<Config, clap::Error> {
+        Config::of_container(&installation.arguments, &installation.variables)
+    }
+
+    fn namespace<'a>(&self, config: &'a Config) -> Option<&'a str> {
+        config.namespace.as_deref()
+    }
+
+    fn elects(&self, config: &Config) -> bool {
+        config.leader_elect
+    }
+
+    fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
+        permissions::needed(config, home)
+    }
+
+    fn grant(&self, role: &str) -> String {
+        format!("apply {role}, or leave a kind out with --kinds")
+    }
+
+    fn check_settings(&self, operator: &Installed<Config>) -> Vec<Finding> {
+        let Installed { installation, config } = operator;
+        let several = installation.wanted > 1 && !config.leader_elect;
+        let note = several.then(|| {
+            let wanted = installation.wanted;
+            let text = format!(
+                "{wanted} processes work at the same time; that rolls nothing twice, and costs each request twice"
+            );
+            Finding::note("settings", text, Some("give it --leader-elect"))
+        });
+        [Finding::fine("settings", doctor::settings(config))].into_iter().chain(note).collect()
+    }
+
+    async fn check_installation(&self, cluster: &Cluster, operator: &Installed<Config>) -> Vec<Finding> {
+        vec![doctor::key(cluster, &operator.installation, &operator.config).await]
+    }
+
+    async fn check_objects(&self, _: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
+        let watched = doctor::watched(found.objects, found.operators);
+        watched.into_iter().chain(in_sync(self, found.objects)).collect()
     }
 }
 

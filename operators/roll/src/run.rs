@@ -189,7 +189,11 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         triggers,
         announcer,
         metrics: counts,
-        policy: Policy { min_interval: config.min_interval, debounce: config.debounce, longest: config.longest },
+        policy: Policy {
+            min_interval: config.pace.min_interval,
+            debounce: config.pace.debounce,
+            longest: config.pace.longest,
+        },
     };
     let roller = Controller::new(Arc::new(roller), workloads, metrics.controllers()).workers(config.workers.into());
     manager.controller("roll", roller.ready(all_seen));
@@ -199,18 +203,18 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
 /// Returns when a source has run away, by the flags.
 fn breaker_settings(config: &Config) -> breaker::Settings {
     breaker::Settings {
-        changes: config.runaway_changes,
+        changes: config.pace.runaway_changes,
         within: SignedDuration::from_mins(1),
-        quiet: config.runaway_quiet,
+        quiet: config.pace.runaway_quiet,
     }
 }
 
 /// How many rollouts the flags allow. A limit of 0 is none.
 fn limits(config: &Config) -> Limits {
     Limits {
-        in_a_minute: Some(config.in_a_minute).filter(|most| *most > 0),
-        at_once: Some(config.at_once).filter(|most| *most > 0),
-        longest: config.longest,
+        in_a_minute: Some(config.pace.in_a_minute).filter(|most| *most > 0),
+        at_once: Some(config.pace.at_once).filter(|most| *most > 0),
+        longest: config.pace.longest,
     }
 }
 

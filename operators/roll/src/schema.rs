@@ -1,4 +1,4 @@
-//! The validation of fields that both kinds of triggers have, beyond their types.
+//! The validation of fields of triggers, beyond their types.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -56,3 +56,32 @@ pub(crate) fn object_name(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn on_timeout(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ["Roll", "Hold"] })
 }
+
+/// A path that could lead elsewhere than it reads is refused, as by the operator itself.
+pub(crate) fn mount(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 256,
+        "x-kubernetes-validations": [
+            { "rule": "!self.startsWith('/') && !self.endsWith('/')", "message": "write it without slashes around" },
+            { "rule": "!self.contains(':')", "message": "a colon in its name is not understood" },
+            { "rule": NO_WAY_OUT, "message": NO_WAY_OUT_MESSAGE }
+        ]
+    })
+}
+
+pub(crate) fn path(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 1024,
+        "x-kubernetes-validations": [
+            { "rule": "!self.startsWith('/') && !self.endsWith('/')", "message": "write it without slashes around" },
+            { "rule": NO_WAY_OUT, "message": NO_WAY_OUT_MESSAGE }
+        ]
+    })
+}
+
+const NO_WAY_OUT: &str = "!self.matches('(^|/)[.]{0,2}(/|$)')";
+const NO_WAY_OUT_MESSAGE: &str = "no segment may be empty, a dot or two dots";

@@ -69,6 +69,16 @@ impl Time {
     }
 }
 
+/// Reads a span of time that a user has written, such as `90s`.
+///
+/// # Errors
+///
+/// Returns the next step for the user if the text is not a span, or if the span is negative.
+pub fn span(text: &str) -> Result<SignedDuration, &'static str> {
+    let span = text.trim().parse::<SignedDuration>().ok().filter(|span| !span.is_negative());
+    span.ok_or("write a span of time, such as 90s, 5m or 1h30m")
+}
+
 fn nanoseconds(wall: Timestamp) -> i64 {
     let nanoseconds = wall.as_nanosecond();
     i64::try_from(nanoseconds).unwrap_or(if nanoseconds < 0 { i64::MIN } else { i64::MAX })

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_core::error::in_one_line;
-use konverge_kubectl::{Change, Cluster, Difference, Failure, Fate};
+use konverge_kubectl::{Change, Cluster, Difference, Failure, Fate, operator_of};
 use konverge_vault::{Content, Deletion, Found, Location, Owner, Vault, VaultError};
 use kube::{Api, core::DynamicObject};
 
@@ -37,7 +37,7 @@ pub(super) async fn differences(
     };
     let record = Record::of(object);
     let vault = vault::own()?;
-    let operator = operator::of_namespace(cluster, &key.namespace).await.unwrap_or_else(|failure| {
+    let operator = operator_of(&super::Push, cluster, &key.namespace).await.unwrap_or_else(|failure| {
         eprintln!("warning: the operator's settings count as the defaults: {failure}");
         None
     });

@@ -1,7 +1,7 @@
 //! The request of an object, and whether the rules allow it, in words.
 
 use konverge_core::names::few;
-use konverge_kubectl::{Cluster, Fact, Failure};
+use konverge_kubectl::{Cluster, Fact, Failure, Installed, operator_of};
 use konverge_vault::{
     Location, Mount,
     boundaries::{Place, Rule, is_allowed},
@@ -9,13 +9,11 @@ use konverge_vault::{
 use konverge_workload::Need;
 use kube::core::DynamicObject;
 
-use super::{
-    operator::{self, Operator},
-    spec_of, wanted,
-};
+use super::{spec_of, wanted};
 use crate::{
     annotations::{PAUSE, RECONCILE},
     bindings::Push,
+    config::Config,
     desired::Wanted,
     object::{Kind, ObjectRef},
     policy::cluster_prefix,
@@ -27,7 +25,7 @@ use crate::{
 pub(super) async fn facts(cluster: &Cluster, key: &ObjectRef, object: &DynamicObject) -> Vec<Fact> {
     let Some(Ok(spec)) = spec_of(key, object) else { return Vec::new() };
     let wanted = wanted(cluster, key, object, &spec).await;
-    let operator = operator::of_namespace(cluster, &key.namespace).await;
+    let operator = operator_of(&super::Push, cluster, &key.namespace).await;
     let mut facts = Vec::new();
     let push = wanted.map(|wanted| Push { spec: spec.clone(), wanted });
     match &push {
@@ -85,7 +83,7 @@ fn wish(push: &Push) -> String {
 }
 
 /// Whether the rules of the operator allow it, as far as they can be read.
-fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Operator>, &Failure>) -> String {
+fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Installed<Config>>, &Failure>) -> String {
     let operator = match operator {
         Ok(Some(operator)) => operator,
         Ok(None) => {
@@ -138,7 +136,7 @@ fn compared(kind: Kind, spec: &PushSpec) -> String {
     }
 }
 
-fn deletion(spec: &PushSpec, operator: Option<&Operator>) -> String {
+fn deletion(spec: &PushSpec, operator: Option<&Installed<Config>>) -> String {
     let policy = spec.deletion.or(operator.map(|operator| operator.config.default_deletion_policy));
     let text = match policy {
         Some(DeletionPolicy::Soft | DeletionPolicy::Destroy | DeletionPolicy::Metadata)

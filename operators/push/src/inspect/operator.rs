@@ -1,35 +1,13 @@
-//! The operator that works on an object, and what it is started with.
+//! The name under which the operator marks what it writes.
 
-use konverge_kubectl::{Cluster, Failure, Installation, Permission};
+use konverge_kubectl::{Cluster, Failure, Installed, Permission};
 use konverge_vault::Owner;
 
-use super::Push;
 use crate::{cluster_identity, config::Config};
-
-/// An operator and its settings.
-pub(super) struct Operator {
-    pub(super) installation: Installation,
-    pub(super) config: Config,
-}
-
-/// The operator for objects of a namespace, if there is a Deployment of one that can be understood.
-pub(super) async fn of_namespace(cluster: &Cluster, namespace: &str) -> Result<Option<Operator>, Failure> {
-    let found = cluster.installations(&Push).await?;
-    let understood = found.into_iter().filter_map(|installation| {
-        let config = Config::of_container(&installation.arguments, &installation.variables).ok()?;
-        Some(Operator { installation, config })
-    });
-    // One for just this namespace goes before one for all.
-    let mut fitting: Vec<Operator> = understood
-        .filter(|operator| operator.config.namespace.as_deref().is_none_or(|only| only == namespace))
-        .collect();
-    fitting.sort_by_key(|operator| operator.config.namespace.is_none());
-    Ok(fitting.into_iter().next())
-}
 
 /// As which installation the operator marks what it writes: as it is told to, as the cluster, or as one of those that may not know which
 /// cluster theirs is.
-pub(super) async fn instance(cluster: &Cluster, operator: Option<&Operator>) -> Result<String, Failure> {
+pub(super) async fn instance(cluster: &Cluster, operator: Option<&Installed<Config>>) -> Result<String, Failure> {
     if let Some(given) = operator.and_then(|operator| operator.config.instance.clone()) {
         return Ok(given);
     }

@@ -1,15 +1,8 @@
-//! Whether the operator's service account may do what its settings make it do.
+//! The permissions that the operator uses with its settings.
 
-use konverge_kubectl::{Cluster, Finding, Installation, Permission};
+use konverge_kubectl::Permission;
 
 use crate::{cluster_identity, config::Config, object::Kind, orphans::CONFIG_MAP, run::LEASE};
-
-/// All that is lacking, by name.
-pub(super) async fn finding(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
-    let role = installation.role("deploy/rbac/vault-sync-operator.yaml");
-    let next = format!("apply {role}, or leave a kind out with --kinds");
-    cluster.permissions_finding(installation, needed(config, &installation.namespace), next).await
-}
 
 /// Returns every permission that an operator with these settings uses. `home` is its own namespace.
 pub fn needed(config: &Config, home: &str) -> Vec<Permission> {

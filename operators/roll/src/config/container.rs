@@ -39,7 +39,7 @@ mod tests {
         };
         let config = of("--min-interval=2m --namespace shop").unwrap();
         assert_eq!(
-            (config.min_interval, config.debounce),
+            (config.pace.min_interval, config.pace.debounce),
             (SignedDuration::from_mins(2), SignedDuration::from_secs(3))
         );
         assert_eq!((config.leader_elect, config.wave_annotations), (true, false));

@@ -12,8 +12,7 @@ use konverge_vault::{
     environment::{AuthMethod, Flags},
 };
 
-use super::span;
-use crate::spelling::Settings;
+use crate::{spelling::Settings, time::span};
 
 /// Where the original reads its token.
 const ORIGINAL_TOKEN: &str = "/etc/config/VAULT_TOKEN";
@@ -31,27 +30,9 @@ pub struct VaultFlags {
     /// The same without /v1/; without either, Vault takes no part
     #[arg(long, env = "VAULT_ADDR", value_name = "URL")]
     pub vault_addr: Option<String>,
-    /// How to log in [default: token if there is one, else kubernetes]
-    #[arg(long, env = "ROLLOUT_VAULT_AUTH_METHOD", value_parser = auth_method(), value_name = "METHOD")]
-    pub vault_auth_method: Option<AuthMethod>,
-    /// Role to log in as
-    #[arg(long, env = "VAULT_ROLE", default_value = "vault-rollout-operator")]
-    pub vault_role: String,
-    /// Mount of the login method, without auth/ [default: what the method is called]
-    #[arg(long, env = "VAULT_AUTH_PATH", value_name = "MOUNT")]
-    pub vault_auth_path: Option<String>,
-    /// File with a token, for the method token [default: `/etc/config/VAULT_TOKEN` if it is there, else the variable `VAULT_TOKEN`]
-    #[arg(long, env = "ROLLOUT_VAULT_TOKEN_FILE", value_name = "FILE")]
-    pub vault_token_file: Option<PathBuf>,
-    /// Id of the role, for the method approle
-    #[arg(long, env = "ROLLOUT_VAULT_ROLE_ID", hide_env_values = true, value_name = "ID")]
-    pub vault_role_id: Option<String>,
-    /// File with the secret id, for the method approle
-    #[arg(long, env = "ROLLOUT_VAULT_SECRET_ID_FILE", value_name = "FILE")]
-    pub vault_secret_id_file: Option<PathBuf>,
-    /// File with the token to log in with, for the methods kubernetes and jwt [default: that of the pod's service account]
-    #[arg(long, env = "ROLLOUT_VAULT_JWT_FILE", value_name = "FILE")]
-    pub vault_jwt_file: Option<PathBuf>,
+    /// How to log in
+    #[command(flatten)]
+    pub login: VaultLogin,
     /// The longest time for one request to Vault, limits of ours included
     #[arg(long, env = "VAULT_CLIENT_TIMEOUT", default_value = "30s", value_parser = above_zero, value_name = "TIME")]
     pub vault_timeout: Duration,
@@ -78,6 +59,33 @@ pub struct VaultFlags {
     pub write_spec_timestamp: bool,
 }
 
+/// How to log in to Vault.
+#[derive(Clone, Args)]
+#[command(about = None, long_about = None)]
+pub struct VaultLogin {
+    /// How to log in [default: token if there is one, else kubernetes]
+    #[arg(long, env = "ROLLOUT_VAULT_AUTH_METHOD", value_parser = auth_method(), value_name = "METHOD")]
+    pub vault_auth_method: Option<AuthMethod>,
+    /// Role to log in as
+    #[arg(long, env = "VAULT_ROLE", default_value = "vault-rollout-operator")]
+    pub vault_role: String,
+    /// Mount of the login method, without auth/ [default: what the method is called]
+    #[arg(long, env = "VAULT_AUTH_PATH", value_name = "MOUNT")]
+    pub vault_auth_path: Option<String>,
+    /// File with a token, for the method token [default: `/etc/config/VAULT_TOKEN` if it is there, else the variable `VAULT_TOKEN`]
+    #[arg(long, env = "ROLLOUT_VAULT_TOKEN_FILE", value_name = "FILE")]
+    pub vault_token_file: Option<PathBuf>,
+    /// Id of the role, for the method approle
+    #[arg(long, env = "ROLLOUT_VAULT_ROLE_ID", hide_env_values = true, value_name = "ID")]
+    pub vault_role_id: Option<String>,
+    /// File with the secret id, for the method approle
+    #[arg(long, env = "ROLLOUT_VAULT_SECRET_ID_FILE", value_name = "FILE")]
+    pub vault_secret_id_file: Option<PathBuf>,
+    /// File with the token to log in with, for the methods kubernetes and jwt [default: that of the pod's service account]
+    #[arg(long, env = "ROLLOUT_VAULT_JWT_FILE", value_name = "FILE")]
+    pub vault_jwt_file: Option<PathBuf>,
+}
+
 impl VaultFlags {
     /// How Vault is reached; nothing if none is named.
     pub fn flags(&self) -> Option<Flags> {
@@ -87,21 +95,21 @@ impl VaultFlags {
             (None, None) => return None,
         };
         let of_original = Some(PathBuf::from(ORIGINAL_TOKEN)).filter(|file| file.is_file());
-        let token_file = self.vault_token_file.clone().or(of_original);
+        let token_file = self.login.vault_token_file.clone().or(of_original);
         let has_token = token_file.is_some() || std::env::var_os("VAULT_TOKEN").is_some_and(|token| !token.is_empty());
         let method =
-            self.vault_auth_method.unwrap_or(if has_token { AuthMethod::Token } else { AuthMethod::Kubernetes });
-        let mount = given(self.vault_auth_path.as_ref()).unwrap_or(method.name());
+            self.login.vault_auth_method.unwrap_or(if has_token { AuthMethod::Token } else { AuthMethod::Kubernetes });
+        let mount = given(self.login.vault_auth_path.as_ref()).unwrap_or(method.name());
         Some(Flags {
             address: address.to_owned(),
             address_from,
             method,
             mount: mount.to_owned(),
-            role: self.vault_role.clone(),
+            role: self.login.vault_role.clone(),
             token_file,
-            role_id: self.vault_role_id.clone(),
-            secret_id_file: self.vault_secret_id_file.clone(),
-            jwt_file: self.vault_jwt_file.clone(),
+            role_id: self.login.vault_role_id.clone(),
+            secret_id_file: self.login.vault_secret_id_file.clone(),
+            jwt_file: self.login.vault_jwt_file.clone(),
             timeout: self.vault_timeout,
             rate: self.vault_rate,
             concurrency: self.vault_concurrency.min(open_files::for_one_server()),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::SignedDuration;
 
 use super::{Annotations, EVERY_NAMESPACE, Invalid};
-use crate::object::SourceName;
+use crate::{object::SourceName, time::span};
 
 /// The number of characters of an invalid value that a message shows.
 const SHOWN: usize = 64;
@@ -44,8 +44,7 @@ pub(super) fn whole_number(annotation: &'static str, text: &str) -> Result<i32, 
 }
 
 pub(super) fn duration(annotation: &'static str, text: &str) -> Result<SignedDuration, Invalid> {
-    let span = text.trim().parse::<SignedDuration>().ok().filter(|span| !span.is_negative());
-    span.ok_or_else(|| invalid(annotation, text, "write a span of time, such as 90s, 5m or 1h30m"))
+    span(text).map_err(|cause| invalid(annotation, text, cause))
 }
 
 /// `secret/NAME`, `configmap/NAME`, each with `:KEY` or without.

@@ -154,9 +154,9 @@ fn held(view: &View, look: &Look) -> Option<String> {
         rollout: view.snapshot.pods.rollout,
         paused: spec.paused,
         rolled: view.plan.record.as_ref().and_then(|record| Some(look.now.recorded_or_now(record.rolled?))),
-        min_interval: spec.min_interval.unwrap_or(config.min_interval),
+        min_interval: spec.min_interval.unwrap_or(config.pace.min_interval),
         changed: None,
-        debounce: config.debounce,
+        debounce: config.pace.debounce,
         // Only the operator knows.
         pending: None,
     };
@@ -192,7 +192,7 @@ fn pods(rollout: Rollout) -> String {
 fn limits(spec: &WorkloadSpec, look: &Look) -> String {
     let (least, whose) = match spec.min_interval {
         Some(least) => (least, "its own annotation"),
-        None => (look.config.min_interval, "--min-interval"),
+        None => (look.config.pace.min_interval, "--min-interval"),
     };
     let wave = match spec.wave {
         0 => String::new(),

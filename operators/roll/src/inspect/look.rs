@@ -11,16 +11,12 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::stored_key;
 use konverge_core::digest::DIGEST_KEY_LENGTH;
-use konverge_kubectl::{Cluster, Failure, Job, Kind};
+use konverge_kubectl::{Cluster, Failure, Installed, Job, Kind, operator_of};
 use konverge_runtime::object::Scope;
 use konverge_workload::Workload;
 use kube::{Api, api::ListParams, core::NamespaceResourceScope};
 
-use super::{
-    Roll, What, classes,
-    operator::{self, Operator},
-    trigger, what,
-};
+use super::{Roll, What, classes, trigger, what};
 use crate::{
     breaker,
     config::Config,
@@ -39,7 +35,7 @@ pub(super) struct Look {
     /// The settings of the operator, or those that it has by itself.
     pub(super) config: Config,
     /// The operator, if one is installed.
-    pub(super) operator: Result<Option<Operator>, Failure>,
+    pub(super) operator: Result<Option<Installed<Config>>, Failure>,
     /// The workload and the plan for it. `None` if it has not opted in.
     pub(super) view: Option<View>,
     /// The sources that its pods use.
@@ -58,14 +54,15 @@ pub(super) struct Look {
 
 /// Looks at a workload and all that concerns it.
 pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, Failure> {
-    let operator = operator::of_namespace(cluster, &key.namespace).await;
+    let operator = operator_of(&Roll, cluster, &key.namespace).await;
     let known = operator.as_ref().ok().and_then(Option::as_ref);
     let config = match known {
         Some(operator) => operator.config.clone(),
         None => Config::of_container(&[], &BTreeMap::new()).map_err(|error| Failure::Failed(error.to_string()))?,
     };
     let now = Time::now();
-    let settings = breaker::Settings { changes: 0, within: SignedDuration::from_mins(1), quiet: config.runaway_quiet };
+    let settings =
+        breaker::Settings { changes: 0, within: SignedDuration::from_mins(1), quiet: config.pace.runaway_quiet };
     // Where the operator cannot be seen, all words count that it may have been told to understand.
     let others = known.map_or(Others { reloader: true, wave: true }, |operator| operator.config.others());
     let index = Index::new(others, settings);
@@ -143,7 +140,7 @@ async fn workload(cluster: &Cluster, key: &WorkloadRef) -> Result<Workload, Fail
 }
 
 /// With the key of this operator, or of the only one there is.
-async fn digester(cluster: &Cluster, operator: Option<&Operator>, name: &str) -> Result<Digester, Failure> {
+async fn digester(cluster: &Cluster, operator: Option<&Installed<Config>>, name: &str) -> Result<Digester, Failure> {
     let found = match operator.map(|operator| &operator.installation.namespace) {
         Some(home) => {
             let found = Api::<Secret>::namespaced(cluster.client.clone(), home).get_opt(name).await;

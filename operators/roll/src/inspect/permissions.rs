@@ -1,18 +1,11 @@
-//! Whether the operator's service account may do what its settings make it do.
+//! The permissions that the operator uses with its settings.
 
-use konverge_kubectl::{Cluster, Finding, Installation, Permission};
+use konverge_kubectl::Permission;
 
 use crate::{config::Config, run::PROGRAM, trigger::TriggerKind};
 
-/// All that is lacking, by name.
-pub(super) async fn finding(cluster: &Cluster, installation: &Installation, config: &Config) -> Finding {
-    let role = installation.role("deploy/rbac/vault-rollout-operator.yaml");
-    let next = format!("apply {role}, or leave a kind out with --kinds");
-    cluster.permissions_finding(installation, needed(config, &installation.namespace), next).await
-}
-
-/// The requests of an operator with these settings, as `deploy/rbac` allows them.
-fn needed(config: &Config, home: &str) -> Vec<Permission> {
+/// Returns the permissions that an operator with these settings needs, as `deploy/rbac` grants them.
+pub(super) fn needed(config: &Config, home: &str) -> Vec<Permission> {
     let mut needed = of_objects(config);
     needed.extend(at_home(config, home));
     needed
@@ -53,13 +46,11 @@ fn of_objects(config: &Config) -> Vec<Permission> {
 
 /// In its own namespace: the lease, and the key of digests. If you create that Secret by hand, the operator needs no permission to create it.
 fn at_home(config: &Config, home: &str) -> Vec<Permission> {
-    let mut needed = vec![Permission::new("", "secrets", "get").on(&config.digest_key)];
+    let mut needed = vec![Permission::new("", "secrets", "get").on(&config.digest_key).within(Some(home))];
     if config.leader_elect {
-        let lease = |verb| Permission::new("coordination.k8s.io", "leases", verb);
-        needed.push(lease("create"));
-        needed.extend(["get", "patch"].map(|verb| lease(verb).on(PROGRAM)));
+        needed.extend(Permission::lease(PROGRAM, home));
     }
-    needed.into_iter().map(|permission| permission.within(Some(home))).collect()
+    needed
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_runtime::watch::Guarded;
 
-use super::{SecretSpec, VaultRollout, VaultRolloutSpec};
+use super::resource::{SecretSpec, VaultRollout, VaultRolloutSpec};
 use crate::{
     declarations::object_name,
     object::{SourceName, WorkloadRef},

@@ -3,7 +3,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSONSchemaProps};
 use kube::CustomResourceExt;
 
-use super::VaultSyncStatus;
+use super::resource::VaultSyncStatus;
 use crate::status;
 
 /// The definition that a cluster needs. Nothing is required, and what is not known is kept, so that each object that the original's

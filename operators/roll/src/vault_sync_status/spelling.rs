@@ -10,7 +10,7 @@ use konverge_runtime::watch::Guarded;
 use konverge_workload::WorkloadKind;
 use kube::{Resource, core::ObjectMeta};
 
-use super::{VaultSyncStatus, VaultSyncStatusSpec};
+use super::resource::{VaultSyncStatus, VaultSyncStatusSpec};
 use crate::{
     declarations::object_name,
     object::WorkloadRef,

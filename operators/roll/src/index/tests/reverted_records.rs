@@ -38,7 +38,7 @@ fn word(index: &Index) -> &'static str {
 /// A Deployment that runs with `y`, for which it was rolled, and which is what there is.
 fn rolled() -> Index {
     let index = index();
-    show_with(&index, 1, Some(&record_of("y", Some(500))), Shows::Event);
+    show_with(&index, 2, Some(&record_of("y", Some(500))), Shows::Event);
     learn(&index, "db", "1", "y");
     assert_eq!(word(&index), "nothing");
     index
@@ -53,7 +53,7 @@ fn a_record_that_is_taken_away_or_set_back_rolls_nothing_and_is_written_again() 
         ("that of an older manifest", Some(record_of("x", None))),
     ] {
         let index = rolled();
-        show_with(&index, 2, shown.as_deref(), Shows::Event);
+        show_with(&index, 3, shown.as_deref(), Shows::Event);
         assert_eq!(word(&index), "note", "{what}");
         let view = index.view(&key("web"), &digester(), now()).unwrap();
         assert_eq!(
@@ -61,9 +61,9 @@ fn a_record_that_is_taken_away_or_set_back_rolls_nothing_and_is_written_again() 
             Some(500),
             "{what}: the least interval holds"
         );
-        index.wrote(&key("web"), "uid of web", "3", record_of("y", Some(500)), None);
+        index.wrote(&key("web"), "uid of web", "4", record_of("y", Some(500)), None);
         assert_eq!(word(&index), "nothing", "{what}");
-        show_with(&index, 4, shown.as_deref(), Shows::Event);
+        show_with(&index, 5, shown.as_deref(), Shows::Event);
         learn(&index, "db", "2", "z");
         // The writer of the old record may have seen newer content, so the source is read again.
         assert!(["unknown", "roll"].contains(&word(&index)), "{what}");
@@ -75,13 +75,13 @@ fn a_record_that_is_taken_away_or_set_back_rolls_nothing_and_is_written_again() 
 #[test]
 fn what_another_has_rolled_or_a_backup_has_brought_counts() {
     let index = rolled();
-    show_with(&index, 2, Some(&record_of("z", Some(600))), Shows::Event);
+    show_with(&index, 3, Some(&record_of("z", Some(600))), Shows::Event);
     learn(&index, "db", "2", "z");
     assert_eq!(word(&index), "nothing", "another has rolled it");
     let index = rolled();
-    show_with(&index, 0, Some(&record_of("x", Some(400))), Shows::List);
+    show_with(&index, 1, Some(&record_of("x", Some(400))), Shows::List);
     index.view(&key("web"), &digester(), now()).unwrap();
-    learn(&index, "db", "0", "x");
+    learn(&index, "db", "1", "x");
     assert_eq!(word(&index), "nothing", "all of it was restored");
 }
 
@@ -90,11 +90,11 @@ fn who_takes_it_again_and_again_is_contradicted_later_and_later() {
     let index = rolled();
     let view = || index.view(&key("web"), &digester(), now()).unwrap();
     for (turn, expected) in (1..).zip([None, None, None, Some(1), Some(2), Some(4)]) {
-        show_with(&index, 2 * turn, None, Shows::Event);
+        show_with(&index, 2 * turn + 1, None, Shows::Event);
         let pause = view().plan.contested_until.map(|until| until.since(now()).as_secs());
         assert_eq!(pause, expected, "{turn}");
         assert!(!view().plan.is_noted);
-        index.wrote(&key("web"), "uid of web", &(2 * turn + 1).to_string(), record_of("y", Some(500)), None);
+        index.wrote(&key("web"), "uid of web", &(2 * turn + 2).to_string(), record_of("y", Some(500)), None);
         assert!(view().plan.is_noted);
     }
 }

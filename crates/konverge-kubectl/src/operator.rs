@@ -1,0 +1,212 @@
+//! The operator of a job as the plugin finds it, and the doctor that is the same for all jobs.
+//!
+//! ```text
+//! Deployments ─▶ settings ─▶ permissions, leader ─▶ objects ─▶ findings
+//! ```
+//!
+//! A job says what it knows about its operator by [`Operator`]. [`findings`] asks the cluster, in the order in which one thing explains the next.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use konverge_core::names::few;
+use kube::core::DynamicObject;
+
+use crate::{Cluster, Failure, Finding, Grade, Installation, Job, Kind, Permission, Verdict};
+
+/// What a job says about its operator.
+#[async_trait]
+pub trait Operator: Job {
+    /// The settings of the operator.
+    type Config: Send + Sync;
+
+    /// Returns the name of the operator's lease.
+    fn lease(&self) -> &'static str;
+
+    /// Returns how to install the operator.
+    fn how_to_install(&self) -> &'static str;
+
+    /// Returns the manifest with the role of the operator alone, such as `deploy/rbac/vault-sync-operator.yaml`.
+    fn role(&self) -> &'static str;
+
+    /// Returns the settings of an installation, or why it would not start with them.
+    fn settings(&self, installation: &Installation) -> Result<Self::Config, clap::Error>;
+
+    /// Returns the only namespace that the operator watches, or `None` if it watches all.
+    fn namespace<'a>(&self, config: &'a Self::Config) -> Option<&'a str>;
+
+    /// Returns whether the operator elects a leader.
+    fn elects(&self, config: &Self::Config) -> bool;
+
+    /// Returns every permission that the operator needs with these settings. `home` is its own namespace.
+    fn needed(&self, config: &Self::Config, home: &str) -> Vec<Permission>;
+
+    /// Returns the next step if the operator lacks a permission of this role.
+    fn grant(&self, role: &str) -> String {
+        format!("apply {role}")
+    }
+
+    /// Checks the settings of an installation. Pure.
+    fn check_settings(&self, operator: &Installed<Self::Config>) -> Vec<Finding> {
+        let _ = operator;
+        Vec::new()
+    }
+
+    /// Checks what one installation needs beside its permissions.
+    async fn check_installation(&self, cluster: &Cluster, operator: &Installed<Self::Config>) -> Vec<Finding> {
+        let _ = (cluster, operator);
+        Vec::new()
+    }
+
+    /// Checks the objects that concern the job, and what more it needs.
+    async fn check_objects(&self, cluster: &Cluster, found: &Found<'_, Self::Config>) -> Vec<Finding>;
+}
+
+/// An operator and its settings.
+#[derive(Debug, Clone)]
+pub struct Installed<C> {
+    /// Its Deployment.
+    pub installation: Installation,
+    /// Its settings.
+    pub config: C,
+}
+
+/// The operators and the objects of a job.
+#[derive(Debug)]
+pub struct Found<'a, C> {
+    /// The Deployments of operators. `None` if they cannot be listed.
+    pub installations: Option<&'a [Installation]>,
+    /// The operators whose settings can be understood.
+    pub operators: &'a [Installed<C>],
+    /// The objects that concern the job.
+    pub objects: &'a [Objects],
+}
+
+/// The objects of a kind that concern a job.
+#[derive(Debug)]
+pub struct Objects {
+    /// The kind.
+    pub kind: Kind,
+    /// The objects, or why they cannot be listed.
+    pub found: Result<Vec<DynamicObject>, Failure>,
+}
+
+/// Returns the operator for objects of a namespace, if there is a Deployment of one whose settings can be understood. An operator for just this namespace goes
+/// before one for all.
+///
+/// # Errors
+///
+/// Returns an error if Deployments cannot be listed.
+pub async fn operator_of<O: Operator>(
+    job: &O,
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<Option<Installed<O::Config>>, Failure> {
+    let found = cluster.installations(job).await?;
+    let understood = found.into_iter().filter_map(|installation| {
+        let config = job.settings(&installation).ok()?;
+        Some(Installed { installation, config })
+    });
+    let fits = |operator: &Installed<O::Config>| job.namespace(&operator.config).is_none_or(|only| only == namespace);
+    Ok(understood.filter(fits).min_by_key(|operator| job.namespace(&operator.config).is_none()))
+}
+
+/// Examines a job: its operators, their permissions and leader, then its objects. `namespace` is where objects are looked at.
+pub async fn findings<O: Operator>(job: &O, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
+    let installations = cluster.installations(job).await;
+    let objects = objects(job, cluster, namespace).await;
+    let is_requested = objects.iter().flat_map(|objects| &objects.found).any(|found| !found.is_empty());
+    let (mut findings, mut operators) = (Vec::new(), Vec::new());
+    match &installations {
+        Err(failure) => findings.push(Finding::unknown("operator", failure)),
+        Ok(found) if found.is_empty() && !is_requested => {
+            return vec![Finding::note("operator", "it is not installed, and nothing asks for it", None)];
+        }
+        Ok(found) if found.is_empty() => {
+            findings.push(Finding::note("operator", Installation::missing(job), Some(job.how_to_install())));
+        }
+        Ok(found) => {
+            for installation in found {
+                findings.push(installation.finding());
+                match job.settings(installation) {
+                    Err(error) => findings.push(installation.does_not_start(&error)),
+                    Ok(config) => {
+                        let operator = Installed { installation: installation.clone(), config };
+                        findings.extend(examine(job, cluster, &operator).await);
+                        operators.push(operator);
+                    }
+                }
+            }
+        }
+    }
+    let elects = operators.iter().any(|operator| job.elects(&operator.config));
+    findings.push(cluster.leader_finding(job.lease(), elects).await);
+    let installations = installations.as_deref().ok();
+    let found = Found { installations, operators: &operators, objects: &objects };
+    findings.extend(job.check_objects(cluster, &found).await);
+    findings
+}
+
+/// Checks the settings, the permissions and the needs of one installation.
+async fn examine<O: Operator>(job: &O, cluster: &Cluster, operator: &Installed<O::Config>) -> Vec<Finding> {
+    let Installed { installation, config } = operator;
+    let mut findings = job.check_settings(operator);
+    let next = job.grant(installation.role(job.role()));
+    let needed = job.needed(config, &installation.namespace);
+    findings.push(cluster.permissions_finding(installation, needed, next).await);
+    findings.extend(job.check_installation(cluster, operator).await);
+    findings
+}
+
+/// Lists the objects of each kind that concern the job.
+async fn objects(job: &impl Job, cluster: &Cluster, namespace: Option<&str>) -> Vec<Objects> {
+    let mut objects = Vec::new();
+    for kind in job.kinds() {
+        let found = cluster.list(&kind, namespace).await.map(|mut found| {
+            found.retain(|object| job.standing(&kind, object).is_some());
+            found
+        });
+        objects.push(Objects { kind, found });
+    }
+    objects
+}
+
+/// Returns how many objects are in sync, and why the others are not.
+pub fn in_sync(job: &impl Job, objects: &[Objects]) -> Vec<Finding> {
+    let failures = objects.iter().filter_map(|objects| objects.found.as_ref().err());
+    let mut findings: Vec<_> = failures.map(|failure| Finding::unknown("objects", failure)).collect();
+    let (mut good, mut all) = (0, 0);
+    let mut others: BTreeMap<String, (Grade, Vec<String>)> = BTreeMap::new();
+    for Objects { kind, found } in objects {
+        for object in found.iter().flatten() {
+            let Some(standing) = job.standing(kind, object) else { continue };
+            all += 1;
+            if standing.grade == Grade::InStep {
+                good += 1;
+                continue;
+            }
+            let (worst, names) = others.entry(standing.state).or_insert((standing.grade, Vec::new()));
+            *worst = (*worst).max(standing.grade);
+            names.push(named(kind, object));
+        }
+    }
+    findings.push(Finding::fine("objects", format!("{good} of {all} in step")));
+    for (state, (grade, names)) in others {
+        let next = format!("kubectl konverge why {}", names.first().cloned().unwrap_or_default());
+        let verdict = if grade == Grade::Wrong { Verdict::Wrong } else { Verdict::Note };
+        findings.push(Finding {
+            about: "objects",
+            verdict,
+            text: format!("{state}: {}", few(&names)),
+            next: Some(next),
+        });
+    }
+    findings
+}
+
+/// Returns an object as the verbs of the plugin take it: `secret/db -n shop`.
+pub fn named(kind: &Kind, object: &DynamicObject) -> String {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    format!("{}/{name} -n {namespace}", kind.singular())
+}
