@@ -8,7 +8,7 @@ use std::{
 
 use konverge_apply::{Announcer, Statement};
 use konverge_core::{backoff::Backoff, digest::DigestKey, outage::PROBES};
-use konverge_runtime::{Priority, Queue};
+use konverge_runtime::Priority;
 use konverge_vault::{Found, Known, KvVersion, Location, Seen, Vault, VaultError, Watches};
 use tokio::{
     sync::Notify,
@@ -22,11 +22,10 @@ use crate::{
     index::Index,
     messages,
     metrics::Metrics,
-    object::{SourceKind, SourceRef, WorkloadRef},
+    object::{SourceKind, SourceRef},
     time::Time,
-    trigger::TriggerRef,
     vault::{SecretState, Version, location, standing, whole},
-    wakeups::SOURCE,
+    wakeups::{Queues, SOURCE},
 };
 
 /// After reads of content that failed; questions for versions have pauses of their own.
@@ -41,10 +40,8 @@ pub struct VaultSourceParts {
     pub index: Arc<Index>,
     /// Makes digests.
     pub key: Key,
-    /// Wakes those that use what changed.
-    pub workloads: Queue<WorkloadRef>,
-    /// Wakes those that tell how it stands.
-    pub triggers: Queue<TriggerRef>,
+    /// Wakes the users of changed secrets, and the triggers that follow them.
+    pub queues: Queues,
     /// Announces sources that run away.
     pub announcer: Announcer,
     /// The metrics.
@@ -245,10 +242,10 @@ impl Follower {
             }
         }
         for user in learned.users {
-            parts.workloads.add(user, Priority::High, SOURCE);
+            parts.queues.workloads.add(user, Priority::High, SOURCE);
         }
         for trigger in triggers {
-            parts.triggers.add(trigger, Priority::Normal, SOURCE);
+            parts.queues.triggers.add(trigger, Priority::Normal, SOURCE);
         }
     }
 }

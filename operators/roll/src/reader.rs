@@ -8,7 +8,7 @@ use konverge_core::{
     SecretValue,
     error::{Classify, ErrorClass},
 };
-use konverge_runtime::{Action, Priority, Queue, Reconciler, Request};
+use konverge_runtime::{Action, Priority, Reconciler, Request};
 use kube::{Api, Client};
 
 use crate::{
@@ -18,10 +18,10 @@ use crate::{
     index::Index,
     messages,
     metrics::Metrics,
-    object::{SourceKind, SourceRef, WorkloadRef},
+    object::{SourceKind, SourceRef},
     reasons,
     time::Time,
-    wakeups::SOURCE,
+    wakeups::{Queues, SOURCE},
 };
 
 /// Reads sources.
@@ -32,8 +32,8 @@ pub struct Reader {
     pub index: Arc<Index>,
     /// Makes digests.
     pub key: Key,
-    /// Wakes those that use what changed.
-    pub workloads: Queue<WorkloadRef>,
+    /// Wakes the users of changed sources.
+    pub queues: Queues,
     /// Announces sources that run away.
     pub announcer: Announcer,
     /// The metrics.
@@ -95,7 +95,7 @@ impl Reconciler for Reader {
             self.announcer.announce(source, source.reference(&uid), &messages::ran_away());
         }
         for user in learned.users {
-            self.workloads.add(user, Priority::High, SOURCE);
+            self.queues.workloads.add(user, Priority::High, SOURCE);
         }
         Ok(Action::Done)
     }
@@ -108,7 +108,7 @@ impl Reader {
         self.metrics.unread(error.reason());
         if error.is_refused() {
             for user in self.index.refuse(source, messages::refused(&source.name, &*error.source)) {
-                self.workloads.add(user, Priority::Normal, SOURCE);
+                self.queues.workloads.add(user, Priority::Normal, SOURCE);
             }
         }
         error

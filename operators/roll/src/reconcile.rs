@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::SignedDuration;
 use konverge_apply::{Announcer, Statement, error::class_of};
 use konverge_core::error::{Classify, ErrorClass};
-use konverge_runtime::{Action, Priority, Queue, Reconciler, Request, object::Scope, watch::Guarded};
+use konverge_runtime::{Action, Priority, Reconciler, Request, object::Scope, watch::Guarded};
 use konverge_workload::Workload;
 use kube::{Api, Client, core::NamespaceResourceScope};
 
@@ -17,10 +17,9 @@ use crate::{
     index::{Index, Shows},
     messages,
     metrics::Metrics,
-    object::{SourceRef, WorkloadRef},
+    object::WorkloadRef,
     time::Time,
-    trigger::TriggerRef,
-    wakeups::{CONTENDED, ROOM, WORKLOAD},
+    wakeups::{CONTENDED, Queues, ROOM, WORKLOAD},
     writer::{WriteError, Writer},
 };
 use attempt::{Attempt, Run};
@@ -52,11 +51,7 @@ pub struct Roller {
     /// Makes digests.
     pub key: Key,
     /// Wakes others.
-    pub queue: Queue<WorkloadRef>,
-    /// Has sources read.
-    pub sources: Queue<SourceRef>,
-    /// Has objects told how their workloads stand.
-    pub triggers: Queue<TriggerRef>,
+    pub queues: Queues,
     /// Announces how workloads stand.
     pub announcer: Announcer,
     /// The metrics.
@@ -148,13 +143,13 @@ impl Roller {
             None => self.index.forget(key),
         };
         for source in work.sources {
-            self.sources.add(source, Priority::High, CONTENDED);
+            self.queues.sources.add(source, Priority::High, CONTENDED);
         }
         for trigger in work.triggers {
-            self.triggers.add(trigger, Priority::Normal, CONTENDED);
+            self.queues.triggers.add(trigger, Priority::Normal, CONTENDED);
         }
         for other in work.workloads.into_iter().filter(|other| other != key) {
-            self.queue.add(other, Priority::Normal, CONTENDED);
+            self.queues.workloads.add(other, Priority::Normal, CONTENDED);
         }
         Ok(())
     }
@@ -180,13 +175,13 @@ impl Roller {
     /// Has those that ask for its rollouts told how it stands.
     fn tell(&self, key: &WorkloadRef) {
         for trigger in self.index.triggers_of(key) {
-            self.triggers.add(trigger, Priority::Normal, WORKLOAD);
+            self.queues.triggers.add(trigger, Priority::Normal, WORKLOAD);
         }
     }
 
     fn wake(&self, next: Option<WorkloadRef>) {
         if let Some(next) = next {
-            self.queue.add(next, Priority::Normal, ROOM);
+            self.queues.workloads.add(next, Priority::Normal, ROOM);
         }
     }
 

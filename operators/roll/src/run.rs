@@ -3,7 +3,6 @@
 use std::{
     process::ExitCode,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use futures::{
@@ -15,7 +14,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use konverge_apply::events::EventSink;
 use konverge_core::error::in_one_line;
 use konverge_runtime::{
-    Controller, Manager, Queue,
+    Controller, Manager,
     client::{self, ClientError, ClientOptions},
     http_server::BindError,
     lease::Elector,
@@ -36,14 +35,14 @@ use kube::{
 use crate::{
     breaker,
     budget::{Budget, Limits},
-    config::Config,
+    config::{Config, Pace},
     digest_key::Key,
     follow::{VaultSource, VaultSourceParts},
     index::Index,
     kinds_seen::{self, Kind},
     messages,
     metrics::Metrics,
-    object::{SourceKind, SourceRef, WorkloadRef},
+    object::SourceKind,
     reader::Reader,
     reconcile::{Policy, Roller},
     status_controller::StatusController,
@@ -51,15 +50,13 @@ use crate::{
     trigger::{TriggerKind, TriggerRef, WatchedTrigger},
     vault_rollout::{self, VaultRollout},
     vault_sync_status::{self, VaultSyncStatus},
+    wakeups::Queues,
     watch::Feed,
     writer::Writer,
 };
 
 /// The program's name in metrics, events and errors.
 pub(crate) const PROGRAM: &str = "vault-rollout-operator";
-
-/// Between two reads of one source: what changes faster is rolled no sooner for it.
-const REST: Duration = Duration::from_millis(500);
 
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]
@@ -110,52 +107,27 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     let (events, publish) = EventSink::new(of_each_replica.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
     metrics.register(|registry| events.register(registry));
     manager.stopping_task("events", publish);
-    let (announcer, of_sources) = (messages::announcer(events.clone()), messages::source_announcer(events));
 
     let key = load_digest_key(&mut manager, of_each_replica, &config);
     let index = Arc::new(Index::new(config.others(), breaker_settings(&config)));
     let (measured, gauges) = (Arc::clone(&index), counts.clone());
     metrics.before_scrape(move || gauges.measure(&measured, Time::now()));
-    let budget = Arc::new(Mutex::new(Budget::new(limits(&config))));
-    let workloads = Queue::new("roll", metrics.queues()).with_namespaces(|key: &WorkloadRef| &key.namespace);
-    let sources =
-        Queue::new("roll-sources", metrics.queues()).with_rest(REST).with_namespaces(|key: &SourceRef| &key.namespace);
-    let triggers = Queue::new("roll-triggers", metrics.queues())
-        .with_rest(REST)
-        .with_namespaces(|key: &TriggerRef| &key.namespace);
-    let feed = Feed {
-        index: Arc::clone(&index),
-        budget: Arc::clone(&budget),
-        workloads: workloads.clone(),
-        sources: sources.clone(),
-        triggers: triggers.clone(),
-        announcer: of_sources.clone(),
+    let parts = Parts {
+        client,
+        index,
+        budget: Arc::new(Mutex::new(Budget::new(limits(&config)))),
+        key,
+        queues: Queues::new(&metrics),
+        events,
+        counts,
     };
-    let watched = watch_all(&mut manager, &client, &config, &feed);
+    let feed = parts.feed();
+    let watched = watch_all(&mut manager, &parts.client, &config, &feed);
     let vault = reach_vault(&mut manager, &config)?;
-    let triggers_seen = vault.is_some().then(|| watch_triggers(&mut manager, &client, &config, &feed));
-    let vault = vault.map(|vault| {
-        VaultSource::new(VaultSourceParts {
-            vault,
-            index: Arc::clone(&index),
-            key: key.clone(),
-            workloads: workloads.clone(),
-            triggers: triggers.clone(),
-            announcer: of_sources.clone(),
-            metrics: counts.clone(),
-        })
-    });
-    let reader = Reader {
-        client: client.clone(),
-        index: Arc::clone(&index),
-        key: key.clone(),
-        workloads: workloads.clone(),
-        announcer: of_sources,
-        metrics: counts.clone(),
-        vault,
-    };
-    let reader =
-        Controller::new(Arc::new(reader), sources.clone(), metrics.controllers()).workers(config.workers.into());
+    let triggers_seen = vault.is_some().then(|| watch_triggers(&mut manager, &parts.client, &config, &feed));
+    let workers = config.workers.into();
+    let sources = parts.queues.sources.clone();
+    let reader = Controller::new(Arc::new(parts.reader(vault)), sources, metrics.controllers()).workers(workers);
     manager.controller("roll-sources", reader);
     // The order of waves and the rollouts under way are known when all objects have been seen.
     let all_seen = async move {
@@ -166,38 +138,87 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     }
     .shared();
     let seen = manager.checks().readiness_flag("all-seen", "not all that takes part has been seen yet");
-    // Also where nobody works: a standby has seen them, too.
+    // A standby has seen them, too.
     manager.task("all-seen", all_seen.clone().map(move |()| seen.set(true)).then(|()| pending()));
-    let status_controller = StatusController::new(
-        client.clone(),
-        Arc::clone(&index),
-        key.clone(),
-        announcer.clone(),
-        config.vault.write_spec_timestamp,
-    );
-    let status_controller = Controller::new(Arc::new(status_controller), triggers.clone(), metrics.controllers())
-        .workers(config.workers.into());
+    let triggers = parts.queues.triggers.clone();
+    let status_controller = Arc::new(parts.status_controller(config.vault.write_spec_timestamp));
+    let status_controller = Controller::new(status_controller, triggers, metrics.controllers()).workers(workers);
     manager.controller("roll-triggers", status_controller.ready(all_seen.clone()));
-    let roller = Roller {
-        client: client.clone(),
-        writer: Writer::new(client),
-        index,
-        budget,
-        key,
-        queue: workloads.clone(),
-        sources,
-        triggers,
-        announcer,
-        metrics: counts,
-        policy: Policy {
-            min_interval: config.pace.min_interval,
-            debounce: config.pace.debounce,
-            longest: config.pace.longest,
-        },
-    };
-    let roller = Controller::new(Arc::new(roller), workloads, metrics.controllers()).workers(config.workers.into());
-    manager.controller("roll", roller.ready(all_seen));
+    let workloads = parts.queues.workloads.clone();
+    let roller = Controller::new(Arc::new(parts.roller(policy(&config))), workloads, metrics.controllers());
+    manager.controller("roll", roller.workers(workers).ready(all_seen));
     Ok(manager)
+}
+
+/// The parts that the controllers and the watches share.
+struct Parts {
+    client: Client,
+    index: Arc<Index>,
+    budget: Arc<Mutex<Budget>>,
+    key: Key,
+    queues: Queues,
+    events: EventSink,
+    counts: Metrics,
+}
+
+impl Parts {
+    fn feed(&self) -> Feed {
+        Feed {
+            index: Arc::clone(&self.index),
+            budget: Arc::clone(&self.budget),
+            queues: self.queues.clone(),
+            announcer: messages::source_announcer(self.events.clone()),
+        }
+    }
+
+    /// To be called within a tokio runtime.
+    fn reader(&self, vault: Option<Vault>) -> Reader {
+        let announcer = messages::source_announcer(self.events.clone());
+        let vault = vault.map(|vault| {
+            VaultSource::new(VaultSourceParts {
+                vault,
+                index: Arc::clone(&self.index),
+                key: self.key.clone(),
+                queues: self.queues.clone(),
+                announcer: announcer.clone(),
+                metrics: self.counts.clone(),
+            })
+        });
+        Reader {
+            client: self.client.clone(),
+            index: Arc::clone(&self.index),
+            key: self.key.clone(),
+            queues: self.queues.clone(),
+            announcer,
+            metrics: self.counts.clone(),
+            vault,
+        }
+    }
+
+    fn status_controller(&self, write_spec_timestamp: bool) -> StatusController {
+        let (client, index, key) = (self.client.clone(), Arc::clone(&self.index), self.key.clone());
+        StatusController::new(client, index, key, messages::announcer(self.events.clone()), write_spec_timestamp)
+    }
+
+    fn roller(self, policy: Policy) -> Roller {
+        Roller {
+            client: self.client.clone(),
+            writer: Writer::new(self.client),
+            index: self.index,
+            budget: self.budget,
+            key: self.key,
+            queues: self.queues,
+            announcer: messages::announcer(self.events),
+            metrics: self.counts,
+            policy,
+        }
+    }
+}
+
+/// Returns how soon a workload may be rolled, by the flags.
+fn policy(config: &Config) -> Policy {
+    let Pace { min_interval, debounce, longest, .. } = config.pace;
+    Policy { min_interval, debounce, longest }
 }
 
 /// Returns when a source has run away, by the flags.

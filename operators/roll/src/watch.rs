@@ -10,7 +10,7 @@ use std::{
 use futures::Stream;
 use konverge_apply::Announcer;
 use konverge_runtime::{
-    Priority, Queue,
+    Priority,
     watch::{Event, EventHandler, Guarded, Origin, Undecodable, handle_events},
 };
 use konverge_workload::{SecretProviderClass, Workload, WorkloadKind};
@@ -26,7 +26,7 @@ use crate::{
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
     time::Time,
     trigger::{TriggerKind, TriggerRef, WatchedTrigger},
-    wakeups::{LISTED, OBJECT, ROOM},
+    wakeups::{LISTED, OBJECT, Queues, ROOM},
 };
 
 /// Keeps the index as the watches show things.
@@ -36,12 +36,8 @@ pub struct Feed {
     pub index: Arc<Index>,
     /// Where rollouts that are over make room.
     pub budget: Arc<Mutex<Budget>>,
-    /// Where workloads are left to be looked at.
-    pub workloads: Queue<WorkloadRef>,
-    /// Where sources are left to be read.
-    pub sources: Queue<SourceRef>,
-    /// Where objects that ask for rollouts are left to be told how they stand.
-    pub triggers: Queue<TriggerRef>,
+    /// Where keys are left to be worked on.
+    pub queues: Queues,
     /// Announces sources with invalid annotations.
     pub announcer: Announcer,
 }
@@ -108,38 +104,38 @@ impl Feed {
 
     fn room_for(&self, next: Option<WorkloadRef>) {
         if let Some(next) = next {
-            self.workloads.add(next, Priority::Normal, ROOM);
+            self.queues.workloads.add(next, Priority::Normal, ROOM);
         }
     }
 
     /// On a standby, drops the key of a workload that is gone. Its place in the budget and in the waiting list is given up without a run. A
     /// leader keeps the key, because a run may have taken a place meanwhile.
     fn drop_if_gone(&self, key: &WorkloadRef) {
-        self.workloads.remove_on_standby(key, || self.index.has(key));
+        self.queues.workloads.remove_on_standby(key, || self.index.has(key));
     }
 
     /// The same for a source that no workload uses.
     fn drop_if_unused(&self, key: &SourceRef) {
-        self.sources.remove_on_standby(key, || self.index.is_used(key));
+        self.queues.sources.remove_on_standby(key, || self.index.is_used(key));
     }
 
     /// Queues what is to be done. A standby keeps only keys of what is there, also if the watch of another kind has removed it meanwhile: no
     /// worker of its own has begun anything that would have to be ended.
     fn leave(&self, work: Work, priority: Priority, reason: &'static str) {
         for source in work.sources {
-            self.sources.add(source.clone(), priority, reason);
+            self.queues.sources.add(source.clone(), priority, reason);
             self.drop_if_unused(&source);
         }
         for source in work.unused {
             self.drop_if_unused(&source);
         }
         for workload in work.workloads {
-            self.workloads.add(workload.clone(), priority, reason);
+            self.queues.workloads.add(workload.clone(), priority, reason);
             self.drop_if_gone(&workload);
         }
         for trigger in work.triggers {
-            self.triggers.add(trigger.clone(), priority, reason);
-            self.triggers.remove_on_standby(&trigger, || self.index.has_trigger(&trigger));
+            self.queues.triggers.add(trigger.clone(), priority, reason);
+            self.queues.triggers.remove_on_standby(&trigger, || self.index.has_trigger(&trigger));
         }
         if let Some((source, uid, invalid)) = work.invalid {
             self.announcer.announce(&source, source.reference(&uid), &messages::invalid(&invalid));

@@ -76,7 +76,7 @@ impl Run<'_> {
             // It is woken when what it uses was read, or when that is refused.
             None => {
                 for source in &view.plan.doubted {
-                    roller.sources.add(source.clone(), Priority::High, CONTENDED);
+                    roller.queues.sources.add(source.clone(), Priority::High, CONTENDED);
                 }
                 self.say(Vec::new());
                 Ok(DONE)

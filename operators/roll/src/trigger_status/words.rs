@@ -6,7 +6,7 @@ use konverge_workload::Progress;
 use super::state::{InSync, PendingRollout, TargetState, TargetStatus};
 use crate::{
     messages::template_elsewhere,
-    object::SourceName,
+    object::{SourceName, WorkloadRef},
     reasons,
     trigger::TriggerRef,
     vault::{SecretState, Version},
@@ -93,21 +93,7 @@ fn word(key: &TriggerRef, target_statuses: &TargetStatus) -> Option<Word> {
             reasons::INVALID_ANNOTATION,
             format!("on {workload} {cause}. It is not rolled before that is mended"),
         ),
-        TargetState::Vault(SecretState::Failing { reason, text }) => {
-            Word::new(How::Waiting, reason, format!("{text}. Nothing is rolled, and it is asked again"))
-        }
-        TargetState::Vault(SecretState::Deleted) => Word::new(
-            How::Waiting,
-            reasons::SECRET_DELETED,
-            format!(
-                "the newest version of {source} is deleted or destroyed. Nothing is rolled before there is another one, or it is undeleted and changes"
-            ),
-        ),
-        TargetState::Vault(_) => Word::new(
-            How::Waiting,
-            reasons::SECRET_MISSING,
-            format!("there is no {source}; write it, or mend the path. Nothing is rolled"),
-        ),
+        TargetState::Vault(state) => of_secret(source, state),
         TargetState::Older { told, noted } => Word::new(
             How::Going,
             reasons::OLDER_VERSION,
@@ -129,31 +115,56 @@ fn word(key: &TriggerRef, target_statuses: &TargetStatus) -> Option<Word> {
         TargetState::PendingRollout(PendingRollout { said: Some(said), .. }) => {
             Word::new(How::Going, reasons::ROLLOUT_PENDING, format!("{workload}: {}", said.text))
         }
-        TargetState::InSync(InSync { version, rolled, since, progress, .. }) => {
-            let what = what(source, version);
-            match (rolled, since, progress) {
-                (Some(_), _, Progress::Running | Progress::Unready) => Word::new(
-                    How::Going,
-                    reasons::ROLLOUT_RUNNING,
-                    format!("{workload} was rolled for {what}, and its new pods are not all there yet"),
-                ),
-                (Some(_), _, Progress::Failed) => Word::new(
-                    How::Going,
-                    reasons::ROLLOUT_FAILED,
-                    format!("{workload} was rolled for {what}, and its new pods do not become ready"),
-                ),
-                // A rollout for something else that goes on is told by that. A failed rollout keeps this version from the pods, too.
-                (None, Some(since), Progress::Failed) => Word::new(
-                    How::Going,
-                    reasons::ROLLOUT_FAILED,
-                    format!(
-                        "the pods of {workload} that are to run with {what} do not become ready; it was rolled since: {since}"
-                    ),
-                ),
-                _ => Word::new(How::Ready, reasons::IN_SYNC, format!("the pods of {workload} run with {what}")),
-            }
-        }
+        TargetState::InSync(in_sync) => of_pods(workload, source, in_sync),
     })
+}
+
+/// The word for a secret that Vault does not show.
+fn of_secret(source: &SourceName, state: &SecretState) -> Word {
+    match state {
+        SecretState::Failing { reason, text } => {
+            Word::new(How::Waiting, reason, format!("{text}. Nothing is rolled, and it is asked again"))
+        }
+        SecretState::Deleted => Word::new(
+            How::Waiting,
+            reasons::SECRET_DELETED,
+            format!(
+                "the newest version of {source} is deleted or destroyed. Nothing is rolled before there is another one, or it is undeleted and changes"
+            ),
+        ),
+        _ => Word::new(
+            How::Waiting,
+            reasons::SECRET_MISSING,
+            format!("there is no {source}; write it, or mend the path. Nothing is rolled"),
+        ),
+    }
+}
+
+/// The word for a workload that was rolled for the version that there is.
+fn of_pods(workload: &WorkloadRef, source: &SourceName, in_sync: &InSync) -> Word {
+    let InSync { version, rolled, since, progress, .. } = in_sync;
+    let what = what(source, version);
+    match (rolled, since, progress) {
+        (Some(_), _, Progress::Running | Progress::Unready) => Word::new(
+            How::Going,
+            reasons::ROLLOUT_RUNNING,
+            format!("{workload} was rolled for {what}, and its new pods are not all there yet"),
+        ),
+        (Some(_), _, Progress::Failed) => Word::new(
+            How::Going,
+            reasons::ROLLOUT_FAILED,
+            format!("{workload} was rolled for {what}, and its new pods do not become ready"),
+        ),
+        // The source of a later rollout reports how that goes. A failed rollout keeps this version from the pods, too.
+        (None, Some(since), Progress::Failed) => Word::new(
+            How::Going,
+            reasons::ROLLOUT_FAILED,
+            format!(
+                "the pods of {workload} that are to run with {what} do not become ready; it was rolled since: {since}"
+            ),
+        ),
+        _ => Word::new(How::Ready, reasons::IN_SYNC, format!("the pods of {workload} run with {what}")),
+    }
 }
 
 impl Word {

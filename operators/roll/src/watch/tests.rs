@@ -28,16 +28,18 @@ fn standby() -> Feed {
     Feed {
         index: Arc::new(Index::new(Others::default(), settings)),
         budget: Arc::new(Mutex::new(Budget::new(limits))),
-        workloads: Queue::new("roll", metrics.queues()),
-        sources: Queue::new("roll-sources", metrics.queues()),
-        triggers: Queue::new("roll-triggers", metrics.queues()),
+        queues: Queues::new(&metrics),
         announcer: messages::source_announcer(EventSink::dry_run(pending::<()>()).0),
     }
 }
 
 /// How many workloads, sources and objects that ask for rollouts are queued.
 fn queued(feed: &Feed) -> [usize; 3] {
-    [feed.workloads.snapshot().len(), feed.sources.snapshot().len(), feed.triggers.snapshot().len()]
+    [
+        feed.queues.workloads.snapshot().len(),
+        feed.queues.sources.snapshot().len(),
+        feed.queues.triggers.snapshot().len(),
+    ]
 }
 
 fn deployment(name: &str, annotations: &Value, secret: &str) -> Guarded<Workload> {
@@ -138,7 +140,7 @@ async fn the_queues_of_a_standby_forget_objects_that_a_list_does_not_show() {
     assert_eq!(queued(&feed), [1, 1, 0]);
     // A Secret that no workload uses any more need not be read.
     deployments(&feed, vec![Event::Apply(deployment("kept", &json!({ ON_CHANGE: "true" }), "other"))]).await;
-    let sources: Vec<_> = feed.sources.snapshot().into_iter().map(|queued| queued.key.name.name).collect();
+    let sources: Vec<_> = feed.queues.sources.snapshot().into_iter().map(|queued| queued.key.name.name).collect();
     assert_eq!(sources, ["other"]);
 }
 
@@ -147,15 +149,15 @@ async fn a_leader_looks_once_more_at_what_is_gone() {
     let feed = standby();
     deployments(&feed, vec![Event::Apply(all("web"))]).await;
     triggers(&feed, vec![Event::Apply(named("web"))]).await;
-    let (workload, trigger) = (feed.workloads.next().await.unwrap(), feed.triggers.next().await.unwrap());
-    let (one, other) = (feed.sources.next().await.unwrap(), feed.sources.next().await.unwrap());
+    let (workload, trigger) = (feed.queues.workloads.next().await.unwrap(), feed.queues.triggers.next().await.unwrap());
+    let (one, other) = (feed.queues.sources.next().await.unwrap(), feed.queues.sources.next().await.unwrap());
     deployments(&feed, vec![Event::Delete(all("web"))]).await;
     triggers(&feed, vec![Event::Delete(named("web"))]).await;
     // The run may have taken a place in the budget and ended with an error.
-    feed.workloads.complete(&workload.key, Completion::Retry(Duration::ZERO));
-    feed.triggers.complete(&trigger.key, Completion::Done);
+    feed.queues.workloads.complete(&workload.key, Completion::Retry(Duration::ZERO));
+    feed.queues.triggers.complete(&trigger.key, Completion::Done);
     for source in [one, other] {
-        feed.sources.complete(&source.key, Completion::Done);
+        feed.queues.sources.complete(&source.key, Completion::Done);
     }
     // The path in Vault is followed until a run ends that, and the teller remembers the object until a run forgets it.
     assert_eq!(queued(&feed), [1, 1, 1]);
