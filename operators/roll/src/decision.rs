@@ -13,8 +13,8 @@ pub struct Now {
     pub entry: Entry,
     /// Whether the pods can do without.
     pub need: Need,
-    /// Whether it is known to be something else than the pods run with though nothing comparable is recorded of it: somebody has noted so, or
-    /// it differs by the choice of keys that counted when it was recorded.
+    /// Whether its content is known to differ from that of the pods, although the record has nothing comparable. Another operator has recorded so, or the
+    /// content differs in the keys that counted when it was recorded.
     pub is_news: bool,
     /// Whether that it differs is a reason to roll.
     pub counts: bool,

@@ -1,7 +1,8 @@
 //! The annotations of workloads and of the sources that they use. Pure.
 //!
-//! A workload asks for itself ([`ON_CHANGE`]), or a Secret or `ConfigMap` asks for those that use it ([`ROLL_USERS`]) or have certain labels
-//! ([`ROLL_SELECTOR`]). zopp's word is always understood, those of Stakater Reloader and of wave if the platform says so. An invalid value is an error that names the annotation, and rolls nothing.
+//! A workload opts in for itself ([`ON_CHANGE`]), or a Secret or `ConfigMap` opts in its users ([`ROLL_USERS`]) or the workloads with certain labels
+//! ([`ROLL_SELECTOR`]). The operator always understands zopp's annotation, and those of Stakater Reloader and of wave if its flags say so. An invalid
+//! value is an error that names the annotation, and rolls nothing.
 
 mod others;
 mod values;

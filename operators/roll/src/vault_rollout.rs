@@ -1,7 +1,7 @@
-//! `VaultRollout`, the spelling for those who have more than one workload or more than one secret.
+//! `VaultRollout`, the resource for several workloads or several secrets.
 //!
-//! It asks for the same as a [`VaultSyncStatus`](crate::vault_sync_status), by the same code. What the schema refuses never gets here; what an
-//! older definition let in is understood as far as it goes, or said to be wrong.
+//! It requests the same as a [`VaultSyncStatus`](crate::vault_sync_status), by the same code. The schema keeps out most invalid specs. An older
+//! definition may have let one in: the operator reads it as far as possible, or reports it.
 
 mod resource;
 mod schema;
