@@ -42,7 +42,7 @@ fn problem(reason: &'static str, text: String) -> Statement {
 
 /// An annotation cannot be followed.
 pub fn invalid(invalid: &Invalid) -> Statement {
-    problem(reasons::INVALID_ANNOTATION, format!("{invalid}. Nothing is rolled for its sake"))
+    problem(reasons::INVALID_ANNOTATION, format!("{invalid}. It rolls nothing until you correct it"))
 }
 
 /// It asks to be rolled, and has no template of its own.
@@ -64,8 +64,8 @@ pub fn rolled_user(user: &WorkloadRef) -> Statement {
 pub fn ran_away() -> Statement {
     problem(
         reasons::RAN_AWAY,
-        "it changes again and again, so nobody is rolled for it until it is quiet; find out who writes it: its metadata.managedFields \
-         name them"
+        "it changes more often than --runaway-changes allows in a minute, so the operator rolls nobody for it until it is quiet; find the client \
+         that writes it: metadata.managedFields names it"
             .to_owned(),
     )
 }
@@ -74,7 +74,9 @@ pub fn ran_away() -> Statement {
 pub fn vault_ran_away() -> Statement {
     problem(
         reasons::RAN_AWAY,
-        "it changes again and again, so nobody is rolled for it until it is quiet; Vault's audit log tells who writes it".to_owned(),
+        "it changes more often than --runaway-changes allows in a minute, so the operator rolls nobody for it until it is quiet; Vault's audit log \
+         names the client that writes it"
+            .to_owned(),
     )
 }
 
@@ -91,7 +93,7 @@ pub fn trigger_rolled(workload: &WorkloadRef, others: usize, source: &SourceName
 pub fn original_runs() -> Statement {
     problem(
         reasons::ORIGINAL_RUNS,
-        "kopf's finalizer and annotations have come back, so the original still runs, and restarts what this operator restarts. Scale it down"
+        "kopf's finalizer and annotations have come back, so the original still runs, and restarts the same workloads. Scale it down"
             .to_owned(),
     )
 }
@@ -101,21 +103,21 @@ pub fn taken() -> Statement {
     problem(
         reasons::RECORD_TAKEN,
         format!(
-            "somebody takes the annotation {RECORD} away or sets it back, again and again, so it is written later and later. Nothing is rolled by \
-             that, but what changes while the operator is down may be missed; find out who does it: its metadata.managedFields name them"
+            "another client keeps removing the annotation {RECORD} or setting it back, so the operator restores it with growing pauses. That rolls \
+             nothing, but a change while the operator is down may be missed; find the client: metadata.managedFields names it"
         ),
     )
 }
 
 /// It cannot be read or written.
 pub fn failed(error: &(impl std::error::Error + Classify)) -> Statement {
-    problem(error.reason(), format!("{}. It is tried again", in_one_line(error)))
+    problem(error.reason(), format!("{}. The operator tries again", in_one_line(error)))
 }
 
 /// A source may not be read.
 pub fn refused(source: &SourceName, error: &impl std::error::Error) -> Statement {
     let text = format!(
-        "{source} may not be read, so nothing is rolled for it: {}. Let the operator's service account get it; it is tried again",
+        "{source} may not be read, so it rolls nothing: {}. Let the operator's service account get it; the operator tries again",
         in_one_line(error)
     );
     problem(reasons::FORBIDDEN, text)
@@ -142,7 +144,7 @@ pub fn held(hold: BlockedBy, changed: &str) -> Statement {
 pub fn deferral(deferral: &Deferral, changed: &str) -> Option<Statement> {
     match deferral {
         Deferral::RanAway(_) => {
-            let text = format!("{changed}, again and again, and it is not rolled for that before it is quiet");
+            let text = format!("{changed} too often, and it is not rolled for that before the source is quiet");
             Some(notice(reasons::BREAKER, text))
         }
         Deferral::Suspended | Deferral::Awaited(_, None) => None,
@@ -155,7 +157,7 @@ pub fn deferral(deferral: &Deferral, changed: &str) -> Option<Statement> {
         Deferral::Overdue(secret, until) => {
             let until = second(until.wall());
             let text = format!(
-                "{changed}, and it is not rolled: {secret} has not followed by {until}. See to who syncs it; as soon as it has, this is rolled"
+                "{changed}, and it is not rolled: {secret} has not followed by {until}. Check the tool that syncs it; this is rolled as soon as it has followed"
             );
             Some(problem(reasons::NOT_FOLLOWED, text))
         }
@@ -183,8 +185,8 @@ pub fn not_its_wave(turn: &WaveGate<WorkloadRef>, changed: &str) -> Option<State
 /// There were enough rollouts for the time being.
 pub fn spent(spent: &Spent, changed: &str) -> Statement {
     let (reason, what) = match spent.by {
-        Limit::Rate => (reasons::RATE, "so many were rolled within a minute as may be"),
-        Limit::AtOnce => (reasons::AT_ONCE, "so many rollouts are under way as may be"),
+        Limit::Rate => (reasons::RATE, "the limit of --in-a-minute is reached"),
+        Limit::AtOnce => (reasons::AT_ONCE, "the limit of --at-once is reached"),
     };
     notice(reason, format!("{changed}, and it is not rolled yet: {what}"))
 }

@@ -391,7 +391,7 @@ async fn one_source_that_runs_away_or_is_forbidden_keeps_no_other_back() {
     .await;
     world.secret("wild", "last").await;
     let told = world.event("web", "WaitingForQuiet").await;
-    assert!(told.contains("Secret/wild") && told.contains("again and again"), "{told}");
+    assert!(told.contains("Secret/wild") && told.contains("before the source is quiet"), "{told}");
     let before = world.templates("web").await;
     world.secret("good", "1").await;
     world.rolled("web", before).await;
