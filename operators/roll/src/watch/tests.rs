@@ -6,7 +6,7 @@ use futures::{future::pending, stream};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::events::EventSink;
-use konverge_runtime::{Metrics, queue::Completion};
+use konverge_runtime::{Metrics, Queue, queue::Completion};
 use konverge_workload::Keys;
 use serde_json::{Value, json};
 
@@ -28,7 +28,11 @@ fn standby() -> Feed {
     Feed {
         index: Arc::new(Index::new(Others::default(), settings)),
         budget: Arc::new(Mutex::new(Budget::new(limits))),
-        queues: Queues::new(&metrics),
+        queues: Queues {
+            workloads: Queue::new("roll", metrics.queues()),
+            sources: Queue::new("roll-sources", metrics.queues()),
+            triggers: Queue::new("roll-triggers", metrics.queues()),
+        },
         announcer: messages::source_announcer(EventSink::dry_run(pending::<()>()).0),
     }
 }
