@@ -150,15 +150,15 @@ fn another_namespace_needs_leave_and_no_takes_it_from_all() {
 fn the_shortest_interval_counts_for_all() {
     let index = index();
     show(&index, "web", &json!({ "roll.konverge.dev/allow-from": "*" }), &[]);
-    index.show_trigger(trigger("shop"), asking(1, 60));
+    index.show_trigger(trigger("shop"), asking(2, 60));
     index.show_trigger(trigger("elsewhere"), asking(1, 5));
     assert_eq!(index.interval(&source().of("")), Some(Duration::from_secs(5)));
     let work = index.forget_trigger(&trigger("elsewhere"));
     assert!(work.sources.contains(&source().of("")), "to be followed at another interval");
     assert_eq!(index.interval(&source().of("")), Some(Duration::from_mins(1)));
-    index.show_trigger(trigger("shop"), asking(0, 5));
+    index.show_trigger(trigger("shop"), asking(1, 5));
     assert_eq!(index.interval(&source().of("")), Some(Duration::from_mins(1)), "an older event");
-    index.show_trigger(trigger("shop"), WatchedTrigger { deleting: true, ..asking(2, 60) });
+    index.show_trigger(trigger("shop"), WatchedTrigger { deleting: true, ..asking(3, 60) });
     assert!(!index.is_used(&source().of("")), "it is going");
 }
 
