@@ -116,8 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn the_file_names_a_revision() {
+    fn the_file_names_a_revision_of_this_history() {
         let file = fs::read_to_string(paths::workspace().join(FILE)).unwrap();
-        assert!(baseline("", &file).is_some(), "{file}");
+        let revision = baseline("", &file).unwrap();
+        let git = |arguments: &[&str]| program(Path::new("git")).args(arguments).output().unwrap();
+        // A clone of the last commit alone cannot tell.
+        if git(&["rev-parse", "--is-shallow-repository"]).stdout.trim_ascii() != b"true" {
+            let found = git(&["merge-base", "--is-ancestor", &revision, "HEAD"]);
+            assert!(found.status.success(), "{revision}: {}", String::from_utf8_lossy(&found.stderr));
+        }
     }
 }

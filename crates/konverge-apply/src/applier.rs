@@ -115,6 +115,7 @@ pub struct Applier {
     undeclared: Arc<Undeclared>,
     witness: Option<Arc<dyn Witness>>,
     force: bool,
+    exact: bool,
     dry_run: bool,
 }
 
@@ -128,6 +129,7 @@ impl Applier {
             undeclared: Arc::default(),
             witness: None,
             force: true,
+            exact: false,
             dry_run: false,
         }
     }
@@ -136,6 +138,13 @@ impl Applier {
     #[must_use]
     pub fn without_force(self) -> Self {
         Self { force: false, ..self }
+    }
+
+    /// Writes an object that the caller has seen only if it has not changed since, and fails with [`ApplyError::OutOfDate`] otherwise. For
+    /// a decision that depends on the whole object, such as which of two definitions is newer.
+    #[must_use]
+    pub fn for_the_version_seen(self) -> Self {
+        Self { exact: true, ..self }
     }
 
     /// Asks the API server what every write would do and writes nothing.
@@ -247,11 +256,16 @@ impl Applier {
             // Nothing is made, and nothing else is touched, when the object is no longer the one that was seen.
             body["metadata"]["uid"] = json!(uid);
         }
-        if is_absent {
-            body["metadata"]["resourceVersion"] = json!(NO_VERSION);
+        let required = match seen {
+            _ if is_absent => Some(NO_VERSION),
+            Some(seen) if self.exact => metadata_string(seen, "resourceVersion"),
+            _ => None,
+        };
+        if let Some(version) = required {
+            body["metadata"]["resourceVersion"] = json!(version);
         }
         let answer = match self.exchange(target, request, &body, uid).await {
-            Err(ApplyError::Refused { code: 409, .. } | ApplyError::Conflict { .. }) if is_absent => {
+            Err(ApplyError::Refused { code: 409, .. } | ApplyError::Conflict { .. }) if required.is_some() => {
                 return Err(ApplyError::OutOfDate { object: Box::new(target.object.clone()) });
             }
             answer => answer?,

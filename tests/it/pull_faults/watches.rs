@@ -92,7 +92,8 @@ fn a_watch_that_has_died_without_a_word_is_noticed() {
             scene.set_value(value).await;
             scene.holds("backend", &[("A", value)]).await;
         }
-        scene.holds_within(Duration::from_secs(100), "unheard", &[("A", "2")]).await;
+        // A dead watch is noticed within 30 seconds; the rest is for a busy machine.
+        scene.holds_within(Duration::from_secs(45), "unheard", &[("A", "2")]).await;
         assert_eq!(scene.proxy.fired(), [1]);
         scene.end().await;
     });

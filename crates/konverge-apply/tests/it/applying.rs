@@ -55,6 +55,23 @@ async fn the_first_apply_creates_and_a_repetition_asks_nothing() {
     assert_eq!(writes_in(&namespace, 2).await, 2);
 }
 
+#[tokio::test]
+async fn an_apply_for_the_version_seen_leaves_an_object_that_changed_since() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    let applier = Applier::new(client, "ours").for_the_version_seen();
+    let old = config_map(&namespace, "app", &[("release", "1")]);
+    let seen = applier.create(&old).await.unwrap().object;
+    let newer = config_map(&namespace, "app", &[("release", "3")]);
+    let now = applier.apply(&newer, Some(&seen)).await.unwrap().object;
+
+    let late = config_map(&namespace, "app", &[("release", "2")]);
+    let error = applier.apply(&late, Some(&seen)).await.unwrap_err();
+    assert!(matches!(error, ApplyError::OutOfDate { .. }), "{error}");
+    assert_eq!(error.class(), ErrorClass::Transient);
+    assert_eq!(api.get("app").await.unwrap(), now);
+}
+
 /// A cache that takes the version for an own write hides the other client's change from its controller.
 #[tokio::test]
 async fn an_apply_that_changes_nothing_claims_no_change_of_another_client() {

@@ -24,7 +24,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// A definition that takes longer to be established is applied once more.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Lets a program of `version` apply its definitions when it leads: of replicas that differ, only the leader decides. A leader is not
+/// Lets a program of `version` apply its definitions when it leads: of replicas that differ, only the leader decides. Without leader
+/// election each replica does; a definition that changed since it was read is read again before it is written. A leader is not
 /// ready until all of them are established. A failure is retried with growing pauses, so that the program recovers without a restart.
 /// A standby is ready without them: its caches tell whether the kinds are there.
 pub(crate) fn install(
@@ -94,7 +95,11 @@ async fn try_once(definition: &CustomResourceDefinition, version: &str, applier:
         let parameters = PatchParams { field_manager: Some(applier.manager().to_owned()), ..PatchParams::default() };
         found = Some(api.patch(&name, &parameters, &Patch::Merge(patch)).await?);
     }
-    let done = applier.apply(definition, found.as_ref()).await?;
+    // Another replica may have brought a newer definition since ours was found to be the newest.
+    let done = match &found {
+        Some(found) => applier.clone().for_the_version_seen().apply(definition, Some(found)).await?,
+        None => applier.create(definition).await?,
+    };
     if applier.is_dry_run() {
         tracing::info!(definition = name, outcome = ?done.outcome, "dry run: would apply");
         return Ok(());
