@@ -16,7 +16,7 @@ use crate::{
     tools,
 };
 
-/// The settings of mdBook.
+/// The settings of mdBook. Its preprocessor `index` renames each `README.md`, which breaks links to it; its preprocessor `links` is not needed.
 const BOOK: &str = r#"[book]
 title = "Konverge"
 language = "en"
@@ -25,7 +25,15 @@ src = "src"
 [build]
 build-dir = "site"
 create-missing = false
+use-default-preprocessors = false
+
+[output.html]
+no-section-label = true
+additional-css = ["wide.css"]
 "#;
+
+/// Tables of four columns need more width than prose.
+const WIDE: &str = ":root { --content-max-width: 1000px; }\n";
 
 /// The page at the root leads to the first page.
 const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Konverge</title>\
@@ -67,6 +75,7 @@ fn stage(root: &Path, into: &Path) -> Result<()> {
     }
     let summary = fs::read_to_string(root.join(SUMMARY)).with_context(|| format!("cannot read {SUMMARY}"))?;
     write(&source.join("SUMMARY.md"), &rebased(&summary, &pages))?;
+    write(&into.join("wide.css"), WIDE)?;
     write(&into.join("book.toml"), BOOK)
 }
 

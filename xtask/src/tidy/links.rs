@@ -43,6 +43,9 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
     }
     for (page, text) in &texts {
         for link in links(page, text) {
+            if link.file == Path::new(SUMMARY) && chapters.contains(page) {
+                found.push(format!("{}:{}: the site has no page {SUMMARY}", page.display(), link.line));
+            }
             if let Some(fault) =
                 fault(&link, |file| root.join(file).is_file(), |file| texts.get(file).map(String::as_str))
             {

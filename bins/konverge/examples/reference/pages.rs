@@ -161,7 +161,7 @@ pub(crate) fn alerts() -> Result<String, String> {
             "\n## {}\n\n{}.\n\n{}\n\n```promql\n{}\n```\n\nSeverity `{}`, after {}.\n",
             alert.name,
             plain(alert.summary),
-            alert.runbook,
+            alert.runbook.replace('<', "&lt;"),
             condition.replace("$stuck", "1.5 * TIME_LIMIT"),
             alert.severity,
             alert.since
