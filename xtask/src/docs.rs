@@ -16,7 +16,7 @@ use crate::{
     tools,
 };
 
-/// The settings of mdBook. Its preprocessor `index` renames each `README.md`, which breaks links to it; its preprocessor `links` is not needed.
+/// The settings of mdBook. Smart punctuation would make one dash of the two of a flag. Its preprocessor `index` renames each `README.md`, which breaks links to it; its preprocessor `links` is not needed.
 const BOOK: &str = r#"[book]
 title = "Konverge"
 language = "en"
@@ -29,11 +29,12 @@ use-default-preprocessors = false
 
 [output.html]
 no-section-label = true
+smart-punctuation = false
 additional-css = ["wide.css"]
 "#;
 
 /// Tables of four columns need more width than prose.
-const WIDE: &str = ":root { --content-max-width: 1000px; }\n";
+const WIDE: &str = ":root { --content-max-width: 900px; }\n";
 
 /// The page at the root leads to the first page.
 const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Konverge</title>\
